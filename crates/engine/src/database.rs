@@ -25,6 +25,7 @@ use crate::index::{IndexConfig, Kinds};
 use crate::load::discard_fill;
 use crate::log::{self, LogWatch};
 use crate::mirror::Mirror;
+use crate::overlay::Interests;
 use crate::overlay::Overlay;
 use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::internal_search::OtherDatabases;
@@ -123,7 +124,7 @@ impl DatabaseState {
     fn find_doors(&mut self) {
         let overlays = &self.settings.overlays;
         self.computed = ComputedAttribute::all(&self.schema, overlays);
-        self.shown = overlays.iter().filter(|overlay| overlay.shown().is_some()).cloned().collect();
+        self.shown = overlays.at(Interests::SHOW).cloned().collect();
     }
 }
 

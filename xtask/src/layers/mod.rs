@@ -36,6 +36,9 @@ struct Permitted {
 struct Rows {
     /// Modules of the largest circle; 1: there is none.
     largest_circle: usize,
+    /// The modules are of one kind, a folder each: any number of them needs no rows.
+    #[serde(default)]
+    peers: bool,
     /// From bottom to top.
     #[serde(default)]
     rows: Vec<Vec<String>>,
@@ -178,7 +181,7 @@ fn row_numbers(rows: &Rows) -> BTreeMap<&str, usize> {
 fn module_faults(name: &str, modules: &Modules, rows: Option<&Rows>, faults: &mut Vec<String>) {
     let circles = circles::circles(&modules.names, &modules.arrows);
     let largest = circles.first().map_or(1, Vec::len);
-    let none = Rows { largest_circle: 1, rows: Vec::new(), exceptions: BTreeSet::new() };
+    let none = Rows { largest_circle: 1, peers: false, rows: Vec::new(), exceptions: BTreeSet::new() };
     let rows = rows.unwrap_or(&none);
     if largest > rows.largest_circle {
         let circle = circles.first().map(|circle| circle.join(" ")).unwrap_or_default();
@@ -192,7 +195,7 @@ fn module_faults(name: &str, modules: &Modules, rows: Option<&Rows>, faults: &mu
         ));
     }
     if rows.rows.is_empty() {
-        if modules.names.len() > MODULES_WITHOUT_ROWS_MAX {
+        if modules.names.len() > MODULES_WITHOUT_ROWS_MAX && !rows.peers {
             faults.push(format!(
                 "{FILE}: modules.{name} has no rows, and the crate {} modules",
                 modules.names.len()

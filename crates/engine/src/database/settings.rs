@@ -9,7 +9,9 @@ use crate::access::AccessPolicy;
 use crate::budget::RequestLimits;
 use crate::index::IndexConfig;
 use crate::log::LogRetention;
-use crate::overlay::Overlay;
+use crate::overlay::Overlays;
+
+pub use crate::overlay::ProviderSettings;
 
 /// A naming context of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +70,8 @@ pub struct DatabaseSettings {
     pub log_retention: LogRetention,
     /// Whether an add needs access to each attribute (`add_content_acl`).
     pub add_content_acl: bool,
-    /// Hooks on changes, in the order of the configuration.
-    pub overlays: Vec<Arc<dyn Overlay>>,
+    /// What stands in front of it, in the order of the configuration.
+    pub overlays: Overlays,
     /// What of changed entries is logged as it was before (`logold`).
     pub old_values: Option<Arc<OldValues>>,
     /// The suffix of the database that its operations are recorded in: auditContext of its own suffix entry.
@@ -85,15 +87,6 @@ pub struct OldValues {
     pub filter: BoundFilter,
     /// Beside the attributes that change: these.
     pub attributes: Vec<AttributeDescription>,
-}
-
-/// How a database's content is provided (the overlay syncprov).
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProviderSettings {
-    /// No present phase: consumers are sent what is new and are not told what is gone.
-    pub no_present: bool,
-    /// Consumers that can load anew only when told to are told (e-syncRefreshRequired).
-    pub reload_hint: bool,
 }
 
 impl DatabaseSettings {

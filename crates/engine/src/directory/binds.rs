@@ -11,7 +11,7 @@ use crate::access::{AccessTarget, Item, Privilege, Subject};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
-use crate::overlay::{BindAttempt, BindConclusion};
+use crate::overlay::{BindAttempt, BindConclusion, Interests};
 use crate::search::entry::{Gate, Seen};
 use crate::write::hooks::{Present, judge};
 use crate::write::prepare::{Prepared, refuse};
@@ -135,8 +135,7 @@ impl<S: Store> Directory<S> {
     pub fn judges_binds(&self, dn: &NormalDn) -> bool {
         self.judge_of(dn).is_some_and(|served| {
             let settings = served.database.current_settings();
-            settings.root_dn.as_ref() != Some(dn)
-                && settings.overlays.iter().any(|overlay| overlay.authentication().is_some())
+            settings.root_dn.as_ref() != Some(dn) && settings.overlays.want(Interests::BIND)
         })
     }
 
@@ -171,7 +170,8 @@ impl<S: Store> Directory<S> {
     fn judge_of(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
         let counts = |served: &Served<S>| {
             let settings = served.database.current_settings();
-            let mut authentications = settings.overlays.iter().filter_map(|overlay| overlay.authentication());
+            let overlays = settings.overlays.at(Interests::BIND);
+            let mut authentications = overlays.filter_map(|overlay| overlay.authentication());
             authentications.any(|authentication| authentication.counts_failures())
         };
         self.select(dn).or_else(|| self.databases().iter().find(|served| counts(served)))

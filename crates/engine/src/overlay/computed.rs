@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
-use super::{Entries, Overlay};
+use super::{Entries, Interests, Overlay};
 use crate::entry::{Entry, EntryId, EntrySource};
 use crate::fault::Fault;
 use crate::write::Failure;
@@ -122,7 +122,8 @@ impl ComputedAttribute {
     /// What all overlays of a database compute, in the order of the configuration.
     pub(crate) fn all(schema: &Schema, overlays: &[Arc<dyn Overlay>]) -> Arc<[Self]> {
         let mut all = Vec::new();
-        for (at, overlay) in overlays.iter().enumerate() {
+        let computing = |overlay: &Arc<dyn Overlay>| overlay.interests().has(Interests::COMPUTE);
+        for (at, overlay) in overlays.iter().enumerate().filter(|(_, overlay)| computing(overlay)) {
             let Some(computed) = overlay.computed() else { continue };
             all.extend(computed.attributes(schema).into_iter().map(|description| Self {
                 text: description.to_text(schema).into(),

@@ -12,15 +12,12 @@
 //! * [`ComputedAttributes`] computes attributes, which filters and access rules see as they see stored ones.
 
 pub mod computed;
-pub mod constraint;
+pub mod descriptor;
+pub mod interests;
 pub mod internal_search;
-pub mod last_bind;
 pub mod membership;
-pub mod password_policy;
-pub mod referential_integrity;
+pub mod settings;
 pub mod shown;
-pub mod unique;
-pub mod valsort;
 
 mod password_work;
 
@@ -30,16 +27,20 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use crate::access::{EntrySet, GroupQuery, Privilege, Subject};
+use crate::budget::RequestLimits;
 use crate::controls::RequestControls;
 use crate::entry::Entry;
+use crate::index::{IndexConfig, Kinds};
 use crate::password::Scheme;
 use crate::time::{RandomSource, Timestamp};
-use crate::write::prepare::{Change, Prepared};
-use crate::write::{Failure, WriteOperation};
 use computed::ComputedAttributes;
 use internal_search::{InternalSearch, Searched, Visit};
 use shown::ShownEntries;
 
+pub use crate::write::prepare::{Change, ChangeKind, Prepared, PreparedModifyDn, internal_change, split_rdn};
+pub use crate::write::{Failure, WriteOperation};
+pub use descriptor::{BuildContext, Descriptor, Global, OverlayDirective, WordFault};
+pub use interests::{Interests, Overlays};
 pub use membership::MembershipRule;
 pub use password_work::{PasswordWork, Purpose};
 
@@ -49,10 +50,34 @@ pub const DERIVED_LIMIT: usize = 10_000;
 /// Changes that [follow](FollowUp) from one change: all of them are in one commit.
 pub const CONSEQUENCE_LIMIT: usize = 250_000;
 
-/// A hook on operations.
+/// What stands in front of a database. Each door has a method that does nothing unless an overlay says otherwise, and is called only
+/// where [`Self::interests`] has it.
 pub trait Overlay: Debug + Send + Sync {
     /// The overlay's name, as in the configuration.
     fn name(&self) -> &str;
+
+    /// The doors that it wants to be called at. Asked once per configuration, and always the same.
+    fn interests(&self) -> Interests;
+
+    /// Indexes that the database has for it, whatever the `index` lines say.
+    fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
+        Vec::new()
+    }
+
+    /// What an administrator should know of these settings in a database with these indexes; each a sentence.
+    fn notes(&self, _schema: &Schema, _index: &IndexConfig) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What one request may cost in the database, given what it may cost without this overlay.
+    fn request_limits(&self, limits: RequestLimits) -> RequestLimits {
+        limits
+    }
+
+    /// How the content of the database is provided to consumers (RFC 4533), if the overlay has it provided.
+    fn provider(&self) -> Option<ProviderSettings> {
+        None
+    }
 
     /// Looks at a change before it is carried out.
     ///
@@ -92,6 +117,15 @@ pub trait Overlay: Debug + Send + Sync {
     fn membership(&self) -> Option<&MembershipRule> {
         None
     }
+}
+
+/// How a database's content is provided (the overlay syncprov).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderSettings {
+    /// No present phase: consumers are sent what is new and are not told what is gone.
+    pub no_present: bool,
+    /// Consumers that can load anew only when told to are told (e-syncRefreshRequired).
+    pub reload_hint: bool,
 }
 
 /// A change that is about to be carried out.

@@ -15,10 +15,10 @@ use crate::log::{LogKey, LogRecord, LoggedChange};
 use crate::tables::LOG;
 use crate::write::AttributeValues;
 use crate::write::Failure;
-use crate::write::add::split_rdn;
 use crate::write::operational::Stamp;
 use crate::write::operator::{LogMark, Operator, logged};
 use crate::write::prepare::{Change, ChangeKind, Standing, naming_changes, refuse};
+use crate::write::split_rdn;
 use crate::write::{modify, values};
 
 /// Records of the log that are looked through for newer changes of an entry.

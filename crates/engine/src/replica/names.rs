@@ -39,7 +39,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             self.step(|op| {
                 let superior = dn.parent().unwrap_or_else(NormalDn::root);
-                let (_, shown) = crate::write::add::split_rdn(shown);
+                let (_, shown) = crate::write::split_rdn(shown);
                 steps::add_glue(op, &superior, shown, is_told)
             })?;
         }

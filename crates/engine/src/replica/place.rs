@@ -26,8 +26,8 @@ use crate::fault::Fault;
 use crate::log::{LogRecord, LoggedChange, Told};
 use crate::tree;
 use crate::write::Failure;
-use crate::write::add::split_rdn;
 use crate::write::operator::Operator;
+use crate::write::split_rdn;
 
 /// The control that says where an entry stands: sixteen bytes of the superior's entryUUID, then the DN from there down.
 pub const ENTRY_PLACE_OID: &str = "2.25.87610412117718157885716886434399491440.3.3";

@@ -224,7 +224,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let same_name = self.step(|op| {
             let shown = op.view.dn(&op.hold(here.id)?.view()?)?;
             Ok(here.dn == put.dn
-                && crate::write::add::split_rdn(&shown).0 == crate::write::add::split_rdn(&put.shown).0)
+                && crate::write::split_rdn(&shown).0 == crate::write::split_rdn(&put.shown).0)
         })?;
         if same_name {
             return self.put_in_place(put, &here);
@@ -284,7 +284,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn relocate(&mut self, put: &Put, here: &Here, place: &Place) -> Result<(), Failure> {
         let rules = self.rules;
         let superior =
-            (here.parent != place.parent).then(|| crate::write::add::split_rdn(&put.shown).1.to_owned());
+            (here.parent != place.parent).then(|| crate::write::split_rdn(&put.shown).1.to_owned());
         self.step(|op| steps::change(op, here.id, put, rules, Some((place, superior))))?;
         self.clear_glue(here.parent)
     }

@@ -8,6 +8,7 @@ use larix_store::Store;
 use super::prepare::prepare;
 use super::{ReplicatedBatch, ReplicatedCompletion, ReplicatedJob, ReplicatedOutcome};
 use crate::directory::Served;
+use crate::overlay::Interests;
 use crate::write::KnownSchema;
 use crate::write::writer::Job;
 
@@ -27,7 +28,8 @@ impl<S: Store> Served<S> {
         };
         let ReplicatedBatch { changes, context_csns, mut rules } = batch;
         let settings = self.database().settings();
-        let rules_of_groups = settings.overlays.iter().filter_map(|overlay| overlay.membership());
+        let overlays = settings.overlays.at(Interests::MEMBERSHIP);
+        let rules_of_groups = overlays.filter_map(|overlay| overlay.membership());
         let own: Vec<_> = rules_of_groups.map(|rule| rule.member_of.attribute).collect();
         if !own.is_empty() {
             // Each server finds out by itself which groups an entry is in.

@@ -21,11 +21,11 @@ use crate::tables::INDEX;
 use crate::tree;
 use crate::write::AttributeValues;
 use crate::write::Failure;
-use crate::write::add::split_rdn;
 use crate::write::change::NoLargeSets;
 use crate::write::operator::{Held, LogMark, Operator, logged};
 use crate::write::prepare::{Change, refuse};
 use crate::write::schema_check::{CheckMode, check_entry};
+use crate::write::split_rdn;
 use crate::write::{modify, values};
 
 const LOCAL: LogMark = LogMark { local: true, absent: false, told: Told::AsDone };

@@ -14,7 +14,7 @@ use crate::database::DatabaseSettings;
 use crate::fixture::{Answered, Asked, Attributes, Fixture, SUFFIX, schema};
 use crate::overlay::computed::{ComputedAttributes, ComputedOf, Holders};
 use crate::overlay::internal_search::InternalSearch;
-use crate::overlay::{Entries, Overlay};
+use crate::overlay::{Entries, Interests, Overlay};
 use crate::write::Failure;
 
 const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn,title", "pres,eq,sub")];
@@ -42,6 +42,10 @@ fn describe(name: &str) -> AttributeDescription {
 impl Overlay for Titles {
     fn name(&self) -> &'static str {
         "titles"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::COMPUTE
     }
 
     fn computed(&self) -> Option<&dyn ComputedAttributes> {
@@ -115,7 +119,7 @@ fn both(indexed: bool) -> (Fixture<MemoryStore>, Fixture<MemoryStore>, Arc<Title
     let overlay = Arc::new(Titles { indexed, ..Titles::default() });
     let computing = Fixture::memory(LINES, &bare);
     let mut settings = DatabaseSettings::clone(&computing.database.settings());
-    settings.overlays = vec![Arc::clone(&overlay) as Arc<dyn Overlay>];
+    settings.overlays.push(Arc::clone(&overlay) as Arc<dyn Overlay>);
     computing.database.publish_settings(settings).expect("settings");
     (computing, Fixture::memory(LINES, &stored), overlay)
 }

@@ -20,7 +20,7 @@ use crate::database::View;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
-use crate::overlay::AnsweredEntry;
+use crate::overlay::{AnsweredEntry, Interests};
 use crate::plan::{Candidates, IdSet, Owed, Plan};
 use crate::tables::ENTRIES;
 use crate::tree;
@@ -412,7 +412,8 @@ impl SearchTask {
     }
 
     fn said_by_overlays<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
-        let overlays = seen.view.settings.overlays.iter().filter_map(|overlay| overlay.answering());
+        let overlays = seen.view.settings.overlays.at(Interests::ANSWER);
+        let overlays = overlays.filter_map(|overlay| overlay.answering());
         let mut overlays = overlays.filter(|overlay| overlay.wants(&self.controls)).peekable();
         if overlays.peek().is_none() {
             return Ok(Vec::new());

@@ -9,6 +9,7 @@ use super::change::NoLargeSets;
 use super::failure::Failure;
 use super::operational;
 use super::operator::{Held, Operator, insufficient};
+use super::prepare::split_rdn;
 use super::prepare::{Change, refuse};
 use super::schema_check::{CheckMode, check_entry, name_structural_class};
 use crate::access::Privilege;
@@ -189,18 +190,4 @@ fn store<V: Snapshot>(
     let changes = keys::changes::<V>(schema, operator.catalog.catalog(), None, Some(entry))?;
     pending::apply(&mut operator.set, snapshot, id, &changes, Writing::New)?;
     Ok(id)
-}
-
-/// A DN as it is shown, cut after its first RDN. Commas within a value are escaped there.
-pub(crate) fn split_rdn(dn: &str) -> (&str, &str) {
-    let mut escaped = false;
-    for (position, byte) in dn.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b',' => return (dn.get(..position).unwrap_or(dn), dn.get(position + 1..).unwrap_or_default()),
-            _ => {}
-        }
-    }
-    (dn, "")
 }

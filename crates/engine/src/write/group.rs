@@ -29,8 +29,8 @@ use crate::database::{Database, DatabaseState, View};
 use crate::fault::Fault;
 use crate::log;
 use crate::overlay::{
-    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Judgement, Overlay,
-    PasswordWork, PendingChange, Refusal,
+    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Interests, Judgement,
+    Overlay, PasswordWork, PendingChange, Refusal,
 };
 use crate::tables::{META, meta};
 use crate::tree;
@@ -207,14 +207,9 @@ impl<'a, S: Store> Group<'a, S> {
             while let Some((task, role)) = next {
                 let mut task = task;
                 let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
-                let overlays = match task.controls.import {
-                    None => settings.overlays.as_slice(),
-                    Some(_) => &[],
-                };
-                let admitted = role != Role::Requested
-                    || overlays.is_empty()
-                    || self.admits(transaction, unit, &task)?;
-                for overlay in overlays.iter().filter(|_| admitted) {
+                let asks = task.controls.import.is_none() && settings.overlays.want(Interests::PREPARE);
+                let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
+                for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
                     let asked = self.ask(&**overlay, transaction, unit, &task, role, refused)?;
                     count += asked.derived.len();
                     waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));

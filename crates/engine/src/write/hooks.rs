@@ -1,7 +1,5 @@
 //! What overlays are shown, and how their judgements of a bind are joined.
 
-use std::sync::Arc;
-
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Snapshot;
 
@@ -12,7 +10,9 @@ use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
-use crate::overlay::{BindAttempt, Entries, Judgement, NobodysBind, Overlay, PendingBind, Referrer, Sought};
+use crate::overlay::{
+    BindAttempt, Entries, Interests, Judgement, NobodysBind, Overlays, PendingBind, Referrer, Sought,
+};
 use crate::search::computed::Sight;
 use crate::search::internal;
 use crate::search::rule_facts::{Facts, suffix_depth};
@@ -140,14 +140,14 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
 /// # Errors
 /// A store that cannot be read.
 pub(crate) fn judge(
-    overlays: &[Arc<dyn Overlay>],
+    overlays: &Overlays,
     attempt: &BindAttempt,
     entries: &dyn Entries,
     schema: &Schema,
     now: Timestamp,
 ) -> Result<Judgement, Failure> {
     let mut judgement = Judgement::default();
-    let authentications = overlays.iter().filter_map(|overlay| overlay.authentication());
+    let authentications = overlays.at(Interests::BIND).filter_map(|overlay| overlay.authentication());
     let Some(entry) = entries.entry(&attempt.dn)? else {
         for overlay in authentications {
             judgement.join(overlay.judge_nobody(&NobodysBind { attempt, schema, entries })?);

@@ -24,7 +24,7 @@ use crate::entry::values::member_key_of_normal;
 use crate::entry::{EntryId, EntryReader};
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
-use crate::overlay::MembershipRule;
+use crate::overlay::{Interests, MembershipRule};
 use crate::plan::Plan;
 use crate::tree;
 
@@ -47,7 +47,7 @@ impl<'s> Rules<'s> {
     pub(super) fn of(settings: &'s DatabaseSettings) -> Self {
         let (mut rules, mut at_once) = (Vec::new(), MEMBERS_LIMIT);
         let mut targets: Vec<&AttributeDescription> = Vec::new();
-        for rule in settings.overlays.iter().filter_map(|overlay| overlay.membership()) {
+        for rule in settings.overlays.at(Interests::MEMBERSHIP).filter_map(|overlay| overlay.membership()) {
             let place = targets.iter().position(|target| **target == rule.member_of);
             let place = place.unwrap_or_else(|| {
                 targets.push(&rule.member_of);
@@ -229,7 +229,7 @@ impl<S: Store> Group<'_, S> {
         csn: Option<Csn>,
     ) -> Result<(), Fault> {
         let settings = std::sync::Arc::clone(&self.state.settings);
-        if settings.overlays.is_empty() || unit.is_empty() {
+        if !settings.overlays.want(Interests::MEMBERSHIP) || unit.is_empty() {
             return Ok(());
         }
         let rules = Rules::of(&settings);

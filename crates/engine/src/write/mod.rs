@@ -57,4 +57,4 @@ pub use writer::{
     Writer, WriterEnvironment, WriterStartError, carry_out_kept, hand_over_kept, is_keeping, may_keep,
 };
 
-pub(crate) use add::split_rdn;
+pub use prepare::split_rdn;

@@ -338,6 +338,20 @@ pub fn internal_change(
     Ok(Change { standing: Standing::Internal, ..check_change(schema, kind, attribute)? })
 }
 
+/// A DN as it is shown, cut after its first RDN. Commas within a value are escaped there.
+pub fn split_rdn(dn: &str) -> (&str, &str) {
+    let mut escaped = false;
+    for (position, byte) in dn.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => return (dn.get(..position).unwrap_or(dn), dn.get(position + 1..).unwrap_or_default()),
+            _ => {}
+        }
+    }
+    (dn, "")
+}
+
 /// Resolves the description and brings the values into the form in which they are stored.
 pub(crate) fn check_change(
     schema: &Schema,

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use larix_schema::Schema;
 use larix_store::{CommitError, Durability, Layered, Snapshot, Store, Transaction, WriteSet};
 
-use super::add::split_rdn;
 use super::change;
 use super::known::{KnownSchema, MissingElement};
 use super::modify;
 use super::operational::Stamp;
 use super::operator::{Counters, Envelope, Ground, Operator, StoredSets};
+use super::prepare::split_rdn;
 use super::prepare::{Change, ChangeKind, Standing};
 use super::{Failure, values};
 use crate::access::{AccessPolicy, Subject};

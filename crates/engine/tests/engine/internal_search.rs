@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Searched};
-use larix_engine::overlay::{Additions, Overlay, PendingChange, Refusal};
+use larix_engine::overlay::{Additions, Interests, Overlay, Overlays, PendingChange, Refusal};
 use larix_engine::write::WriteOutcome;
 use larix_engine::write::prepare::Prepared;
 use larix_engine::{DatabaseSettings, Entry};
@@ -30,6 +30,10 @@ impl Overlay for OneMail {
         "onemail"
     }
 
+    fn interests(&self) -> Interests {
+        Interests::PREPARE
+    }
+
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let Prepared::Add { entry, .. } = change.operation else { return Ok(Additions::default()) };
         let entry: &Entry = entry;
@@ -52,7 +56,7 @@ fn fixture(index: &str) -> (Fixture<MemoryStore>, Arc<OneMail>) {
     let schema = common::schema("");
     let overlay = Arc::new(OneMail::default());
     let mut settings = common::settings(&schema);
-    settings.overlays = vec![Arc::clone(&overlay) as Arc<dyn Overlay>];
+    settings.overlays = vec![Arc::clone(&overlay) as Arc<dyn Overlay>].into();
     settings.index = IndexConfig::default();
     settings.index.add_line(&schema, "objectClass", Some("eq")).unwrap();
     if !index.is_empty() {
@@ -60,7 +64,7 @@ fn fixture(index: &str) -> (Fixture<MemoryStore>, Arc<OneMail>) {
     }
     let other = DatabaseSettings {
         suffixes: vec![common::suffix(&schema, "dc=example,dc=net")],
-        overlays: Vec::new(),
+        overlays: Overlays::default(),
         ..settings.clone()
     };
     (Fixture::of(schema, vec![(memory(), settings), (memory(), other)]), overlay)
@@ -137,6 +141,10 @@ impl Overlay for Elsewhere {
         "elsewhere"
     }
 
+    fn interests(&self) -> Interests {
+        Interests::PREPARE
+    }
+
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let filter = filter(change.schema, "(dc=example)");
         let searched = change.entries.finds_any(&InternalSearch::new(&self.0, Scope::Base, &filter))?;
@@ -151,7 +159,7 @@ fn another_database_is_searched_as_it_is_committed() {
     let base = fixture.schema.parse_dn("dc=example,dc=net").unwrap();
     let database = fixture.database();
     let mut settings = DatabaseSettings::clone(&database.settings());
-    settings.overlays = vec![Arc::new(Elsewhere(base))];
+    settings.overlays.push(Arc::new(Elsewhere(base)));
     database.publish_settings(settings).unwrap();
     assert_eq!(fixture.change(TREE), "80 NoBase 0");
     fixture.apply("dn: dc=example,dc=net\nobjectClass: domain\ndc: example\n");

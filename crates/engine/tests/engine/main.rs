@@ -4,7 +4,6 @@
 
 mod access_log;
 mod common;
-mod constraint;
 mod fill;
 mod fill_states;
 mod formats;
@@ -12,12 +11,9 @@ mod index_build;
 mod internal_search;
 mod lazy_commit;
 mod log_marks;
-mod memberof;
 mod model;
 mod modify_ways;
 mod own_thread;
-mod password_policy;
-mod refint;
 mod replay;
 mod replica;
 mod replica_forgotten;
@@ -26,7 +22,6 @@ mod replica_places;
 mod replica_records;
 mod replicated;
 mod two_writers;
-mod unique;
 mod write;
 mod write_budget;
 mod write_groups;

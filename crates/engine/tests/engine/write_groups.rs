@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
-use larix_engine::overlay::{Additions, Overlay, PendingChange, Refusal};
+use larix_engine::overlay::{Additions, Interests, Overlay, PendingChange, Refusal};
 use larix_engine::write::prepare::Prepared;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation, WriteOutcome};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
@@ -265,6 +265,10 @@ impl Overlay for Keeper {
         "keeper"
     }
 
+    fn interests(&self) -> Interests {
+        Interests::PREPARE
+    }
+
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let nothing = Additions::default();
         let Prepared::Delete { dn } = change.operation else { return Ok(nothing) };
@@ -282,12 +286,12 @@ impl Overlay for Keeper {
 }
 
 #[test]
-fn plugins_refuse_and_add() {
+fn overlays_refuse_and_add() {
     let schema = schema("");
     let group = format!("cn=all,ou=Groups,{SUFFIX}");
     let ann = format!("cn=Ann Lee,ou=People,{SUFFIX}");
     let mut settings = settings(&schema);
-    settings.overlays = vec![Arc::new(Keeper { group: group.clone(), kept: ann.clone() })];
+    settings.overlays.push(Arc::new(Keeper { group: group.clone(), kept: ann.clone() }));
     let fixture = Fixture::of(schema, vec![(memory(), settings)]);
     fixture.apply(TREE);
     fixture.apply(&format!("dn: {group}\nobjectClass: groupOfNames\ncn: all\nmember: {BO}\nmember: {ann}\n"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Quoting;
+use larix_engine::overlay::{Descriptor, WordFault};
 use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 
 use super::call::{Call, Fault};
@@ -197,6 +198,7 @@ impl Builder {
     pub(super) fn apply(&mut self, call: &Call<'_>) -> Result<(), Fault> {
         let directive = call.directive;
         check_arguments(call)?;
+        self.check_words(call)?;
         if directive.scope == Scope::GlobalFirst
             && matches!(self.section, Section::Database(_))
             && !self.from_entries
@@ -232,6 +234,21 @@ impl Builder {
         (directive.apply)(self, call)?;
         self.keep(call);
         Ok(())
+    }
+
+    /// What the directive itself says of its arguments. While the schema is still to come nobody can tell.
+    fn check_words(&mut self, call: &Call<'_>) -> Result<(), Fault> {
+        let Some(check) = call.directive.check else { return Ok(()) };
+        if self.from_entries && self.schema_sections.is_empty() {
+            return Ok(());
+        }
+        check(&self.schema(), call.arguments).map_err(|WordFault { argument, message, help }| {
+            let fault = Fault::argument(argument, message);
+            match help {
+                Some(help) => fault.with_help(help),
+                None => fault,
+            }
+        })
     }
 
     /// Notes that what was asked for is not done.
@@ -404,6 +421,23 @@ impl Builder {
             }
             kind => Fault::argument(0, kind.to_string()),
         })
+    }
+
+    /// Defines what comes with an overlay, unless it is defined already: by its own means, or by a file that was included.
+    pub(super) fn define_for(&mut self, descriptor: &Descriptor) -> Result<(), Fault> {
+        for line in line::logical_lines(descriptor.schema) {
+            let (keyword, text) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
+            let text = text.trim();
+            let oid = text.trim_start_matches('(').split_whitespace().next().unwrap_or_default();
+            let schema = self.schema();
+            if schema.attribute_type(oid).is_some() || schema.object_class(oid).is_some() {
+                continue;
+            }
+            self.schema = None;
+            let added = define_in(&mut self.definitions, &keyword.to_ascii_lowercase(), &[], text);
+            added.map_err(|error| Fault::argument(0, format!("what comes with it: {error}")))?;
+        }
+        Ok(())
     }
 
     /// Adds a bundled schema as if its file were included.

@@ -9,6 +9,8 @@ mod overlays;
 mod shared;
 mod structure;
 
+use larix_engine::overlay::descriptor;
+
 use super::builder::{Builder, Place};
 use super::call::{Call, Fault};
 use super::kinds;
@@ -16,6 +18,7 @@ use super::kinds;
 pub(super) use overlays::{OverlayHandling, overlay_kind};
 
 /// One keyword and its olc attribute.
+#[derive(Clone)]
 pub(super) struct Directive {
     /// As slapd.conf(5) spells it; matched without regard to case.
     pub(super) keyword: &'static str,
@@ -34,6 +37,8 @@ pub(super) struct Directive {
     pub(super) form: Form,
     pub(super) handling: Handling,
     pub(super) apply: Apply,
+    /// Looks at the arguments before they are applied.
+    pub(super) check: Option<descriptor::Check>,
 }
 
 pub(super) type Apply = fn(&mut Builder, &Call<'_>) -> Result<(), Fault>;
@@ -136,6 +141,7 @@ impl Directive {
             form,
             handling: Handling::Done,
             apply,
+            check: None,
         }
     }
 
@@ -215,7 +221,7 @@ pub(super) fn keep(_: &mut Builder, _: &Call<'_>) -> Result<(), Fault> {
 /// Every directive, in the order in which the attributes of one entry are applied.
 pub(super) fn all() -> impl Iterator<Item = &'static Directive> {
     let common = [structure::TABLE, global::TABLE, shared::TABLE, database::TABLE].into_iter().flatten();
-    common.chain(kinds::directives()).chain(overlays::TABLE).chain(kinds::FOREIGN_DIRECTIVES)
+    common.chain(kinds::directives()).chain(overlays::table()).chain(kinds::FOREIGN_DIRECTIVES)
 }
 
 /// The directive a keyword means where it stands. Common keywords come before those of the database's kind, these

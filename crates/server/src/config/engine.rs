@@ -52,10 +52,10 @@ impl Config {
     /// As [`Config::access_policy`].
     pub fn engine_settings(&self, database: &Database) -> Result<DatabaseSettings, ConfigError> {
         let suffix = |dn: &ConfigDn| Suffix { normal: dn.normal.clone(), text: dn.text.clone() };
-        let StoredSettings { change_log, mut index, relaxed, entry_bytes_max, value_conflicts } =
+        let StoredSettings { change_log, index, relaxed, entry_bytes_max, value_conflicts } =
             database.kind.stored();
-        self.index_members(database, &mut index)?;
-        let provider = self.provider(database)?;
+        let overlays = self.build_overlays(database)?;
+        let provider = overlays.provider();
         let access_log = self.access_log(database)?;
         let merges_records = self.merges_records(database);
         Ok(DatabaseSettings {
@@ -63,12 +63,12 @@ impl Config {
             root_dn: database.effective_root(),
             root_dn_text: database.root_dn.as_ref().map(|root| root.text.clone()).unwrap_or_default(),
             root_password: database.root_password.clone(),
-            index,
+            index: overlays.index(index),
             read_only: database.shared.read_only,
             subordinate: database.subordinate.is_some(),
             hidden: database.hidden,
             limits: database.shared.search_limits.into(),
-            request_limits: self.request_limits(database)?,
+            request_limits: overlays.request_limits(self.global.request_limits),
             entry_bytes_max,
             max_deref_depth: database.shared.max_deref_depth,
             shadow: self.is_shadow(database),
@@ -95,7 +95,7 @@ impl Config {
             add_content_acl: database.shared.add_content_acl,
             audit_context: access_log.as_ref().map(|access_log| access_log.database.text.clone()),
             old_values: access_log.and_then(|access_log| access_log.old).map(Arc::new),
-            overlays: self.overlays(database)?,
+            overlays: overlays.stack(),
             policy: Some(Arc::new(self.access_policy(Some(database))?)),
         })
     }

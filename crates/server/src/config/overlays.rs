@@ -1,33 +1,101 @@
-//! What the engine is given of the overlays that are configured.
+//! Overlays as the configuration has them, and what the engine is given of them.
 
 use std::sync::Arc;
 
-use larix_engine::budget::{RequestLimit, RequestLimits};
+use larix_engine::budget::RequestLimits;
 use larix_engine::database::ProviderSettings;
-use larix_engine::overlay;
-use larix_engine::overlay::last_bind::LastBind;
-use larix_engine::overlay::membership::Membership;
-use larix_engine::overlay::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
-use larix_engine::overlay::referential_integrity::ReferentialIntegrity;
+use larix_engine::index::IndexConfig;
+use larix_engine::overlay::settings::{SettingError, Settings, Value};
+use larix_engine::overlay::{self, BuildContext, Descriptor, Global};
+use larix_schema::{AttributeDescription, NormalDn};
 
-use super::diagnostic::ConfigError;
+use super::diagnostic::{ConfigError, Origin};
+use super::directives::overlay_kind;
 use super::line;
 use super::model::{Config, Database, Overlay};
 
-/// Overlays that look after the entries of one database. Before the first database they are meant for the only one that
-/// stores entries; with several of these the configuration is refused.
-const OF_ONE_DATABASE: [&str; 4] = ["memberof", "ppolicy", "refint", "syncprov"];
+impl Overlay {
+    /// What is known of it, if it is one that the server has.
+    pub(super) fn descriptor(&self) -> Option<&'static Descriptor> {
+        overlay_kind(&self.name).and_then(|kind| kind.descriptor)
+    }
+
+    fn is_for_all(&self) -> Option<Global> {
+        self.descriptor().map(|descriptor| descriptor.global)
+    }
+
+    /// Its settings as it reads them.
+    fn given(&self) -> Settings {
+        let mut given = Settings::default();
+        for setting in self.settings.iter() {
+            for value in setting.values.iter() {
+                let text = String::from_utf8_lossy(value).into_owned();
+                let words = line::words(&text).0.into_iter().map(|word| word.text).collect();
+                given.add(setting.attribute, Value { text, words });
+            }
+        }
+        given
+    }
+
+    fn fault(&self, message: String) -> ConfigError {
+        ConfigError::new(self.origin.clone(), message)
+    }
+
+    fn error(&self, error: SettingError) -> ConfigError {
+        let fault = self.fault(error.message);
+        match error.help {
+            Some(help) => fault.with_help(help),
+            None => fault,
+        }
+    }
+}
+
+/// The overlays of a database, built.
+#[derive(Debug, Default)]
+pub(super) struct Built {
+    overlays: Vec<(Origin, Arc<dyn overlay::Overlay>)>,
+}
+
+impl Built {
+    fn each(&self) -> impl Iterator<Item = &Arc<dyn overlay::Overlay>> {
+        self.overlays.iter().map(|(_, overlay)| overlay)
+    }
+
+    /// Those that stand in front of the database, in their order.
+    pub(super) fn stack(&self) -> overlay::Overlays {
+        self.each().cloned().collect()
+    }
+
+    /// The configured indexes, and those that overlays need.
+    pub(super) fn index(&self, mut index: IndexConfig) -> IndexConfig {
+        for (attribute, kinds) in self.each().flat_map(|overlay| overlay.indexes()) {
+            index.also(attribute, kinds);
+        }
+        index
+    }
+
+    pub(super) fn request_limits(&self, limits: RequestLimits) -> RequestLimits {
+        self.each().fold(limits, |limits, overlay| overlay.request_limits(limits))
+    }
+
+    pub(super) fn provider(&self) -> Option<ProviderSettings> {
+        self.each().find_map(|overlay| overlay.provider())
+    }
+}
 
 impl Config {
     /// The overlays in force in a database: its own, then those of the frontend that are meant for it.
     pub fn overlays_of<'c>(&'c self, database: &'c Database) -> impl Iterator<Item = &'c Overlay> {
-        let is_only =
-            self.stored_databases().all(|other| other.kind.directory() == database.kind.directory())
-                && database.kind.is_stored();
+        let is_stored = database.kind.is_stored();
+        let is_only = is_stored
+            && self.stored_databases().all(|other| other.kind.directory() == database.kind.directory());
         let is_meant = move |overlay: &&Overlay| {
-            is_only
-                && OF_ONE_DATABASE.contains(&overlay.name.as_str())
-                && !database.overlays.iter().any(|own| own.name == overlay.name)
+            let is_for_it = match overlay.is_for_all() {
+                Some(Global::EveryDatabase) => is_stored,
+                Some(Global::OnlyDatabase) => is_only,
+                None => false,
+            };
+            is_for_it && !database.overlays.iter().any(|own| own.name == overlay.name)
         };
         let of_all = self.frontend.overlays.iter().filter(is_meant);
         database.overlays.iter().chain(of_all).filter(|overlay| !overlay.disabled)
@@ -40,7 +108,7 @@ impl Config {
     /// Why an overlay of the frontend cannot be in force.
     pub(super) fn refused_for_all(&self, overlay: &Overlay) -> Option<ConfigError> {
         let count = self.stored_databases().count();
-        if overlay.disabled || count == 1 || !OF_ONE_DATABASE.contains(&overlay.name.as_str()) {
+        if overlay.disabled || count == 1 || overlay.is_for_all() != Some(Global::OnlyDatabase) {
             return None;
         }
         let message =
@@ -49,137 +117,103 @@ impl Config {
         Some(overlay.fault(message).with_help(help))
     }
 
-    /// The overlays of a database as the engine runs them, in their order; what hangs on binds comes after them.
+    /// Whether the schema is not read yet: a name that is unknown may be known later.
+    fn schema_comes(&self) -> bool {
+        self.read_entries.is_some() && self.schema_sections.is_empty()
+    }
+
+    /// Builds the overlays of a database, in their order; those that its own settings bring come last. What asks for a schema that
+    /// is still to come is left out until then.
     ///
     /// # Errors
     /// An overlay's setting that cannot be understood.
-    pub(super) fn overlays(
-        &self,
-        database: &Database,
-    ) -> Result<Vec<Arc<dyn overlay::Overlay>>, ConfigError> {
-        let mut overlays: Vec<Arc<dyn overlay::Overlay>> = Vec::new();
-        for overlay in self.overlays_of(database) {
-            match overlay.name.as_str() {
-                "ppolicy" => {
-                    overlays.push(Arc::new(PasswordPolicy::new(self.password_policy(database, overlay)?)));
-                }
-                "memberof" => {
-                    let settings = self.membership(database, overlay)?;
-                    overlays.extend(settings.map(|settings| Arc::new(Membership::new(settings)) as _));
-                }
-                "refint" => {
-                    let settings = self.referential_integrity(database, overlay)?;
-                    overlays.push(Arc::new(ReferentialIntegrity::new(settings)));
-                }
-                "constraint" => overlays.push(Arc::new(self.constraints(database, overlay)?)),
-                "unique" => overlays.push(Arc::new(self.unique_overlay(database, overlay)?)),
-                _ => overlays.extend(self.entry_overlay(overlay)?),
-            }
-        }
-        if database.last_bind {
-            overlays.push(Arc::new(LastBind { precision: database.last_bind_precision }));
-        }
-        Ok(overlays)
-    }
-
-    /// What one request may cost in a database: `request-limits`, and the keys of a sort control by its overlay sssvlv.
-    ///
-    /// # Errors
-    /// A directive that does not say what it should.
-    pub(super) fn request_limits(&self, database: &Database) -> Result<RequestLimits, ConfigError> {
-        let limits = self.global.request_limits;
-        let overlays = database.overlays.iter().chain(&self.frontend.overlays);
-        let mut overlays = overlays.filter(|overlay| !overlay.disabled && overlay.name == "sssvlv");
-        let Some(overlay) = overlays.next() else { return Ok(limits) };
-        let Some(value) = overlay.settings.get("olcSssVlvMaxKeys").first() else { return Ok(limits) };
-        let value = String::from_utf8_lossy(value);
-        match value.parse::<u32>() {
-            Ok(most) => Ok(limits.with(RequestLimit::SortKeys, most.into())),
-            Err(_) => {
-                let fault = format!("sssvlv-maxkeys \"{value}\": not a number of sort keys");
-                Err(ConfigError::new(overlay.origin.clone(), fault))
-            }
-        }
-    }
-
-    /// How the overlay syncprov has the database's content provided. The session log is the change log, whatever its
-    /// size; every commit of a change has the contextCSN in it, so that there is nothing to checkpoint.
-    ///
-    /// # Errors
-    /// A setting that cannot be understood.
-    pub(super) fn provider(&self, database: &Database) -> Result<Option<ProviderSettings>, ConfigError> {
-        let Some(overlay) = self.overlays_of(database).find(|overlay| overlay.name == "syncprov") else {
-            return Ok(None);
-        };
-        let text = |attribute: &str| {
-            let value = overlay.settings.get(attribute).first()?;
-            Some(String::from_utf8_lossy(value).into_owned())
-        };
-        let fault = |message: String| ConfigError::new(overlay.origin.clone(), message);
-        if let Some(value) = text("olcSpCheckpoint") {
-            let numbers: Vec<Option<u32>> = value.split_whitespace().map(|n| n.parse().ok()).collect();
-            if !matches!(numbers.as_slice(), [Some(1..), Some(1..)]) {
-                let help = "two numbers above 0: operations and minutes";
-                return Err(fault(format!("syncprov-checkpoint \"{value}\": not {help}")));
-            }
-        }
-        if let Some(value) = text("olcSpSessionlog")
-            && value.parse::<u32>().is_err()
-        {
-            return Err(fault(format!("syncprov-sessionlog \"{value}\": not a number of operations")));
-        }
-        if let Some(value) = text("olcSpSessionlogSource")
-            && let Err(error) = self.schema.parse_dn(&value)
-        {
-            return Err(fault(format!("syncprov-sessionlog-source \"{value}\": not a DN: {error}")));
-        }
-        let flag = |attribute: &str| text(attribute).is_some_and(|value| value.eq_ignore_ascii_case("TRUE"));
-        let (no_present, reload_hint) = (flag("olcSpNoPresent"), flag("olcSpReloadHint"));
-        Ok(Some(ProviderSettings { no_present, reload_hint }))
-    }
-
-    fn password_policy(
-        &self,
-        database: &Database,
-        overlay: &Overlay,
-    ) -> Result<PasswordPolicySettings, ConfigError> {
-        let text = |attribute: &str| {
-            let value = overlay.settings.get(attribute).first()?;
-            Some(String::from_utf8_lossy(value).into_owned())
-        };
-        let flag = |attribute: &str| text(attribute).is_some_and(|value| value.eq_ignore_ascii_case("TRUE"));
-        let fault = |message: String| ConfigError::new(overlay.origin.clone(), message);
-        let default_policy = match text("olcPPolicyDefault") {
-            None => None,
-            Some(dn) => Some(
-                self.schema
-                    .parse_dn(&dn)
-                    .map_err(|error| fault(format!("ppolicy_default: \"{dn}\" is not a DN: {error}")))?,
-            ),
-        };
-        let mut rules = Vec::new();
-        for value in overlay.settings.get("olcLarixPPolicyRules") {
-            let value = String::from_utf8_lossy(value);
-            let words = line::words(&value).0;
-            let rule = PolicyRule::parse(&self.schema, words.iter().map(|word| word.text.as_str()));
-            rules.push(rule.map_err(|error| fault(format!("ppolicy_rules {value}: {error}")))?);
-        }
-        Ok(PasswordPolicySettings {
-            default_policy,
-            rules,
-            hash_cleartext: flag("olcPPolicyHashCleartext"),
-            use_lockout: flag("olcPPolicyUseLockout"),
-            disable_write: flag("olcPPolicyDisableWrite"),
-            send_netscape_controls: flag("olcPPolicySendNetscapeControls"),
-            hasher: self.hasher(),
+    pub(super) fn build_overlays(&self, database: &Database) -> Result<Built, ConfigError> {
+        let hasher = self.hasher();
+        let suffixes: Vec<NormalDn> = database.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
+        let index = database.kind.stored().index;
+        let mut context = BuildContext {
+            schema: &self.schema,
+            suffixes: &suffixes,
+            root_dn: database.root_dn.as_ref().map(|root| (&root.normal, root.text.as_str())),
+            last_modified: database.last_mod,
             last_bind: database.last_bind,
-        })
+            last_bind_precision: database.last_bind_precision,
+            hasher: &hasher,
+            index: &index,
+            maintained: &[],
+        };
+        let configured =
+            self.overlays_of(database).filter_map(|overlay| Some((overlay, overlay.descriptor()?)));
+        let configured: Vec<(&Overlay, &Descriptor, Settings)> =
+            configured.map(|(overlay, descriptor)| (overlay, descriptor, overlay.given())).collect();
+        let mut maintained: Vec<AttributeDescription> = Vec::new();
+        for (overlay, descriptor, settings) in &configured {
+            let Some(maintains) = descriptor.maintains else { continue };
+            maintained.extend(
+                self.unless_schema_comes(overlay, maintains(settings, &context))?.unwrap_or_default(),
+            );
+        }
+        context.maintained = &maintained;
+        let mut built = Built::default();
+        for (overlay, descriptor, settings) in &configured {
+            let made = self.unless_schema_comes(overlay, (descriptor.build)(settings, &context))?;
+            built.overlays.extend(made.map(|made| (overlay.origin.clone(), made)));
+        }
+        let implied = larix_overlays::implied(&context);
+        built.overlays.extend(implied.map(|implied| (database.origin.clone(), implied)));
+        Ok(built)
+    }
+
+    fn unless_schema_comes<T>(
+        &self,
+        overlay: &Overlay,
+        made: Result<T, SettingError>,
+    ) -> Result<Option<T>, ConfigError> {
+        match made {
+            Ok(made) => Ok(Some(made)),
+            Err(error) if error.awaits_schema && self.schema_comes() => Ok(None),
+            Err(error) => Err(overlay.error(error)),
+        }
+    }
+
+    /// Attribute types that the subschema shows because an overlay is configured.
+    pub fn attributes_shown_for_overlays(&self) -> Vec<&'static str> {
+        let mut shown: Vec<&'static str> = Vec::new();
+        for overlay in self.databases.iter().flat_map(|database| self.overlays_of(database)) {
+            let names = overlay.descriptor().map_or(&[][..], |descriptor| descriptor.shows);
+            shown.extend(names.iter().filter(|name| !shown.contains(name)).copied().collect::<Vec<_>>());
+        }
+        shown
+    }
+}
+
+/// What an administrator should know of the overlays of a database.
+pub(super) fn notes(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
+    if database.kind.mdb().is_none() {
+        return;
+    }
+    // What is wrong there is said elsewhere.
+    let Ok(built) = config.build_overlays(database) else { return };
+    let index = built.index(database.kind.stored().index);
+    for (origin, overlay) in &built.overlays {
+        notes.extend(overlay.notes(&config.schema, &index).into_iter().map(|text| (origin.clone(), text)));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::integrity::tests::read;
+    use super::*;
+
+    /// A slapd.conf with the core schema; its folder stands for `$D`.
+    fn read(lines: &str) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        std::fs::write(folder.path().join("core.schema"), larix_schema::bundled("core").unwrap()).unwrap();
+        let place = folder.path().display();
+        let text = format!("include {place}/core.schema\n{lines}").replace("$D", &place.to_string());
+        std::fs::write(&file, text).unwrap();
+        Config::from_slapd_conf(&file).map_err(|error| error.to_string())
+    }
 
     const ONE: &str = "database mdb\nsuffix dc=a\ndirectory $D/a\n";
     const OTHER: &str = "database mdb\nsuffix dc=b\ndirectory $D/b\n";
@@ -210,5 +244,48 @@ mod tests {
         let config = read(&own).unwrap();
         let settings = config.engine_settings(&config.databases[1]).unwrap();
         assert_eq!(settings.overlays.len(), 1);
+    }
+
+    #[test]
+    fn mistakes_are_told_at_the_overlay() {
+        for (lines, fault) in [
+            (
+                "overlay refint\nrefint_attributes nosuch\n",
+                "refint_attributes <nosuch>: attribute type undefined",
+            ),
+            ("overlay memberof\nmemberof-dangling maybe\n", "ignore, drop or error"),
+            ("overlay ppolicy\nppolicy_default nobody\n", "ppolicy_default: \"nobody\" is not a DN"),
+            ("overlay syncprov\nsyncprov-checkpoint 1\n", "not two numbers above 0"),
+        ] {
+            let error = read(&format!("{ONE}{lines}")).unwrap_err();
+            assert!(error.contains(fault) && error.contains("slapd.conf:5"), "{error}");
+        }
+    }
+
+    #[test]
+    fn members_are_indexed_by_themselves() {
+        let config = read(&format!("{ONE}overlay memberof\n")).unwrap();
+        let settings = config.engine_settings(&config.databases[1]).unwrap();
+        let member = config.schema.describe("member").unwrap();
+        assert!(settings.index.kinds(&config.schema, &member).has(larix_engine::index::Kinds::EQUALITY));
+    }
+
+    #[test]
+    fn an_overlay_says_what_is_to_be_known_of_its_settings() {
+        for (lines, note) in [
+            ("overlay refint\nrefint_attributes member owner\n", Some("add `index member,owner eq`")),
+            ("index member,owner eq\noverlay refint\nrefint_attributes member owner\n", None),
+            // Who is a member of what is kept right, and members are indexed, by the overlay memberof.
+            ("overlay memberof\noverlay refint\nrefint_attributes memberOf member\n", None),
+        ] {
+            let config = read(&format!("{ONE}{lines}")).unwrap();
+            let notes: Vec<String> = config.notes.iter().map(ToString::to_string).collect();
+            let found = notes.iter().find(|text| text.contains("without an equality index"));
+            assert_eq!(
+                found.map(|text| text.contains(note.unwrap_or("nothing"))),
+                note.map(|_| true),
+                "{notes:?}"
+            );
+        }
     }
 }

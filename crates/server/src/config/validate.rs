@@ -9,7 +9,7 @@ use larix_schema::{AttributeDescription, NormalDn};
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
 use super::model::{AccessLine, Config, Database, Overlay};
-use super::{integrity, unique};
+use super::overlays;
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -28,11 +28,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     }
     for database in &config.databases {
         config.access_log(database)?;
-        config.check_integrity(database)?;
-        config.check_memberships(database)?;
-        config.check_uniqueness(database)?;
-        config.check_constraints(database)?;
-        config.check_entry_overlays(database)?;
+        config.build_overlays(database)?;
     }
     access(&config)?;
     access_notes(&mut config);
@@ -77,8 +73,7 @@ fn access_notes(config: &mut Config) {
         never_matching(config, &database.access, &suffixes, &mut notes);
         if stored {
             open_passwords(config, database, &suffixes, &mut notes);
-            integrity::note_unindexed(config, database, &mut notes);
-            unique::note_unindexed(config, database, &mut notes);
+            overlays::notes(config, database, &mut notes);
         }
     }
     notes.into_iter().for_each(|(origin, text)| config.notes.push(origin, text));
@@ -126,15 +121,8 @@ fn asks_about_domain(rule: &AccessRule) -> bool {
 }
 
 /// Attributes that hold passwords, or what is as good as one.
-const PASSWORDS: [&str; 7] = [
-    "userPassword",
-    "authPassword",
-    "sambaNTPassword",
-    "sambaLMPassword",
-    "krbPrincipalKey",
-    "pwdHistory",
-    "nisSecretKey",
-];
+const PASSWORDS: [&str; 6] =
+    ["userPassword", "authPassword", "sambaNTPassword", "sambaLMPassword", "krbPrincipalKey", "nisSecretKey"];
 
 fn open_passwords(
     config: &Config,
@@ -153,9 +141,8 @@ fn open_passwords(
                 policy.verdict(subject, Some(suffix), item, Privilege::Read) == Verdict::Granted
             })
         };
-        // Old passwords are kept where a password policy says so.
-        let policed = config.overlays_of(database).any(|overlay| overlay.name == "ppolicy");
-        let names = PASSWORDS.iter().filter(|name| policed || **name != "pwdHistory");
+        let overlays = config.overlays_of(database).filter_map(Overlay::descriptor);
+        let names = PASSWORDS.iter().chain(overlays.flat_map(|descriptor| descriptor.secrets));
         let known = names.filter_map(|name| Some((*name, config.schema.describe(name).ok()?)));
         let open: Vec<&str> =
             known.filter(|(_, description)| readable(description)).map(|(name, _)| name).collect();

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use larix_engine::controls::RequestControls;
-use larix_engine::overlay::password_policy;
 use larix_engine::write::{WriteOperation, WriteRequest};
-use larix_proto::control::PasswordError;
+use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse};
 use larix_proto::{LdapResult, ResultCode};
 
 use crate::connection::Started;
@@ -24,7 +23,10 @@ impl Dispatcher {
         controls: &RequestControls,
         out: &mut Vec<u8>,
     ) -> Started<Running> {
-        let response = || password_policy::response(None, Some(PasswordError::ChangeAfterReset));
+        let response = || {
+            let error = Some(PasswordError::ChangeAfterReset);
+            PasswordPolicyResponse { warning: None, error }.to_control(false)
+        };
         let controls: Vec<_> = controls.password_policy.then(response).into_iter().collect();
         self.answer(begun, &password_first(), &controls, out);
         Started::Answered

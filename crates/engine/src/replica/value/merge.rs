@@ -14,9 +14,9 @@ use crate::replica::apply::Applier;
 use crate::replica::prepare::{Put, first_value};
 use crate::replica::steps::{self, Here};
 use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts};
-use crate::write::add::split_rdn;
 use crate::write::operator::{Held, LogMark, Operator};
 use crate::write::prepare::{Change, ChangeKind, Standing, refuse};
+use crate::write::split_rdn;
 use crate::write::{AttributeValues, Failure, KnownSchema, values};
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {

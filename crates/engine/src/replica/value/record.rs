@@ -19,9 +19,9 @@ use crate::replica::difference;
 use crate::replica::prepare::{Delta, DeltaChange, Put, names};
 use crate::replica::steps::Here;
 use crate::replica::{Applied, ConflictKind};
-use crate::write::add::split_rdn;
 use crate::write::operator::{Held, Operator};
 use crate::write::prepare::{Change, ChangeKind, naming_changes, refuse};
+use crate::write::split_rdn;
 use crate::write::{Failure, values};
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {

@@ -12,9 +12,9 @@ pub(crate) struct SubschemaTree;
 
 impl Content for SubschemaTree {
     fn entries(&self, common: &Common, _: &Context<'_>) -> Vec<Entry> {
-        let shown: &[&str] = if common.config.has_memberships() { &["memberOf"] } else { &[] };
+        let shown = common.config.attributes_shown_for_overlays();
         let started = common.services.statistics.started;
-        vec![subschema::entry(&common.config.schema, &common.subschema_dn, started, shown)]
+        vec![subschema::entry(&common.config.schema, &common.subschema_dn, started, &shown)]
     }
 
     fn update(&self, _: &Tree<Self>, _: &Context<'_>, _: Vec<WriteRequest>, done: Completion) {

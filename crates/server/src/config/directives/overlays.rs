@@ -1,6 +1,11 @@
-//! Overlays: what becomes of each, and their directives.
+//! Overlays: what becomes of each, and their directives. Those that the server has come from their descriptors; the tables here are
+//! of those that it knows by name alone.
 
-use super::{Directive, Form, Scope, keep};
+use std::sync::LazyLock;
+
+use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
+
+use super::{Cardinality, Directive, Form, Handling, Scope, keep};
 
 /// An overlay that OpenLDAP has.
 #[derive(Debug, Clone, Copy)]
@@ -9,6 +14,8 @@ pub(crate) struct OverlayKind {
     /// Structural class of its entry under cn=config.
     pub(crate) class: &'static str,
     pub(crate) handling: OverlayHandling,
+    /// Of one that the server has.
+    pub(crate) descriptor: Option<&'static Descriptor>,
 }
 
 /// What becomes of an `overlay` line.
@@ -25,68 +32,42 @@ pub(crate) enum OverlayHandling {
 use OverlayHandling::{BuiltIn, Noted, Refused};
 
 const OVERLAYS: &[OverlayKind] = &[
-    overlay("accesslog", "olcAccessLogConfig", BuiltIn),
     overlay("auditlog", "olcAuditlogConfig", Refused("no audit log would be written")),
     overlay("autoca", "olcAutoCAConfig", Refused("no certificates would be made")),
     overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),
     overlay("collect", "olcCollectConfig", Refused("collective attributes would be missing from answers")),
-    overlay("constraint", "olcConstraintConfig", BuiltIn),
     overlay("dds", "olcDDSConfig", Refused("entries would not expire")),
-    overlay("deref", "olcOverlayConfig", Noted("dereferencing is built in")),
     overlay("dyngroup", "olcDynGroupConfig", Refused("compares would not see dynamic members")),
     overlay("dynlist", "olcDynListConfig", Refused("dynamic members would be missing from answers")),
     overlay("glue", "olcOverlayConfig", BuiltIn),
     overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
-    overlay("memberof", "olcMemberOfConfig", BuiltIn),
     overlay("nestgroup", "olcNestGroupConfig", Refused("nested members would be missing from answers")),
     overlay("otp", "olcOverlayConfig", Refused("one-time passwords would not be checked")),
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
-    overlay("ppolicy", "olcPPolicyConfig", BuiltIn),
-    overlay("refint", "olcRefintConfig", BuiltIn),
     overlay("remoteauth", "olcRemoteAuthCfg", Refused("binds would not be forwarded")),
     overlay("retcode", "olcRetcodeConfig", Refused("no result codes would be put in")),
     overlay("rwm", "olcRwmConfig", Refused("names would not be rewritten")),
-    overlay("seqmod", "olcOverlayConfig", BuiltIn),
-    overlay(
-        "sssvlv",
-        "olcSssVlvConfig",
-        Noted("server-side sorting and virtual list views are built in, with limits of their own"),
-    ),
-    overlay("syncprov", "olcSyncProvConfig", BuiltIn),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
-    overlay("unique", "olcUniqueConfig", BuiltIn),
-    overlay("valsort", "olcValSortConfig", BuiltIn),
 ];
 
 const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandling) -> OverlayKind {
-    OverlayKind { name, class, handling }
+    OverlayKind { name, class, handling, descriptor: None }
 }
 
-/// Overlays that a database has once at most.
-const SINGLE: [&str; 16] = [
-    "auditlog",
-    "autoca",
-    "collect",
-    "constraint",
-    "dds",
-    "deref",
-    "dyngroup",
-    "dynlist",
-    "ppolicy",
-    "remoteauth",
-    "rwm",
-    "seqmod",
-    "sssvlv",
-    "syncprov",
-    "unique",
-    "valsort",
-];
+/// Of those that are refused: those that a database has once at most.
+const SINGLE: [&str; 8] =
+    ["auditlog", "autoca", "collect", "dds", "dyngroup", "dynlist", "remoteauth", "rwm"];
 
 impl OverlayKind {
+    fn of(descriptor: &'static Descriptor) -> Self {
+        let handling = descriptor.note.map_or(BuiltIn, Noted);
+        Self { name: descriptor.name, class: descriptor.class, handling, descriptor: Some(descriptor) }
+    }
+
     /// Whether a second one on the same database is refused, as slapd refuses it.
     pub(crate) fn is_single(&self) -> bool {
-        SINGLE.contains(&self.name)
+        self.descriptor.map_or_else(|| SINGLE.contains(&self.name), |descriptor| descriptor.once)
     }
 
     /// What there is to say when it is accepted.
@@ -98,9 +79,51 @@ impl OverlayKind {
     }
 }
 
-/// The overlay of this name.
+/// The overlay of this name: one that the server has, or else one that is known of.
 pub(crate) fn overlay_kind(name: &str) -> Option<&'static OverlayKind> {
-    OVERLAYS.iter().find(|kind| kind.name.eq_ignore_ascii_case(name))
+    static KINDS: LazyLock<Vec<OverlayKind>> = LazyLock::new(|| {
+        let own = larix_overlays::ALL.iter().map(|descriptor| OverlayKind::of(descriptor));
+        own.chain(OVERLAYS.iter().copied()).collect()
+    });
+    KINDS.iter().find(|kind| kind.name.eq_ignore_ascii_case(name))
+}
+
+/// The directives of all overlays.
+pub(super) fn table() -> &'static [Directive] {
+    static DIRECTIVES: LazyLock<Vec<Directive>> = LazyLock::new(|| {
+        let own = larix_overlays::ALL.iter().flat_map(|descriptor| {
+            descriptor.directives.iter().map(|directive| directive_of(descriptor.name, directive))
+        });
+        let is_known = |directive: &&Directive| match directive.scope {
+            Scope::Overlay(name) => larix_overlays::find(name).is_none(),
+            _ => true,
+        };
+        own.chain(TABLE.iter().filter(is_known).cloned()).collect()
+    });
+    &DIRECTIVES
+}
+
+fn directive_of(overlay: &'static str, told: &OverlayDirective) -> Directive {
+    let form = match told.form {
+        descriptor::Form::Words => Form::Words,
+        descriptor::Form::Whole => Form::Whole,
+        descriptor::Form::Switch => Form::Switch,
+        descriptor::Form::Each => Form::Each,
+    };
+    Directive {
+        prefix: told.prefix,
+        aliases: told.aliases,
+        attribute_aliases: told.attribute_aliases,
+        arguments: told.arguments,
+        cardinality: match told.values {
+            descriptor::Values::One => Cardinality::One,
+            descriptor::Values::Many => Cardinality::Many,
+            descriptor::Values::Ordered => Cardinality::Ordered,
+        },
+        handling: told.note.map_or(Handling::Done, Handling::Noted),
+        check: told.check,
+        ..Directive::new(told.keyword, told.attribute, Scope::Overlay(overlay), form, keep)
+    }
 }
 
 /// A directive whose values are kept for the overlay to read.
@@ -112,76 +135,14 @@ const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form
     }
 }
 
-pub(super) static TABLE: &[Directive] = &[
-    kept("syncprov-checkpoint", "olcSpCheckpoint", Scope::Overlay("syncprov"), Form::Words),
-    kept("syncprov-sessionlog", "olcSpSessionlog", Scope::Overlay("syncprov"), Form::Whole),
-    kept("syncprov-nopresent", "olcSpNoPresent", Scope::Overlay("syncprov"), Form::Switch),
-    kept("syncprov-reloadhint", "olcSpReloadHint", Scope::Overlay("syncprov"), Form::Switch),
-    kept("syncprov-sessionlog-source", "olcSpSessionlogSource", Scope::Overlay("syncprov"), Form::Whole),
-    kept("logdb", "olcAccessLogDB", Scope::Overlay("accesslog"), Form::Whole),
-    kept("logops", "olcAccessLogOps", Scope::Overlay("accesslog"), Form::Words).many(),
-    kept("logpurge", "olcAccessLogPurge", Scope::Overlay("accesslog"), Form::Words),
-    kept("logsuccess", "olcAccessLogSuccess", Scope::Overlay("accesslog"), Form::Switch),
-    kept("logold", "olcAccessLogOld", Scope::Overlay("accesslog"), Form::Words),
-    kept("logoldattr", "olcAccessLogOldAttr", Scope::Overlay("accesslog"), Form::Words).many(),
-    kept("logbase", "olcAccessLogBase", Scope::Overlay("accesslog"), Form::Words).many(),
-    kept("logpurgebatch", "olcAccessLogPurgeBatch", Scope::Overlay("accesslog"), Form::Whole),
-    kept("ppolicy_default", "olcPPolicyDefault", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("ppolicy_hash_cleartext", "olcPPolicyHashCleartext", Scope::Overlay("ppolicy"), Form::Switch),
-    kept("ppolicy_forward_updates", "olcPPolicyForwardUpdates", Scope::Overlay("ppolicy"), Form::Switch)
-        .noted("a replica keeps the failures and last logins of its own binds, and forwards none"),
-    kept("ppolicy_use_lockout", "olcPPolicyUseLockout", Scope::Overlay("ppolicy"), Form::Switch),
-    kept("ppolicy_disable_write", "olcPPolicyDisableWrite", Scope::Overlay("ppolicy"), Form::Switch),
-    kept(
-        "ppolicy_send_netscape_controls",
-        "olcPPolicySendNetscapeControls",
-        Scope::Overlay("ppolicy"),
-        Form::Switch,
-    ),
-    kept("ppolicy_rules", "olcLarixPPolicyRules", Scope::Overlay("ppolicy"), Form::Words).ordered(),
-    kept("ppolicy_check_module", "olcPPolicyCheckModule", Scope::Overlay("ppolicy"), Form::Whole).noted(
-        "modules are not loaded; where a policy asks for one and has pwdCheckQuality, no password in the clear passes",
-    ),
-    kept("", "olcPPolicyRuleObject", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("", "olcPPolicyRuleScope", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("", "olcPPolicyRuleRequirePassword", Scope::Overlay("ppolicy"), Form::Switch),
-    kept("", "olcPPolicyRuleFilter", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("", "olcPPolicyRuleGroup", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("", "olcPPolicyRuleGroupOC", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("", "olcPPolicyRuleGroupAttr", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("", "olcPPolicyRulePolicy", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("", "olcPPolicyRuleAction", Scope::Overlay("ppolicy"), Form::Whole),
-    kept("memberof-dn", "olcMemberOfDN", Scope::Overlay("memberof"), Form::Whole),
-    kept("memberof-dangling", "olcMemberOfDangling", Scope::Overlay("memberof"), Form::Words),
-    kept("memberof-refint", "olcMemberOfRefInt", Scope::Overlay("memberof"), Form::Switch),
-    kept("memberof-group-oc", "olcMemberOfGroupOC", Scope::Overlay("memberof"), Form::Words),
-    kept("memberof-member-ad", "olcMemberOfMemberAD", Scope::Overlay("memberof"), Form::Whole),
-    kept("memberof-memberof-ad", "olcMemberOfMemberOfAD", Scope::Overlay("memberof"), Form::Whole),
-    kept("memberof-reverse", "olcMemberOfReverse", Scope::Overlay("memberof"), Form::Switch)
-        .noted("who is a member of what follows from the groups alone"),
-    kept("memberof-dangling-error", "olcMemberOfDanglingError", Scope::Overlay("memberof"), Form::Words),
-    kept("memberof-addcheck", "olcMemberOfAddCheck", Scope::Overlay("memberof"), Form::Switch)
-        .noted("an entry that is added says which groups name it already, always"),
-    kept("refint_attributes", "olcRefintAttribute", Scope::Overlay("refint"), Form::Words).many(),
-    kept("refint_nothing", "olcRefintNothing", Scope::Overlay("refint"), Form::Whole),
-    kept("refint_modifiersName", "olcRefintModifiersName", Scope::Overlay("refint"), Form::Whole),
-    kept("unique_base", "olcUniqueBase", Scope::Overlay("unique"), Form::Whole),
-    kept("unique_ignore", "olcUniqueIgnore", Scope::Overlay("unique"), Form::Each).many(),
-    kept("unique_attributes", "olcUniqueAttribute", Scope::Overlay("unique"), Form::Each).many(),
-    kept("unique_strict", "olcUniqueStrict", Scope::Overlay("unique"), Form::Switch),
-    kept("unique_uri", "olcUniqueURI", Scope::Overlay("unique"), Form::Words).many(),
+/// Directives of overlays that are refused.
+static TABLE: &[Directive] = &[
     kept("dynlist-attrset", "olcDynListAttrSet", Scope::Overlay("dynlist"), Form::Words)
         .ordered()
         .attribute_alias(&["olcDlAttrSet"]),
     kept("dynlist-simple", "olcDynListSimple", Scope::Overlay("dynlist"), Form::Switch),
-    kept("constraint_attribute", "olcConstraintAttribute", Scope::Overlay("constraint"), Form::Words).many(),
-    kept("constraint_allowempty", "olcConstraintAllowEmpty", Scope::Overlay("constraint"), Form::Switch),
-    kept("sssvlv-max", "olcSssVlvMax", Scope::Overlay("sssvlv"), Form::Whole),
-    kept("sssvlv-maxkeys", "olcSssVlvMaxKeys", Scope::Overlay("sssvlv"), Form::Whole),
-    kept("sssvlv-maxperconn", "olcSssVlvMaxPerConn", Scope::Overlay("sssvlv"), Form::Whole),
     kept("auditlog", "olcAuditlogFile", Scope::Overlay("auditlog"), Form::Whole),
     kept("auditlognonblocking", "olcAuditlogNonBlocking", Scope::Overlay("auditlog"), Form::Switch),
-    kept("valsort-attr", "olcValSortAttr", Scope::Overlay("valsort"), Form::Words).many(),
     kept("nestgroup-member", "olcNestGroupMember", Scope::Overlay("nestgroup"), Form::Whole),
     kept("nestgroup-memberof", "olcNestGroupMemberOf", Scope::Overlay("nestgroup"), Form::Whole),
     kept("nestgroup-base", "olcNestGroupBase", Scope::Overlay("nestgroup"), Form::Whole).many(),

@@ -118,6 +118,9 @@ fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         return Err(Fault::argument(0, format!("overlay \"{}\" already in list", kind.name))
             .with_help("a database has one of it: set what is there"));
     }
+    if let Some(descriptor) = kind.descriptor {
+        builder.define_for(descriptor)?;
+    }
     if let Some(why) = kind.noted() {
         builder.notes.push(call.origin.clone(), format!("`overlay {}`: {why}", kind.name));
     }
@@ -140,6 +143,9 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
                 || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload" | "mod_harness")
         }
     };
+    if let Some(descriptor) = overlay_kind(name).and_then(|kind| kind.descriptor) {
+        builder.define_for(descriptor)?;
+    }
     // The modules' own arguments: what a new value costs.
     if name == "argon2" || name == "pw-argon2" {
         builder.frontend.password_costs.read(call, 1)?;

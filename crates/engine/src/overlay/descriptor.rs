@@ -1,0 +1,288 @@
+//! What an overlay tells of itself: its name, its directives, how it is built. Configuration files, cn=config, `larix test` and the
+//! monitor know overlays by this alone.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larix_schema::{AttributeDescription, NormalDn, Schema};
+
+use super::Overlay;
+use super::settings::{SettingError, Settings};
+use crate::index::IndexConfig;
+use crate::password::Hasher;
+
+/// Builds the overlay of one database from its settings.
+pub type Build = fn(&Settings, &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError>;
+
+/// The attributes of a database that an overlay with these settings keeps right by itself.
+pub type Maintains = fn(&Settings, &BuildContext<'_>) -> Result<Vec<AttributeDescription>, SettingError>;
+
+/// Everything that is known of an overlay before it is configured.
+#[derive(Debug)]
+pub struct Descriptor {
+    /// As after `overlay` in slapd.conf, and in `olcOverlay`.
+    pub name: &'static str,
+    /// The structural class of its entry under cn=config; `olcOverlayConfig` for an overlay without directives.
+    pub class: &'static str,
+    pub build: Build,
+    pub directives: &'static [OverlayDirective],
+    /// A second one on the same database is refused.
+    pub once: bool,
+    pub global: Global,
+    /// What to say when it is configured; `None`: nothing.
+    pub note: Option<&'static str>,
+    /// Definitions that it brings, each as a line of slapd.conf (`attributetype ( ... )`, `objectclass ( ... )`).
+    pub schema: &'static str,
+    pub maintains: Option<Maintains>,
+    /// Attribute types of every schema that the subschema shows only where the overlay is configured.
+    pub shows: &'static [&'static str],
+    /// Attributes in which it keeps what nobody should read: `larix test` warns where access rules leave them open.
+    pub secrets: &'static [&'static str],
+}
+
+/// What an overlay before the first database, or of the frontend, means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Global {
+    /// Each database that stores entries gets one of its own, unless it has one already.
+    EveryDatabase,
+    /// The only database that stores entries gets it; where there are several, the server does not start.
+    OnlyDatabase,
+}
+
+impl Descriptor {
+    pub const fn new(name: &'static str, class: &'static str, build: Build) -> Self {
+        Self {
+            name,
+            class,
+            build,
+            directives: &[],
+            once: false,
+            global: Global::EveryDatabase,
+            note: None,
+            schema: "",
+            maintains: None,
+            shows: &[],
+            secrets: &[],
+        }
+    }
+
+    #[must_use]
+    pub const fn directives(mut self, directives: &'static [OverlayDirective]) -> Self {
+        self.directives = directives;
+        self
+    }
+
+    /// Refuses a second one on the same database.
+    #[must_use]
+    pub const fn once(mut self) -> Self {
+        self.once = true;
+        self
+    }
+
+    #[must_use]
+    pub const fn global(mut self, global: Global) -> Self {
+        self.global = global;
+        self
+    }
+
+    #[must_use]
+    pub const fn noted(mut self, note: &'static str) -> Self {
+        self.note = Some(note);
+        self
+    }
+
+    #[must_use]
+    pub const fn schema(mut self, definitions: &'static str) -> Self {
+        self.schema = definitions;
+        self
+    }
+
+    #[must_use]
+    pub const fn maintains(mut self, maintains: Maintains) -> Self {
+        self.maintains = Some(maintains);
+        self
+    }
+
+    #[must_use]
+    pub const fn shows(mut self, attributes: &'static [&'static str]) -> Self {
+        self.shows = attributes;
+        self
+    }
+
+    #[must_use]
+    pub const fn secrets(mut self, attributes: &'static [&'static str]) -> Self {
+        self.secrets = attributes;
+        self
+    }
+}
+
+/// How arguments in slapd.conf and a value under cn=config become one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One or more words.
+    Words,
+    /// One argument, which is the value as it stands.
+    Whole,
+    /// TRUE or FALSE; without an argument TRUE.
+    Switch,
+    /// One or more words, a value each.
+    Each,
+}
+
+/// How many values the attribute has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    One,
+    Many,
+    /// Many, with `{n}` before each under cn=config.
+    Ordered,
+}
+
+/// Looks at the arguments of one directive where it is read, so that a fault is shown at its place.
+pub type Check = fn(&Schema, &[String]) -> Result<(), WordFault>;
+
+/// What is wrong with one argument of a directive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WordFault {
+    /// The argument's number, from 0.
+    pub argument: usize,
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+/// One keyword of slapd.conf after an `overlay` line, and its attribute under cn=config.
+#[derive(Clone, Copy)]
+pub struct OverlayDirective {
+    /// Matched without regard to case; empty where only cn=config has it.
+    pub keyword: &'static str,
+    pub attribute: &'static str,
+    pub form: Form,
+    pub values: Values,
+    /// Length of the keyword that is enough; 0: the whole.
+    pub prefix: usize,
+    /// Other spellings of the keyword.
+    pub aliases: &'static [&'static str],
+    /// Other names of the attribute.
+    pub attribute_aliases: &'static [&'static str],
+    /// Least and most arguments; `u8::MAX`: any number.
+    pub arguments: (u8, u8),
+    /// It is taken without effect; why.
+    pub note: Option<&'static str>,
+    pub check: Option<Check>,
+}
+
+impl OverlayDirective {
+    const fn new(keyword: &'static str, attribute: &'static str, form: Form, arguments: (u8, u8)) -> Self {
+        Self {
+            keyword,
+            attribute,
+            form,
+            values: Values::One,
+            prefix: 0,
+            aliases: &[],
+            attribute_aliases: &[],
+            arguments,
+            note: None,
+            check: None,
+        }
+    }
+
+    /// One or more words.
+    pub const fn words(keyword: &'static str, attribute: &'static str) -> Self {
+        Self::new(keyword, attribute, Form::Words, (1, u8::MAX))
+    }
+
+    /// One argument, which is the value as it stands.
+    pub const fn whole(keyword: &'static str, attribute: &'static str) -> Self {
+        Self::new(keyword, attribute, Form::Whole, (1, 1))
+    }
+
+    /// One or more words, a value each; may be given more than once.
+    pub const fn each(keyword: &'static str, attribute: &'static str) -> Self {
+        Self::new(keyword, attribute, Form::Each, (1, u8::MAX)).many()
+    }
+
+    /// TRUE or FALSE; TRUE without an argument.
+    pub const fn switch(keyword: &'static str, attribute: &'static str) -> Self {
+        Self::new(keyword, attribute, Form::Switch, (0, 1))
+    }
+
+    /// May be given more than once.
+    #[must_use]
+    pub const fn many(mut self) -> Self {
+        self.values = Values::Many;
+        self
+    }
+
+    /// May be given more than once, and the order counts.
+    #[must_use]
+    pub const fn ordered(mut self) -> Self {
+        self.values = Values::Ordered;
+        self
+    }
+
+    /// Is taken without effect.
+    #[must_use]
+    pub const fn noted(mut self, why: &'static str) -> Self {
+        self.note = Some(why);
+        self
+    }
+
+    #[must_use]
+    pub const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    #[must_use]
+    pub const fn attribute_alias(mut self, aliases: &'static [&'static str]) -> Self {
+        self.attribute_aliases = aliases;
+        self
+    }
+
+    /// Takes at least and at most so many arguments.
+    #[must_use]
+    pub const fn arguments(mut self, least: u8, most: u8) -> Self {
+        self.arguments = (least, most);
+        self
+    }
+
+    #[must_use]
+    pub const fn checked(mut self, check: Check) -> Self {
+        self.check = Some(check);
+        self
+    }
+}
+
+impl fmt::Debug for OverlayDirective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OverlayDirective")
+            .field("keyword", &self.keyword)
+            .field("attribute", &self.attribute)
+            .field("form", &self.form)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an overlay is built for: the database, and what the server's configuration says beside the overlay's own directives.
+#[derive(Debug)]
+pub struct BuildContext<'c> {
+    pub schema: &'c Arc<Schema>,
+    /// Of the database.
+    pub suffixes: &'c [NormalDn],
+    /// `rootdn` of the database, normal and as it was configured.
+    pub root_dn: Option<(&'c NormalDn, &'c str)>,
+    /// `lastmod`: whether the database keeps modifiersName and the like.
+    pub last_modified: bool,
+    /// `lastbind`: whether the database keeps pwdLastSuccess.
+    pub last_bind: bool,
+    /// `lastbind-precision`, in seconds.
+    pub last_bind_precision: u32,
+    /// How passwords are hashed (`password-hash`).
+    pub hasher: &'c Hasher,
+    /// The indexes of the database as configured.
+    pub index: &'c IndexConfig,
+    /// Attributes that other overlays of the database keep right by themselves.
+    pub maintained: &'c [AttributeDescription],
+}

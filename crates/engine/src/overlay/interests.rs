@@ -1,0 +1,124 @@
+//! Which doors an overlay stands at, and the overlays of a database with what they care about together.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign, Deref};
+use std::sync::Arc;
+
+use super::Overlay;
+
+/// The doors that an overlay wants to be called at. The union over all overlays of a database is computed once per
+/// configuration: a door that nobody stands at costs a test of one bit.
+#[derive(Copy, Clone, Default, PartialEq, Eq)]
+pub struct Interests(u32);
+
+impl Interests {
+    /// None: it says something of the configuration, and nothing of operations.
+    pub const NONE: Self = Self(0);
+    /// [`Overlay::prepare`]
+    pub const PREPARE: Self = Self(1);
+    /// [`Overlay::authentication`]
+    pub const BIND: Self = Self(1 << 1);
+    /// [`Overlay::answering`]
+    pub const ANSWER: Self = Self(1 << 2);
+    /// [`Overlay::membership`]
+    pub const MEMBERSHIP: Self = Self(1 << 3);
+    /// [`Overlay::computed`]
+    pub const COMPUTE: Self = Self(1 << 4);
+    /// [`Overlay::shown`]
+    pub const SHOW: Self = Self(1 << 5);
+
+    const NAMES: [(Self, &'static str); 6] = [
+        (Self::PREPARE, "prepare"),
+        (Self::BIND, "bind"),
+        (Self::ANSWER, "answer"),
+        (Self::MEMBERSHIP, "membership"),
+        (Self::COMPUTE, "compute"),
+        (Self::SHOW, "show"),
+    ];
+
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `door` is wanted.
+    pub const fn has(self, door: Self) -> bool {
+        self.0 & door.0 == door.0
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl BitOr for Interests {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.and(other)
+    }
+}
+
+impl BitOrAssign for Interests {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = self.and(other);
+    }
+}
+
+impl fmt::Debug for Interests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Self::NAMES.iter().filter(|(door, _)| self.has(*door)).map(|(_, name)| name);
+        f.debug_set().entries(names).finish()
+    }
+}
+
+/// The overlays in front of a database, in the order of the configuration. Those without interests are left out.
+#[derive(Clone, Debug, Default)]
+pub struct Overlays {
+    stack: Vec<Arc<dyn Overlay>>,
+    interests: Interests,
+}
+
+impl Overlays {
+    pub fn push(&mut self, overlay: Arc<dyn Overlay>) {
+        let interests = overlay.interests();
+        if !interests.is_empty() {
+            self.interests |= interests;
+            self.stack.push(overlay);
+        }
+    }
+
+    /// Whether any of them wants to be called at this door.
+    pub fn want(&self, door: Interests) -> bool {
+        self.interests.has(door)
+    }
+
+    /// Those that want to be called at this door, in their order.
+    pub fn at(&self, door: Interests) -> impl Iterator<Item = &Arc<dyn Overlay>> {
+        let stack = if self.want(door) { self.stack.as_slice() } else { &[] };
+        stack.iter().filter(move |overlay| overlay.interests().has(door))
+    }
+}
+
+impl Deref for Overlays {
+    type Target = [Arc<dyn Overlay>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.stack
+    }
+}
+
+impl FromIterator<Arc<dyn Overlay>> for Overlays {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn Overlay>>>(overlays: I) -> Self {
+        let mut all = Self::default();
+        overlays.into_iter().for_each(|overlay| all.push(overlay));
+        all
+    }
+}
+
+impl From<Vec<Arc<dyn Overlay>>> for Overlays {
+    fn from(overlays: Vec<Arc<dyn Overlay>>) -> Self {
+        overlays.into_iter().collect()
+    }
+}

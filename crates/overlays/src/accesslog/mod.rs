@@ -1,0 +1,35 @@
+//! `overlay accesslog`: its directives. What it records is made from the change log, by the server, which reads these settings.
+
+use std::sync::Arc;
+
+use larix_engine::overlay::settings::{SettingError, Settings};
+use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay, OverlayDirective};
+
+pub static DESCRIPTOR: Descriptor = Descriptor::new("accesslog", "olcAccessLogConfig", build).directives(&[
+    OverlayDirective::whole("logdb", "olcAccessLogDB"),
+    OverlayDirective::words("logops", "olcAccessLogOps").many(),
+    OverlayDirective::words("logpurge", "olcAccessLogPurge"),
+    OverlayDirective::switch("logsuccess", "olcAccessLogSuccess"),
+    OverlayDirective::words("logold", "olcAccessLogOld"),
+    OverlayDirective::words("logoldattr", "olcAccessLogOldAttr").many(),
+    OverlayDirective::words("logbase", "olcAccessLogBase").many(),
+    OverlayDirective::whole("logpurgebatch", "olcAccessLogPurgeBatch"),
+]);
+
+/// Its settings say all; it stands at no door.
+#[derive(Debug)]
+struct AccessLog;
+
+impl Overlay for AccessLog {
+    fn name(&self) -> &'static str {
+        "accesslog"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::NONE
+    }
+}
+
+fn build(_: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
+    Ok(Arc::new(AccessLog))
+}

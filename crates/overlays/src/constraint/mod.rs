@@ -1,0 +1,285 @@
+//! `overlay constraint`: what values of attributes must look like (slapo-constraint(5)).
+//!
+//! The writer judges a change before it carries it out, as slapd does, so that a broken rule is answered before a broken schema.
+//! Counts and sets are judged by an estimate of what the change leaves.
+
+mod config;
+mod estimate;
+#[cfg(test)]
+mod tests;
+
+use larix_engine::access::{EntrySet, Privilege};
+use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::overlay::internal_search::{InternalSearch, Whose};
+use larix_engine::overlay::{
+    Additions, Change, ChangeKind, Descriptor, Entries, Interests, Overlay, OverlayDirective, PendingChange,
+    Prepared, Refusal,
+};
+use larix_proto::{LdapResult, ResultCode, Scope};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+use regex::Regex;
+
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("constraint", "olcConstraintConfig", config::build).once().directives(&[
+        OverlayDirective::words("constraint_attribute", "olcConstraintAttribute").many(),
+        OverlayDirective::switch("constraint_allowempty", "olcConstraintAllowEmpty"),
+    ]);
+
+/// All `constraint_attribute` of a database.
+#[derive(Clone, Debug, Default)]
+pub struct ConstraintSettings {
+    pub constraints: Vec<Constraint>,
+    /// `constraint_allowempty`: a modify without modifications passes.
+    pub allow_empty: bool,
+}
+
+/// One `constraint_attribute`.
+#[derive(Clone, Debug)]
+pub struct Constraint {
+    /// Exactly these, without options and subtypes.
+    pub attributes: Vec<AttributeDescription>,
+    pub rule: Rule,
+    /// The entries that it is about; `None`: all.
+    pub restriction: Option<Restriction>,
+}
+
+/// What is asked of values.
+#[derive(Clone, Debug)]
+pub enum Rule {
+    /// Each value matches, or, negated, none does. The time is linear in the value.
+    Regex { regex: Regex, negated: bool },
+    /// Bytes of a value, at most.
+    Size(u64),
+    /// Values of an attribute, at most.
+    Count(u64),
+    /// Each value is one of another entry, or, negated, none is.
+    Uri { elsewhere: Elsewhere, negated: bool },
+    /// The set has a value, or, negated, has none.
+    Set { set: EntrySet, negated: bool },
+}
+
+/// Where values are looked for.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// `None`: the database's first suffix.
+    pub base: Option<NormalDn>,
+    pub scope: Scope,
+    pub attributes: Vec<AttributeDescription>,
+    pub filter: Option<BoundFilter>,
+}
+
+/// The entries that a constraint is about.
+#[derive(Clone, Debug)]
+pub struct Restriction {
+    pub base: Option<(NormalDn, Scope)>,
+    pub filter: Option<BoundFilter>,
+}
+
+impl Restriction {
+    fn includes(&self, dn: &NormalDn, entry: &Entry, entries: &dyn Entries) -> Result<bool, Refusal> {
+        if self.base.as_ref().is_some_and(|(base, scope)| !dn.is_in_scope(base, *scope)) {
+            return Ok(false);
+        }
+        Ok(match &self.filter {
+            Some(filter) => entries.matches(dn, entry, filter)?,
+            None => true,
+        })
+    }
+}
+
+/// Holds values to constraints.
+#[derive(Debug)]
+pub struct Constraints {
+    settings: ConstraintSettings,
+    suffix: NormalDn,
+}
+
+impl Constraints {
+    /// `suffix`: the database's first.
+    pub fn new(settings: ConstraintSettings, suffix: NormalDn) -> Self {
+        Self { settings, suffix }
+    }
+}
+
+impl Overlay for Constraints {
+    fn name(&self) -> &'static str {
+        "constraint"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::PREPARE
+    }
+
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        if change.derived {
+            return Ok(Additions::default());
+        }
+        match change.operation {
+            Prepared::Add { dn, entry, .. } => self.judge_add(change, dn, entry)?,
+            Prepared::Modify { mods, .. } if mods.is_empty() => {
+                if !self.settings.allow_empty {
+                    let text = "constraint_update() got null modlist";
+                    return Err(LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text).into());
+                }
+            }
+            Prepared::Modify { dn, mods } => self.judge_changes(change, dn, dn, mods)?,
+            Prepared::ModifyDn(rename) => {
+                self.judge_changes(change, &rename.dn, &rename.target(), &rename.mods)?;
+            }
+            Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => {}
+        }
+        Ok(Additions::default())
+    }
+}
+
+impl Constraints {
+    fn judge_add(&self, change: &PendingChange<'_>, dn: &NormalDn, entry: &Entry) -> Result<(), Refusal> {
+        let entries = change.entries;
+        for attribute in &entry.attributes {
+            let description = &attribute.description;
+            if change.schema.attribute(description.attribute).is_operational() {
+                continue;
+            }
+            for constraint in self.about(description) {
+                if !applies(constraint, dn, entry, entries)? || is_lifted(change, dn, entry, description)? {
+                    continue;
+                }
+                let holds = match &constraint.rule {
+                    Rule::Count(most) => attribute.values.len() as u64 <= *most,
+                    Rule::Set { set, negated } => {
+                        entries.has_any(set, change.subject, dn, entry)? != *negated
+                    }
+                    rule => self.hold(rule, &attribute.values, change)?,
+                };
+                if !holds {
+                    return Err(refusal("add", change.schema, description));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a modify or a rename brings, and what it leaves of the entry.
+    fn judge_changes(
+        &self,
+        change: &PendingChange<'_>,
+        dn: &NormalDn,
+        target: &NormalDn,
+        mods: &[Change],
+    ) -> Result<(), Refusal> {
+        if !mods.iter().any(|change| self.about(&change.description).next().is_some()) {
+            return Ok(());
+        }
+        // The engine answers for an entry that is not there.
+        let Some(entry) = change.entries.entry(dn)? else { return Ok(()) };
+        let mut left = None;
+        for Change { kind, description, values, .. } in mods {
+            let is_operational = change.schema.attribute(description.attribute).is_operational();
+            if *kind == ChangeKind::Delete || values.is_empty() || is_operational {
+                continue;
+            }
+            for constraint in self.about(description) {
+                if !applies(constraint, dn, &entry, change.entries)?
+                    || is_lifted(change, dn, &entry, description)?
+                {
+                    continue;
+                }
+                let estimated = || estimate::after(change.schema, &entry, mods);
+                let holds = match &constraint.rule {
+                    Rule::Count(most) => {
+                        left.get_or_insert_with(estimated)
+                            .attribute(description)
+                            .map_or(0, EntryAttribute::count)
+                            <= *most
+                    }
+                    Rule::Set { set, negated } => {
+                        change.entries.has_any(
+                            set,
+                            change.subject,
+                            target,
+                            left.get_or_insert_with(estimated),
+                        )? != *negated
+                    }
+                    rule => self.hold(rule, values, change)?,
+                };
+                if !holds {
+                    return Err(refusal("modify", change.schema, description));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn about<'c>(
+        &'c self,
+        description: &'c AttributeDescription,
+    ) -> impl Iterator<Item = &'c Constraint> + 'c {
+        self.settings.constraints.iter().filter(|constraint| constraint.attributes.contains(description))
+    }
+
+    /// Whether all of these values obey a rule about single values.
+    fn hold(&self, rule: &Rule, values: &[Vec<u8>], change: &PendingChange<'_>) -> Result<bool, Refusal> {
+        for value in values {
+            let holds = match rule {
+                Rule::Regex { regex, negated } => regex.is_match(&String::from_utf8_lossy(value)) != *negated,
+                Rule::Size(most) => value.len() as u64 <= *most,
+                Rule::Uri { elsewhere, negated } => self.is_found(elsewhere, value, change)? != *negated,
+                Rule::Count(_) | Rule::Set { .. } => true,
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the requester finds the value in another entry; it must have the right to search there, as in slapd.
+    fn is_found(
+        &self,
+        elsewhere: &Elsewhere,
+        value: &[u8],
+        change: &PendingChange<'_>,
+    ) -> Result<bool, Refusal> {
+        let equals = elsewhere.attributes.iter().map(|description| {
+            let bound = change.schema.bind_equality(description, value);
+            bound.map_or(BoundFilter::Undefined, BoundFilter::Equality)
+        });
+        let any = BoundFilter::Or(equals.collect());
+        let filter = match &elsewhere.filter {
+            Some(filter) => BoundFilter::And(vec![filter.clone(), any]),
+            None => any,
+        };
+        let base = elsewhere.base.as_ref().unwrap_or(&self.suffix);
+        let query = InternalSearch {
+            manage_dsa_it: false,
+            subentries: false,
+            ..InternalSearch::new(base, elsewhere.scope, &filter).of(Whose::Requester(change.subject))
+        };
+        Ok(change.entries.finds_any(&query)?.entries > 0)
+    }
+}
+
+fn applies(
+    constraint: &Constraint,
+    dn: &NormalDn,
+    entry: &Entry,
+    entries: &dyn Entries,
+) -> Result<bool, Refusal> {
+    constraint.restriction.as_ref().map_or(Ok(true), |restriction| restriction.includes(dn, entry, entries))
+}
+
+/// The relax rules control lifts constraints of attributes that the requester may manage.
+fn is_lifted(
+    change: &PendingChange<'_>,
+    dn: &NormalDn,
+    entry: &Entry,
+    description: &AttributeDescription,
+) -> Result<bool, Refusal> {
+    let manage = Privilege::Manage;
+    Ok(change.controls.relax && change.entries.allows(change.subject, dn, entry, description, manage)?)
+}
+
+fn refusal(what: &str, schema: &Schema, description: &AttributeDescription) -> Refusal {
+    let text = format!("{what} breaks constraint on {}", description.to_text(schema));
+    LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text).into()
+}

@@ -1,0 +1,97 @@
+//! Rules about values that OpenLDAP 2.5 has not, and rules that do not parse.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+use std::sync::Arc;
+
+use larix_store::memory::MemoryStore;
+
+use super::{ConstraintSettings, Constraints};
+use crate::testing::{self as common, Fixture, SUFFIX, TREE, memory};
+
+fn lines(rules: &[&[&str]]) -> Vec<Vec<String>> {
+    rules.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect()
+}
+
+fn fixture(rules: &[&[&str]], allow_empty: bool) -> Fixture<MemoryStore> {
+    let schema = common::schema("");
+    let mut settings = common::settings(&schema);
+    let suffix = schema.parse_dn(SUFFIX).unwrap();
+    let parsed =
+        ConstraintSettings::parse(&schema, std::slice::from_ref(&suffix), &lines(rules), allow_empty);
+    settings.overlays.push(Arc::new(Constraints::new(parsed.unwrap(), suffix)));
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    fixture
+}
+
+#[test]
+fn rules_are_negated() {
+    const URI: &[&str] = &["mail", "neguri", "ldap:///ou=People,dc=example,dc=com?mail,description?sub"];
+    const SET: &[&str] = &["description", "negset", "this/description & this/cn"];
+    let modify = |lines: &str| format!("dn: cn=Bo,ou=People,{SUFFIX}\nchangetype: modify\n{lines}");
+    for (change, expected) in [
+        ("add: mail\nmail: ANN@example.com\n", "19 modify breaks constraint on mail"),
+        ("add: mail\nmail: bo@example.com\n", "0"),
+        ("add: description\ndescription: BO\n", "19 modify breaks constraint on description"),
+        ("add: description\ndescription: Bob\n", "0"),
+        // What a change leaves counts, not what was there.
+        (
+            "add: cn\ncn: x\n-\nadd: description\ndescription: x\n",
+            "19 modify breaks constraint on description",
+        ),
+        ("delete: mail\n", "16 modify/delete: mail: no such attribute"),
+    ] {
+        assert_eq!(fixture(&[URI, SET], false).change(&modify(change)), expected, "{change}");
+    }
+}
+
+#[test]
+fn counts_are_those_of_what_is_left() {
+    let fixture = fixture(&[&["description", "count", "2"]], false);
+    let modify =
+        |lines: &str| fixture.change(&format!("dn: cn=Bo,ou=People,{SUFFIX}\nchangetype: modify\n{lines}"));
+    let broken = "19 modify breaks constraint on description";
+    assert_eq!(modify("add: description\ndescription: 1\ndescription: 2\n"), "0");
+    assert_eq!(modify("add: description\ndescription: 3\n"), broken);
+    assert_eq!(modify("delete: description\ndescription: 1\n-\nadd: description\ndescription: 3\n"), "0");
+    assert_eq!(modify("delete: description\n-\nadd: description\ndescription: 3\ndescription: 4\n"), "0");
+    assert_eq!(modify("replace: description\ndescription: 1\ndescription: 2\ndescription: 3\n"), broken);
+    // Attributes that a change does not touch are not counted.
+    assert_eq!(modify("add: title\ntitle: x\n"), "0");
+}
+
+#[test]
+fn an_empty_modify_is_refused_unless_it_is_allowed() {
+    let empty = format!("dn: cn=Bo,ou=People,{SUFFIX}\nchangetype: modify\n");
+    let rules: &[&[&str]] = &[&["description", "count", "2"]];
+    assert_eq!(fixture(rules, false).change(&empty), "21 constraint_update() got null modlist");
+    let allowed = fixture(rules, true).change(&empty);
+    assert!(!allowed.starts_with("21"), "{allowed}");
+}
+
+#[test]
+fn rules_that_mean_nothing_are_refused() {
+    let schema = common::schema("");
+    let suffix = schema.parse_dn(SUFFIX).unwrap();
+    let table: &[(&[&str], &str)] = &[
+        (&["mail", "regex"], "write attributes, one of regex"),
+        (&["nonsense", "size", "1"], "<nonsense>"),
+        (&["mail", "length", "1"], "the kind \"length\" is unknown"),
+        (&["mail", "size", "1k"], "size \"1k\": not a number"),
+        (&["mail", "regex", "(a"], "not a regular expression"),
+        (&["mail", "regex", "(a)\\1"], "back-references"),
+        (&["mail", "uri", "ldap:///dc=x??sub"], "names no attribute"),
+        (&["mail", "uri", "ldap://host/dc=x?mail?sub"], "names a server"),
+        (&["mail", "set", "this/mail & "], "this/mail & \n            ^"),
+        (&["mail", "size", "1", "only=x"], "only restrict=URI may follow"),
+        (&["mail", "size", "1", "restrict=ldap:///dc=other"], "not within this database"),
+        (&["mail", "size", "1", "restrict=ldap:///?mail"], "attributes mean nothing here"),
+    ];
+    for (words, expected) in table {
+        let parsed =
+            ConstraintSettings::parse(&schema, std::slice::from_ref(&suffix), &lines(&[words]), false);
+        let error = parsed.unwrap_err();
+        assert!(error.contains(expected), "{error} lacks {expected}");
+    }
+}

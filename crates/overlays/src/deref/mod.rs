@@ -1,0 +1,27 @@
+//! `overlay deref`: the dereference control is part of every search.
+
+use std::sync::Arc;
+
+use larix_engine::overlay::settings::{SettingError, Settings};
+use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay};
+
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("deref", "olcOverlayConfig", build).once().noted("dereferencing is built in");
+
+/// Its settings say all; it stands at no door.
+#[derive(Debug)]
+struct Dereference;
+
+impl Overlay for Dereference {
+    fn name(&self) -> &'static str {
+        "deref"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::NONE
+    }
+}
+
+fn build(_: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
+    Ok(Arc::new(Dereference))
+}

@@ -1,0 +1,196 @@
+//! `overlay memberof`: an attribute of members that says which groups name them.
+//!
+//! What it says is a function of the groups that there are, whatever the way that led to them: the entries of the group class
+//! that have the entry's name as a member. The writer keeps it so (`larix_engine::write::membership`), with every change and for
+//! changes of other servers, too. What is done here is what only requests of clients are asked about: whether members are there,
+//! and what becomes of groups whose members go.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use larix_engine::index::Kinds;
+use larix_engine::overlay::{
+    Additions, Change, ChangeKind, Descriptor, Global, Interests, MembershipRule, Overlay, OverlayDirective,
+    PendingChange, Prepared, Refusal,
+};
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
+
+use crate::refint::{ReferentialIntegrity, ReferentialIntegritySettings};
+
+pub static DESCRIPTOR: Descriptor = Descriptor::new("memberof", "olcMemberOfConfig", config::build)
+    .global(Global::OnlyDatabase)
+    .maintains(config::maintained)
+    .shows(&["memberOf"])
+    .directives(&[
+        OverlayDirective::whole("memberof-dn", "olcMemberOfDN"),
+        OverlayDirective::words("memberof-dangling", "olcMemberOfDangling"),
+        OverlayDirective::switch("memberof-refint", "olcMemberOfRefInt"),
+        OverlayDirective::words("memberof-group-oc", "olcMemberOfGroupOC"),
+        OverlayDirective::whole("memberof-member-ad", "olcMemberOfMemberAD"),
+        OverlayDirective::whole("memberof-memberof-ad", "olcMemberOfMemberOfAD"),
+        OverlayDirective::switch("memberof-reverse", "olcMemberOfReverse")
+            .noted("who is a member of what follows from the groups alone"),
+        OverlayDirective::words("memberof-dangling-error", "olcMemberOfDanglingError"),
+        OverlayDirective::switch("memberof-addcheck", "olcMemberOfAddCheck")
+            .noted("an entry that is added says which groups name it already, always"),
+    ]);
+
+/// What becomes of members of which there is no entry (`memberof-dangling`).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Dangling {
+    #[default]
+    Ignore,
+    Drop,
+    /// The change is refused with this result (`memberof-dangling-error`).
+    Error(ResultCode),
+}
+
+/// `overlay memberof` with its directives.
+#[derive(Clone, Debug)]
+pub struct MembershipSettings {
+    pub rule: MembershipRule,
+    pub dangling: Dangling,
+    /// `memberof-refint`: groups follow when members are deleted or renamed.
+    pub integrity: bool,
+    /// `memberof-dn`: modifiersName of such groups; `None` where the database keeps no operational attributes.
+    pub modifier: Option<String>,
+}
+
+/// Groups and their members.
+#[derive(Debug)]
+pub struct Membership {
+    rule: MembershipRule,
+    dangling: Dangling,
+    integrity: Option<ReferentialIntegrity>,
+}
+
+impl Membership {
+    pub fn new(settings: MembershipSettings) -> Self {
+        let MembershipSettings { rule, dangling, integrity, modifier } = settings;
+        let integrity = integrity.then(|| {
+            ReferentialIntegrity::new(ReferentialIntegritySettings {
+                attributes: vec![rule.member.clone()],
+                nothing: None,
+                modifier,
+            })
+        });
+        Self { rule, dangling, integrity }
+    }
+
+    /// Whether the change names members of a group.
+    fn names_members(&self, change: &PendingChange<'_>) -> Result<bool, Refusal> {
+        let schema = change.schema;
+        let is_group = |classes: &[Vec<u8>]| self.rule.is_group(schema, classes.iter().map(Vec::as_slice));
+        let Some(object_class) = schema.attribute_type_id("objectClass") else { return Ok(false) };
+        Ok(match change.operation {
+            Prepared::Add { entry, .. } => is_group(entry.values(object_class)),
+            Prepared::Modify { dn, mods } if mods.iter().any(|change| self.adds_members(schema, change)) => {
+                change.entries.entry(dn)?.is_some_and(|entry| is_group(entry.values(object_class)))
+            }
+            _ => false,
+        })
+    }
+
+    fn adds_members(&self, schema: &Schema, change: &Change) -> bool {
+        matches!(change.kind, ChangeKind::Add | ChangeKind::Replace | ChangeKind::SoftAdd)
+            && !change.values.is_empty()
+            && change.description.is_subdescription_of(schema, &self.rule.member)
+    }
+
+    /// The change without members that are not there, or a refusal; `None` when it can stay as it is.
+    fn checked(&self, change: &PendingChange<'_>) -> Result<Option<Prepared>, Refusal> {
+        if self.dangling == Dangling::Ignore
+            || change.derived
+            || change.controls.relax
+            || !self.names_members(change)?
+        {
+            return Ok(None);
+        }
+        let schema = change.schema;
+        let (Prepared::Add { dn, mods, .. } | Prepared::Modify { dn, mods }) = change.operation else {
+            return Ok(None);
+        };
+        let mut left = Vec::with_capacity(mods.len());
+        let mut dropped = false;
+        for asked in mods {
+            if !self.adds_members(schema, asked) {
+                left.push(asked.clone());
+                continue;
+            }
+            let mut kept = Change { values: Vec::new(), keys: Vec::new(), ..asked.clone() };
+            for (value, key) in asked.values.iter().zip(&asked.keys) {
+                if is_there(change, dn, key)? {
+                    kept.values.push(value.clone());
+                    kept.keys.push(key.clone());
+                } else if let Dangling::Error(code) = self.dangling {
+                    let text = "adding non-existing object as group member";
+                    return Err(LdapResult::with(code, text).into());
+                } else {
+                    dropped = true;
+                }
+            }
+            if !kept.values.is_empty() {
+                left.push(kept);
+            }
+        }
+        Ok(dropped.then(|| with(change.operation, left)))
+    }
+}
+
+/// The change with these modifications in the place of its own.
+fn with(operation: &Prepared, left: Vec<Change>) -> Prepared {
+    let mut altered = operation.clone();
+    match &mut altered {
+        Prepared::Add { entry, mods, .. } => {
+            entry.attributes.retain_mut(|attribute| {
+                let kept = left.iter().find(|change| change.description == attribute.description);
+                kept.is_some_and(|kept| {
+                    attribute.values.clone_from(&kept.values);
+                    true
+                })
+            });
+            *mods = left;
+        }
+        Prepared::Modify { mods, .. } => *mods = left,
+        _ => {}
+    }
+    altered
+}
+
+/// Whether there is an entry that a value names, or the group names itself.
+fn is_there(change: &PendingChange<'_>, group: &NormalDn, key: &[u8]) -> Result<bool, Refusal> {
+    let Ok(text) = std::str::from_utf8(key) else { return Ok(false) };
+    let name = NormalDn::from_normal(text);
+    Ok(name == *group || change.entries.exists(&name)?)
+}
+
+impl Overlay for Membership {
+    fn name(&self) -> &'static str {
+        "memberof"
+    }
+
+    fn interests(&self) -> Interests {
+        let prepares = self.dangling != Dangling::Ignore || self.integrity.is_some();
+        Interests::MEMBERSHIP | if prepares { Interests::PREPARE } else { Interests::NONE }
+    }
+
+    fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
+        // Who names an entry as a member is looked up with every change of it.
+        vec![(self.rule.member.clone(), Kinds::EQUALITY)]
+    }
+
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        let mut additions = match &self.integrity {
+            Some(integrity) => integrity.prepare(change)?,
+            None => Additions::default(),
+        };
+        additions.altered = self.checked(change)?;
+        Ok(additions)
+    }
+
+    fn membership(&self) -> Option<&MembershipRule> {
+        Some(&self.rule)
+    }
+}

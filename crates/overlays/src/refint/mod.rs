@@ -1,0 +1,193 @@
+//! `overlay refint`: names of entries that are deleted or renamed, where other entries have them as values.
+//!
+//! Names below a renamed entry follow whether there is an entry of that name or not. What refers to an entry is looked up once
+//! the entry is deleted or renamed, and changed in the same commit: one modification for each entry that refers, with a CSN of
+//! its own, so that it goes to replicas as any change does. Such a change that comes by replication is no reason to look again:
+//! what followed from it comes, too.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
+
+use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::overlay::{
+    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp, Global,
+    Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference, Refusal, Sought,
+    internal_change, split_rdn,
+};
+
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("refint", "olcRefintConfig", config::build).global(Global::OnlyDatabase).directives(&[
+        OverlayDirective::words("refint_attributes", "olcRefintAttribute").many(),
+        OverlayDirective::whole("refint_nothing", "olcRefintNothing"),
+        OverlayDirective::whole("refint_modifiersName", "olcRefintModifiersName"),
+    ]);
+
+/// modifiersName of entries that were changed, where the configuration names no other.
+pub const MODIFIER: &str = "cn=Referential Integrity Overlay";
+
+/// `overlay refint` with its directives.
+#[derive(Clone, Debug, Default)]
+pub struct ReferentialIntegritySettings {
+    /// `refint_attributes`
+    pub attributes: Vec<AttributeDescription>,
+    /// `refint_nothing`: the value that takes the place of the last one.
+    pub nothing: Option<String>,
+    /// `refint_modifiersName`; `None` where the database keeps no operational attributes.
+    pub modifier: Option<String>,
+}
+
+/// Keeps references right.
+#[derive(Debug)]
+pub struct ReferentialIntegrity {
+    settings: Arc<ReferentialIntegritySettings>,
+}
+
+impl ReferentialIntegrity {
+    pub fn new(settings: ReferentialIntegritySettings) -> Self {
+        Self { settings: Arc::new(settings) }
+    }
+}
+
+impl Overlay for ReferentialIntegrity {
+    fn name(&self) -> &'static str {
+        "refint"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::PREPARE
+    }
+
+    fn notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
+        let attributes = self.settings.attributes.iter();
+        let unindexed: Vec<String> = attributes
+            .filter(|attribute| !index.kinds(schema, attribute).has(Kinds::EQUALITY))
+            .map(|attribute| attribute.to_text(schema))
+            .collect();
+        if unindexed.is_empty() {
+            return Vec::new();
+        }
+        let names = unindexed.join(",");
+        vec![format!(
+            "each delete and each rename looks at every entry: refint_attributes without an equality index; add \
+             `index {names} eq`"
+        )]
+    }
+
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        if self.settings.attributes.is_empty() {
+            return Ok(Additions::default());
+        }
+        let (dn, below, target) = match change.operation {
+            Prepared::Delete { dn } => (dn, change.controls.tree_delete, None),
+            Prepared::ModifyDn(rename) => (&rename.dn, true, Some(rename.target())),
+            _ => return Ok(Additions::default()),
+        };
+        let gone = Gone { settings: Arc::clone(&self.settings), dn: dn.clone(), below, target };
+        Ok(Additions { follow_up: Some(Box::new(gone)), ..Additions::default() })
+    }
+}
+
+/// Entries that are no more, or elsewhere. Who names them is looked up once the change is made: whoever may not make it is to
+/// cost nothing.
+#[derive(Debug)]
+struct Gone {
+    settings: Arc<ReferentialIntegritySettings>,
+    /// What the topmost was called.
+    dn: NormalDn,
+    /// Whether entries below it, if there were any, went with it.
+    below: bool,
+    /// What the topmost is called now.
+    target: Option<NormalDn>,
+}
+
+impl FollowUp for Gone {
+    fn consequences(
+        self: Box<Self>,
+        around: &AroundChange<'_>,
+        schema: &Schema,
+    ) -> Result<Vec<Consequence>, Refusal> {
+        // Below what has no entries below it no names are looked for, where OpenLDAP reads all entries for them: a look-up is much
+        // less than a walk, and most deletes and renames are of such entries.
+        let sought = match self.below && around.before.has_subordinates(&self.dn)? {
+            true => Sought::Within(&self.dn),
+            false => Sought::Name(&self.dn),
+        };
+        let target = self.target.as_ref().map(|target| shown(target, around.after)).transpose()?;
+        let mut consequences = Vec::new();
+        for referrer in around.after.referrers(&self.settings.attributes, sought)? {
+            for local in [false, true] {
+                let mut mods = Vec::new();
+                for reference in &referrer.references {
+                    let usage = schema.attribute(reference.attribute.attribute).usage;
+                    if (usage == Usage::DsaOperation) == local {
+                        mods.extend(self.changes(schema, reference, target.as_deref())?);
+                    }
+                }
+                if mods.is_empty() {
+                    continue;
+                }
+                if let Some(modifier) = self.settings.modifier.as_ref().filter(|_| !local) {
+                    let value = vec![modifier.clone().into_bytes()];
+                    mods.push(
+                        internal_change(schema, ChangeKind::Replace, "modifiersName", value)
+                            .map_err(Refusal::from)?,
+                    );
+                }
+                let operation = Prepared::Modify { dn: referrer.dn.clone(), mods };
+                consequences.push(Consequence { operation, local });
+            }
+        }
+        Ok(consequences)
+    }
+}
+
+/// How the name of an entry is shown.
+fn shown(dn: &NormalDn, entries: &dyn Entries) -> Result<String, Failure> {
+    Ok(entries.entry(dn)?.map_or_else(|| dn.as_str().to_owned(), |entry| entry.dn))
+}
+
+impl Gone {
+    /// What a name is now that the topmost is called `target`: what stood before its RDNs stays as it was written.
+    fn renamed(&self, name: &Name, target: &str) -> String {
+        let mut parts = Vec::new();
+        let mut rest = name.text.as_str();
+        for _ in self.dn.depth()..name.normal.depth() {
+            let (rdn, above) = split_rdn(rest);
+            parts.push(rdn);
+            rest = above;
+        }
+        parts.push(target);
+        parts.join(",")
+    }
+
+    /// The changes of one attribute; `target`: what the topmost is called now, if it is not gone.
+    fn changes(
+        &self,
+        schema: &Schema,
+        reference: &Reference,
+        target: Option<&str>,
+    ) -> Result<Vec<Change>, Refusal> {
+        let text = reference.attribute.to_text(schema);
+        let values: Vec<Vec<u8>> =
+            reference.names.iter().map(|name| name.text.clone().into_bytes()).collect();
+        let removed = values.len() as u64;
+        let mut changes = vec![internal_change(schema, ChangeKind::Delete, &text, values)?];
+        let come: Vec<Vec<u8>> = match (target, &self.settings.nothing) {
+            (Some(target), _) => {
+                reference.names.iter().map(|name| self.renamed(name, target).into_bytes()).collect()
+            }
+            (None, Some(nothing)) if removed == reference.values => vec![nothing.clone().into_bytes()],
+            _ => Vec::new(),
+        };
+        if !come.is_empty() {
+            // A value that is there already is no reason to leave the old one.
+            changes.push(internal_change(schema, ChangeKind::SoftAdd, &text, come)?);
+        }
+        Ok(changes)
+    }
+}

@@ -1,0 +1,49 @@
+//! `overlay sssvlv`: sorting and views are part of every search; what is left to say is how many keys a sort may have.
+
+use std::sync::Arc;
+
+use larix_engine::budget::{RequestLimit, RequestLimits};
+use larix_engine::overlay::settings::{SettingError, Settings};
+use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay, OverlayDirective};
+
+pub static DESCRIPTOR: Descriptor = Descriptor::new("sssvlv", "olcSssVlvConfig", build)
+    .once()
+    .noted("server-side sorting and virtual list views are built in, with limits of their own")
+    .directives(&[
+        OverlayDirective::whole("sssvlv-max", "olcSssVlvMax"),
+        OverlayDirective::whole("sssvlv-maxkeys", "olcSssVlvMaxKeys"),
+        OverlayDirective::whole("sssvlv-maxperconn", "olcSssVlvMaxPerConn"),
+    ]);
+
+/// Its settings say all; it stands at no door.
+#[derive(Debug)]
+struct Sorting {
+    keys_max: Option<u32>,
+}
+
+impl Overlay for Sorting {
+    fn name(&self) -> &'static str {
+        "sssvlv"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::NONE
+    }
+
+    fn request_limits(&self, limits: RequestLimits) -> RequestLimits {
+        match self.keys_max {
+            Some(most) => limits.with(RequestLimit::SortKeys, most.into()),
+            None => limits,
+        }
+    }
+}
+
+fn build(settings: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
+    let keys_max = match settings.text("olcSssVlvMaxKeys") {
+        None => None,
+        Some(value) => Some(value.parse().map_err(|_| {
+            SettingError::new(format!("sssvlv-maxkeys \"{value}\": not a number of sort keys"))
+        })?),
+    };
+    Ok(Arc::new(Sorting { keys_max }))
+}

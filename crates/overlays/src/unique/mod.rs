@@ -1,0 +1,364 @@
+//! `overlay unique`: values of attributes that at most one entry may have (slapo-unique(5)).
+//!
+//! The check looks at the entry as the change leaves it, in the writer's own transaction: of two changes at once the second one
+//! finds what the first one wrote. slapd searches before it writes, and two adds at once may both pass there.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use larix_engine::entry::Entry;
+use larix_engine::fault::Fault;
+use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
+use larix_engine::overlay::{
+    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, FollowUp, Interests,
+    Overlay, OverlayDirective, PendingChange, Prepared, Refusal,
+};
+
+use larix_proto::{LdapResult, ResultCode, Scope};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+
+pub use config::UniqueDirectives;
+
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("unique", "olcUniqueConfig", config::build).once().directives(&[
+        OverlayDirective::whole("unique_base", "olcUniqueBase"),
+        OverlayDirective::each("unique_ignore", "olcUniqueIgnore"),
+        OverlayDirective::each("unique_attributes", "olcUniqueAttribute"),
+        OverlayDirective::switch("unique_strict", "olcUniqueStrict"),
+        OverlayDirective::words("unique_uri", "olcUniqueURI").many(),
+    ]);
+
+/// Bytes of the filter that a refusal quotes; a longer one is cut.
+const QUOTED_MAX: usize = 1024;
+
+/// Which values are unique.
+#[derive(Clone, Debug, Default)]
+pub struct UniqueSettings {
+    pub domains: Vec<Domain>,
+}
+
+/// One `unique_uri`: its areas share the keywords, and are searched one by one.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    /// `strict`: an attribute without a value is a value, too, that one entry may have.
+    pub strict: bool,
+    /// `ignore`: all user attributes but those that are named.
+    pub ignore: bool,
+    pub areas: Vec<Area>,
+}
+
+/// One URI of a domain.
+#[derive(Clone, Debug)]
+pub struct Area {
+    /// `None`: the database's suffix.
+    pub base: Option<NormalDn>,
+    pub scope: Scope,
+    /// Empty: all user attributes.
+    pub attributes: Vec<AttributeDescription>,
+    /// Only entries that match are compared; with its text, for refusals.
+    pub filter: Option<(BoundFilter, String)>,
+}
+
+impl Domain {
+    /// Whether the domain is about this attribute: exactly as it is described, without options or subtypes.
+    fn covers(&self, schema: &Schema, area: &Area, description: &AttributeDescription) -> bool {
+        let named = area.attributes.contains(description);
+        !schema.attribute(description.attribute).is_operational()
+            && (area.attributes.is_empty() || named != self.ignore)
+    }
+}
+
+/// Keeps values unique.
+#[derive(Debug)]
+pub struct Unique {
+    settings: Arc<UniqueSettings>,
+    suffix: NormalDn,
+}
+
+impl Unique {
+    /// `suffix`: the database's first.
+    pub fn new(settings: UniqueSettings, suffix: NormalDn) -> Self {
+        Self { settings: Arc::new(settings), suffix }
+    }
+
+    /// The attributes whose values are looked up, for a check of the indexes; none for a domain about all user attributes.
+    fn attributes(&self) -> Vec<AttributeDescription> {
+        let mut found = Vec::new();
+        let domains = self.settings.domains.iter().filter(|domain| !domain.ignore);
+        for description in domains.flat_map(|domain| &domain.areas).flat_map(|area| &area.attributes) {
+            if !found.contains(description) {
+                found.push(description.clone());
+            }
+        }
+        found
+    }
+}
+
+impl Overlay for Unique {
+    fn name(&self) -> &'static str {
+        "unique"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::PREPARE
+    }
+
+    fn notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
+        let unindexed: Vec<String> = self
+            .attributes()
+            .iter()
+            .filter(|attribute| !index.kinds(schema, attribute).has(Kinds::EQUALITY))
+            .map(|attribute| attribute.to_text(schema))
+            .collect();
+        if unindexed.is_empty() {
+            return Vec::new();
+        }
+        let names = unindexed.join(",");
+        vec![format!(
+            "each change of these looks at every entry: unique attributes without an equality index; add \
+             `index {names} eq`"
+        )]
+    }
+
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        // A change that follows from another one has been judged with it.
+        if change.derived || self.settings.domains.is_empty() {
+            return Ok(Additions::default());
+        }
+        let (before, dn, asserted) = match change.operation {
+            Prepared::Add { dn, .. } => (dn, dn.clone(), Vec::new()),
+            Prepared::Modify { dn, mods } => (dn, dn.clone(), of_changes(mods)),
+            Prepared::ModifyDn(rename) => (&rename.dn, rename.target(), of_changes(&rename.mods)),
+            Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => {
+                return Ok(Additions::default());
+            }
+        };
+        if change.controls.relax && self.may_bypass(change, &dn)? {
+            return Ok(Additions::default());
+        }
+        let (settings, suffix) = (Arc::clone(&self.settings), self.suffix.clone());
+        let check = Check { settings, suffix, before: before.clone(), dn, asserted };
+        if let Prepared::Add { entry, .. } = change.operation {
+            // All of it is known: the answer comes before those of the schema, as in slapd.
+            check.judge(None, entry, (change.entries, change.entries), change.schema)?;
+            return Ok(Additions::default());
+        }
+        Ok(Additions { follow_up: Some(Box::new(check)), ..Additions::default() })
+    }
+}
+
+impl Unique {
+    /// With the relax rules control whoever may manage the entry is not bound by uniqueness.
+    fn may_bypass(&self, change: &PendingChange<'_>, dn: &NormalDn) -> Result<bool, Refusal> {
+        let stored;
+        let entry = match change.operation {
+            Prepared::Add { entry, .. } => entry,
+            other => {
+                stored = change.entries.entry(other.dn())?;
+                match &stored {
+                    Some(entry) => entry,
+                    None => return Ok(false),
+                }
+            }
+        };
+        Ok(change.entries.manages(change.subject, dn, entry)?)
+    }
+}
+
+/// What a change says of one attribute: its new values, or that there are none.
+type Asserted = (AttributeDescription, Vec<Vec<u8>>);
+
+fn of_entry(entry: &Entry) -> Vec<Asserted> {
+    entry.attributes.iter().map(|a| (a.description.clone(), a.values.clone())).collect()
+}
+
+fn of_changes(changes: &[Change]) -> Vec<Asserted> {
+    let come = changes.iter().filter(|change| change.kind != ChangeKind::Delete);
+    come.map(|change| {
+        // What an increment leads to, only the entry tells.
+        let values = if change.kind == ChangeKind::Increment { Vec::new() } else { change.values.clone() };
+        (change.description.clone(), values)
+    })
+    .collect()
+}
+
+/// Asked once the change is made; for an add before it.
+#[derive(Debug)]
+struct Check {
+    settings: Arc<UniqueSettings>,
+    suffix: NormalDn,
+    /// The name that the entry had.
+    before: NormalDn,
+    dn: NormalDn,
+    asserted: Vec<Asserted>,
+}
+
+impl FollowUp for Check {
+    fn consequences(
+        self: Box<Self>,
+        around: &AroundChange<'_>,
+        schema: &Schema,
+    ) -> Result<Vec<Consequence>, Refusal> {
+        let old = around.before.entry(&self.before)?;
+        if let Some(new) = around.after.entry(&self.dn)? {
+            self.judge(old.as_ref(), &new, (around.before, around.after), schema)?;
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl Check {
+    /// Refuses values of the entry that others have. `old`: the entry before the change, if it was there.
+    fn judge(
+        &self,
+        old: Option<&Entry>,
+        new: &Entry,
+        (before, after): (&dyn Entries, &dyn Entries),
+        schema: &Schema,
+    ) -> Result<(), Refusal> {
+        for domain in &self.settings.domains {
+            for area in &domain.areas {
+                if !self.is_in(area, &self.dn, new, after)? {
+                    continue;
+                }
+                // An entry that comes into the area brings all of its values.
+                let was_in = match old {
+                    Some(old) => self.is_in(area, &self.before, old, before)?,
+                    None => false,
+                };
+                let all;
+                let asserted = if was_in {
+                    &self.asserted
+                } else {
+                    all = of_entry(new);
+                    &all
+                };
+                let terms = terms(schema, domain, area, asserted, new);
+                if !terms.is_empty() {
+                    self.look(area, &terms, after)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the area is about this entry. As in slapd the base counts and the scope does not: an entry deeper than one level
+    /// must not have a value of those that a domain of scope `one` has found.
+    fn is_in(
+        &self,
+        area: &Area,
+        dn: &NormalDn,
+        entry: &Entry,
+        entries: &dyn Entries,
+    ) -> Result<bool, Refusal> {
+        if area.base.as_ref().is_some_and(|base| !dn.is_within(base)) {
+            return Ok(false);
+        }
+        Ok(match &area.filter {
+            Some((filter, _)) => entries.matches(dn, entry, filter)?,
+            None => true,
+        })
+    }
+
+    /// Refuses when another entry of the area has one of the values.
+    fn look(&self, area: &Area, terms: &[Term], entries: &dyn Entries) -> Result<(), Refusal> {
+        let any = match terms {
+            [one] => one.filter.clone(),
+            _ => BoundFilter::Or(terms.iter().map(|term| term.filter.clone()).collect()),
+        };
+        let filter = match &area.filter {
+            Some((filter, _)) => BoundFilter::And(vec![filter.clone(), any]),
+            None => any,
+        };
+        let root = NormalDn::root();
+        let base = match (&area.base, area.scope) {
+            (Some(base), _) => base,
+            (None, Scope::Subtree | Scope::Children) => &root,
+            (None, Scope::OneLevel | Scope::Base) => &self.suffix,
+        };
+        // The change is judged for what the directory holds, whether the requester may see it or not: as in slapd.
+        let query = InternalSearch::new(base, area.scope, &filter);
+        let mut taken = false;
+        let mut visit = |found: &dyn FoundEntry| -> Result<bool, Fault> {
+            taken = *found.dn()? != self.dn;
+            Ok(!taken)
+        };
+        entries.search(&query, &mut visit)?;
+        match taken {
+            true => Err(refusal(area, terms).into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// One value that must not be elsewhere.
+struct Term {
+    filter: BoundFilter,
+    text: String,
+}
+
+/// The values of a change that a domain is about. A value that no equality rule compares is never found: it is passed over.
+fn terms(schema: &Schema, domain: &Domain, area: &Area, asserted: &[Asserted], new: &Entry) -> Vec<Term> {
+    let mut terms = Vec::new();
+    for (description, values) in asserted {
+        if !domain.covers(schema, area, description) {
+            continue;
+        }
+        let name = description.to_text(schema);
+        let now = new.attribute(description).map_or(&[][..], |attribute| &attribute.values);
+        let values = if values.is_empty() { now } else { values };
+        if values.is_empty() && domain.strict {
+            terms.push(Term {
+                filter: BoundFilter::Present(description.clone()),
+                text: format!("({name}=*)"),
+            });
+        }
+        for value in values {
+            if let Ok(assertion) = schema.bind_equality(description, value) {
+                let filter = BoundFilter::Equality(assertion);
+                terms.push(Term { filter, text: format!("({name}={})", escaped(value)) });
+            }
+        }
+    }
+    terms
+}
+
+/// A value as it stands in a filter (RFC 4515 section 3).
+fn escaped(value: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(value.len());
+    for piece in value.utf8_chunks() {
+        for character in piece.valid().chars() {
+            match character {
+                '*' | '(' | ')' | '\\' | '\0' => {
+                    let _ = write!(out, "\\{:02X}", u32::from(character));
+                }
+                other => out.push(other),
+            }
+        }
+        for byte in piece.invalid() {
+            let _ = write!(out, "\\{byte:02X}");
+        }
+    }
+    out
+}
+
+fn refusal(area: &Area, terms: &[Term]) -> LdapResult {
+    let mut any = String::new();
+    for term in terms {
+        if any.len() + term.text.len() > QUOTED_MAX {
+            any.push_str("...");
+            break;
+        }
+        any.push_str(&term.text);
+    }
+    let text = match &area.filter {
+        Some((_, filter)) => format!("non-unique attributes found with (&{filter}(|{any}))"),
+        None => format!("non-unique attributes found with (|{any})"),
+    };
+    LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text)
+}
