@@ -149,11 +149,15 @@ impl<'a, S: Store> Group<'a, S> {
         let mut refused = Refused::default();
         let csn_before = self.counters.csn;
         let logged_before = self.counters.last_log_sequence;
+        let bytes_before = self.counters.logged_bytes;
         let done = self.unit(transaction, tasks, &mut unit, &mut outcome, &mut refused);
         let no_op = tasks.iter().any(|task| task.controls.no_op);
         if done.is_err() || no_op {
             tree::forget(self.instance);
             self.counters.csn = csn_before;
+            // Nothing of it is in the log, whose sequences have no gaps.
+            self.counters.last_log_sequence = logged_before;
+            self.counters.logged_bytes = bytes_before;
         }
         match done {
             Err(Failure::Refused(result)) => {

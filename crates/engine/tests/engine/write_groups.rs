@@ -132,6 +132,43 @@ fn changes_in_one_unit_happen_together_or_not_at_all() {
     assert!(fixture.entry(&format!("cn=c,ou=New,{SUFFIX}")).is_some());
 }
 
+/// What is refused, or only tried, within a group has no place in the log, and leaves none empty.
+#[test]
+fn the_log_has_no_gaps() {
+    const PAIRS: u64 = 100;
+    let fixture = Fixture::new();
+    fixture.apply(TREE);
+    let (sender, receiver) = mpsc::channel();
+    let submit = |ldif: &str, wanted: &'static str| {
+        let requests = records(ldif).into_iter().map(|record| {
+            let (operation, controls) = operation(record);
+            fixture.request(operation, &controls)
+        });
+        let sender = sender.clone();
+        let done = Box::new(move |outcome| sender.send((describe(&outcome), wanted)).unwrap());
+        fixture.directory.submit_all(requests.collect(), done);
+    };
+    for n in 0..PAIRS {
+        let absent = format!("dn: cn=none,{SUFFIX}\nchangetype: delete\n");
+        submit(&format!("{}\n{absent}", replace_sn("refused")), "32 <dc=example,dc=com>");
+        submit(&replace_sn(&format!("n{n}")), "0");
+        let tried = replace_sn("tried").replacen('\n', "\ncontrol: 1.3.6.1.4.1.4203.666.5.2 true\n", 1);
+        submit(&tried, "16654");
+    }
+    drop(sender);
+    receiver.iter().for_each(|(answer, wanted)| assert_eq!(answer, wanted));
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let (mut sequences, mut end) = (Vec::new(), 0);
+    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |key, record, stored| {
+        sequences.push(key.sequence);
+        assert_eq!(record.offset, end, "record {}", key.sequence);
+        end += stored.len() as u64;
+        true
+    })
+    .unwrap();
+    assert_eq!(sequences, (1..=5 + PAIRS).collect::<Vec<_>>());
+}
+
 #[test]
 fn the_log_says_what_was_done() {
     let fixture = Fixture::new();
