@@ -113,7 +113,7 @@ impl Config {
             let values = overlay.settings.get(attribute).iter();
             let words = |value: &Vec<u8>| {
                 let text = String::from_utf8_lossy(value).into_owned();
-                line::words(&text).0.iter().map(|word| word.text.clone()).collect()
+                line::value_words(&text).into_iter().map(|word| word.text).collect()
             };
             values.map(words).collect()
         };

@@ -30,7 +30,7 @@ impl Overlay {
         for setting in self.settings.iter() {
             for value in setting.values.iter() {
                 let text = String::from_utf8_lossy(value).into_owned();
-                let words = line::words(&text).0.into_iter().map(|word| word.text).collect();
+                let words = line::value_words(&text).into_iter().map(|word| word.text).collect();
                 given.add(setting.attribute, Value { text, words });
             }
         }
@@ -268,6 +268,29 @@ mod tests {
         let settings = config.engine_settings(&config.databases[1]).unwrap();
         let member = config.schema.describe("member").unwrap();
         assert!(settings.index.kinds(&config.schema, &member).has(larix_engine::index::Kinds::EQUALITY));
+    }
+
+    #[test]
+    fn words_reach_an_overlay_as_they_were_given() {
+        for (line, words) in [
+            (r#"constraint_attribute mail regex "^[^@]+@x\\.org$""#, ["mail", "regex", r"^[^@]+@x\.org$"]),
+            (
+                r"constraint_attribute mail uri ldap:///?mail?sub?(cn=\\28a)",
+                ["mail", "uri", r"ldap:///?mail?sub?(cn=\28a)"],
+            ),
+            (
+                r#"constraint_attribute mail set "this/mail & this/cn""#,
+                ["mail", "set", "this/mail & this/cn"],
+            ),
+        ] {
+            let config = read(&format!("{ONE}overlay constraint\n{line}\n")).unwrap();
+            let given = config.databases[1].overlays[0].given();
+            let found: Vec<&str> = given.words("olcConstraintAttribute").collect();
+            assert_eq!(found, words, "{line}");
+            // The same by way of cn=config.
+            let again = Config::from_entries(config.entries(), super::super::Source::QuickStart).unwrap();
+            assert_eq!(again.databases[1].overlays[0].given(), given, "{line}");
+        }
     }
 
     #[test]
