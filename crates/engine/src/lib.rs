@@ -1,6 +1,5 @@
-//! The directory: entries, tree, indexes, planner, operations, access. No sockets, no ambient clock, no async runtime.
+//! The directory: entries, tree, indexes, planner, operations. No sockets, no ambient clock, no async runtime.
 
-pub mod access;
 pub mod audit;
 pub mod budget;
 pub mod catalog;
@@ -28,7 +27,6 @@ pub mod mirror;
 mod neighbours;
 pub mod order;
 pub mod overlay;
-pub mod password;
 pub mod plan;
 pub mod replica;
 pub mod schema_use;
@@ -37,6 +35,9 @@ pub mod tables;
 pub mod time;
 pub mod tree;
 pub mod write;
+
+pub use larix_acl as access;
+pub use larix_passwords as password;
 
 pub use catalog::{Catalog, CatalogEdit};
 pub use database::{Database, DatabaseSettings, Limits, Suffix, View};

@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Snapshot, Store};
 
-use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySearch, GroupQuery, OtherEntries, Reach};
+use crate::access::{
+    AccessPolicy, AccessTarget, EntryFacts, EntrySearch, GroupQuery, OtherEntries, Reach, Unreadable,
+};
 use crate::database::{Database, View};
 use crate::entry::{Entry, OwnedSource};
 use crate::fault::Fault;
@@ -32,10 +34,8 @@ impl<S: Store> Neighbours<S> {
             .max_by_key(|(depth, _)| *depth)
             .map(|(_, database)| database)
     }
-}
 
-impl<S: Store> OtherEntries for Neighbours<S> {
-    fn with_entry(
+    fn read_entry(
         &self,
         dn: &NormalDn,
         beyond: usize,
@@ -48,7 +48,7 @@ impl<S: Store> OtherEntries for Neighbours<S> {
         Ok(with_entry(&view, Sight::of(&view, &policy), dn, read)? == Reach::Found)
     }
 
-    fn search(
+    fn read_found(
         &self,
         asked: &EntrySearch<'_>,
         beyond: usize,
@@ -59,6 +59,26 @@ impl<S: Store> OtherEntries for Neighbours<S> {
         let view = database.view(&snapshot)?;
         let policy = database.current_policy();
         Ok(search(&view, Sight::of(&view, &policy), asked, visit)? == Reach::Found)
+    }
+}
+
+impl<S: Store> OtherEntries for Neighbours<S> {
+    fn with_entry(
+        &self,
+        dn: &NormalDn,
+        beyond: usize,
+        read: &mut dyn FnMut(&dyn EntryFacts),
+    ) -> Result<bool, Unreadable> {
+        self.read_entry(dn, beyond, read).map_err(|_| Unreadable)
+    }
+
+    fn search(
+        &self,
+        asked: &EntrySearch<'_>,
+        beyond: usize,
+        visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
+    ) -> Result<bool, Unreadable> {
+        self.read_found(asked, beyond, visit).map_err(|_| Unreadable)
     }
 }
 
@@ -86,28 +106,28 @@ impl<S: Store> OtherDatabases for Neighbours<S> {
     }
 }
 
-impl AccessPolicy {
-    /// Whether the member is in the group, as a view of any database sees it; `None`: it could not be told.
-    pub fn is_member_seen<V: Snapshot>(
+impl<V: Snapshot> View<'_, V> {
+    /// Whether the member is in the group, which may be in any database of the server. `None`: it could not be told.
+    pub fn is_member(
         &self,
-        view: &View<'_, V>,
+        policy: &AccessPolicy,
         group: &GroupQuery<'_>,
         member: &NormalDn,
     ) -> Option<bool> {
-        self.is_member_in(view, Sight::of(view, self), group, member)
+        self.is_member_seen(policy, Sight::of(self, policy), group, member)
     }
 
-    pub(crate) fn is_member_in<V: Snapshot>(
+    pub(crate) fn is_member_seen(
         &self,
-        view: &View<'_, V>,
+        policy: &AccessPolicy,
         sight: Sight<'_>,
         group: &GroupQuery<'_>,
         member: &NormalDn,
     ) -> Option<bool> {
         let entry = Entry::default();
-        let source = OwnedSource { schema: &view.schema, entry: &entry };
+        let source = OwnedSource { schema: &self.schema, entry: &entry };
         let nobody = NormalDn::root();
-        let facts = Facts::new(view, sight, &nobody, &source);
-        self.is_member(&AccessTarget { dn: &nobody, entry: &facts }, group, member)
+        let facts = Facts::new(self, sight, &nobody, &source);
+        policy.is_member(&AccessTarget { dn: &nobody, entry: &facts }, group, member)
     }
 }

@@ -106,7 +106,7 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
         // What cannot be told is no membership.
-        let member = self.sight.policy.is_member_in(self.view, self.sight, group, member);
+        let member = self.view.is_member_seen(self.sight.policy, self.sight, group, member);
         Ok(member.unwrap_or(false))
     }
 

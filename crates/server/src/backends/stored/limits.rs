@@ -68,7 +68,7 @@ fn is_member<N: Snapshot>(
     };
     let Some(policy) = view.settings.policy.clone() else { return Ok(false) };
     let query = GroupQuery { group, class, attribute: &attribute };
-    let found = policy.is_member_seen(view, &query, member);
+    let found = view.is_member(&policy, &query, member);
     found.ok_or(Fault::TooMuch("a group of a `limits` line"))
 }
 

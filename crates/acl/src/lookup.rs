@@ -7,7 +7,7 @@ use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::{AttributeDescription, Match, NormalDn, ObjectClassId, Schema};
 
-use super::policy::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Reach};
+use super::policy::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Reach, Unreadable};
 use super::sets::{Join, SET_LOOKUPS_MAX, SET_VALUES_MAX, Set};
 
 /// Looks at entries on behalf of the rules, without regard to access: the one under protection, others of its database,
@@ -96,7 +96,7 @@ impl Lookup<'_> {
         }
     }
 
-    fn or_failed<T>(&self, answer: Result<T, crate::fault::Fault>, otherwise: T) -> T {
+    fn or_failed<T>(&self, answer: Result<T, Unreadable>, otherwise: T) -> T {
         answer.unwrap_or_else(|_| {
             self.failed.set(true);
             otherwise

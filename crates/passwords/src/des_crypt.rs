@@ -253,7 +253,7 @@ const SELECTION: [[u8; 64]; 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::password::{Unusable, verify};
+    use crate::{Unusable, verify};
 
     /// What crypt(3) of Debian's libcrypt makes.
     #[test]

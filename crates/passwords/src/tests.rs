@@ -1,7 +1,7 @@
 //! Values made by Debian's slappasswd 2.5.13 (with pw-sha2, pw-pbkdf2 and argon2), and round trips.
 
 use super::*;
-use crate::time::SeededRandom;
+use crate::random::SeededRandom;
 
 /// The yescrypt values are crypt(3)'s.
 const WRITTEN_BY_SLAPPASSWD: &[&str] = &[

@@ -89,6 +89,7 @@ pub struct Decided(OnceLock<Box<Decisions>>);
 
 impl Decided {
     /// The decisions of a policy; `None` where those of another are kept.
+    #[inline]
     pub(super) fn of(&self, policy: &AccessPolicy, subject: &Subject) -> Option<&Decisions> {
         let known = self.0.get_or_init(|| Box::new(Decisions::new(policy, subject)));
         (known.policy == policy.instance && known.strength == subject.strength).then_some(known)

@@ -185,7 +185,7 @@ fn implies(narrow: &CompiledWho, wide: &CompiledWho) -> bool {
 #[cfg(test)]
 mod tests {
 
-    use crate::access::fixture::Fixture;
+    use crate::fixture::Fixture;
 
     #[test]
     fn what_can_never_match_is_told() {

@@ -44,7 +44,8 @@ pub use items::ItemClass;
 pub use lookup::EntrySearch;
 pub use memo::Memo;
 pub use policy::{
-    AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, ItemKind, OtherEntries, Reach, Verdict,
+    AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, ItemKind, OtherEntries, Reach, Unreadable,
+    Verdict,
 };
 pub use posix::compile_as as posix_regex;
 pub use privilege::{AccessLevel, Collected, Grant, Privilege, Privileges};

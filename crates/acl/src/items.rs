@@ -111,6 +111,7 @@ impl ItemSet {
 pub struct ItemClass(pub(super) u16);
 
 impl ItemClass {
+    #[inline]
     pub const fn number(self) -> u32 {
         self.0 as u32
     }
@@ -170,6 +171,7 @@ impl ItemClasses {
         classes
     }
 
+    #[inline]
     pub(super) const fn treats_options_alike(&self) -> bool {
         !self.asks_about_options
     }
@@ -185,6 +187,7 @@ impl ItemClasses {
     }
 
     /// The class of an item; `None` if there is none: all rules have to be asked.
+    #[inline]
     pub(super) fn class(&self, item: ItemKind<'_>) -> Option<ItemClass> {
         let number = match item {
             ItemKind::Entry => self.entry,
@@ -199,6 +202,7 @@ impl ItemClasses {
         (number != UNKNOWN).then_some(ItemClass(number))
     }
 
+    #[inline]
     pub(super) fn list(&self, class: ItemClass) -> Option<&SpeakingRules> {
         self.lists.get(usize::from(class.0))
     }

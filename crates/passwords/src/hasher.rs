@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::scheme::Scheme;
 use super::sha_crypt_text::ShaCrypt;
 use super::{PASSWORD_MAX, argon2id, crypt, digest, md5_crypt, pbkdf2_scheme, scram_scheme, sha_crypt_text};
-use crate::time::RandomSource;
+use crate::random::RandomSource;
 
 /// Bytes of salt for the digests; OpenLDAP writes as many.
 const DIGEST_SALT_LEN: usize = 8;

@@ -1,4 +1,4 @@
-//! What comparing with a stored password costs: `cargo bench -p larix-engine --bench passwords`.
+//! What comparing with a stored password costs: `cargo bench -p larix-passwords --bench passwords`.
 //!
 //! Every scheme at its default cost, one value and the right password; printed is the CPU time of one comparison, the
 //! least of several rounds, so that a machine with other work says nearly the same.
@@ -7,8 +7,8 @@
 use std::fs;
 use std::hint::black_box;
 
-use larix_engine::password::{CryptMethod, Hasher, Scheme, verify};
-use larix_engine::time::SeededRandom;
+use larix_passwords::random::SeededRandom;
+use larix_passwords::{CryptMethod, Hasher, Scheme, verify};
 
 const PASSWORD: &[u8] = b"correct horse battery";
 const ROUNDS: usize = 5;

@@ -18,7 +18,6 @@ use super::memo::Memo;
 use super::privilege::{AccessLevel, Collected, Privilege, Privileges};
 use super::rule::AccessRule;
 use super::subject::Subject;
-use crate::fault::Fault;
 
 /// What rules may ask about the entry they protect, and about others of its database.
 ///
@@ -83,6 +82,10 @@ pub enum Reach {
     Elsewhere,
 }
 
+/// A database could not be read. The rules need no more than that: the check is denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreadable;
+
 /// The entries of all databases of a server.
 pub trait OtherEntries: fmt::Debug + Send + Sync {
     /// Hands an entry to `read`, if it is in a database whose suffix has more RDNs than `beyond`. Answers whether there
@@ -95,7 +98,7 @@ pub trait OtherEntries: fmt::Debug + Send + Sync {
         dn: &NormalDn,
         beyond: usize,
         read: &mut dyn FnMut(&dyn EntryFacts),
-    ) -> Result<bool, Fault>;
+    ) -> Result<bool, Unreadable>;
 
     /// As [`EntryFacts::search`], under the same condition.
     ///
@@ -106,7 +109,7 @@ pub trait OtherEntries: fmt::Debug + Send + Sync {
         search: &EntrySearch<'_>,
         beyond: usize,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
-    ) -> Result<bool, Fault>;
+    ) -> Result<bool, Unreadable>;
 }
 
 /// A group a rule names.
@@ -271,6 +274,7 @@ impl AccessPolicy {
     }
 
     /// Whether the subject is this database's root, to whom no rule applies.
+    #[inline]
     pub fn is_root(&self, subject: &Subject) -> bool {
         self.root_dn.is_some() && self.root_dn == subject.dn
     }
@@ -318,6 +322,7 @@ impl AccessPolicy {
     }
 
     /// Whether no rule tells an attribute with options from the same without.
+    #[inline]
     pub fn treats_options_alike(&self) -> bool {
         self.classes.treats_options_alike()
     }
@@ -344,6 +349,7 @@ impl AccessPolicy {
     }
 
     /// What holds for the subject whatever the entry, found out once for it.
+    #[inline]
     pub fn decisions<'s>(&self, subject: &'s Subject) -> Option<&'s Decisions> {
         subject.decisions.of(self, subject)
     }

@@ -15,6 +15,7 @@ mod digest;
 mod hasher;
 mod md5_crypt;
 mod pbkdf2_scheme;
+pub mod random;
 mod scheme;
 mod scram_scheme;
 mod sha_crypt_text;

@@ -270,7 +270,7 @@ impl<'a> Parser<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::fixture;
+    use crate::fixture;
 
     fn shown(schema: &Schema, set: &Set) -> String {
         match set {

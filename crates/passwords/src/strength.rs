@@ -150,8 +150,8 @@ fn rank(scheme: Scheme, stored: &[u8]) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::password::{Argon2Cost, CryptMethod, Verification, verify};
-    use crate::time::SeededRandom;
+    use crate::random::SeededRandom;
+    use crate::{Argon2Cost, CryptMethod, Verification, verify};
 
     #[test]
     fn decoys_are_as_good_as_what_they_stand_for() {

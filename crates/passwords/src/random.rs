@@ -1,0 +1,36 @@
+//! Randomness as a parameter: no crate below the server asks the machine for entropy, so that every run can be replayed from
+//! a seed.
+
+use std::fmt;
+use std::sync::Mutex;
+
+/// Where salts, identifiers and whatever else must not be predicted get their bytes from.
+pub trait RandomSource: Send + Sync + fmt::Debug {
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// A reproducible stream of bytes (SplitMix64): for tests and simulations, never for secrets.
+#[derive(Debug)]
+pub struct SeededRandom(Mutex<u64>);
+
+impl SeededRandom {
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(seed))
+    }
+}
+
+impl RandomSource for SeededRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for chunk in bytes.chunks_mut(8) {
+            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = *state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^= z >> 31;
+            for (to, from) in chunk.iter_mut().zip(z.to_be_bytes()) {
+                *to = from;
+            }
+        }
+    }
+}
