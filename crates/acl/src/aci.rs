@@ -7,17 +7,13 @@ use std::cell::Cell;
 
 use larix_schema::{AttributeDescription, NormalDn};
 
-use super::evaluate::Ask;
+use super::ask::Ask;
 use super::expand::{Captures, Template};
+use super::item::ItemKind;
 use super::lookup::Lookup;
-use super::policy::{GroupQuery, ItemKind};
 use super::privilege::Privileges;
+use super::query::GroupQuery;
 use super::sets::Set;
-
-/// The syntax whose values are rights: 1.3.6.1.4.1.4203.666.2.1.
-pub(super) const ACI_SYNTAX: &str = "1.3.6.1.4.1.4203.666.2.1";
-/// The attribute that is meant when none is named.
-pub(super) const ACI_ATTRIBUTE: &str = "OpenLDAPaci";
 
 /// What entries grant and deny.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

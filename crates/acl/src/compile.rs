@@ -4,11 +4,9 @@ use larix_proto::FilterBuf;
 use larix_schema::{AttributeDescription, BoundFilter, MatchingRule, NormalDn, ObjectClassId, Schema};
 use regex::Regex;
 
-use super::aci::{ACI_ATTRIBUTE, ACI_SYNTAX};
 use super::expand::Template;
-use super::fault::{AccessPolicyError, AccessPolicyFault};
-use super::items::{ItemSet, Selector, selector};
-use super::lookup;
+use super::fault::{AccessPolicyError, AccessPolicyFault, Outcome};
+use super::items::{ItemSet, Selector, description, selector};
 use super::memo::MEMO_CONDITIONS;
 use super::posix;
 use super::privilege::Grant;
@@ -20,6 +18,10 @@ use super::sets::Set;
 
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 const NAME_AND_UID_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.34";
+/// The syntax whose values are rights: 1.3.6.1.4.1.4203.666.2.1.
+const ACI_SYNTAX: &str = "1.3.6.1.4.1.4203.666.2.1";
+/// The attribute that is meant when none is named.
+const ACI_ATTRIBUTE: &str = "OpenLDAPaci";
 
 #[derive(Debug)]
 pub(super) struct CompiledRule {
@@ -139,8 +141,6 @@ pub(super) enum CompiledText {
     RegexExpanded(Template),
 }
 
-pub(super) type Outcome<T> = Result<T, AccessPolicyFault>;
-
 /// Compiles a rule; `memos` counts the conditions that a [`Memo`](super::Memo) has places for.
 pub(super) fn rule(
     schema: &Schema,
@@ -233,13 +233,6 @@ fn filter(schema: &Schema, text: &str) -> Outcome<BoundFilter> {
     let parsed = FilterBuf::parse(text)
         .map_err(|error| AccessPolicyFault::BadFilter { filter: text.to_owned(), why: error.to_string() })?;
     Ok(schema.bind_filter(parsed.as_filter()))
-}
-
-pub(super) fn description(schema: &Schema, name: &str) -> Outcome<AttributeDescription> {
-    schema.describe(name).map_err(|error| AccessPolicyFault::UnknownAttribute {
-        name: name.to_owned(),
-        why: error.to_string(),
-    })
 }
 
 fn value(
@@ -355,7 +348,7 @@ fn group_of(
         schema.object_class(class).ok_or_else(|| AccessPolicyFault::UnknownClass(class.to_owned()))?;
     let attribute = description(schema, attribute)?;
     let name = schema.attribute(attribute.attribute).name().to_owned();
-    if !lookup::is_url_attribute(schema, &attribute) {
+    if !is_url_attribute(schema, &attribute) {
         require_dn_syntax(schema, &attribute)?;
     }
     if !class.allows(attribute.attribute) {
@@ -370,6 +363,13 @@ fn group_of(
         GroupName::Fixed(normal_dn(schema, group)?)
     };
     Ok(CompiledWho::Group { group, class: class.id, attribute })
+}
+
+/// Whether a group's attribute holds URLs: labeledURI and its subtypes, as memberURL.
+pub(super) fn is_url_attribute(schema: &Schema, attribute: &AttributeDescription) -> bool {
+    schema
+        .attribute_type_id("labeledURI")
+        .is_some_and(|url| attribute.attribute == url || schema.is_subtype(attribute.attribute, url))
 }
 
 fn require_dn_syntax(schema: &Schema, description: &AttributeDescription) -> Outcome<()> {

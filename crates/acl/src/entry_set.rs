@@ -4,8 +4,9 @@ use std::cell::Cell;
 
 use larix_schema::Schema;
 
+use super::facts::AccessTarget;
 use super::lookup::Lookup;
-use super::policy::{AccessPolicy, AccessTarget};
+use super::policy::AccessPolicy;
 use super::sets::Set;
 use super::subject::Subject;
 

@@ -7,99 +7,14 @@ use larix_schema::{Match, NormalDn, Schema};
 use regex::Regex;
 
 use super::aci::{Aci, Rights};
+use super::ask::{Answer, Ask, Holds, Missing, UnmatchedWhat};
 use super::compile::{CompiledClause, CompiledRule, CompiledTarget, CompiledValue};
 use super::expand::Captures;
-use super::explain::UnmatchedWhat;
+use super::item::Value;
 use super::lookup::Lookup;
-use super::policy::{AccessPolicy, AccessTarget, ItemKind, Verdict};
+use super::policy::AccessPolicy;
 use super::privilege::{Collected, Grant, Privileges};
 use super::rule::{DnScope, FlowControl};
-use super::subject::Subject;
-
-/// A question, as far as it is known.
-#[derive(Debug)]
-pub(super) struct Ask<'a> {
-    pub(super) subject: &'a Subject,
-    /// `None`: any.
-    pub(super) item: Option<ItemKind<'a>>,
-    pub(super) value: Value<'a>,
-    pub(super) target: Option<&'a AccessTarget<'a>>,
-    /// A name all targets are at or below, when `target` is not known.
-    pub(super) within: Option<&'a NormalDn>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Value<'a> {
-    Unknown,
-    /// The attribute as a whole: rules about values are passed over.
-    Whole,
-    Is(&'a [u8]),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    Granted,
-    Denied,
-    Unknown(Missing),
-}
-
-/// What would have to be known; the later includes the earlier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Missing {
-    Entry,
-    Value,
-}
-
-impl Answer {
-    pub(super) const fn of(granted: bool) -> Self {
-        if granted { Self::Granted } else { Self::Denied }
-    }
-
-    pub(super) const fn verdict(self) -> Verdict {
-        match self {
-            Self::Granted => Verdict::Granted,
-            Self::Denied => Verdict::Denied,
-            Self::Unknown(Missing::Entry) => Verdict::PerEntry,
-            Self::Unknown(Missing::Value) => Verdict::PerValue,
-        }
-    }
-
-    /// The answer when it depends on something missing which of two it is.
-    fn either(missing: Missing, a: Self, b: Self) -> Self {
-        if a == b && !matches!(a, Self::Unknown(_)) {
-            return a;
-        }
-        let of = |answer| if let Self::Unknown(missing) = answer { missing } else { Missing::Entry };
-        Self::Unknown(missing.max(of(a)).max(of(b)))
-    }
-}
-
-/// Whether a condition holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holds {
-    Yes,
-    No,
-    Unknown(Missing),
-}
-
-impl Holds {
-    pub(super) const fn of(holds: bool) -> Self {
-        if holds { Self::Yes } else { Self::No }
-    }
-
-    /// Both; the second is asked only if it matters.
-    pub(super) fn and(self, other: impl FnOnce() -> Self) -> Self {
-        match self {
-            Self::No => Self::No,
-            Self::Yes => other(),
-            Self::Unknown(missing) => match other() {
-                Self::No => Self::No,
-                Self::Yes => self,
-                Self::Unknown(also) => Self::Unknown(missing.max(also)),
-            },
-        }
-    }
-}
 
 /// Clauses looked at for one question about many entries; beyond it the answer is to ask for each.
 const STEPS_MAX: u32 = 512;

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use super::evaluate::{Ask, Evaluation, Granted, Holds};
-use super::policy::{AccessPolicy, AccessTarget, Item, ItemKind};
+use super::ask::{Ask, Holds, UnmatchedWhat};
+use super::evaluate::{Evaluation, Granted};
+use super::facts::AccessTarget;
+use super::item::{Item, ItemKind};
+use super::policy::AccessPolicy;
 use super::privilege::{AccessLevel, Collected, Grant, Privilege, Privileges};
 use super::rule::{AccessRule, ByClause, FlowControl};
 use super::subject::Subject;
@@ -68,17 +71,6 @@ pub enum RuleOutcome {
     PassedOver { part: UnmatchedWhat, written: String },
     /// Its clauses were gone through, as far as the one that ended it.
     Concerned { clauses: Vec<ClauseStep> },
-}
-
-/// The part of a `<what>` that does not match.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnmatchedWhat {
-    Dn,
-    Attributes,
-    Value,
-    Filter,
-    Operation,
-    Control,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

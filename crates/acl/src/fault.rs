@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// What looking up a part of a rule comes to.
+pub(super) type Outcome<T> = Result<T, AccessPolicyFault>;
+
 /// A rule that cannot be put in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessPolicyError {

@@ -7,7 +7,10 @@ use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::{AttributeDescription, Match, NormalDn, ObjectClassId, Schema};
 
-use super::policy::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Reach, Unreadable};
+use super::compile::is_url_attribute;
+use super::facts::{AccessTarget, EntryFacts, Reach, Unreadable};
+use super::policy::AccessPolicy;
+use super::query::{EntrySearch, GroupQuery};
 use super::sets::{Join, SET_LOOKUPS_MAX, SET_VALUES_MAX, Set};
 
 /// Looks at entries on behalf of the rules, without regard to access: the one under protection, others of its database,
@@ -102,13 +105,6 @@ impl Lookup<'_> {
             otherwise
         })
     }
-}
-
-/// Whether a group's attribute holds URLs: labeledURI and its subtypes, as memberURL.
-pub(super) fn is_url_attribute(schema: &Schema, attribute: &AttributeDescription) -> bool {
-    schema
-        .attribute_type_id("labeledURI")
-        .is_some_and(|url| attribute.attribute == url || schema.is_subtype(attribute.attribute, url))
 }
 
 fn is_of_class(schema: &Schema, entry: &dyn EntryFacts, wanted: ObjectClassId) -> bool {
@@ -306,19 +302,6 @@ impl Gathering<'_> {
         }
         outcome
     }
-}
-
-/// A search on behalf of a rule, without regard to access.
-#[derive(Debug, Clone, Copy)]
-pub struct EntrySearch<'a> {
-    pub base: &'a NormalDn,
-    pub scope: Scope,
-    /// `None`: every entry.
-    pub filter: Option<larix_proto::Filter<'a>>,
-    /// Attributes whose values are wanted; the DN as `entryDN`.
-    pub wanted: &'a [AttributeDescription],
-    /// Entries at most; more is a fault.
-    pub limit: usize,
 }
 
 fn take_values(

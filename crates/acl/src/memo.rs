@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use larix_schema::{AttributeDescription, NormalDn, ObjectClassId};
 
-use super::policy::GroupQuery;
+use super::query::GroupQuery;
 
 /// Conditions a [`Memo`] has room for; those beyond are evaluated each time.
 pub(super) const MEMO_CONDITIONS: u32 = 64;

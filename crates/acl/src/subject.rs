@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use larix_schema::NormalDn;
 
 use super::decisions::Decided;
+use super::strength::Strength;
 
 /// The identity of a request and what its connection is known by. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -66,16 +67,6 @@ impl PeerNames {
     pub fn domain(&self) -> &str {
         self.domain.get().map_or("unknown", String::as_str)
     }
-}
-
-/// Security strength factors of the parts of a connection.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Strength {
-    /// The greatest of the others.
-    pub overall: u32,
-    pub transport: u32,
-    pub tls: u32,
-    pub sasl: u32,
 }
 
 impl Subject {

@@ -6,13 +6,15 @@ use std::collections::HashMap;
 use larix_schema::{AttributeDescription, NormalDn, ObjectClassId};
 use regex::Regex;
 
+use super::ask::{Holds, Missing};
 use super::compile::{
     self, CompiledCondition, CompiledDomain, CompiledPeer, CompiledSet, CompiledText, CompiledWho, GroupName,
 };
-use super::evaluate::{Evaluation, Holds, Missing, Value, in_scope};
+use super::evaluate::{Evaluation, in_scope};
 use super::expand::{Captures, Template};
-use super::policy::{GroupQuery, ItemKind};
+use super::item::{ItemKind, Value};
 use super::posix;
+use super::query::GroupQuery;
 use super::rule::{Identity, PeerPattern, StrengthLayer};
 use super::subject::PeerNames;
 

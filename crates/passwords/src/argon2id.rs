@@ -6,9 +6,25 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::hasher::Argon2Cost;
+use super::cost_limits;
 use super::scheme::Scheme;
-use super::{Verification, cost_limits, too_costly};
+use super::verification::Verification;
+
+/// The cost of an Argon2 hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argon2Cost {
+    /// KiB
+    pub memory_kib: u32,
+    pub passes: u32,
+    pub lanes: u32,
+}
+
+impl Default for Argon2Cost {
+    /// 19 MiB, two passes, one lane: OWASP's least for Argon2id.
+    fn default() -> Self {
+        Self { memory_kib: 19 * 1024, passes: 2, lanes: 1 }
+    }
+}
 
 /// Bytes.
 const HASH_LEN: usize = 32;
@@ -22,7 +38,7 @@ pub(super) fn verify(stored: &[u8], password: &[u8]) -> Option<Verification> {
         || cost.passes > cost_limits::ARGON2_PASSES_MAX
         || cost.lanes > cost_limits::ARGON2_LANES_MAX
     {
-        return Some(too_costly(Scheme::Argon2));
+        return Some(Verification::too_costly(Scheme::Argon2));
     }
     let computed = derive(phc.algorithm, phc.version, cost, &phc.salt, phc.hash.len(), password)?;
     Some(Verification::of(computed.ct_eq(&phc.hash)))

@@ -9,7 +9,8 @@ use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
 use super::scheme::Scheme;
-use super::{Verification, cost_limits, crypt, too_costly};
+use super::verification::Verification;
+use super::{cost_limits, radix64};
 
 const TRADITIONAL_LEN: usize = 13;
 const TRADITIONAL_COUNT: u32 = 25;
@@ -29,7 +30,7 @@ pub(super) fn verify(text: &str, password: &[u8]) -> Option<Verification> {
             // None are one, as crypt(3) has it.
             let count = read_bits(text.get(1..5)?)?.max(1);
             if count > cost_limits::BSDI_COUNT_MAX {
-                return Some(too_costly(Scheme::Crypt));
+                return Some(Verification::too_costly(Scheme::Crypt));
             }
             is_hash_of(text.get(9..)?, folded_key(password), text.get(5..9)?, count)?
         }
@@ -70,7 +71,7 @@ fn is_hash_of(expected: &str, key: Zeroizing<u64>, salt: &str, count: u32) -> Op
 fn read_bits(text: &str) -> Option<u32> {
     let mut bits = 0;
     for (place, character) in text.bytes().enumerate() {
-        let six = crypt::ALPHABET.iter().position(|known| *known == character)? as u32;
+        let six = radix64::ALPHABET.iter().position(|known| *known == character)? as u32;
         bits |= if place < 4 { six << (6 * place) } else { 0 };
     }
     Some(bits)
@@ -81,7 +82,7 @@ fn hash_text(block: u64) -> String {
     let mut text = String::with_capacity(HASH_LEN);
     for place in 0..HASH_LEN {
         let six = block.rotate_left(6 * (place as u32 + 1)) & if place == HASH_LEN - 1 { 0x3c } else { 0x3f };
-        crypt::push_bits(&mut text, six as u32, 1);
+        radix64::push_bits(&mut text, six as u32, 1);
     }
     text
 }

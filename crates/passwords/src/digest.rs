@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::Verification;
 use super::scheme::Algorithm;
+use super::verification::Verification;
 
 /// `None` if the stored text is not of this form.
 pub(super) fn verify(

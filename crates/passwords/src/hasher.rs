@@ -4,31 +4,17 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
+use super::argon2id::Argon2Cost;
 use super::scheme::Scheme;
 use super::sha_crypt_text::ShaCrypt;
-use super::{PASSWORD_MAX, argon2id, crypt, digest, md5_crypt, pbkdf2_scheme, scram_scheme, sha_crypt_text};
+use super::verification::PASSWORD_MAX;
+use super::{argon2id, cost_limits, digest, md5_crypt, pbkdf2_scheme, radix64, scram_scheme, sha_crypt_text};
 use crate::random::RandomSource;
 
 /// Bytes of salt for the digests; OpenLDAP writes as many.
 const DIGEST_SALT_LEN: usize = 8;
 /// Bytes of salt for PBKDF2 and Argon2.
 const KDF_SALT_LEN: usize = 16;
-
-/// The cost of an Argon2 hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Argon2Cost {
-    /// KiB
-    pub memory_kib: u32,
-    pub passes: u32,
-    pub lanes: u32,
-}
-
-impl Default for Argon2Cost {
-    /// 19 MiB, two passes, one lane: OWASP's least for Argon2id.
-    fn default() -> Self {
-        Self { memory_kib: 19 * 1024, passes: 2, lanes: 1 }
-    }
-}
 
 /// The method of crypt(3) for new `{CRYPT}` values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,9 +79,9 @@ impl Hasher {
     pub fn is_possible(&self) -> bool {
         let Argon2Cost { memory_kib, passes, lanes } = self.argon2;
         argon2::Params::new(memory_kib, passes, lanes, None).is_ok()
-            && memory_kib <= super::cost_limits::ARGON2_MEMORY_MAX
-            && passes <= super::cost_limits::ARGON2_PASSES_MAX
-            && lanes <= super::cost_limits::ARGON2_LANES_MAX
+            && memory_kib <= cost_limits::ARGON2_MEMORY_MAX
+            && passes <= cost_limits::ARGON2_PASSES_MAX
+            && lanes <= cost_limits::ARGON2_LANES_MAX
     }
 
     /// The value to store: `{SCHEME}...`, or the password itself for `{CLEARTEXT}`.
@@ -158,7 +144,7 @@ fn salt_text(len: usize, random: &dyn RandomSource) -> String {
     random.fill(&mut bytes);
     let mut text = String::with_capacity(len);
     for byte in bytes {
-        crypt::push_bits(&mut text, u32::from(byte), 1);
+        radix64::push_bits(&mut text, u32::from(byte), 1);
     }
     text
 }

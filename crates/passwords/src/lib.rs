@@ -9,93 +9,31 @@
 //! Comparisons take the same time whatever the bytes; what was computed is wiped.
 
 mod argon2id;
+mod cost_limits;
 mod crypt;
 mod des_crypt;
 mod digest;
 mod hasher;
 mod md5_crypt;
 mod pbkdf2_scheme;
+mod radix64;
 pub mod random;
 mod scheme;
 mod scram_scheme;
 mod sha_crypt_text;
 mod strength;
+mod verification;
 mod yescrypt_text;
-
-use std::fmt;
 
 use subtle::ConstantTimeEq;
 use zeroize::Zeroize as _;
 
-pub use hasher::{Argon2Cost, CryptMethod, HashError, Hasher};
+pub use argon2id::Argon2Cost;
+pub use hasher::{CryptMethod, HashError, Hasher};
 pub use scheme::{Algorithm, Scheme};
 pub use scram_scheme::{ScramSecret, scram_secret};
 pub use strength::{decoy, is_weaker, rounds, settings_of};
-
-/// Longest password that is looked at, in bytes; longer ones match nothing and are refused for hashing.
-pub const PASSWORD_MAX: usize = 4096;
-
-/// Costs a stored value may ask for. Whoever may write a password value could otherwise occupy the server with a bind.
-pub(crate) mod cost_limits {
-    /// KiB
-    pub(crate) const ARGON2_MEMORY_MAX: u32 = 1 << 20;
-    pub(crate) const ARGON2_PASSES_MAX: u32 = 64;
-    pub(crate) const ARGON2_LANES_MAX: u32 = 64;
-    pub(crate) const PBKDF2_ROUNDS_MAX: u32 = 10_000_000;
-    pub(crate) const SHA_CRYPT_ROUNDS_MAX: u32 = 10_000_000;
-    pub(crate) const BCRYPT_COST_MAX: u32 = 17;
-    /// Encryptions by DES; BSDi's own count is 725. Under a second.
-    pub(crate) const BSDI_COUNT_MAX: u32 = 1 << 20;
-    /// With the block size, 1 GiB.
-    pub(crate) const YESCRYPT_BLOCKS_LOG2_MAX: u32 = 18;
-    /// In units of 128 bytes.
-    pub(crate) const YESCRYPT_BLOCK_SIZE_MAX: u32 = 32;
-}
-
-/// The outcome of comparing a password with a stored value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verification {
-    Match,
-    Mismatch,
-    /// The stored value can match no password here.
-    Unusable(Unusable),
-}
-
-impl Verification {
-    pub const fn is_match(self) -> bool {
-        matches!(self, Self::Match)
-    }
-
-    fn of(matches: subtle::Choice) -> Self {
-        if bool::from(matches) { Self::Match } else { Self::Mismatch }
-    }
-}
-
-/// Why a stored value is of no use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unusable {
-    /// `{NAME}` that is not known.
-    UnknownScheme,
-    /// Not what its scheme prescribes.
-    Malformed(Scheme),
-    /// A way of crypt(3) that is not supported.
-    UnsupportedCrypt,
-    /// It asks for more memory or time than allowed.
-    TooCostly(Scheme),
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownScheme => f.write_str("the stored password has an unknown scheme"),
-            Self::Malformed(scheme) => write!(f, "the stored {scheme} password is malformed"),
-            Self::UnsupportedCrypt => f.write_str("the stored {CRYPT} password uses an unsupported method"),
-            Self::TooCostly(scheme) => {
-                write!(f, "the stored {scheme} password asks for too much memory or time")
-            }
-        }
-    }
-}
+pub use verification::{PASSWORD_MAX, Unusable, Verification};
 
 /// Roughly how long a verification takes, so that the server knows which to move off its event loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,7 +73,8 @@ pub fn verify(stored: &[u8], password: &[u8]) -> Verification {
         None => Verification::Unusable(Unusable::UnknownScheme),
         Some(Scheme::Cleartext) => cleartext(rest, password),
         Some(scheme) => {
-            let verification = verify_hash(scheme, rest, password).unwrap_or_else(|| malformed(scheme));
+            let verification =
+                verify_hash(scheme, rest, password).unwrap_or_else(|| Verification::malformed(scheme));
             overwrite_stack();
             verification
         }
@@ -169,14 +108,6 @@ fn overwrite_stack() {
 /// Whether a value is hashed already: it begins with a `{SCHEME}` that is known, or holds none itself.
 pub fn is_hashed(value: &[u8]) -> bool {
     matches!(Scheme::split(value), Some((Some(_), _))) || pass_through(value).is_some()
-}
-
-const fn malformed(scheme: Scheme) -> Verification {
-    Verification::Unusable(Unusable::Malformed(scheme))
-}
-
-const fn too_costly(scheme: Scheme) -> Verification {
-    Verification::Unusable(Unusable::TooCostly(scheme))
 }
 
 fn cleartext(stored: &[u8], password: &[u8]) -> Verification {

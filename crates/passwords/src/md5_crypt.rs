@@ -4,7 +4,8 @@ use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::{Verification, crypt};
+use super::radix64;
+use super::verification::Verification;
 
 const ROUNDS: u32 = 1_000;
 /// Bytes; what is longer is cut.
@@ -39,9 +40,9 @@ fn hash_text(salt: &[u8], password: &[u8]) -> Zeroizing<String> {
     let byte = |index: usize| u32::from(hash.get(index).copied().unwrap_or_default());
     let mut text = Zeroizing::new(String::with_capacity(22));
     for (a, b, c) in [(0, 6, 12), (1, 7, 13), (2, 8, 14), (3, 9, 15), (4, 10, 5)] {
-        crypt::push_bits(&mut text, byte(a) << 16 | byte(b) << 8 | byte(c), 4);
+        radix64::push_bits(&mut text, byte(a) << 16 | byte(b) << 8 | byte(c), 4);
     }
-    crypt::push_bits(&mut text, byte(11), 2);
+    radix64::push_bits(&mut text, byte(11), 2);
     text
 }
 

@@ -9,8 +9,9 @@ use sha2::{Sha256, Sha512};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use super::cost_limits;
 use super::scheme::{Algorithm, Scheme};
-use super::{Verification, cost_limits, too_costly};
+use super::verification::Verification;
 
 /// Written as base64 with `+`; `.` is put in afterwards.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD_ALPHABET, CONFIG);
@@ -29,7 +30,7 @@ pub(super) fn verify(algorithm: Algorithm, stored: &[u8], password: &[u8]) -> Op
         return None;
     }
     if rounds > cost_limits::PBKDF2_ROUNDS_MAX {
-        return Some(too_costly(Scheme::Pbkdf2(algorithm)));
+        return Some(Verification::too_costly(Scheme::Pbkdf2(algorithm)));
     }
     let computed = derive(algorithm, &salt, rounds, password)?;
     Some(Verification::of(computed.ct_eq(&expected)))

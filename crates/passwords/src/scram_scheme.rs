@@ -5,7 +5,7 @@ use larix_sasl::scram::{Hash, ITERATIONS, Verifier};
 use zeroize::Zeroizing;
 
 use super::scheme::Scheme;
-use super::{PASSWORD_MAX, Verification};
+use super::verification::{PASSWORD_MAX, Verification};
 
 pub(super) fn verify(hash: Hash, stored: &[u8], password: &[u8]) -> Option<Verification> {
     let verifier = Verifier::parse(hash, std::str::from_utf8(stored).ok()?)?;

@@ -5,7 +5,8 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::scheme::Scheme;
-use super::{Verification, cost_limits, crypt, too_costly};
+use super::verification::Verification;
+use super::{cost_limits, radix64};
 
 const ROUNDS_DEFAULT: u32 = 5_000;
 const ROUNDS_MIN: u32 = 1_000;
@@ -29,7 +30,7 @@ pub(super) fn verify(method: ShaCrypt, text: &str, password: &[u8]) -> Option<Ve
         None => (None, settings),
     };
     if rounds.is_some_and(|rounds| rounds > cost_limits::SHA_CRYPT_ROUNDS_MAX) {
-        return Some(too_costly(Scheme::Crypt));
+        return Some(Verification::too_costly(Scheme::Crypt));
     }
     let computed = hash_text(method, salt.as_bytes(), rounds, password)?;
     Some(Verification::of(computed.as_bytes().ct_eq(expected.as_bytes())))
@@ -70,14 +71,14 @@ fn text_of(hash: &[u8], groups: usize, part: usize) -> String {
     let mut text = String::with_capacity(groups * 4 + 3);
     let (mut a, mut b, mut c) = (0, part, 2 * part);
     for _ in 0..groups {
-        crypt::push_bits(&mut text, byte(a) << 16 | byte(b) << 8 | byte(c), 4);
+        radix64::push_bits(&mut text, byte(a) << 16 | byte(b) << 8 | byte(c), 4);
         // SHA-256 rotates one way, SHA-512 the other.
         (a, b, c) = if hash.len() == 32 { (c + 1, a + 1, b + 1) } else { (b + 1, c + 1, a + 1) };
     }
     if hash.len() == 32 {
-        crypt::push_bits(&mut text, byte(31) << 8 | byte(30), 3);
+        radix64::push_bits(&mut text, byte(31) << 8 | byte(30), 3);
     } else {
-        crypt::push_bits(&mut text, byte(63), 2);
+        radix64::push_bits(&mut text, byte(63), 2);
     }
     text
 }

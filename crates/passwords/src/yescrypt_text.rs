@@ -5,7 +5,8 @@ use yescrypt::{Mode, Params, yescrypt};
 use zeroize::Zeroizing;
 
 use super::scheme::Scheme;
-use super::{Unusable, Verification, cost_limits, crypt, too_costly};
+use super::verification::{Unusable, Verification};
+use super::{cost_limits, radix64};
 
 /// Bytes.
 const HASH_LEN: usize = 32;
@@ -29,7 +30,7 @@ pub(super) fn verify(text: &str, password: &[u8]) -> Option<Verification> {
     if blocks_log2 > cost_limits::YESCRYPT_BLOCKS_LOG2_MAX
         || block_size > cost_limits::YESCRYPT_BLOCK_SIZE_MAX
     {
-        return Some(too_costly(Scheme::Crypt));
+        return Some(Verification::too_costly(Scheme::Crypt));
     }
     let params = Params::new(Mode::default(), 1 << blocks_log2, block_size, 1).ok()?;
     let mut computed = Zeroizing::new([0; HASH_LEN]);
@@ -38,7 +39,7 @@ pub(super) fn verify(text: &str, password: &[u8]) -> Option<Verification> {
 }
 
 fn digit(character: u8) -> Option<u32> {
-    crypt::ALPHABET.iter().position(|&known| known == character).and_then(|at| u32::try_from(at).ok())
+    radix64::ALPHABET.iter().position(|&known| known == character).and_then(|at| u32::try_from(at).ok())
 }
 
 /// Four characters are three bytes, least significant first.
