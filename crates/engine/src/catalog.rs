@@ -5,21 +5,20 @@
 //! snapshot first and the catalog second always knows every number that it meets.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use foldhash::HashMap;
 use larix_proto::encode::AttributeHead;
 use larix_schema::{AttributeDescription, AttributeTypeId, MatchingRule, Schema};
-use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
+use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 use smallvec::SmallVec;
 
-use crate::database::DatabaseState;
-use crate::entry::AttributeNumber;
-use crate::entry::codec::{Dictionaries, Dictionary, DictionaryError};
-use crate::entry::record::{RecordFlags, digest};
-use crate::index::{IndexConfig, Kinds};
+use crate::codec::{Dictionaries, Dictionary};
+pub use crate::fault::CatalogError;
+use crate::ids::AttributeNumber;
+use crate::index_config::{IndexConfig, Kinds};
+use crate::record::{RecordFlags, digest};
 use crate::tables::ATTRIBUTES;
 
 /// One numbered attribute description.
@@ -170,38 +169,6 @@ pub struct Catalog {
     dictionaries: Dictionaries,
     /// Some indexes are complete only from a commit on: who reads an older one takes the catalog before.
     completed: Option<(u64, Arc<Self>)>,
-}
-
-/// The stored catalog cannot be read.
-#[derive(Debug)]
-pub enum CatalogError {
-    Read(ReadError),
-    Damaged { key: Vec<u8> },
-    Dictionary(DictionaryError),
-}
-
-impl fmt::Display for CatalogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => error.fmt(f),
-            Self::Damaged { key } => write!(f, "catalog row {key:?} is damaged"),
-            Self::Dictionary(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CatalogError {}
-
-impl From<ReadError> for CatalogError {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
-}
-
-impl From<DictionaryError> for CatalogError {
-    fn from(error: DictionaryError) -> Self {
-        Self::Dictionary(error)
-    }
 }
 
 impl Catalog {
@@ -475,14 +442,6 @@ impl CatalogEdit {
 
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
-    }
-
-    /// The state with what the group has numbered so far.
-    pub(crate) fn state(&self, state: &Arc<DatabaseState>) -> Arc<DatabaseState> {
-        if Arc::ptr_eq(&state.catalog, &self.catalog) {
-            return Arc::clone(state);
-        }
-        Arc::new(DatabaseState { catalog: Arc::clone(&self.catalog), ..DatabaseState::clone(state) })
     }
 
     /// The number of a description, given now if it has none. No entry has it yet, so its indexes are complete.

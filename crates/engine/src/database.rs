@@ -1,5 +1,6 @@
 //! A database: a store, and what is known about it while it is open.
 
+mod facts;
 mod settings;
 mod shared;
 mod view;
@@ -16,7 +17,6 @@ use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transacti
 
 use crate::access::AccessPolicy;
 use crate::catalog::{Catalog, CatalogError};
-use crate::facts::Facts;
 use crate::fault::{Fault, commit_fault};
 use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};

@@ -5,8 +5,7 @@ use std::fmt;
 use larix_proto::ResultCode;
 use larix_store::{CommitError, ReadError};
 
-use crate::catalog::CatalogError;
-use crate::entry::{EntryId, RecordError};
+use crate::ids::EntryId;
 
 /// A storage error or damage; never the client's fault.
 #[derive(Debug)]
@@ -71,6 +70,117 @@ impl From<RecordError> for Fault {
 impl From<CatalogError> for Fault {
     fn from(error: CatalogError) -> Self {
         Self::Catalog(error)
+    }
+}
+
+/// A record that cannot be read: the database is damaged or was written by a newer version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordError {
+    Truncated {
+        entry: EntryId,
+    },
+    UnknownCodec {
+        entry: EntryId,
+        codec: u8,
+    },
+    NotUtf8 {
+        entry: EntryId,
+    },
+    BadForm {
+        entry: EntryId,
+        form: u64,
+    },
+    BadValue {
+        entry: EntryId,
+    },
+    /// What is packed cannot be unpacked.
+    BadPacking {
+        entry: EntryId,
+    },
+    UnknownDictionary {
+        entry: EntryId,
+        number: u32,
+    },
+    /// A packed record was not unpacked before its attributes were asked for: a bug here.
+    Packed {
+        entry: EntryId,
+    },
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { entry } => write!(f, "record of entry {entry} is truncated"),
+            Self::UnknownCodec { entry, codec } => {
+                write!(f, "record of entry {entry} has the unknown codec {codec}")
+            }
+            Self::NotUtf8 { entry } => write!(f, "RDN of entry {entry} is not UTF-8"),
+            Self::BadForm { entry, form } => write!(f, "record of entry {entry} has the unknown form {form}"),
+            Self::BadValue { entry } => write!(f, "a value of entry {entry} is not an octet string"),
+            Self::BadPacking { entry } => write!(f, "the compressed record of entry {entry} is damaged"),
+            Self::UnknownDictionary { entry, number } => {
+                write!(f, "record of entry {entry} is compressed with dictionary {number}, which is missing")
+            }
+            Self::Packed { entry } => write!(f, "record of entry {entry} was read before it was unpacked"),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+/// The stored dictionaries cannot be read.
+#[derive(Debug)]
+pub enum DictionaryError {
+    Read(ReadError),
+    Damaged { key: Vec<u8> },
+}
+
+impl fmt::Display for DictionaryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Damaged { key } => write!(f, "dictionary {:?} is damaged", String::from_utf8_lossy(key)),
+        }
+    }
+}
+
+impl std::error::Error for DictionaryError {}
+
+impl From<ReadError> for DictionaryError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// The stored catalog cannot be read.
+#[derive(Debug)]
+pub enum CatalogError {
+    Read(ReadError),
+    Damaged { key: Vec<u8> },
+    Dictionary(DictionaryError),
+}
+
+impl fmt::Display for CatalogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Damaged { key } => write!(f, "catalog row {key:?} is damaged"),
+            Self::Dictionary(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CatalogError {}
+
+impl From<ReadError> for CatalogError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<DictionaryError> for CatalogError {
+    fn from(error: DictionaryError) -> Self {
+        Self::Dictionary(error)
     }
 }
 

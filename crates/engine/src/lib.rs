@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod check;
 #[cfg(test)]
 mod check_tests;
+pub mod codec;
 pub mod compare;
 #[cfg(test)]
 mod compare_tests;
@@ -14,13 +15,15 @@ pub mod csn;
 pub mod database;
 pub mod directory;
 pub mod entry;
-mod facts;
 pub mod fault;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod histogram;
+pub mod ids;
 pub mod index;
+pub mod index_config;
 pub mod injected;
+pub mod key;
 pub mod load;
 pub mod log;
 pub mod mirror;
@@ -28,6 +31,7 @@ mod neighbours;
 pub mod order;
 pub mod overlay;
 pub mod plan;
+pub mod record;
 pub mod replica;
 pub mod schema_use;
 pub mod search;

@@ -10,8 +10,9 @@ use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::DatabaseState;
+use super::facts::Facts;
+use crate::catalog::CatalogEdit;
 use crate::entry::{EntryId, EntryReader, EntryView, Record};
-use crate::facts::Facts;
 use crate::fault::Fault;
 use crate::index::uses::IndexUses;
 use crate::tables::ENTRIES;
@@ -47,6 +48,16 @@ impl<N> Deref for View<'_, N> {
 
     fn deref(&self) -> &DatabaseState {
         &self.state
+    }
+}
+
+impl CatalogEdit {
+    /// The state with what the group has numbered so far.
+    pub(crate) fn state(&self, state: &Arc<DatabaseState>) -> Arc<DatabaseState> {
+        if Arc::ptr_eq(&state.catalog, self.catalog()) {
+            return Arc::clone(state);
+        }
+        Arc::new(DatabaseState { catalog: Arc::clone(self.catalog()), ..DatabaseState::clone(state) })
     }
 }
 

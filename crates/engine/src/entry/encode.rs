@@ -3,13 +3,13 @@
 use larix_schema::Schema;
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 
-use super::record::{
-    AttributesIter, DIGEST_LENGTH, EntryView, Form, INLINE_COUNT_LIMIT, RecordFlags, RecordWriter,
-    StoredValue, ValuesView,
-};
 use super::{AttributeNumber, Entry, EntryAttribute, EntryId, LargeValues, values};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::fault::Fault;
+use crate::record::{
+    AttributesIter, DIGEST_LENGTH, EntryView, Form, INLINE_COUNT_LIMIT, RecordFlags, RecordWriter,
+    StoredValue, ValuesView,
+};
 use crate::tables::{BLOBS, ENTRIES, VALUES};
 
 /// Where an entry stands.

@@ -9,13 +9,13 @@ use larix_schema::Schema;
 use larix_store::WriteSet;
 use smallvec::SmallVec;
 
-use super::record::{
-    EntryView, Form, INLINE_COUNT_LIMIT, INLINE_VALUE_LIMIT, RecordError, RecordFlags, RecordWriter,
-    StoredValue, ValuesView,
-};
 use super::{AttributeNumber, Entry, EntryAttribute, Record};
 use crate::catalog::{Catalog, CatalogEdit, CatalogRow};
 use crate::fault::Fault;
+use crate::record::{
+    EntryView, Form, INLINE_COUNT_LIMIT, INLINE_VALUE_LIMIT, RecordError, RecordFlags, RecordWriter,
+    StoredValue, ValuesView,
+};
 use crate::tables::ENTRIES;
 
 /// What becomes of an attribute of the stored record.

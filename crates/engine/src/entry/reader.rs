@@ -3,10 +3,10 @@
 use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
-use super::record::{Form, RecordFlags, StoredValue, ValuesView, put_octet_string};
 use super::{AttributeNumber, Entry, EntryAttribute, EntryView, Kept, LargeValues, values};
 use crate::catalog::{Catalog, Covered, CoveredOnce};
 use crate::fault::Fault;
+use crate::record::{Form, RecordFlags, StoredValue, ValuesView, put_octet_string};
 
 /// An attribute description, and the numbers that it covers in one database: itself, its subtypes, more options.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@
 use larix_schema::{InvalidValue, MatchingRule, Schema};
 use larix_store::{Direction, KeyRange, Snapshot};
 
-use super::record::DIGEST_LENGTH;
 use super::{AttributeNumber, EntryId};
 use crate::fault::Fault;
-use crate::index::{KeyKind, key};
+use crate::key::{self, KeyKind};
+use crate::record::DIGEST_LENGTH;
 use crate::tables::{BLOBS, VALUES};
 
 /// Attribute number and kind precede the member key in an index key.

@@ -1,10 +1,8 @@
-//! Indexes: which there are ([`config`]), how a key looks ([`key`]), which keys an entry has
+//! Indexes: which there are ([`index_config`](crate::index_config)), how a key looks ([`key`](crate::key)), which keys an entry has
 //! ([`keys`]), how substring keys come late ([`pending`], [`merge`]), how an index is built while changes go on (`build`),
 //! and what indexes are used for ([`uses`]).
 
 pub(crate) mod build;
-pub mod config;
-pub mod key;
 pub mod keys;
 pub mod merge;
 #[cfg(test)]
@@ -14,8 +12,8 @@ pub mod status;
 pub mod substrings;
 pub mod uses;
 
-pub use config::{IndexConfig, IndexConfigError, Kinds};
-pub use key::KeyKind;
+pub use crate::index_config::{self as config, IndexConfig, IndexConfigError, Kinds};
+pub use crate::key::{self, KeyKind};
 pub use keys::IndexChanges;
 pub use status::{IndexStatus, WorkPhase, WorkStatus};
 pub use uses::{IndexUse, NotIndexed};

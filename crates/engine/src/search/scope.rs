@@ -6,6 +6,7 @@ use larix_store::Snapshot;
 
 use crate::database::View;
 use crate::entry::record::RecordFlags;
+pub use crate::entry::record::{ALIAS_CLASS, REFERRAL_CLASS};
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::index::{KeyKind, key};
@@ -123,10 +124,6 @@ fn aliased<N: Snapshot>(alias: &EntryReader<'_, N>) -> Result<Option<NormalDn>, 
     })?;
     Ok(dn)
 }
-
-/// OIDs of the classes whose entries are looked for beside a filter (RFC 4512 section 2.6, RFC 3296).
-pub const ALIAS_CLASS: &str = "2.5.6.1";
-pub const REFERRAL_CLASS: &str = "2.16.840.1.113730.3.2.6";
 
 /// The entries of an object class, from its index, which every database has.
 pub fn of_class<N: Snapshot>(view: &View<'_, N>, class: &str) -> Result<Option<Plan>, Fault> {

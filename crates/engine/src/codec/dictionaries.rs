@@ -2,16 +2,16 @@
 //! or changed: each record names its own.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
-use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
+use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 
 use super::scratch::Scratch;
 use super::{Content, Dictionary, Packed, Record};
-use crate::entry::EntryId;
-use crate::entry::record::{CODEC_LZ4, RecordError};
-use crate::fault::Fault;
+pub use crate::fault::DictionaryError;
+use crate::fault::{Fault, RecordError};
+use crate::ids::EntryId;
+use crate::record::CODEC_LZ4;
 use crate::tables::{META, meta};
 
 /// Most dictionaries of a database. Each takes 32 KiB of memory, and some 160 more while records are packed with it.
@@ -25,30 +25,6 @@ pub struct Dictionaries {
     list: Vec<Arc<Dictionary>>,
     /// Those from here on are not stored yet.
     stored: usize,
-}
-
-/// The stored dictionaries cannot be read.
-#[derive(Debug)]
-pub enum DictionaryError {
-    Read(ReadError),
-    Damaged { key: Vec<u8> },
-}
-
-impl fmt::Display for DictionaryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => error.fmt(f),
-            Self::Damaged { key } => write!(f, "dictionary {:?} is damaged", String::from_utf8_lossy(key)),
-        }
-    }
-}
-
-impl std::error::Error for DictionaryError {}
-
-impl From<ReadError> for DictionaryError {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
 }
 
 impl Dictionaries {

@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-use crate::entry::AttributeNumber;
-use crate::entry::record::digest;
+use crate::ids::AttributeNumber;
+use crate::record::digest;
 
 /// Bytes of a normalized value that stand in a key as they are.
 pub const VALUE_LIMIT: usize = 192;
@@ -20,7 +20,7 @@ const CUT: [u8; 2] = [0, 1];
 const ZERO: [u8; 2] = [0, 0xff];
 
 /// Longest key that can result: the store must take it with its own eight bytes more.
-pub const KEY_LIMIT: usize = 4 + 1 + 2 * VALUE_LIMIT + 2 + crate::entry::record::DIGEST_LENGTH;
+pub const KEY_LIMIT: usize = 4 + 1 + 2 * VALUE_LIMIT + 2 + crate::record::DIGEST_LENGTH;
 const _: () = assert!(KEY_LIMIT + 8 <= 511, "LMDB takes keys of up to 511 bytes");
 
 /// What the rest of a key is.

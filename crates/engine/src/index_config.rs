@@ -4,7 +4,7 @@ use std::fmt;
 
 use larix_schema::{AttributeDescription, AttributeTypeId, Schema};
 
-use super::KeyKind;
+use crate::key::KeyKind;
 
 /// A set of index kinds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]

@@ -7,11 +7,9 @@ mod numbers;
 mod view;
 mod writer;
 
-use std::fmt;
-
 use sha2::{Digest, Sha256};
 
-use super::EntryId;
+pub use crate::fault::RecordError;
 
 pub(crate) use numbers::{put_varint, take_varint};
 pub use view::{AttributesIter, EntryView, StoredValue, ValuesIter, ValuesView};
@@ -20,7 +18,7 @@ pub use writer::{RecordWriter, put_octet_string};
 
 /// The record as it is.
 pub const CODEC_PLAIN: u8 = 1;
-/// The head as it is, the attributes [packed](super::codec) with a dictionary.
+/// The head as it is, the attributes [packed](crate::codec) with a dictionary.
 pub const CODEC_LZ4: u8 = 2;
 /// Values longer than this live in the table `blobs`.
 pub const INLINE_VALUE_LIMIT: usize = 1024;
@@ -31,6 +29,11 @@ pub const DIGEST_LENGTH: usize = 16;
 
 const OCTET_STRING: u8 = 0x04;
 const BLOB_REFERENCE: u8 = 0x00;
+
+/// OIDs of the classes whose entries are looked for beside a filter (RFC 4512 section 2.6, RFC 3296): those that
+/// [`RecordFlags::ALIAS`] and [`RecordFlags::REFERRAL`] say.
+pub const ALIAS_CLASS: &str = "2.5.6.1";
+pub const REFERRAL_CLASS: &str = "2.16.840.1.113730.3.2.6";
 
 /// What is known of an entry without looking at its attributes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -72,61 +75,6 @@ pub enum Form {
     Large,
 }
 
-/// A record that cannot be read: the database is damaged or was written by a newer version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RecordError {
-    Truncated {
-        entry: EntryId,
-    },
-    UnknownCodec {
-        entry: EntryId,
-        codec: u8,
-    },
-    NotUtf8 {
-        entry: EntryId,
-    },
-    BadForm {
-        entry: EntryId,
-        form: u64,
-    },
-    BadValue {
-        entry: EntryId,
-    },
-    /// What is packed cannot be unpacked.
-    BadPacking {
-        entry: EntryId,
-    },
-    UnknownDictionary {
-        entry: EntryId,
-        number: u32,
-    },
-    /// A packed record was not unpacked before its attributes were asked for: a bug here.
-    Packed {
-        entry: EntryId,
-    },
-}
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated { entry } => write!(f, "record of entry {entry} is truncated"),
-            Self::UnknownCodec { entry, codec } => {
-                write!(f, "record of entry {entry} has the unknown codec {codec}")
-            }
-            Self::NotUtf8 { entry } => write!(f, "RDN of entry {entry} is not UTF-8"),
-            Self::BadForm { entry, form } => write!(f, "record of entry {entry} has the unknown form {form}"),
-            Self::BadValue { entry } => write!(f, "a value of entry {entry} is not an octet string"),
-            Self::BadPacking { entry } => write!(f, "the compressed record of entry {entry} is damaged"),
-            Self::UnknownDictionary { entry, number } => {
-                write!(f, "record of entry {entry} is compressed with dictionary {number}, which is missing")
-            }
-            Self::Packed { entry } => write!(f, "record of entry {entry} was read before it was unpacked"),
-        }
-    }
-}
-
-impl std::error::Error for RecordError {}
-
 /// The name of a blob within its entry: the first bytes of its SHA-256.
 pub fn digest(value: &[u8]) -> [u8; DIGEST_LENGTH] {
     let full = Sha256::digest(value);
@@ -138,7 +86,7 @@ pub fn digest(value: &[u8]) -> [u8; DIGEST_LENGTH] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::AttributeNumber;
+    use crate::ids::{AttributeNumber, EntryId};
 
     fn check(rdn: &str, normal: &[u8], attributes: &[(u32, &[&[u8]])]) {
         let mut writer = RecordWriter::new(EntryId(7), rdn, normal, RecordFlags::default());

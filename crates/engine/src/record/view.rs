@@ -4,7 +4,7 @@ use super::numbers::{take, take_ber_length, take_varint};
 use super::{
     BLOB_REFERENCE, CODEC_LZ4, CODEC_PLAIN, DIGEST_LENGTH, Form, OCTET_STRING, RecordError, RecordFlags,
 };
-use crate::entry::{AttributeNumber, EntryId};
+use crate::ids::{AttributeNumber, EntryId};
 
 /// A record read in place. The head of a packed one can be read as it is stored, its attributes only once it is
 /// unpacked.

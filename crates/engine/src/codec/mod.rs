@@ -15,8 +15,8 @@ use std::sync::OnceLock;
 
 use scratch::Scratch;
 
-use super::EntryId;
-use super::record::{
+use crate::ids::EntryId;
+use crate::record::{
     CODEC_LZ4, CODEC_PLAIN, RDN_IN_RECORD, RecordError, head_length, put_varint, take_varint,
 };
 pub use dictionaries::{Dictionaries, DictionaryError};

@@ -1,6 +1,6 @@
 use super::*;
-use crate::entry::record::{RecordFlags, RecordWriter};
 use crate::entry::{AttributeNumber, EntryView};
+use crate::record::{RecordFlags, RecordWriter};
 
 const ENTRY: EntryId = EntryId(9);
 

@@ -5,13 +5,12 @@ use std::cell::RefCell;
 use larix_schema::NormalDn;
 use larix_store::{ReadError, Snapshot};
 
+use super::DatabaseSettings;
 use crate::catalog::Catalog;
-use crate::database::DatabaseSettings;
 use crate::entry::EntryId;
-use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
-use crate::search::scope::REFERRAL_CLASS;
+use crate::record::{REFERRAL_CLASS, RecordFlags};
 use crate::tables::INDEX;
 use crate::tree;
 

@@ -7,7 +7,7 @@
 
 use super::Dictionary;
 use super::lz4::DICTIONARY_BYTES_MAX;
-use crate::entry::record::head_length;
+use crate::record::head_length;
 
 /// Records that a dictionary is made of: more hardly make it better.
 pub const SAMPLE_RECORDS: usize = 1_024;
