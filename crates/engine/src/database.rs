@@ -18,6 +18,7 @@ use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transacti
 use crate::access::AccessPolicy;
 use crate::catalog::{Catalog, CatalogError};
 use crate::fault::{Fault, commit_fault};
+use crate::figures::WriteBoard;
 use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
@@ -32,7 +33,6 @@ use crate::overlay::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::Names;
-use crate::write::figures::WriteBoard;
 
 pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};
 pub(crate) use shared::{MayConflict, is_conflict, retried};

@@ -16,6 +16,8 @@ pub mod database;
 pub mod directory;
 pub mod entry;
 pub mod fault;
+pub mod figures;
+pub mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod histogram;

@@ -12,7 +12,7 @@ use larix_schema::{Match, Schema};
 
 use super::KeyKind;
 use crate::entry::{AttributeNumber, Target};
-use crate::search::filter::{Assertion, Filter};
+use crate::filter::{Assertion, Filter};
 
 /// Shapes of searches without an index that a thread remembers. A new one takes the place of the one seen least.
 pub const SHAPES_MAX: usize = 128;

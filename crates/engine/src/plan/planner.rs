@@ -15,11 +15,10 @@ use super::explain::Explain;
 use crate::catalog::Catalog;
 use crate::entry::{AttributeNumber, Target};
 use crate::fault::Fault;
+use crate::filter::{Assertion, Filter, InChain, Test};
 use crate::index::pending::{self, Need};
 use crate::index::{KeyKind, Kinds, key, substrings};
 use crate::overlay::computed::Holders;
-use crate::search::chain::InChain;
-use crate::search::filter::{Assertion, Filter, Test};
 use crate::tables::INDEX;
 
 /// So few candidates are verified rather than intersected further.

@@ -4,8 +4,8 @@ use larix_proto::FilterBuf;
 use larix_store::Store;
 
 use super::{Owed, Plan};
+use crate::filter::Filter;
 use crate::fixture::{Fixture, SUFFIX, schema};
-use crate::search::filter::Filter;
 
 fn directory() -> String {
     let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");

@@ -22,7 +22,7 @@ use crate::directory::Served;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryReader};
 use crate::fault::Fault;
-use crate::search::filter::{Filter, FilterContext};
+use crate::filter::{Filter, FilterContext};
 use crate::tables::ENTRIES;
 use crate::tree;
 use crate::write::KnownSchema;

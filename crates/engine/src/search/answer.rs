@@ -7,7 +7,6 @@ use larix_store::Snapshot;
 use smallvec::{SmallVec, smallvec};
 
 use super::entry::Seen;
-use super::filter::{charge, value_steps};
 use super::rights::Rights;
 use super::selection::{Computed, Selection};
 use super::shown;
@@ -15,6 +14,7 @@ use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
 use crate::entry::{EntryId, ValuesView};
 use crate::fault::Fault;
+use crate::filter::{charge, value_steps};
 use crate::log;
 use crate::tree;
 

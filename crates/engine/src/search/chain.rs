@@ -7,22 +7,21 @@
 //! filter asks afterwards is whether an entry has one of the names that were found.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::{AttributeDescription, BoundExtensible, Match, Scratch};
+use larix_schema::AttributeDescription;
 use larix_store::Snapshot;
 use roaring::RoaringTreemap;
 
 use super::entry::{Gate, Seen};
-use super::filter::{Assertion, Filter, FilterContext, Test};
 use super::pace::Pace;
 use super::task::{End, Step};
 use crate::access::Privilege;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
-use crate::entry::{EntryId, EntrySource, Target};
+use crate::entry::{EntryId, Target};
 use crate::fault::Fault;
+use crate::filter::{Assertion, Filter, InChain, Test};
 use crate::plan::{IdSet, Plan};
 
 /// Most entries through which chains of one assertion may go; more are adminLimitExceeded.
@@ -33,81 +32,6 @@ pub const CHAINS_MAX: usize = 64;
 pub const CHAIN_DEPTH_MAX: u32 = 100;
 /// Ids read at once.
 const CHUNK: usize = 64;
-
-/// An assertion with this rule.
-#[derive(Clone, Debug)]
-pub struct InChain {
-    pub assertion: BoundExtensible,
-    /// The asserted name and those of the entries between, ascending; `None` until the chain was followed.
-    links: Option<Arc<[Box<[u8]>]>>,
-}
-
-impl InChain {
-    pub fn new(assertion: BoundExtensible) -> Self {
-        Self { assertion, links: None }
-    }
-
-    /// The normalized names, one of which an entry has that matches; `None` as long as nobody followed the chain.
-    pub fn links(&self) -> Option<&[Box<[u8]>]> {
-        self.links.as_deref()
-    }
-
-    fn is_link(&self, key: &[u8]) -> bool {
-        self.links().is_some_and(|links| links.binary_search_by(|link| (**link).cmp(key)).is_ok())
-    }
-}
-
-impl Test {
-    /// Whether the entry has a name of the chain. Where nobody followed it, the first link is all that is certain.
-    pub(super) fn in_chain(
-        &self,
-        context: &dyn FilterContext,
-        chain: &InChain,
-        entry: &dyn EntrySource,
-    ) -> Result<Match, Fault> {
-        let schema = context.schema();
-        let mut scratch = Scratch::default();
-        let Some(links) = chain.links() else {
-            let found =
-                self.any(context, entry, |value| chain.assertion.matches(schema, value, &mut scratch))?;
-            return Ok(found.or(Match::Undefined));
-        };
-        let may = |value: &[u8]| match self.target.description().filter(|_| !context.may_search_all()) {
-            Some(description) => context.may_search(description, Some(value)),
-            None => Ok(true),
-        };
-        if self.is_simple(context, entry) {
-            let mut is_large = false;
-            for link in links {
-                let Some(member) = entry.large_member(&self.target, link)? else { break };
-                is_large = true;
-                if member && may(link)? {
-                    return Ok(Match::True);
-                }
-            }
-            if is_large {
-                return Ok(Match::False);
-            }
-        }
-        let mut fault = None;
-        let (mut key, rule) = (Vec::new(), chain.assertion.rule);
-        let found = self.any(context, entry, |value| {
-            key.clear();
-            if rule.normalize_value(schema, value, &mut key).is_err() || !chain.is_link(&key) {
-                return Match::False;
-            }
-            match may(&key) {
-                Ok(true) => Match::True,
-                Ok(false) => Match::Undefined,
-                Err(error) => {
-                    fault = Some(error);
-                    Match::Undefined
-                }
-            }
-        })?;
-        fault.map_or(Ok(found), Err)
-    }
-}
 
 impl Filter {
     /// The first in-chain assertion that nobody followed.

@@ -250,17 +250,17 @@ fn terms_share_what_their_attribute_covers() {
     let catalog = edit.catalog();
     let bind = |filter: &str, limits: &RequestLimits| {
         let filter = FilterBuf::parse(filter).expect("a filter");
-        super::filter::Filter::within(limits, &schema, catalog, schema.bind_filter(filter.as_filter()))
+        crate::filter::Filter::within(limits, &schema, catalog, schema.bind_filter(filter.as_filter()))
     };
     let limits = RequestLimits::default().with(RequestLimit::Steps, 10_000);
     // The same attribute a thousand times: its 3,000 descriptions are gone through once, and listed once.
-    let super::filter::Filter::Or(terms) =
+    let crate::filter::Filter::Or(terms) =
         bind(&or_of(1_000, |i| format!("(cn=x{i})")), &limits).expect("few rows")
     else {
         panic!("no OR")
     };
     let lists = terms.iter().map(|term| match term {
-        super::filter::Filter::Test(test) => match &test.target.numbers {
+        crate::filter::Filter::Test(test) => match &test.target.numbers {
             Covered::Many(numbers) => (numbers.as_ptr(), numbers.len()),
             Covered::Few(_) => panic!("few"),
         },

@@ -12,13 +12,13 @@ use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
 use super::entry::Seen;
-use super::filter::charge;
 use crate::access::Privilege;
 use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::Dereference;
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
+use crate::filter::charge;
 
 /// Most values of one entry that are dereferenced; more are adminLimitExceeded.
 pub const DEREFERENCED_MAX: usize = 20_000;

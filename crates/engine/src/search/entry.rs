@@ -7,7 +7,6 @@ use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_store::Snapshot;
 
 use super::computed::{Composed, Identified, Sight};
-use super::filter::{Filter, FilterContext};
 use super::rule_facts;
 use crate::access::{
     AccessPolicy, AccessTarget, Decisions, EntryFacts, EntrySearch, Item, ItemClass, ItemKind, Memo,
@@ -17,6 +16,7 @@ use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntryReader, EntrySource, Target};
 use crate::fault::Fault;
+use crate::filter::{Filter, FilterContext};
 use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::shown::ShownEntries;
 use crate::tree;

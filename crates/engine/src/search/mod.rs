@@ -1,4 +1,4 @@
-//! Searches: what is asked ([`task`] runs it), where ([`scope`]), whether an entry matches ([`filter`]), what of it is
+//! Searches: what is asked ([`task`] runs it), where ([`scope`]), whether an entry matches ([`filter`](crate::filter)), what of it is
 //! answered ([`selection`], [`answer`]).
 
 pub mod answer;
@@ -13,7 +13,6 @@ pub mod dereference;
 pub mod entry;
 #[cfg(test)]
 mod extension_tests;
-pub mod filter;
 pub mod internal;
 #[cfg(test)]
 mod internal_tests;
@@ -35,5 +34,6 @@ pub mod task;
 mod tests;
 mod window;
 
+pub use crate::filter;
 pub use entry::{Gate, Seen};
 pub use task::{Budget, SearchInput, SearchTask, Step};

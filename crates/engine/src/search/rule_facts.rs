@@ -6,12 +6,12 @@ use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_store::Snapshot;
 
 use super::computed::{Composed, Identified, Sight};
-use super::filter::{Filter, FilterContext};
 use super::internal;
 use crate::access::{EntryFacts, EntrySearch, Memo, Reach};
 use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntryId, EntrySource, Target};
 use crate::fault::Fault;
+use crate::filter::{Filter, FilterContext};
 use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use crate::tree;
 

@@ -10,11 +10,11 @@ use larix_store::Snapshot;
 
 use super::cookie::SORT_KEY_LIMIT;
 use super::entry::Seen;
-use super::filter::value_steps;
 use crate::catalog::{Catalog, CoveredOnce};
 use crate::controls;
 use crate::entry::Target;
 use crate::fault::Fault;
+use crate::filter::value_steps;
 
 const PRESENT: u8 = 0;
 const ABSENT: u8 = 1;

@@ -11,7 +11,6 @@ mod checked_classes;
 pub(crate) mod delete;
 mod disclosure;
 mod failure;
-pub mod figures;
 pub(crate) mod group;
 pub(crate) mod hooks;
 pub mod index_work;
@@ -41,8 +40,8 @@ pub(crate) fn superior_of(dn: &str) -> &str {
     split_rdn(dn).1
 }
 
+pub use crate::figures::{self, WriteFigures};
 pub use failure::Failure;
-pub use figures::WriteFigures;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use membership::MEMBERS_LIMIT;

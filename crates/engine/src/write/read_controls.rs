@@ -13,10 +13,10 @@ use crate::controls::ReadAttributes;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
 use crate::fault::Fault;
+use crate::filter::{Filter, FilterContext};
 use crate::search::answer::Answer;
 use crate::search::computed::Sight;
 use crate::search::entry::{Gate, Seen};
-use crate::search::filter::{Filter, FilterContext};
 use crate::search::rule_facts::Facts;
 use crate::search::selection::Selection;
 

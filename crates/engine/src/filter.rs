@@ -3,17 +3,20 @@
 //! Three-valued: what the subject may not search, and what the schema cannot compare, is Undefined and stays so under
 //! NOT. Entries are read in place.
 
+mod in_chain;
+
 use larix_proto::Dn;
 use larix_schema::{
     AttributeDescription, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, NormalDn,
     Schema, Scratch,
 };
 
-use super::chain::InChain;
 use crate::budget::{Exceeded, Meter, RequestLimit, RequestLimits};
 use crate::catalog::{Catalog, CoveredOnce};
 use crate::entry::{EntrySource, Target};
 use crate::fault::Fault;
+
+pub use in_chain::InChain;
 
 /// A filter ready to be evaluated.
 #[derive(Clone, Debug)]
