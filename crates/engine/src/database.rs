@@ -1,8 +1,10 @@
 //! A database: a store, and what is known about it while it is open.
 
 mod facts;
+mod mirror;
 mod settings;
 mod shared;
+mod unfinished;
 mod view;
 
 use std::any::Any;
@@ -23,9 +25,7 @@ use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
 use crate::index::{IndexConfig, Kinds};
-use crate::load::discard_fill;
 use crate::log::{self, LogWatch};
-use crate::mirror::Mirror;
 use crate::overlay::Interests;
 use crate::overlay::Overlay;
 use crate::overlay::computed::ComputedAttribute;
@@ -33,9 +33,12 @@ use crate::overlay::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::Names;
+use facts::Facts;
 
+pub use mirror::{Mirror, Mirrored, MirroredEntry};
 pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};
 pub(crate) use shared::{MayConflict, is_conflict, retried};
+pub(crate) use unfinished::{begin_fill, discard_fill};
 pub use view::View;
 
 /// Why a database could not be opened on its store.

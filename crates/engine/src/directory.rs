@@ -6,6 +6,7 @@
 mod binds;
 mod changes;
 mod passwords;
+mod replicated;
 mod served;
 
 use std::sync::Arc;

@@ -5,7 +5,6 @@
 //! from it when the database is opened the next time.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use larix_proto::Dn;
@@ -20,32 +19,7 @@ use crate::log;
 use crate::tables::ENTRIES;
 use crate::tree;
 
-/// What became of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mirrored {
-    /// There is no entry of this name any more.
-    Gone(NormalDn),
-    /// The entry is so now.
-    Put(MirroredEntry),
-}
-
-/// An entry as it is now, operational attributes included; the suffix entry has contextCSN.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MirroredEntry {
-    pub name: NormalDn,
-    /// The RDN as it is shown.
-    pub rdn: String,
-    pub attributes: Vec<LdifAttribute>,
-}
-
-/// Keeps what the store is the image of.
-pub trait Mirror: Debug + Send + Sync {
-    /// Makes changes durable, all of them or none. Names that are gone come before those that are there.
-    ///
-    /// # Errors
-    /// What could not be written and why; then nothing has changed.
-    fn write(&self, changes: &[Mirrored]) -> Result<(), String>;
-}
+pub use crate::database::{Mirror, Mirrored, MirroredEntry};
 
 /// What a write set comes to over a transaction; `state` has the attribute numbers of the changes.
 pub(crate) fn changes<T: Snapshot>(

@@ -13,7 +13,7 @@ use std::time::Duration;
 use foldhash::HashMap;
 use larix_proto::ldif::{Body, LdifAttribute, Record};
 use larix_proto::{LdapResult, ResultCode, SearchResultEntry};
-use larix_store::{CommitError, Durability, Loader, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{Store, WriteSet};
 use uuid::Uuid;
 
 use super::bulk::{self, Batches, Loading};
@@ -26,12 +26,9 @@ use super::{LoadContext, LoadOptions, Unobserved};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseSettings, DatabaseState};
-use crate::directory::Served;
 use crate::replica;
-use crate::tables::{BLOBS, ENTRIES, INDEX, META, REPLICA, TREE, VALUES, meta};
+use crate::tables::{META, meta};
 use crate::time::{Clock, RandomSource};
-use crate::tree;
-use crate::write::writer::errand::Errand;
 
 /// Entries that are handed over at once, or as many bytes of their values.
 const BATCH_ENTRIES: usize = 64;
@@ -42,8 +39,6 @@ const BATCHES_WAITING: usize = 8;
 const LOOK: Duration = Duration::from_millis(50);
 /// After so many looks without anything to store, changes that wait go first.
 const IDLE_LOOKS: u32 = 40;
-/// What a fill puts into a store.
-const FILLED: [larix_store::TableId; 6] = [ENTRIES, TREE, INDEX, VALUES, BLOBS, REPLICA];
 
 /// How to fill.
 #[derive(Clone, Debug)]
@@ -95,26 +90,23 @@ enum Name {
     Left,
 }
 
-impl<S: Store> Served<S> {
-    /// Begins to fill a database in which nothing ever was. `None`: there is something, or somebody has to be told of each
-    /// change; [`Self::replicate`] is the way then. Other changes wait until it has ended.
-    pub fn fill(&self, options: FillOptions) -> Option<Fill> {
+impl Fill {
+    /// A fill, and what the writer is to be asked for.
+    pub(crate) fn new(options: FillOptions) -> (Self, FillRequest) {
         let (feed, fed) = sync_channel(BATCHES_WAITING);
         let (done, outcome) = sync_channel(1);
         let request = FillRequest { feed: fed, options, done };
-        let begun = self.writer.send(|begun| Errand::Fill(Box::new(request), begun))?;
-        begun.then(|| Fill {
+        let fill = Self {
             feed,
             done: outcome,
             entries: Vec::with_capacity(BATCH_ENTRIES),
             bytes: 0,
             names: HashMap::default(),
             identity: "entryUUID".into(),
-        })
+        };
+        (fill, request)
     }
-}
 
-impl Fill {
     /// Takes an entry. Superiors come before what is below them, or soon after. `state`: what came beside it.
     ///
     /// # Errors
@@ -340,31 +332,4 @@ fn named(checker: &Checker<'_>, packing: &Packing) -> Arc<Catalog> {
         catalog.add_dictionary(Arc::clone(dictionary));
     }
     Arc::clone(catalog.catalog())
-}
-
-/// Notes that content is coming.
-pub(crate) fn begin<S: Store>(store: &S) -> Result<(), CommitError> {
-    let mut set = WriteSet::new();
-    set.put(META, meta::FILLING, []);
-    store.transaction()?.commit(&set, Durability::Sync).map(|_| ())
-}
-
-/// Throws away what a fill left that did not come to its end. Answers whether there was one.
-pub(crate) fn discard<S: Store>(store: &S) -> Result<bool, CommitError> {
-    if store.snapshot()?.get(META, meta::FILLING)?.is_none() {
-        return Ok(false);
-    }
-    let mut loader = store.live_loader()?;
-    FILLED.iter().try_for_each(|table| loader.clear(*table))?;
-    loader.finish()?;
-    let transaction = store.transaction()?;
-    let mut set = WriteSet::new();
-    set.delete(META, meta::FILLING);
-    // Ids are given again: nobody may remember a name.
-    tree::bump_generation(&mut set, &transaction).map_err(|_| damaged())?;
-    transaction.commit(&set, Durability::Sync).map(|_| true)
-}
-
-fn damaged() -> CommitError {
-    CommitError::Io(std::io::Error::other("the tree's generation cannot be read"))
 }

@@ -37,7 +37,7 @@ use crate::time::{Clock, RandomSource};
 pub use directory::load_directory;
 pub use error::{LoadError, RecordError, RecordFault};
 pub use fill::{Fill, FillOptions};
-pub(crate) use fill::{FillRequest, Filled, Filling, begin as begin_fill, discard as discard_fill};
+pub(crate) use fill::{FillRequest, Filled, Filling};
 pub use merge::ATOMIC_BYTES;
 pub use reindex::{Rebuild, RebuildError, RebuildOptions, RebuildProgress, Rebuilt, rebuild};
 

@@ -18,7 +18,6 @@ use super::{
 };
 use crate::csn::Csn;
 use crate::database::{Database, View};
-use crate::directory::Served;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryReader};
 use crate::fault::Fault;
@@ -33,56 +32,53 @@ const SLICE: usize = 4_096;
 /// Deletes that go into one batch.
 const BATCH: usize = 1_024;
 
-impl<S: Store> Served<S> {
-    /// Deletes the entries of the share that were not present, in batches through the writer; none at all when more than
-    /// `limit` would go. `done` is called on a thread of its own, or here when there is none to be had. Entries that were
-    /// changed since the provider's contextCSN ([`Share::seen`]) stay.
-    pub fn delete_absent(
-        &self,
-        share: &Share,
-        present: &UuidSet,
-        limit: DeleteLimit,
-        done: DeleteCompletion,
-    ) {
-        let failed = |text: String| DeleteOutcome::Failed {
-            deleted: 0,
-            result: LdapResult::with(ResultCode::OTHER, text),
-        };
-        let schema = self.database().schema();
-        let known = match KnownSchema::of(&schema) {
-            Ok(known) => known,
-            Err(missing) => return done(failed(missing.to_string())),
-        };
-        let mut present = present.clone();
-        present.settle();
-        let base = match schema.parse_dn(&share.base) {
-            Ok(base) => base,
-            Err(error) => return done(failed(format!("\"{}\": {error}", share.base))),
-        };
-        let sweep = Sweep {
-            database: Arc::clone(self.database()),
-            submitter: self.writer.submitter(),
-            share: share.clone(),
-            base,
-            known,
-            present,
-            limit,
-        };
-        // Whichever of the two calls it.
-        let done = Arc::new(Mutex::new(Some(done)));
-        let theirs = Arc::clone(&done);
-        let answer = |done: &Mutex<Option<DeleteCompletion>>, outcome| {
-            if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                done(outcome);
-            }
-        };
-        let started = thread::Builder::new()
-            .name("delete-absent".to_owned())
-            .stack_size(larix_proto::limits::FILTER_STACK)
-            .spawn(move || answer(&theirs, sweep.run()));
-        if let Err(error) = started {
-            answer(&done, failed(format!("no thread to delete what is absent: {error}")));
+/// What [`Served::delete_absent`](crate::Served::delete_absent) does.
+pub(crate) fn delete_absent<S: Store>(
+    database: &Arc<Database<S>>,
+    submitter: Submitter,
+    share: &Share,
+    present: &UuidSet,
+    limit: DeleteLimit,
+    done: DeleteCompletion,
+) {
+    let failed = |text: String| DeleteOutcome::Failed {
+        deleted: 0,
+        result: LdapResult::with(ResultCode::OTHER, text),
+    };
+    let schema = database.schema();
+    let known = match KnownSchema::of(&schema) {
+        Ok(known) => known,
+        Err(missing) => return done(failed(missing.to_string())),
+    };
+    let mut present = present.clone();
+    present.settle();
+    let base = match schema.parse_dn(&share.base) {
+        Ok(base) => base,
+        Err(error) => return done(failed(format!("\"{}\": {error}", share.base))),
+    };
+    let sweep = Sweep {
+        database: Arc::clone(database),
+        submitter,
+        share: share.clone(),
+        base,
+        known,
+        present,
+        limit,
+    };
+    // Whichever of the two calls it.
+    let done = Arc::new(Mutex::new(Some(done)));
+    let theirs = Arc::clone(&done);
+    let answer = |done: &Mutex<Option<DeleteCompletion>>, outcome| {
+        if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            done(outcome);
         }
+    };
+    let started = thread::Builder::new()
+        .name("delete-absent".to_owned())
+        .stack_size(larix_proto::limits::FILTER_STACK)
+        .spawn(move || answer(&theirs, sweep.run()));
+    if let Err(error) = started {
+        answer(&done, failed(format!("no thread to delete what is absent: {error}")));
     }
 }
 

@@ -18,17 +18,17 @@ mod prepare;
 mod put;
 mod request;
 mod resolve;
-mod served;
 mod settle;
 mod state;
 mod steps;
 mod uuids;
 pub(crate) mod value;
 
+pub(crate) use absent::delete_absent;
 pub(crate) use apply::ReplicatedJob;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
 pub use place::{ENTRY_PLACE_OID, EntryPlace, Places};
-pub(crate) use prepare::is_computed;
+pub(crate) use prepare::{is_computed, prepare};
 pub use state::{ReplicaRows, deletes_after, entry_of};
 pub(crate) use state::{Tombstone, bury, check, put_former, trim, unbury};
 

@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
-use super::prepare::prepare;
-use super::{ReplicatedBatch, ReplicatedCompletion, ReplicatedJob, ReplicatedOutcome};
-use crate::directory::Served;
+use super::Served;
+use crate::load::{Fill, FillOptions};
 use crate::overlay::Interests;
+use crate::replica::{
+    self, DeleteCompletion, DeleteLimit, ReplicatedBatch, ReplicatedCompletion, ReplicatedJob,
+    ReplicatedOutcome, Share, UuidSet, prepare,
+};
 use crate::write::KnownSchema;
 use crate::write::writer::Job;
+use crate::write::writer::errand::Errand;
 
 impl<S: Store> Served<S> {
     /// Carries out what another server did, in one commit. Success means durable. What takes no entry is checked here, on
@@ -43,5 +47,26 @@ impl<S: Store> Served<S> {
             done(ReplicatedOutcome { changes, result: outcome.result });
         });
         self.writer.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), done });
+    }
+
+    /// Begins to fill a database in which nothing ever was. `None`: there is something, or somebody has to be told of each
+    /// change; [`Self::replicate`] is the way then. Other changes wait until it has ended.
+    pub fn fill(&self, options: FillOptions) -> Option<Fill> {
+        let (fill, request) = Fill::new(options);
+        let begun = self.writer.send(|begun| Errand::Fill(Box::new(request), begun))?;
+        begun.then_some(fill)
+    }
+
+    /// Deletes the entries of the share that were not present, in batches through the writer; none at all when more than
+    /// `limit` would go. `done` is called on a thread of its own, or here when there is none to be had. Entries that were
+    /// changed since the provider's contextCSN ([`Share::seen`]) stay.
+    pub fn delete_absent(
+        &self,
+        share: &Share,
+        present: &UuidSet,
+        limit: DeleteLimit,
+        done: DeleteCompletion,
+    ) {
+        replica::delete_absent(self.database(), self.writer.submitter(), share, present, limit, done);
     }
 }
