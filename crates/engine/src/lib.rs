@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod budget;
 pub mod catalog;
+pub mod change;
 pub mod check;
 #[cfg(test)]
 mod check_tests;
@@ -15,6 +16,7 @@ pub mod csn;
 pub mod database;
 pub mod directory;
 pub mod entry;
+pub mod failure;
 pub mod fault;
 pub mod figures;
 pub mod filter;

@@ -13,7 +13,7 @@ use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::overlay::{BindAttempt, BindConclusion, Interests};
 use crate::search::entry::{Gate, Seen};
-use crate::write::hooks::{Present, judge};
+use crate::search::present::{Present, judge};
 use crate::write::prepare::{Prepared, refuse};
 use crate::write::{Failure, WriteOutcome};
 

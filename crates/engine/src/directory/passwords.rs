@@ -8,8 +8,8 @@ use larix_store::Store;
 use super::Directory;
 use crate::access::Subject;
 use crate::overlay::{PasswordWork, PendingChange, Purpose};
+use crate::search::present::Present;
 use crate::write::authority::Authority;
-use crate::write::hooks::Present;
 use crate::write::prepare::{self, Change, ChangeKind, Prepared, Standing};
 use crate::write::{WriteOperation, WriteRequest};
 

@@ -120,3 +120,17 @@ impl LargeValues {
         (self.stored + self.added.len() as u64).saturating_sub(self.removed.len() as u64)
     }
 }
+
+/// A DN as it is shown, cut after its first RDN. Commas within a value are escaped there.
+pub fn split_rdn(dn: &str) -> (&str, &str) {
+    let mut escaped = false;
+    for (position, byte) in dn.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => return (dn.get(..position).unwrap_or(dn), dn.get(position + 1..).unwrap_or_default()),
+            _ => {}
+        }
+    }
+    (dn, "")
+}

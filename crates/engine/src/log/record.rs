@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use crate::csn::Csn;
 use crate::entry::EntryId;
+use crate::entry::split_rdn;
 use crate::replica::EntryPlace;
 use crate::time::Timestamp;
-use crate::write::split_rdn;
 
 use decode::Reader;
 pub(crate) use encode::{LogHeading, encode_modify};

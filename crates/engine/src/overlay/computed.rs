@@ -14,8 +14,8 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use super::{Entries, Interests, Overlay};
 use crate::entry::{Entry, EntryId, EntrySource};
+use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::write::Failure;
 
 /// The hook that computes attributes.
 pub trait ComputedAttributes: Debug + Send + Sync {

@@ -37,8 +37,10 @@ use computed::ComputedAttributes;
 use internal_search::{InternalSearch, Searched, Visit};
 use shown::ShownEntries;
 
-pub use crate::write::prepare::{Change, ChangeKind, Prepared, PreparedModifyDn, internal_change, split_rdn};
-pub use crate::write::{Failure, WriteOperation};
+pub use crate::change::prepare::{Change, ChangeKind, Prepared, PreparedModifyDn, internal_change};
+pub use crate::change::{BindAttempt, WriteOperation};
+pub use crate::entry::split_rdn;
+pub use crate::failure::Failure;
 pub use descriptor::{BuildContext, Descriptor, Global, OverlayDirective, WordFault};
 pub use interests::{Interests, Overlays};
 pub use membership::MembershipRule;
@@ -373,16 +375,6 @@ pub trait Authentication: Debug + Send + Sync {
     fn counts_failures(&self) -> bool {
         false
     }
-}
-
-/// A bind on its way to the overlays.
-#[derive(Clone, Debug)]
-pub struct BindAttempt {
-    pub dn: NormalDn,
-    /// Whether the password, or whatever the mechanism asks for, was right.
-    pub matched: bool,
-    /// Whether the password policy control was sent.
-    pub policy_control: bool,
 }
 
 /// A bind that is about to be answered.

@@ -11,8 +11,8 @@ use super::Entries;
 use super::computed::StoredEntry;
 use crate::access::Subject;
 use crate::controls::RequestControls;
+use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::write::Failure;
 
 /// The hook on entries that a search answers. A consumer's search (RFC 4533) does not come here.
 pub trait ShownEntries: Debug + Send + Sync {

@@ -3,14 +3,14 @@
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Snapshot;
 
+use super::present::Present;
 use crate::access::AccessPolicy;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource, Target};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::overlay::computed::{ComputedAttribute, ComputedAttributes, ComputedOf, Holders, StoredEntry};
 use crate::plan::ComputedHolders;
-use crate::write::Failure;
-use crate::write::hooks::Present;
 
 /// How entries are looked at.
 #[derive(Copy, Clone, Debug)]

@@ -19,6 +19,8 @@ mod internal_tests;
 pub mod limits;
 mod pace;
 pub mod pages;
+pub(crate) mod present;
+mod references;
 pub mod referral;
 pub mod rights;
 pub(crate) mod rule_facts;
@@ -36,4 +38,5 @@ mod window;
 
 pub use crate::filter;
 pub use entry::{Gate, Seen};
+pub use references::REFERENCES_LIMIT;
 pub use task::{Budget, SearchInput, SearchTask, Step};

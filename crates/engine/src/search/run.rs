@@ -12,6 +12,7 @@ use super::dereference;
 use super::entry::{Gate, Seen};
 use super::pace::Pace;
 use super::pages::Pages;
+use super::present::Present;
 use super::referral;
 use super::scope::{self, Area};
 use super::task::{Budget, End, SearchTask, Step};
@@ -24,7 +25,6 @@ use crate::overlay::{AnsweredEntry, Interests};
 use crate::plan::{Candidates, IdSet, Owed, Plan};
 use crate::tables::ENTRIES;
 use crate::tree;
-use crate::write::hooks::Present;
 
 /// Below this many candidates the scope is not looked at first.
 const FEW: u64 = 16;

@@ -7,13 +7,13 @@ use smallvec::SmallVec;
 use super::answer::Answer;
 use super::computed::{Before, Sight};
 use super::entry::Seen;
+use super::present::Present;
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
 use crate::entry::ValuesView;
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::overlay::shown::{Reading, ShownAttribute, ShownEntries, ShownEntry};
-use crate::write::Failure;
-use crate::write::hooks::Present;
 
 /// What is answered of an entry that concerns overlays; `None`: it concerns none.
 pub(super) fn altered<N: Snapshot>(

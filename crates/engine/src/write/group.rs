@@ -11,12 +11,12 @@ use larix_store::{Durability, Layered, Snapshot, Store, WriteSet};
 
 use super::authority::Authority;
 use super::failure::Failure;
-use super::hooks::{Present, judge};
 use super::known::KnownSchema;
 use super::operational::Stamp;
 use super::operator::{Counters, Done, Envelope, Ground, Operator, insufficient};
 use super::prepare::{self, Latitude, Prepared};
-use super::request::{WriteOperation, WriteOutcome};
+use super::request::WriteOutcome;
+use crate::change::WriteOperation;
 use super::retiring::Retiring;
 use super::writer::{Task, WriterEnvironment};
 use super::{add, delete, disclosure, modify, modify_dn};
@@ -32,6 +32,7 @@ use crate::overlay::{
     AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Interests, Judgement,
     Overlay, PasswordWork, PendingChange, Refusal,
 };
+use crate::search::present::{Present, judge};
 use crate::tables::{META, meta};
 use crate::tree;
 

@@ -10,9 +10,7 @@ pub mod change;
 mod checked_classes;
 pub(crate) mod delete;
 mod disclosure;
-mod failure;
 pub(crate) mod group;
-pub(crate) mod hooks;
 pub mod index_work;
 pub mod known;
 mod membership;
@@ -22,16 +20,13 @@ mod modify_dn;
 pub mod operational;
 pub(crate) mod operator;
 mod patched;
-pub mod prepare;
 pub(crate) mod read_controls;
 pub mod record;
-mod references;
 pub mod replay;
 mod request;
 mod retiring;
 pub mod schema_check;
 mod training;
-pub(crate) mod values;
 
 pub mod writer;
 
@@ -40,16 +35,17 @@ pub(crate) fn superior_of(dn: &str) -> &str {
     split_rdn(dn).1
 }
 
+pub use crate::change::prepare;
+pub(crate) use crate::change::values;
+pub use crate::change::{AttributeValues, Modification, NewRecord, Recording, WriteOperation};
+use crate::failure;
+pub use crate::failure::Failure;
 pub use crate::figures::{self, WriteFigures};
-pub use failure::Failure;
+pub use crate::search::REFERENCES_LIMIT;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use membership::MEMBERS_LIMIT;
-pub use record::{NewRecord, Recording};
-pub use references::REFERENCES_LIMIT;
-pub use request::{
-    AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
-};
+pub use request::{Completion, Origin, WriteOutcome, WriteRequest};
 pub use retiring::Retiring;
 pub use writer::errand::Reconfiguration;
 pub use writer::{

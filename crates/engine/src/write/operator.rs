@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use super::change::LargeSets;
 use super::failure::Failure;
-use super::hooks::Present;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::prepare::{Change, ChangeKind, refuse};
@@ -28,6 +27,7 @@ use crate::log::{
 use crate::order::CommitOrder;
 use crate::overlay::Entries;
 use crate::replica::{self, Tombstone};
+use crate::search::present::Present;
 use crate::search::referral;
 use crate::tables::{META, meta};
 use crate::time::{RandomSource, Timestamp};

@@ -10,11 +10,11 @@ use larix_proto::ResultCode;
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Direction, KeyRange, Snapshot};
 
-use super::failure::Failure;
-use super::prepare::refuse;
+use crate::change::prepare::refuse;
 use crate::database::View;
 use crate::entry::record::{Form, ValuesView};
 use crate::entry::{AttributeNumber, EntryId, EntryReader, values};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
 use crate::overlay::{Name, Reference, Referrer, Sought};

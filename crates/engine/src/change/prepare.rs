@@ -6,13 +6,13 @@ use std::sync::Arc;
 use larix_proto::{Dn, LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, AttributeType, NormalDn, NormalRdn, Schema};
 
-use super::record::Recording;
-use super::request::{AttributeValues, Modification, WriteOperation};
 use super::values;
+use super::{AttributeValues, BindAttempt, Modification, Recording, WriteOperation};
 use crate::access::Privilege;
 use crate::controls::Import;
 use crate::entry::{Entry, EntryAttribute};
-use crate::overlay::BindAttempt;
+
+pub use crate::entry::split_rdn;
 
 /// The syntax of whole numbers (RFC 4517 section 3.3.16).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -336,20 +336,6 @@ pub fn internal_change(
 ) -> Result<Change, LdapResult> {
     let attribute = AttributeValues { description: description.to_owned(), values };
     Ok(Change { standing: Standing::Internal, ..check_change(schema, kind, attribute)? })
-}
-
-/// A DN as it is shown, cut after its first RDN. Commas within a value are escaped there.
-pub fn split_rdn(dn: &str) -> (&str, &str) {
-    let mut escaped = false;
-    for (position, byte) in dn.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b',' => return (dn.get(..position).unwrap_or(dn), dn.get(position + 1..).unwrap_or_default()),
-            _ => {}
-        }
-    }
-    (dn, "")
 }
 
 /// Resolves the description and brings the values into the form in which they are stored.

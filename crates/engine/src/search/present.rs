@@ -3,19 +3,18 @@
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Snapshot;
 
-use super::failure::Failure;
-use super::references;
+use super::computed::Sight;
+use super::rule_facts::{Facts, suffix_depth};
+use super::{internal, references};
 use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
+use crate::failure::Failure;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
 use crate::overlay::{
     BindAttempt, Entries, Interests, Judgement, NobodysBind, Overlays, PendingBind, Referrer, Sought,
 };
-use crate::search::computed::Sight;
-use crate::search::internal;
-use crate::search::rule_facts::{Facts, suffix_depth};
 use crate::time::Timestamp;
 use crate::tree;
 
