@@ -149,8 +149,9 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     let mut of_log = |key, fault| report(Finding::Log { key, fault });
     checked.logged = log::check(view.snapshot, (last, first_here), &mut of_log)?;
     let is_here = &mut |uuid: &uuid::Uuid| Ok(replica::entry_of(view, uuid)?.is_some());
-    checked.replica =
-        replica::check(view.snapshot, is_here, &mut |fault| report(Finding::Replica { fault }))?;
+    checked.replica = replica::check(view.snapshot, &replica::is_conflict, is_here, &mut |fault| {
+        report(Finding::Replica { fault })
+    })?;
     checked.findings = findings;
     Ok(checked)
 }

@@ -37,6 +37,7 @@ pub mod overlay;
 pub mod plan;
 pub mod record;
 pub mod replica;
+mod replica_state;
 pub mod schema_use;
 pub mod search;
 pub mod tables;

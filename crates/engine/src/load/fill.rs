@@ -26,7 +26,7 @@ use super::{LoadContext, LoadOptions, Unobserved};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseSettings, DatabaseState};
-use crate::replica;
+use crate::replica_state;
 use crate::tables::{META, meta};
 use crate::time::{Clock, RandomSource};
 
@@ -162,7 +162,7 @@ impl Fill {
         }
         let name = match description {
             _ if description.eq_ignore_ascii_case("entryUUID") => Name::Identity,
-            _ if replica::is_computed(description) => Name::Left,
+            _ if replica_state::is_computed(description) => Name::Left,
             _ => Name::Taken(description.into()),
         };
         self.names.insert(description.into(), name.clone());

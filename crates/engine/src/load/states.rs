@@ -17,7 +17,8 @@ use super::error::{LoadError, RecordError, RecordFault};
 use super::runs::unnamed_file;
 use crate::csn::Csn;
 use crate::database::DatabaseSettings;
-use crate::replica::value::{Received, put_row, rows_of, state_that_came};
+use crate::replica_state::rows::{put_row, rows_of};
+use crate::replica_state::wire::{Received, state_that_came};
 
 /// Bytes of rows that are kept in memory, and that one commit takes, about.
 const GROUP_BYTES: usize = if cfg!(test) { 1 << 10 } else { 16 << 20 };

@@ -7,6 +7,7 @@ mod check;
 mod extent;
 mod following;
 mod marks;
+mod place;
 mod record;
 mod retention;
 mod watch;
@@ -23,6 +24,7 @@ pub use check::check;
 pub use extent::times;
 pub use following::Following;
 pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
+pub use place::EntryPlace;
 pub use record::{
     Came, LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
     LoggedModification, OutlineKind, Told,

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::entry::split_rdn;
-use crate::replica::EntryPlace;
+use crate::log::EntryPlace;
 use crate::time::Timestamp;
 
 use decode::Reader;

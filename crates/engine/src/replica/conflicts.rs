@@ -3,6 +3,7 @@
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 use uuid::Uuid;
 
+use super::state::CONFLICT;
 use super::{ConflictKind, ConflictNote, KeptSide};
 use crate::csn::Csn;
 use crate::entry::EntryId;
@@ -12,7 +13,6 @@ use crate::tables::REPLICA;
 use crate::time::Timestamp;
 use crate::write::AttributeValues;
 
-pub(super) const CONFLICT: u8 = b'c';
 const VERSION: u8 = 1;
 /// Conflicts that are kept.
 pub const CONFLICTS_MAX: u64 = 10_000;
@@ -120,6 +120,11 @@ fn encode(at: Timestamp, note: &ConflictNote) -> Vec<u8> {
     };
     out.extend_from_slice(&record.encode());
     out
+}
+
+/// Whether a row of the table is a conflict that can be read.
+pub(crate) fn is_conflict(row: &[u8]) -> bool {
+    decode(0, row).is_some()
 }
 
 pub(super) fn decode(number: u64, bytes: &[u8]) -> Option<ConflictRecord> {

@@ -5,7 +5,7 @@ use larix_schema::AttributeDescription;
 use larix_store::Snapshot;
 
 use super::steps::{SENT, value_of};
-use super::{difference, place, value};
+use super::{difference, state, value};
 use crate::entry::{EntryId, EntrySource};
 use crate::log::{LoggedChange, Told};
 use crate::write::operator::{Held, LogMark, Operator, logged};
@@ -38,7 +38,7 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
     let told = match named && op.ground.settings.merges_records {
         // Glue that it stands on may be gone when the record is told.
-        true => Told::AsItCame { change: None, place: place::stands(&op.view, id)? },
+        true => Told::AsItCame { change: None, place: state::stands(&op.view, id)? },
         false => Told::AsDone,
     };
     op.log_marked((id, parent), uuid, &shown, LogMark { told, ..SENT }, |schema| match named {

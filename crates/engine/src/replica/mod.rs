@@ -19,23 +19,25 @@ mod put;
 mod request;
 mod resolve;
 mod settle;
-mod state;
 mod steps;
 mod uuids;
 pub(crate) mod value;
 
+pub use crate::log::EntryPlace;
+use crate::replica_state as state;
+pub use crate::replica_state::{ENTRY_PLACE_OID, Places};
 pub(crate) use absent::delete_absent;
 pub(crate) use apply::ReplicatedJob;
+pub(crate) use conflicts::is_conflict;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
-pub use place::{ENTRY_PLACE_OID, EntryPlace, Places};
-pub(crate) use prepare::{is_computed, prepare};
+pub(crate) use prepare::prepare;
+pub(crate) use state::check;
 pub use state::{ReplicaRows, deletes_after, entry_of};
-pub(crate) use state::{Tombstone, bury, check, put_former, trim, unbury};
 
 pub use request::{
     Applied, AttributeShare, ConflictKind, ConflictNote, DeleteCompletion, DeleteLimit, DeleteOutcome,
     KeptSide, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedCompletion, ReplicatedOutcome,
     Share,
 };
+pub use state::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};
 pub use uuids::UuidSet;
-pub use value::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};

@@ -7,210 +7,23 @@
 //! that it has known under a CSN of its own. Servers that have the same versions then have the same tree
 //! (`docs/adr/0042-places-by-entryuuid.md`).
 
-use foldhash::HashMap;
-use larix_schema::{AttributeDescription, NormalDn, Schema};
+use larix_schema::NormalDn;
 use larix_store::{Snapshot, Store};
-use uuid::Uuid;
 
 use super::apply::Applier;
 use super::names::wins;
 use super::prepare::{Put, names};
-use super::state::{self, Wanted};
+use super::state::{self, Wanted, stands};
 use super::steps::{self, Here};
-use super::{Applied, decided, value};
-use crate::csn::Csn;
-use crate::database::View;
+use super::{Applied, decided};
+use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
-use crate::entry::{EntryId, EntryReader, EntrySource};
 use crate::fault::Fault;
-use crate::log::{LogRecord, LoggedChange, Told};
+use crate::log::EntryPlace;
 use crate::tree;
 use crate::write::Failure;
 use crate::write::operator::Operator;
 use crate::write::split_rdn;
-
-/// The control that says where an entry stands: sixteen bytes of the superior's entryUUID, then the DN from there down.
-pub const ENTRY_PLACE_OID: &str = "2.25.87610412117718157885716886434399491440.3.3";
-
-/// Where an entry stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryPlace {
-    /// The entryUUID of the nearest superior that is no glue.
-    pub superior: Uuid,
-    /// The DN below that: the RDN, then those of glue between.
-    pub name: String,
-}
-
-impl EntryPlace {
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.superior.as_bytes().to_vec();
-        bytes.extend_from_slice(self.name.as_bytes());
-        bytes
-    }
-
-    /// `None`: it is none.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (superior, name) = bytes.split_first_chunk::<16>()?;
-        let name = std::str::from_utf8(name).ok()?.to_owned();
-        Some(Self { superior: Uuid::from_bytes(*superior), name })
-    }
-
-    /// Whether both mean the same place, however they are spelt.
-    fn is(&self, schema: &Schema, other: &Self) -> bool {
-        let same_name = || {
-            let normal = schema.parse_dn(&self.name).ok();
-            normal.is_some() && normal == schema.parse_dn(&other.name).ok()
-        };
-        self.superior == other.superior && (self.name == other.name || same_name())
-    }
-}
-
-/// The entryUUIDs of superiors that [`Places`] remembers.
-const SUPERIORS_MAX: usize = 1_024;
-
-/// Tells the places of entries, one after the other: the superior's entryUUID is looked up once for its subordinates.
-#[derive(Clone, Debug, Default)]
-pub struct Places {
-    /// No other entry ever gets an id, and none another entryUUID. Glue is not among them.
-    superiors: HashMap<EntryId, Uuid>,
-    /// The commit that was looked at last, and whether any entry stood elsewhere than its version says.
-    elsewhere: Option<(u64, bool)>,
-}
-
-impl Places {
-    /// The place that a change of the log gave its entry, as others are told. `None`: it gave none, or its superior is here no
-    /// more.
-    ///
-    /// # Errors
-    /// A store that cannot be read.
-    pub fn of_record<N: Snapshot>(
-        &mut self,
-        view: &View<'_, N>,
-        record: &LogRecord,
-    ) -> Result<Option<EntryPlace>, Fault> {
-        let name = match (&record.told, &record.change) {
-            (Told::AsItCame { place, .. }, _) => return Ok(place.clone()),
-            (Told::AsDone, LoggedChange::Add(_)) => split_rdn(&record.dn).0,
-            (Told::AsDone, LoggedChange::ModifyDn { new_rdn, .. }) => new_rdn,
-            _ => return Ok(None),
-        };
-        let (mut name, mut at) = (name.to_owned(), record.superior);
-        while at != EntryId::ROOT {
-            if let Some(superior) = self.superiors.get(&at) {
-                return Ok(Some(EntryPlace { superior: *superior, name }));
-            }
-            let Some(stored) = view.record(at)? else { return Ok(None) };
-            let above = view.reader(at, &stored)?;
-            if !above.view.flags().has(RecordFlags::GLUE) {
-                let Some(superior) = uuid_of(view, &above)? else { return Ok(None) };
-                self.remember(at, superior);
-                return Ok(Some(EntryPlace { superior, name }));
-            }
-            name.push(',');
-            name.push_str(above.view.rdn());
-            at = above.view.parent();
-        }
-        Ok(None)
-    }
-
-    fn remember(&mut self, id: EntryId, superior: Uuid) {
-        if self.superiors.len() >= SUPERIORS_MAX {
-            self.superiors.clear();
-        }
-        self.superiors.insert(id, superior);
-    }
-
-    /// The place of this version of an entry, as others are told. `None`: it has no superior that is an entry.
-    ///
-    /// # Errors
-    /// A store that cannot be read.
-    pub fn place_of<N: Snapshot>(
-        &mut self,
-        view: &View<'_, N>,
-        reader: &EntryReader<'_, N>,
-    ) -> Result<Option<EntryPlace>, Fault> {
-        let commit = view.snapshot.commit_counter();
-        let elsewhere = match self.elsewhere {
-            Some((known, elsewhere)) if known == commit => elsewhere,
-            _ => state::is_any_wanted(view.snapshot)?,
-        };
-        self.elsewhere = Some((commit, elsewhere));
-        if elsewhere && let Some(wanted) = wanted_of(view, reader)? {
-            return Ok(Some(wanted));
-        }
-        if let Some(superior) = self.superiors.get(&reader.view.parent()) {
-            return Ok(Some(EntryPlace { superior: *superior, name: reader.view.rdn().to_owned() }));
-        }
-        let found = standing(view, reader)?;
-        if let Some((parent, place)) = &found
-            && *parent == reader.view.parent()
-        {
-            self.remember(*parent, place.superior);
-        }
-        Ok(found.map(|(_, place)| place))
-    }
-}
-
-/// The place that this version of an entry is to have, if it stands elsewhere.
-fn wanted_of<N: Snapshot>(
-    view: &View<'_, N>,
-    reader: &EntryReader<'_, N>,
-) -> Result<Option<EntryPlace>, Fault> {
-    let Some(wanted) = state::wanted(view.snapshot, reader.view.id())? else { return Ok(None) };
-    let csn = first(view, reader, "entryCSN")?.and_then(|text| text.parse::<Csn>().ok());
-    let named = match uuid_of(view, reader)?.filter(|_| view.settings.keeps_states()) {
-        Some(uuid) => value::named_csn(view.snapshot, &uuid, csn)?,
-        None => csn,
-    };
-    Ok((named == Some(wanted.csn)).then_some(wanted.place))
-}
-
-/// Where an entry stands here, and the id of the superior that this is told by.
-fn standing<N: Snapshot>(
-    view: &View<'_, N>,
-    reader: &EntryReader<'_, N>,
-) -> Result<Option<(EntryId, EntryPlace)>, Fault> {
-    let mut name = reader.view.rdn().to_owned();
-    let mut at = reader.view.parent();
-    while at != EntryId::ROOT {
-        let record = view.record(at)?.ok_or(Fault::Missing { entry: at, what: "the record" })?;
-        let above = view.reader(at, &record)?;
-        if !above.view.flags().has(RecordFlags::GLUE) {
-            let place = |superior| (at, EntryPlace { superior, name });
-            return Ok(uuid_of(view, &above)?.map(place));
-        }
-        name.push(',');
-        name.push_str(above.view.rdn());
-        at = above.view.parent();
-    }
-    Ok(None)
-}
-
-/// As [`standing`], by id.
-pub(super) fn stands<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<EntryPlace>, Fault> {
-    let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-    Ok(standing(view, &view.reader(id, &record)?)?.map(|(_, place)| place))
-}
-
-fn uuid_of<N: Snapshot>(view: &View<'_, N>, reader: &EntryReader<'_, N>) -> Result<Option<Uuid>, Fault> {
-    Ok(first(view, reader, "entryUUID")?.and_then(|text| Uuid::try_parse(&text).ok()))
-}
-
-fn first<N: Snapshot>(
-    view: &View<'_, N>,
-    reader: &EntryReader<'_, N>,
-    attribute: &str,
-) -> Result<Option<String>, Fault> {
-    let Some(kind) = view.schema.attribute_type(attribute) else { return Ok(None) };
-    let mut found = None;
-    reader.visit_exact(&AttributeDescription::plain(kind.id), &mut |value| {
-        found = std::str::from_utf8(value).ok().map(str::to_owned);
-        false
-    })?;
-    Ok(found)
-}
 
 /// What stands on glue, and on glue that stands on that.
 fn on_glue<V: Snapshot>(op: &Operator<'_, V>, glue: EntryId) -> Result<Vec<EntryId>, Failure> {
@@ -476,22 +289,5 @@ fn locate<V: Snapshot>(
     match name_of(op, place)? {
         Some(name) => Ok((other(name), Ground::Superior)),
         None => Ok((None, Ground::Missing)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_read_as_it_was_written() {
-        let place = EntryPlace { superior: Uuid::from_u128(7), name: "cn=a,ou=b".to_owned() };
-        assert_eq!(EntryPlace::decode(&place.encode()), Some(place));
-        let long = [b'x'; 17];
-        for (bytes, is_place) in
-            [(&long[..15], false), (&long[..16], true), (&long, true), (&[0xff; 17], false)]
-        {
-            assert_eq!(EntryPlace::decode(bytes).is_some(), is_place, "{bytes:?}");
-        }
     }
 }

@@ -5,6 +5,7 @@ use larix_proto::{Dn, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 use uuid::Uuid;
 
+use super::state::is_computed;
 use super::value::{EntryState, Received, counted};
 use super::{EntryPlace, ReplicaRules, ReplicatedChange};
 use crate::csn::Csn;
@@ -72,22 +73,6 @@ pub(crate) enum DeltaChange {
     Modify(Vec<Change>),
     Delete,
     Rename { new_rdn: String, delete_old_rdn: bool, new_superior: Option<String>, mods: Vec<Change> },
-}
-
-/// What every server computes for itself.
-const COMPUTED: [&str; 6] = [
-    "contextCSN",
-    "entryDN",
-    "subschemaSubentry",
-    "hasSubordinates",
-    "numSubordinates",
-    "numAllSubordinates",
-];
-
-/// Whether no replica takes an attribute from another one.
-pub(crate) fn is_computed(description: &str) -> bool {
-    let base = description.split(';').next().unwrap_or_default();
-    COMPUTED.iter().any(|name| name.eq_ignore_ascii_case(base))
 }
 
 pub(crate) fn prepare(

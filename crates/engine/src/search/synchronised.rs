@@ -16,7 +16,7 @@ use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::log::CsnVector;
-use crate::replica::{ENTRY_PLACE_OID, ENTRY_STATE_OID, state_of};
+use crate::replica_state::{ENTRY_PLACE_OID, ENTRY_STATE_OID, state_of};
 
 /// UUIDs told in one sync info message.
 pub const UUIDS_AT_ONCE: usize = 256;

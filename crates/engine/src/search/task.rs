@@ -38,7 +38,7 @@ use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::overlay::shown::ShownEntries;
-use crate::replica::Places;
+use crate::replica_state::Places;
 use crate::time::{Clock, Monotonic, Timestamp};
 
 /// A longer base as the client wrote it is kept on the heap.

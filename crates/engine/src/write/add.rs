@@ -20,7 +20,7 @@ use crate::entry::{Entry, EntryId};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::{LoggedAttribute, LoggedChange};
-use crate::replica;
+use crate::replica_state;
 use crate::time::new_uuid;
 use crate::tree;
 
@@ -54,7 +54,7 @@ pub(crate) fn add<V: Snapshot>(
     if let Some(given) = entry.values(ground.known.entry_uuid).first()
         && let Ok(uuid) = Uuid::try_parse_ascii(given)
     {
-        replica::unbury(&mut operator.set, &uuid);
+        replica_state::unbury(&mut operator.set, &uuid);
     }
     if ground.settings.last_modified {
         let uuid = new_uuid(operator.envelope.now, ground.random);

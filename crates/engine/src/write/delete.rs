@@ -12,7 +12,7 @@ use crate::entry::{EntryId, encode};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;
-use crate::replica::value;
+use crate::replica_state::rows;
 use crate::tree;
 
 /// Entries that one tree delete takes at most: all of them are in one commit.
@@ -110,7 +110,7 @@ pub(crate) fn remove<V: Snapshot>(
     operator.log((held.id, EntryId::ROOT), uuid, &shown, |_| LoggedChange::Delete);
     operator.bury(&uuid);
     if operator.ground.settings.keeps_states() {
-        value::forget(operator.snapshot(), &mut operator.set, &uuid)?;
+        rows::forget(operator.snapshot(), &mut operator.set, &uuid)?;
     }
     Ok(())
 }

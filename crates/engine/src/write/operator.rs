@@ -26,7 +26,7 @@ use crate::log::{
 };
 use crate::order::CommitOrder;
 use crate::overlay::Entries;
-use crate::replica::{self, Tombstone};
+use crate::replica_state::{self, Tombstone};
 use crate::search::present::Present;
 use crate::search::referral;
 use crate::tables::{META, meta};
@@ -412,7 +412,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     pub(crate) fn bury(&mut self, entry_uuid: &Uuid) {
         if self.ground.settings.log && !entry_uuid.is_nil() {
             let tombstone = Tombstone { sequence: self.counters.last_log_sequence, csn: self.stamp.csn };
-            replica::bury(&mut self.set, entry_uuid, tombstone);
+            replica_state::bury(&mut self.set, entry_uuid, tombstone);
         }
     }
 
@@ -420,7 +420,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     pub(crate) fn left(&mut self, dn: &NormalDn, entry_uuid: &Uuid) {
         if self.ground.settings.log && !entry_uuid.is_nil() {
             let left = Tombstone { sequence: self.counters.last_log_sequence, csn: self.stamp.csn };
-            replica::put_former(&mut self.set, dn, entry_uuid, left);
+            replica_state::put_former(&mut self.set, dn, entry_uuid, left);
         }
     }
 

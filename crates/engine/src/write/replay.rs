@@ -32,7 +32,7 @@ use crate::log::{
     self, CsnVector, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
 };
 use crate::order::CommitOrder;
-use crate::replica::{self, Tombstone};
+use crate::replica_state::{self, Tombstone};
 use crate::tables::{ENTRIES, LOG, META, meta};
 use crate::time::RandomSource;
 use crate::tree;
@@ -288,7 +288,7 @@ impl Replay {
 fn bury(set: &mut WriteSet, key: LogKey, record: &LogRecord) {
     if !record.entry_uuid.is_nil() {
         let tombstone = Tombstone { sequence: key.sequence, csn: record.csn };
-        replica::bury(set, &record.entry_uuid, tombstone);
+        replica_state::bury(set, &record.entry_uuid, tombstone);
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::entry::record::take_varint;
-use crate::replica::EntryPlace;
+use crate::log::EntryPlace;
 use crate::time::Timestamp;
 
 impl LogHead {

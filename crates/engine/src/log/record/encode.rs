@@ -10,7 +10,7 @@ use super::{
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::entry::record::put_varint;
-use crate::replica::EntryPlace;
+use crate::log::EntryPlace;
 
 /// Room for most records.
 const USUAL_BYTES: usize = 256;

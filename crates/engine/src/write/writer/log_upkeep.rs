@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::fault::Fault;
 use crate::log::{self, CsnVector, Marked, Marker, Trimmed, Trimmer};
-use crate::replica;
+use crate::replica_state;
 use crate::time::RandomSource;
 use crate::write::operator::Counters;
 
@@ -117,7 +117,7 @@ impl LogUpkeep {
         let gone = trimmer.first().saturating_sub(self.first());
         if gone > 0 {
             // What is remembered of as many records, and of more, should some of it have been left.
-            replica::trim(transaction, set, trimmer.first(), limit.max(2 * gone) as usize)?;
+            replica_state::trim(transaction, set, trimmer.first(), limit.max(2 * gone) as usize)?;
         }
         Ok(trimmer)
     }

@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::registers::{AttributeChange, AttributeState, EntryState, Register, ValueKey};
 use crate::csn::Csn;
-use crate::entry::record::{DIGEST_LENGTH, digest};
 use crate::fault::Fault;
 use crate::log::CsnVector;
+use crate::record::{DIGEST_LENGTH, digest};
 use crate::tables::{META, REPLICA};
 use crate::time::Timestamp;
 
@@ -26,20 +26,20 @@ const SEQUENCE_LENGTH: usize = 8;
 const CSN_LENGTH: usize = 8 + 4 + 2 + 4;
 const DAMAGED: Fault = Fault::Damaged { what: "the state of an entry" };
 
-pub(super) fn put_csn(out: &mut Vec<u8>, csn: &Csn) {
+pub(crate) fn put_csn(out: &mut Vec<u8>, csn: &Csn) {
     out.extend_from_slice(&csn.time.0.to_be_bytes());
     out.extend_from_slice(&csn.count.to_be_bytes());
     out.extend_from_slice(&csn.server_id.to_be_bytes());
     out.extend_from_slice(&csn.modification.to_be_bytes());
 }
 
-pub(super) fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, rest) = from.split_first_chunk::<N>()?;
     *from = rest;
     Some(*taken)
 }
 
-pub(super) fn take_csn(from: &mut &[u8]) -> Option<Csn> {
+pub(crate) fn take_csn(from: &mut &[u8]) -> Option<Csn> {
     Some(Csn {
         time: Timestamp(i64::from_be_bytes(take(from)?)),
         count: u32::from_be_bytes(take(from)?),
@@ -48,12 +48,12 @@ pub(super) fn take_csn(from: &mut &[u8]) -> Option<Csn> {
     })
 }
 
-pub(super) fn put_optional(out: &mut Vec<u8>, csn: Option<&Csn>) {
+pub(crate) fn put_optional(out: &mut Vec<u8>, csn: Option<&Csn>) {
     out.push(u8::from(csn.is_some()));
     csn.iter().for_each(|csn| put_csn(out, csn));
 }
 
-pub(super) fn take_optional(from: &mut &[u8]) -> Option<Option<Csn>> {
+pub(crate) fn take_optional(from: &mut &[u8]) -> Option<Option<Csn>> {
     match take(from)? {
         [0] => Some(None),
         [1] => take_csn(from).map(Some),
@@ -75,7 +75,7 @@ fn attribute_key(uuid: &Uuid, text: &str) -> Vec<u8> {
 }
 
 /// The state's own row, without its attributes.
-pub(super) fn encode_head(state: &EntryState) -> Vec<u8> {
+pub(crate) fn encode_head(state: &EntryState) -> Vec<u8> {
     let mut out = Vec::new();
     put_optional(&mut out, state.base.as_ref());
     put_optional(&mut out, state.named.as_ref());
@@ -83,7 +83,7 @@ pub(super) fn encode_head(state: &EntryState) -> Vec<u8> {
     out
 }
 
-pub(super) fn decode_head(mut from: &[u8]) -> Option<EntryState> {
+pub(crate) fn decode_head(mut from: &[u8]) -> Option<EntryState> {
     let (base, named) = (take_optional(&mut from)?, take_optional(&mut from)?);
     let mut seen = CsnVector::default();
     while !from.is_empty() {
@@ -119,7 +119,7 @@ fn decode_register(mut from: &[u8]) -> Option<Register> {
 
 /// The state without its attributes. One that does not end with the entry's present CSN says nothing: the entry was
 /// changed while nobody kept its state, and begins anew.
-pub(super) fn head<S: Snapshot>(
+pub(crate) fn head<S: Snapshot>(
     snapshot: &S,
     uuid: &Uuid,
     entry_csn: Option<Csn>,
@@ -144,7 +144,7 @@ pub(crate) fn named_csn<S: Snapshot>(
 }
 
 /// The whole state. Attributes that the schema does not know any more are left out.
-pub(super) fn read<S: Snapshot>(
+pub(crate) fn read<S: Snapshot>(
     schema: &Schema,
     snapshot: &S,
     uuid: &Uuid,
@@ -191,13 +191,13 @@ pub(crate) fn forget<S: Snapshot>(snapshot: &S, set: &mut WriteSet, uuid: &Uuid)
     Ok(())
 }
 
-pub(super) fn put_head(set: &mut WriteSet, uuid: &Uuid, state: &EntryState) {
+pub(crate) fn put_head(set: &mut WriteSet, uuid: &Uuid, state: &EntryState) {
     set.put(REPLICA, &entry_key(uuid), encode_head(state));
 }
 
 /// Writes what one request did to an attribute. `sequence`: of the log's record of it. `kept`: whether the rows that there
 /// are stand for anything.
-pub(super) fn put_change<S: Snapshot>(
+pub(crate) fn put_change<S: Snapshot>(
     snapshot: &S,
     set: &mut WriteSet,
     (uuid, text, kept): (&Uuid, &str, bool),
@@ -255,12 +255,12 @@ pub(crate) fn rows_of(schema: &Schema, uuid: &Uuid, state: &EntryState) -> Vec<(
 }
 
 /// Whether anything is kept of an attribute.
-pub(super) fn has_attribute<S: Snapshot>(snapshot: &S, uuid: &Uuid, text: &str) -> Result<bool, Fault> {
+pub(crate) fn has_attribute<S: Snapshot>(snapshot: &S, uuid: &Uuid, text: &str) -> Result<bool, Fault> {
     Ok(snapshot.get(REPLICA, &attribute_key(uuid, text))?.is_some())
 }
 
 /// The register of one value, if it has one.
-pub(super) fn register<S: Snapshot>(
+pub(crate) fn register<S: Snapshot>(
     snapshot: &S,
     (uuid, text): (&Uuid, &str),
     value: &ValueKey,
@@ -271,7 +271,7 @@ pub(super) fn register<S: Snapshot>(
 }
 
 /// Makes the rows of an entry those of a state.
-pub(super) fn replace<S: Snapshot>(
+pub(crate) fn replace<S: Snapshot>(
     schema: &Schema,
     snapshot: &S,
     set: &mut WriteSet,
@@ -297,7 +297,7 @@ const FORGOTTEN: &[u8] = b"forgotten-removal";
 
 /// The latest removal of a value, of whatever entry, that is not remembered any more: a value that was set before that and is
 /// not there may have been removed since.
-pub(super) fn forgotten<S: Snapshot>(snapshot: &S) -> Result<Option<Csn>, Fault> {
+pub(crate) fn forgotten<S: Snapshot>(snapshot: &S) -> Result<Option<Csn>, Fault> {
     let Some(row) = snapshot.get(META, FORGOTTEN)? else { return Ok(None) };
     let csn = std::str::from_utf8(&row).ok().and_then(|text| text.parse().ok());
     csn.map(Some).ok_or(Fault::Damaged { what: "the CSN of removals that are forgotten" })

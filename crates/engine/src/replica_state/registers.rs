@@ -12,49 +12,49 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use larix_schema::AttributeDescription;
 
+use crate::change::prepare::{Change, ChangeKind};
 use crate::csn::Csn;
-use crate::entry::record::{DIGEST_LENGTH, digest};
 use crate::log::CsnVector;
-use crate::write::prepare::{Change, ChangeKind};
+use crate::record::{DIGEST_LENGTH, digest};
 
 /// Stands for a value: the digest of its normal form.
-pub(super) type ValueKey = [u8; DIGEST_LENGTH];
+pub(crate) type ValueKey = [u8; DIGEST_LENGTH];
 
-pub(super) fn value_key(normal: &[u8]) -> ValueKey {
+pub(crate) fn value_key(normal: &[u8]) -> ValueKey {
     digest(normal)
 }
 
 /// When a value was last added or removed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Register {
-    pub(super) csn: Csn,
-    pub(super) present: bool,
+pub(crate) struct Register {
+    pub(crate) csn: Csn,
+    pub(crate) present: bool,
 }
 
 /// What is known of one attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct AttributeState {
+pub(crate) struct AttributeState {
     /// When it was last set or removed as a whole, if that was after the base.
-    pub(super) cleared: Option<Csn>,
+    pub(crate) cleared: Option<Csn>,
     /// Values that were added or removed since. A present value without a register is as old as the attribute.
-    pub(super) values: BTreeMap<ValueKey, Register>,
+    pub(crate) values: BTreeMap<ValueKey, Register>,
 }
 
 /// What is known of an entry's changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EntryState {
     /// How old everything is that has nothing else to say; none of an entry that never had an entryCSN.
-    pub(super) base: Option<Csn>,
+    pub(crate) base: Option<Csn>,
     /// When the entry got its name.
-    pub(super) named: Option<Csn>,
+    pub(crate) named: Option<Csn>,
     /// The last change of each server that is in it.
-    pub(super) seen: CsnVector,
-    pub(super) attributes: BTreeMap<AttributeDescription, AttributeState>,
+    pub(crate) seen: CsnVector,
+    pub(crate) attributes: BTreeMap<AttributeDescription, AttributeState>,
 }
 
 impl EntryState {
     /// Of an entry that nothing is remembered of.
-    pub(super) fn begin(entry_csn: Option<Csn>) -> Self {
+    pub(crate) fn begin(entry_csn: Option<Csn>) -> Self {
         let seen = entry_csn.into_iter().collect();
         Self { base: entry_csn, named: entry_csn, seen, attributes: BTreeMap::new() }
     }
@@ -74,42 +74,42 @@ impl EntryState {
         self.named
     }
 
-    pub(super) fn cleared(&self, description: &AttributeDescription) -> Option<Csn> {
+    pub(crate) fn cleared(&self, description: &AttributeDescription) -> Option<Csn> {
         let own = self.attributes.get(description).and_then(|attribute| attribute.cleared);
         own.max(self.base)
     }
 
     /// Whether it has all that `other` has.
-    pub(super) fn has_all_of(&self, other: &Self) -> bool {
+    pub(crate) fn has_all_of(&self, other: &Self) -> bool {
         self.seen.covers_all(&other.seen)
     }
 
     /// The changes that it has and `other` has not: the last one of each server.
-    pub(super) fn news_for(&self, other: &Self) -> Vec<Csn> {
+    pub(crate) fn news_for(&self, other: &Self) -> Vec<Csn> {
         self.seen.as_slice().iter().filter(|csn| !other.seen.covers(csn)).copied().collect()
     }
 }
 
 /// A value of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Value {
+pub(crate) struct Value {
     /// The equality key.
-    pub(super) normal: Vec<u8>,
-    pub(super) value: Vec<u8>,
+    pub(crate) normal: Vec<u8>,
+    pub(crate) value: Vec<u8>,
 }
 
-pub(super) type Content = BTreeMap<AttributeDescription, Vec<Value>>;
+pub(crate) type Content = BTreeMap<AttributeDescription, Vec<Value>>;
 
 /// An entry's content, and what is known of its changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Version {
-    pub(super) state: EntryState,
-    pub(super) content: Content,
+pub(crate) struct Version {
+    pub(crate) state: EntryState,
+    pub(crate) content: Content,
 }
 
 /// How two versions of an attribute become one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(crate) enum Rule {
     /// Value by value.
     Values,
     /// The later one: of a single value, and where values cannot be compared.
@@ -122,16 +122,16 @@ pub(super) enum Rule {
 
 /// What became of two versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Merged {
-    pub(super) version: Version,
+pub(crate) struct Merged {
+    pub(crate) version: Version,
     /// Values that gave way to a change of somebody who did not know of them.
-    pub(super) lost_ours: Content,
-    pub(super) lost_theirs: Content,
+    pub(crate) lost_ours: Content,
+    pub(crate) lost_theirs: Content,
 }
 
 /// Makes one of two versions of an entry. But for [`Rule::Ours`] it does not matter which is whose, and in which order
 /// several are merged.
-pub(super) fn merge(
+pub(crate) fn merge(
     rule: &dyn Fn(&AttributeDescription) -> Rule,
     ours: &Version,
     theirs: &Version,
@@ -217,7 +217,7 @@ fn merge_attribute(
 }
 
 /// The registers of an attribute's values, those included that need none of their own.
-pub(super) fn registers(version: &Version, name: &AttributeDescription) -> BTreeMap<ValueKey, Register> {
+pub(crate) fn registers(version: &Version, name: &AttributeDescription) -> BTreeMap<ValueKey, Register> {
     let own = version.state.attributes.get(name).map(|attribute| &attribute.values);
     // A value that was added and is not there was taken away by an overlay, which does so on every server.
     let removed = own.into_iter().flatten().filter(|(_, register)| !register.present);
@@ -257,16 +257,16 @@ fn note_lost(
 
 /// What one request does to an attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct AttributeChange {
+pub(crate) struct AttributeChange {
     /// It was set or removed as a whole.
-    pub(super) whole: bool,
+    pub(crate) whole: bool,
     /// Values that were added (true) or removed after that.
-    pub(super) values: BTreeMap<ValueKey, bool>,
+    pub(crate) values: BTreeMap<ValueKey, bool>,
 }
 
 impl AttributeChange {
     /// Takes a modification in, after those before it.
-    pub(super) fn take(&mut self, rule: Rule, change: &Change) {
+    pub(crate) fn take(&mut self, rule: Rule, change: &Change) {
         let is_delete = change.kind == ChangeKind::Delete;
         let sets = matches!(change.kind, ChangeKind::Replace | ChangeKind::Increment);
         if rule == Rule::Whole || sets || is_delete && change.values.is_empty() {
@@ -284,7 +284,7 @@ impl AttributeChange {
     }
 
     /// The registers that follow, under the CSN of the request.
-    pub(super) fn registers(&self, csn: Csn) -> impl Iterator<Item = (ValueKey, Register)> {
+    pub(crate) fn registers(&self, csn: Csn) -> impl Iterator<Item = (ValueKey, Register)> {
         self.values.iter().map(move |(key, present)| (*key, Register { csn, present: *present }))
     }
 }

@@ -19,12 +19,12 @@ use uuid::Uuid;
 
 use super::registers::{AttributeState, EntryState, Register};
 use super::rows::{self, decode_head, encode_head, put_csn, put_optional, take, take_csn, take_optional};
+use crate::change::AttributeValues;
+use crate::change::prepare::refuse;
 use crate::csn::Csn;
-use crate::database::View;
+use crate::database::{DatabaseSettings, View};
 use crate::entry::EntryReader;
 use crate::fault::Fault;
-use crate::write::AttributeValues;
-use crate::write::prepare::refuse;
 
 /// On a search of content synchronisation: the consumer merges value by value, and wants the states of entries.
 pub const VALUE_MODE_OID: &str = larix_proto::oid::VALUE_CONFLICTS;
@@ -38,6 +38,30 @@ const VERSION: u8 = 1;
 pub(crate) struct Received {
     state: EntryState,
     counts: BTreeMap<String, usize>,
+}
+
+/// The state of an entry that comes, of which `csn` is the entryCSN, by how the database settles conflicts. `None`: it keeps no
+/// states.
+///
+/// # Errors
+/// What is wrong: the provider settles conflicts otherwise.
+pub(crate) fn state_that_came(
+    settings: &DatabaseSettings,
+    csn: Option<Csn>,
+    came: Option<&EntryState>,
+) -> Result<Option<EntryState>, &'static str> {
+    if settings.merges_records && !settings.value_conflicts && csn.is_some() {
+        // Who knows nothing of states sends entries that are as old as they say.
+        let known = came.filter(|state| state.newest() == csn).cloned();
+        return Ok(Some(known.unwrap_or_else(|| EntryState::begin(csn))));
+    }
+    match (settings.value_conflicts, came) {
+        (false, None) => Ok(None),
+        (true, Some(state)) if state.newest() == csn => Ok(Some(state.clone())),
+        (true, Some(_)) => Err("its state is not that of its entryCSN"),
+        (true, None) => Err("the conflict mode here is `value`, and it came without its state"),
+        (false, Some(_)) => Err("the conflict mode here is `entry`, and that of its provider `value`"),
+    }
 }
 
 /// The state of a stored entry, with what is counted of its content.

@@ -2,19 +2,28 @@
 //!
 //! All of it stands in the table [`REPLICA`] (`docs/disk-format.md`) and changes in the transaction of what causes it.
 
+mod places;
+pub(crate) mod registers;
+pub(crate) mod rows;
+pub(crate) mod wire;
+
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot, WriteSet};
 use uuid::Uuid;
 
-use super::EntryPlace;
+use crate::change::values;
 use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::EntryId;
-use crate::entry::record::{DIGEST_LENGTH, digest};
 use crate::fault::Fault;
 use crate::index::{self, KeyKind, Kinds};
+use crate::log::EntryPlace;
+use crate::record::{DIGEST_LENGTH, digest};
 use crate::tables::{INDEX, REPLICA};
-use crate::write::values;
+
+pub(crate) use places::stands;
+pub use places::{ENTRY_PLACE_OID, Places};
+pub use wire::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};
 
 const TOMBSTONE: u8 = b'd';
 const TOMBSTONE_ORDER: u8 = b's';
@@ -23,10 +32,11 @@ const FORMER: u8 = b'f';
 const FORMER_ORDER: u8 = b'o';
 const NEW_GLUE: u8 = b'g';
 const WANTED: u8 = b'e';
+pub(crate) const CONFLICT: u8 = b'c';
 
 /// No two kinds of rows begin alike.
 const _: () = {
-    let [state, removed] = super::value::ROW_KINDS;
+    let [state, removed] = rows::KINDS;
     let kinds = [
         TOMBSTONE,
         TOMBSTONE_ORDER,
@@ -35,7 +45,7 @@ const _: () = {
         FORMER_ORDER,
         NEW_GLUE,
         WANTED,
-        super::conflicts::CONFLICT,
+        CONFLICT,
         state,
         removed,
     ];
@@ -46,6 +56,22 @@ const _: () = {
         at += 1;
     }
 };
+
+/// What every server computes for itself.
+const COMPUTED: [&str; 6] = [
+    "contextCSN",
+    "entryDN",
+    "subschemaSubentry",
+    "hasSubordinates",
+    "numSubordinates",
+    "numAllSubordinates",
+];
+
+/// Whether no replica takes an attribute from another one.
+pub(crate) fn is_computed(description: &str) -> bool {
+    let base = description.split(';').next().unwrap_or_default();
+    COMPUTED.iter().any(|name| name.eq_ignore_ascii_case(base))
+}
 
 /// When an entry was deleted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -133,7 +159,7 @@ pub(crate) fn trim<S: Snapshot>(
         set.delete(REPLICA, &row_key);
     }
     trim_former(snapshot, set, first, limit)?;
-    super::value::trim(snapshot, set, first, limit)
+    rows::trim(snapshot, set, first, limit)
 }
 
 fn trim_former<S: Snapshot>(snapshot: &S, set: &mut WriteSet, first: u64, limit: usize) -> Result<(), Fault> {
@@ -285,9 +311,10 @@ pub struct ReplicaRows {
     pub conflicts: u64,
 }
 
-/// Goes through the table and reports what does not fit.
+/// Goes through the table and reports what does not fit. `is_conflict` says whether a conflict can be read.
 pub(crate) fn check<S: Snapshot>(
     snapshot: &S,
+    is_conflict: &dyn Fn(&[u8]) -> bool,
     is_here: &mut dyn FnMut(&Uuid) -> Result<bool, Fault>,
     report: &mut dyn FnMut(String),
 ) -> Result<ReplicaRows, Fault> {
@@ -314,13 +341,13 @@ pub(crate) fn check<S: Snapshot>(
             (FORMER, _) if rest.len() == DIGEST_LENGTH && value.len() > 24 => {}
             (NEW_GLUE, _) if rest.len() == 8 => {}
             (WANTED, _) if rest.len() == 8 && Wanted::decode(&value).is_some() => {}
-            (super::conflicts::CONFLICT, _) if rest.len() == 8 => {
+            (CONFLICT, _) if rest.len() == 8 => {
                 rows.conflicts += 1;
-                if super::conflicts::decode(0, &value).is_none() {
+                if !is_conflict(&value) {
                     report(format!("conflict {} cannot be read", rows.conflicts));
                 }
             }
-            _ => match super::value::check_row(&row_key, &value) {
+            _ => match rows::check_row(&row_key, &value) {
                 Some(true) => {}
                 Some(false) => report("a state of an entry cannot be read".to_owned()),
                 None => report("a row that is none of the table's".to_owned()),
