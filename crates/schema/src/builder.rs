@@ -1,21 +1,23 @@
 //! Building and extending schemas.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::bundled::{SYSTEM, bundled};
+use crate::clauses::Extensions;
 use crate::definition::{
     AttributeTypeDefinition, ContentRuleDefinition, Directive, DirectiveKind, ObjectClassDefinition,
     SyntaxDefinition, directives, ldif_directives, strip_ordering_prefix,
 };
-use crate::description::AttributeOptions;
 use crate::error::{SchemaError, SchemaErrorKind as Fault};
+use crate::lexical::is_descriptor;
+use crate::matching_rules::{self, MatchingRule, RuleUse};
 use crate::model::{
-    AttributeType, AttributeTypeId, ClassKind, ContentRule, Extensions, ObjectClass, ObjectClassId,
-    OwnClauses, OwnReferences, Usage,
+    AttributeType, AttributeTypeId, ClassKind, ContentRule, ObjectClass, ObjectClassId, OwnClauses,
+    OwnReferences, Usage,
 };
-use crate::rule::{self, MatchingRule, RuleUse};
+use crate::options::AttributeOptions;
 use crate::schema::{Gone, Schema};
-use crate::syntax::{Syntax, SyntaxKind, is_descriptor, is_system_syntax, system_syntaxes};
+use crate::syntaxes::{Syntax, SyntaxKind, is_system_syntax, system_syntaxes};
 use crate::table::Fnv;
 
 /// Marks definitions of the system schema that cn=Subschema does not list.
@@ -460,8 +462,17 @@ impl SchemaBuilder {
     }
 }
 
+impl Schema {
+    /// The schema that is there without any definition: OpenLDAP's, with operational attributes, configuration,
+    /// monitoring and password policy.
+    pub fn system() -> &'static Self {
+        static SYSTEM: LazyLock<Schema> = LazyLock::new(system_schema);
+        &SYSTEM
+    }
+}
+
 /// Builds what [`Schema::system`] gives.
-pub(crate) fn system_schema() -> Schema {
+fn system_schema() -> Schema {
     let mut builder = SchemaBuilder { schema: Schema::default(), built_in: (0, 0), given: Gone::default() };
     system_syntaxes().into_iter().for_each(|syntax| builder.insert_syntax(syntax));
     for (name, text) in SYSTEM {
@@ -479,7 +490,7 @@ fn find_rule(
     syntax: &Syntax,
 ) -> Result<Option<&'static MatchingRule>, SchemaError> {
     let Some(name) = name else { return Ok(None) };
-    let rule = rule::find(name).ok_or_else(|| Fault::UnknownMatchingRule(name.to_owned()))?;
+    let rule = matching_rules::find(name).ok_or_else(|| Fault::UnknownMatchingRule(name.to_owned()))?;
     // A syntax of one's own takes the rules of what it stands for; substring rules have an assertion syntax that no
     // attribute has.
     let own_syntax = !is_system_syntax(&syntax.oid);
@@ -517,7 +528,7 @@ fn check_names(names: &[String]) -> Result<(), SchemaError> {
 /// values are stored under the class's first name.
 fn name_object_classes(attribute: &mut AttributeType) {
     if matches!(attribute.oid.as_str(), "2.5.4.0" | "2.5.21.9") {
-        attribute.equality = Some(rule::object_class_rule());
+        attribute.equality = Some(matching_rules::object_class_rule());
         let mut syntax = Syntax::clone(&attribute.syntax);
         syntax.kind = SyntaxKind::ObjectClassName;
         attribute.syntax = Arc::new(syntax);

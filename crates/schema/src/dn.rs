@@ -13,9 +13,9 @@ use larix_proto::{Dn, DnSyntaxError, Rdn, RdnAva, Scope};
 use smallvec::SmallVec;
 
 use crate::error::InvalidValue;
+use crate::lexical::is_bit_string;
 use crate::model::AttributeType;
 use crate::schema::Schema;
-use crate::syntax::is_bit_string;
 
 /// Longest DN taken, in bytes; OpenLDAP's number.
 pub(crate) const MAX_DN_LENGTH: usize = 8192;

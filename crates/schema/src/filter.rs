@@ -6,61 +6,10 @@ use larix_proto::{
 
 use crate::description::AttributeDescription;
 use crate::error::InvalidValue;
+use crate::matching_rules::{MatchingRule, Normal, SubstringPosition};
 use crate::model::{AttributeType, ObjectClassId};
-use crate::rule::{MatchingRule, Normal, SubstringPosition};
 use crate::schema::Schema;
-
-/// Three-valued truth (RFC 4511 §4.5.1.7).
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Match {
-    True,
-    False,
-    Undefined,
-}
-
-impl Match {
-    pub fn is_true(self) -> bool {
-        self == Self::True
-    }
-
-    /// False if either is false, else Undefined if either is.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::False, _) | (_, Self::False) => Self::False,
-            (Self::Undefined, _) | (_, Self::Undefined) => Self::Undefined,
-            _ => Self::True,
-        }
-    }
-
-    /// True if either is true, else Undefined if either is.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::True, _) | (_, Self::True) => Self::True,
-            (Self::Undefined, _) | (_, Self::Undefined) => Self::Undefined,
-            _ => Self::False,
-        }
-    }
-}
-
-impl std::ops::Not for Match {
-    type Output = Self;
-
-    fn not(self) -> Self {
-        match self {
-            Self::True => Self::False,
-            Self::False => Self::True,
-            Self::Undefined => Self::Undefined,
-        }
-    }
-}
-
-impl From<bool> for Match {
-    fn from(holds: bool) -> Self {
-        if holds { Self::True } else { Self::False }
-    }
-}
+use crate::truth::Match;
 
 /// A filter whose names and values mean something, or are known to mean nothing.
 #[derive(Clone, Debug, PartialEq)]

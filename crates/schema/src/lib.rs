@@ -6,33 +6,41 @@
 
 mod builder;
 mod bundled;
+mod clauses;
 pub mod csn;
 pub mod definition;
 mod description;
 mod dn;
 mod error;
 mod filter;
+mod lexical;
+mod matching_rules;
 mod model;
+mod options;
 pub mod prep;
 mod rule;
 mod schema;
 mod subschema;
 mod syntax;
+mod syntaxes;
 mod table;
 pub mod time;
+mod truth;
 
 pub use builder::SchemaBuilder;
 pub use bundled::{BUNDLED, bundled};
-pub use description::{AttributeDescription, AttributeOptions, DescriptionError};
+pub use clauses::Extensions;
+pub use description::{AttributeDescription, DescriptionError};
 pub use dn::{DnError, NormalDn, NormalRdn, escape_value};
 pub use error::{InvalidValue, SchemaError, SchemaErrorKind};
 pub use filter::{
-    AssertedValue, BindError, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, Scratch,
+    AssertedValue, BindError, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Scratch,
 };
-pub use model::{
-    AttributeType, AttributeTypeId, ClassKind, ContentRule, Extensions, ObjectClass, ObjectClassId, Usage,
-};
-pub use rule::{ALL_RULES, MatchingRule, RuleUse, SubstringPosition, approximate_words};
+pub use matching_rules::{ALL_RULES, MatchingRule, RuleUse, SubstringPosition};
+pub use model::{AttributeType, AttributeTypeId, ClassKind, ContentRule, ObjectClass, ObjectClassId, Usage};
+pub use options::AttributeOptions;
+pub use rule::approximate_words;
 pub use schema::Schema;
 pub use subschema::SubschemaAttribute;
-pub use syntax::{Syntax, SyntaxKind};
+pub use syntaxes::{Syntax, SyntaxKind};
+pub use truth::Match;

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::rule::MatchingRule;
-use crate::syntax::Syntax;
+use crate::clauses::{Extensions, write_description, write_extensions, write_flag, write_names, write_oids};
+use crate::matching_rules::MatchingRule;
+use crate::syntaxes::Syntax;
 
 /// Number of an attribute type in its schema; it stays the same when the schema is extended.
 #[derive(Copy, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -31,25 +32,6 @@ pub enum ClassKind {
     #[default]
     Structural,
     Auxiliary,
-}
-
-/// X- extensions in the order given (RFC 4512 §4.1).
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Extensions(Vec<(String, Vec<String>)>);
-
-impl Extensions {
-    pub fn push(&mut self, name: String, values: Vec<String>) {
-        self.0.push((name, values));
-    }
-
-    /// Values of the extension `name` (with its `X-`), in any case.
-    pub fn get(&self, name: &str) -> Option<&[String]> {
-        self.0.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, values)| values.as_slice())
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
-        self.0.iter().map(|(name, values)| (name.as_str(), values.as_slice()))
-    }
 }
 
 /// An attribute type with what it inherits (RFC 4512 §2.5.1).
@@ -273,51 +255,4 @@ impl fmt::Display for ContentRule {
         write_extensions(f, &self.extensions)?;
         f.write_str(" )")
     }
-}
-
-pub(crate) fn write_names(f: &mut fmt::Formatter<'_>, names: &[String]) -> fmt::Result {
-    match names {
-        [] => Ok(()),
-        [one] => write!(f, " NAME '{one}'"),
-        several => {
-            f.write_str(" NAME (")?;
-            several.iter().try_for_each(|name| write!(f, " '{name}'"))?;
-            f.write_str(" )")
-        }
-    }
-}
-
-pub(crate) fn write_description(f: &mut fmt::Formatter<'_>, description: Option<&str>) -> fmt::Result {
-    description.map_or(Ok(()), |text| write!(f, " DESC '{text}'"))
-}
-
-fn write_flag(f: &mut fmt::Formatter<'_>, keyword: &str, set: bool) -> fmt::Result {
-    if set { write!(f, " {keyword}") } else { Ok(()) }
-}
-
-pub(crate) fn write_oids(f: &mut fmt::Formatter<'_>, keyword: &str, oids: &[String]) -> fmt::Result {
-    match oids {
-        [] => Ok(()),
-        [one] => write!(f, " {keyword} {one}"),
-        [first, others @ ..] => {
-            write!(f, " {keyword} ( {first}")?;
-            others.iter().try_for_each(|oid| write!(f, " $ {oid}"))?;
-            f.write_str(" )")
-        }
-    }
-}
-
-pub(crate) fn write_extensions(f: &mut fmt::Formatter<'_>, extensions: &Extensions) -> fmt::Result {
-    for (name, values) in extensions.iter() {
-        write!(f, " {name}")?;
-        match values {
-            [one] => write!(f, " '{one}'")?,
-            several => {
-                f.write_str(" (")?;
-                several.iter().try_for_each(|value| write!(f, " '{value}'"))?;
-                f.write_str(" )")?;
-            }
-        }
-    }
-    Ok(())
 }

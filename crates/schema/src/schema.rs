@@ -1,12 +1,13 @@
 //! The schema: everything that is defined, by name and by number.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use crate::description::AttributeOptions;
+use crate::lexical::is_numeric_oid;
+use crate::matching_rules::{self, MatchingRule};
 use crate::model::{AttributeType, AttributeTypeId, ContentRule, ObjectClass, ObjectClassId};
-use crate::rule::{self, MatchingRule};
-use crate::syntax::Syntax;
+use crate::options::AttributeOptions;
+use crate::syntaxes::Syntax;
 use crate::table::{Chunks, NameTable};
 
 /// An immutable schema, to be shared as `Arc<Schema>`. Cloning is cheap, too.
@@ -73,7 +74,7 @@ impl Schema {
 
     /// The matching rule of this name or OID.
     pub fn matching_rule(&self, name_or_oid: &str) -> Option<&'static MatchingRule> {
-        rule::find(name_or_oid)
+        matching_rules::find(name_or_oid)
     }
 
     pub fn syntax(&self, oid: &str) -> Option<&Arc<Syntax>> {
@@ -195,7 +196,7 @@ impl Schema {
             Some((name, suffix)) => (name, Some(suffix)),
             None => (text, None),
         };
-        if suffix.is_none() && crate::syntax::is_numeric_oid(text.as_bytes()) {
+        if suffix.is_none() && is_numeric_oid(text.as_bytes()) {
             return Some(text.to_owned());
         }
         let base = self.oid_macros.get(name).map(|oid| &**oid).or_else(|| self.oid_of_name(name))?;
@@ -207,13 +208,6 @@ impl Schema {
             .map(|class| class.oid.as_str())
             .or_else(|| self.attribute_type(name).map(|attribute| attribute.oid.as_str()))
             .or_else(|| self.matching_rule(name).map(|rule| rule.oid))
-    }
-
-    /// The schema that is there without any definition: OpenLDAP's, with operational attributes, configuration,
-    /// monitoring and password policy.
-    pub fn system() -> &'static Self {
-        static SYSTEM: LazyLock<Schema> = LazyLock::new(crate::builder::system_schema);
-        &SYSTEM
     }
 }
 

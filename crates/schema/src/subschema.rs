@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use crate::model::{AttributeType, write_oids};
-use crate::rule::{ALL_RULES, MatchingRule};
+use crate::clauses::write_oids;
+use crate::matching_rules::{ALL_RULES, MatchingRule};
+use crate::model::AttributeType;
 use crate::schema::Schema;
 
 /// The attributes of a subschema entry that hold definitions.

@@ -8,8 +8,9 @@ pub use file::{Directive, DirectiveKind, directives, ldif_directives};
 
 use std::borrow::Cow;
 
+use crate::clauses::Extensions;
 use crate::error::SchemaError;
-use crate::model::{ClassKind, Extensions, Usage};
+use crate::model::{ClassKind, Usage};
 use lexer::{Lexer, Token};
 
 /// AttributeTypeDescription, RFC 4512 §4.1.2.

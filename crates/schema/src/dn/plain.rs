@@ -3,11 +3,11 @@
 
 use smallvec::SmallVec;
 
+use crate::matching_rules::Normal;
 use crate::model::AttributeType;
 use crate::prep::prepare_tidy;
-use crate::rule::Normal;
 use crate::schema::Schema;
-use crate::syntax::SyntaxKind;
+use crate::syntaxes::SyntaxKind;
 
 /// Appends the normal form of `text` to `out` and the place of each RDN to `starts`. False, with `out` as it was, when
 /// the DN is not plain and has to be parsed.

@@ -3,62 +3,14 @@
 mod approximate;
 mod normal;
 mod number;
-mod table;
 
 use std::cmp::Ordering;
 
 use crate::error::InvalidValue;
-use crate::filter::Match;
+use crate::matching_rules::{MatchingRule, Normal, RuleUse, SubstringPosition};
 use crate::prep::Position;
 use crate::schema::Schema;
-
-pub(crate) use normal::Normal;
-pub use table::ALL_RULES;
-pub(crate) use table::{find, object_class_rule};
-
-/// Which part of a substring assertion a piece is.
-#[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]
-pub enum SubstringPosition {
-    Initial,
-    Any,
-    Final,
-}
-
-/// Where a rule can stand.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum RuleUse {
-    Approximate,
-    Equality,
-    Ordering,
-    Substring,
-    /// In extensible filters only.
-    Extensible,
-}
-
-/// A matching rule (RFC 4512 §4.1.3). There are no others than [`ALL_RULES`].
-#[derive(Debug)]
-pub struct MatchingRule {
-    pub oid: &'static str,
-    pub name: &'static str,
-    /// Syntax of assertion values.
-    pub syntax_oid: &'static str,
-    pub usage: RuleUse,
-    /// Whether extensible filters may name it.
-    pub extensible: bool,
-    /// Not listed in cn=Subschema.
-    pub hidden: bool,
-    /// Syntaxes of attribute values, beside `syntax_oid`, to which the rule applies.
-    pub(crate) value_syntaxes: &'static [&'static str],
-    pub(crate) normal: Normal,
-}
-
-impl PartialEq for MatchingRule {
-    fn eq(&self, other: &Self) -> bool {
-        self.oid == other.oid
-    }
-}
-
-impl Eq for MatchingRule {}
+use crate::truth::Match;
 
 impl MatchingRule {
     /// Appends the key of an attribute value. Equal values have equal keys; the byte order of an ordering rule's keys,
@@ -210,11 +162,6 @@ impl MatchingRule {
             _ => value_key == assertion_key,
         };
         if holds { Match::True } else { Match::False }
-    }
-
-    /// The rule of approximate matches that goes with this equality rule; itself when there is none.
-    pub fn approximate(&'static self) -> &'static Self {
-        table::approximate(self)
     }
 }
 

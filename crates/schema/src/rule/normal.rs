@@ -5,61 +5,16 @@ use super::number::{bits_key, integer_key, integer_text};
 use crate::csn;
 use crate::dn::{parse_name_and_uid, rdn_key};
 use crate::error::InvalidValue;
-use crate::filter::Match;
+use crate::lexical::{is_bit_string, is_descriptor, is_numeric_oid, is_oid};
+use crate::matching_rules::Normal;
 use crate::prep::{Position, prepare, prepare_tidy};
 use crate::schema::Schema;
 use crate::syntax::{
-    attribute_certificate_issuer_and_serial, canonical_aci, certificate_issuer_and_serial, is_bit_string,
-    is_descriptor, is_numeric_oid, is_oid, issuer_and_this_update, list_issuer_and_this_update,
-    serial_and_issuer, serial_and_issuer_serial,
+    attribute_certificate_issuer_and_serial, canonical_aci, certificate_issuer_and_serial,
+    issuer_and_this_update, list_issuer_and_this_update, serial_and_issuer, serial_and_issuer_serial,
 };
 use crate::time::GeneralizedTime;
-
-/// How a rule makes keys.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Normal {
-    Aci,
-    Approximate,
-    AttributeCertificateExact,
-    Authz,
-    BitAnd,
-    BitOr,
-    BitString,
-    Boolean,
-    CaseExact,
-    CaseIgnore,
-    /// Lines of a postal address.
-    CaseIgnoreList,
-    CertificateExact,
-    CertificateListExact,
-    Csn,
-    CsnSid,
-    Dn,
-    DnOneLevel,
-    DnSubordinate,
-    DnSubtree,
-    DnSuperior,
-    GeneralizedTime,
-    InChain,
-    Integer,
-    IntegerFirstComponent,
-    /// A key word among those of the value.
-    Keyword,
-    NameAndOptionalUid,
-    NumericString,
-    ObjectClass,
-    ObjectIdentifier,
-    ObjectIdentifierFirstComponent,
-    OctetString,
-    Rdn,
-    StringFirstComponent,
-    Telephone,
-    /// A rule that is known by name only: everything is Undefined.
-    Unknown,
-    Uuid,
-    /// A word among those of the value.
-    Word,
-}
+use crate::truth::Match;
 
 impl Normal {
     /// Whether equal keys mean a match.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::SchemaBuilder;
+use crate::matching_rules::{ALL_RULES, find};
 use crate::time::GeneralizedTime;
 use proptest::prelude::*;
 

@@ -1,8 +1,8 @@
 //! OpenLDAP's experimental ACI syntax (1.3.6.1.4.1.4203.666.2.1): `OID#SCOPE#RIGHTS#TYPE#SUBJECT`, as slapd's aci module
 //! takes and writes it.
 
-use super::is_numeric_oid;
 use crate::error::InvalidValue;
+use crate::lexical::is_numeric_oid;
 use crate::schema::Schema;
 
 const SCOPES: [&str; 3] = ["entry", "children", "subtree"];

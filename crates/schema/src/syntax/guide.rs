@@ -1,8 +1,9 @@
 //! The structured texts of RFC 4517 that directories seldom hold: search guides, definitions as values, teletex
 //! terminals, substring assertions.
 
-use super::text::{is_descriptor, is_numeric_oid, is_printable};
+use super::text::is_printable;
 use crate::definition::is_description;
+use crate::lexical::{is_descriptor, is_numeric_oid};
 
 /// A definition in parentheses that starts with an OID, or with a rule's number (RFC 4512 §4.1).
 pub(super) fn is_definition(value: &[u8]) -> bool {

@@ -2,95 +2,23 @@
 
 mod aci;
 mod guide;
-mod table;
 mod text;
 mod x509;
 
 use std::borrow::Cow;
-use std::fmt;
 
 use crate::dn::{parse_name_and_uid, pretty_dn_text, pretty_rdn_text};
 use crate::error::InvalidValue;
-use crate::model::{Extensions, write_description, write_extensions};
+use crate::lexical::{is_bit_string, is_oid};
 use crate::schema::Schema;
+use crate::syntaxes::{Syntax, SyntaxKind};
 use crate::{csn, time};
 
 pub(crate) use aci::canonical as canonical_aci;
-pub(crate) use table::{is_system_syntax, system_syntaxes};
-pub(crate) use text::{is_bit_string, is_descriptor, is_numeric_oid, is_oid};
 pub(crate) use x509::{
     attribute_certificate_issuer_and_serial, certificate_issuer_and_serial, issuer_and_this_update,
     list_issuer_and_this_update, serial_and_issuer, serial_and_issuer_serial,
 };
-
-/// How values of a syntax are checked and written.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum SyntaxKind {
-    /// OpenLDAP's experimental ACI.
-    Aci,
-    AttributeCertificate,
-    AttributeCertificateExactAssertion,
-    Authz,
-    Ber,
-    BitString,
-    Boolean,
-    BootParameter,
-    Certificate,
-    CertificateExactAssertion,
-    CertificateList,
-    CertificateListExactAssertion,
-    CountryString,
-    Csn,
-    CsnSid,
-    /// A definition of a schema element.
-    Definition,
-    DeliveryMethod,
-    DirectoryString,
-    DistinguishedName,
-    EnhancedGuide,
-    GeneralizedTime,
-    Guide,
-    Ia5String,
-    Integer,
-    NameAndOptionalUid,
-    /// No value is valid.
-    Nothing,
-    NetgroupTriple,
-    NumericString,
-    /// The OID syntax where it names object classes (objectClass, structuralObjectClass).
-    ObjectClassName,
-    OctetString,
-    Oid,
-    PostalAddress,
-    PrintableString,
-    /// Printable strings with dollar signs between them.
-    PrintableStrings,
-    PrivateKey,
-    Rdn,
-    Sequence,
-    SubstringAssertion,
-    TeletexTerminalIdentifier,
-    /// Known by OID, but not checked; OpenLDAP refuses attribute values of such syntaxes.
-    Unchecked,
-    UtcTime,
-    Utf8String,
-    Uuid,
-}
-
-/// An LDAP syntax (RFC 4512 §4.1.5).
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Syntax {
-    pub oid: String,
-    pub description: Option<String>,
-    pub kind: SyntaxKind,
-    /// Values go with the `;binary` option (RFC 4522).
-    pub binary_transfer: bool,
-    /// Values are not text.
-    pub human_readable: bool,
-    /// Not listed in cn=Subschema.
-    pub hidden: bool,
-    pub extensions: Extensions,
-}
 
 impl Syntax {
     /// Checks one value.
@@ -179,21 +107,6 @@ impl Syntax {
             }
         };
         Ok(if owned.as_bytes() == value { Cow::Borrowed(value) } else { Cow::Owned(owned.into_bytes()) })
-    }
-
-    /// Whether values name entries: DNs, and DNs with an optional UID.
-    pub fn is_dn(&self) -> bool {
-        matches!(self.kind, SyntaxKind::DistinguishedName | SyntaxKind::NameAndOptionalUid)
-    }
-}
-
-impl fmt::Display for Syntax {
-    /// The description as text (RFC 4512 §4.1.5).
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "( {}", self.oid)?;
-        write_description(f, self.description.as_deref())?;
-        write_extensions(f, &self.extensions)?;
-        f.write_str(" )")
     }
 }
 

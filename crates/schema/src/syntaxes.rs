@@ -1,9 +1,97 @@
-//! The syntaxes that are there from the start: RFC 4517 §3.3, RFC 2307, RFC 4523, RFC 4530 and OpenLDAP's own.
+//! What a syntax is, and those that are there from the start: RFC 4517 §3.3, RFC 2307, RFC 4523, RFC 4530 and OpenLDAP's own.
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::{Syntax, SyntaxKind as Kind};
-use crate::model::Extensions;
+use crate::clauses::{Extensions, write_description, write_extensions};
+
+/// How values of a syntax are checked and written.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum SyntaxKind {
+    /// OpenLDAP's experimental ACI.
+    Aci,
+    AttributeCertificate,
+    AttributeCertificateExactAssertion,
+    Authz,
+    Ber,
+    BitString,
+    Boolean,
+    BootParameter,
+    Certificate,
+    CertificateExactAssertion,
+    CertificateList,
+    CertificateListExactAssertion,
+    CountryString,
+    Csn,
+    CsnSid,
+    /// A definition of a schema element.
+    Definition,
+    DeliveryMethod,
+    DirectoryString,
+    DistinguishedName,
+    EnhancedGuide,
+    GeneralizedTime,
+    Guide,
+    Ia5String,
+    Integer,
+    NameAndOptionalUid,
+    /// No value is valid.
+    Nothing,
+    NetgroupTriple,
+    NumericString,
+    /// The OID syntax where it names object classes (objectClass, structuralObjectClass).
+    ObjectClassName,
+    OctetString,
+    Oid,
+    PostalAddress,
+    PrintableString,
+    /// Printable strings with dollar signs between them.
+    PrintableStrings,
+    PrivateKey,
+    Rdn,
+    Sequence,
+    SubstringAssertion,
+    TeletexTerminalIdentifier,
+    /// Known by OID, but not checked; OpenLDAP refuses attribute values of such syntaxes.
+    Unchecked,
+    UtcTime,
+    Utf8String,
+    Uuid,
+}
+
+/// An LDAP syntax (RFC 4512 §4.1.5).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Syntax {
+    pub oid: String,
+    pub description: Option<String>,
+    pub kind: SyntaxKind,
+    /// Values go with the `;binary` option (RFC 4522).
+    pub binary_transfer: bool,
+    /// Values are not text.
+    pub human_readable: bool,
+    /// Not listed in cn=Subschema.
+    pub hidden: bool,
+    pub extensions: Extensions,
+}
+
+impl Syntax {
+    /// Whether values name entries: DNs, and DNs with an optional UID.
+    pub fn is_dn(&self) -> bool {
+        matches!(self.kind, SyntaxKind::DistinguishedName | SyntaxKind::NameAndOptionalUid)
+    }
+}
+
+impl fmt::Display for Syntax {
+    /// The description as text (RFC 4512 §4.1.5).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "( {}", self.oid)?;
+        write_description(f, self.description.as_deref())?;
+        write_extensions(f, &self.extensions)?;
+        f.write_str(" )")
+    }
+}
+
+use SyntaxKind as Kind;
 
 /// Value travels with `;binary`; value is not text; syntax is not listed in cn=Subschema.
 const B: u8 = 1;

@@ -1,9 +1,105 @@
-//! All matching rules.
+//! What a matching rule is, and all that there are.
 
 use std::sync::LazyLock;
 
-use super::{MatchingRule, Normal, RuleUse};
 use crate::table::NameTable;
+
+/// Which part of a substring assertion a piece is.
+#[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]
+pub enum SubstringPosition {
+    Initial,
+    Any,
+    Final,
+}
+
+/// Where a rule can stand.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum RuleUse {
+    Approximate,
+    Equality,
+    Ordering,
+    Substring,
+    /// In extensible filters only.
+    Extensible,
+}
+
+/// A matching rule (RFC 4512 §4.1.3). There are no others than [`ALL_RULES`].
+#[derive(Debug)]
+pub struct MatchingRule {
+    pub oid: &'static str,
+    pub name: &'static str,
+    /// Syntax of assertion values.
+    pub syntax_oid: &'static str,
+    pub usage: RuleUse,
+    /// Whether extensible filters may name it.
+    pub extensible: bool,
+    /// Not listed in cn=Subschema.
+    pub hidden: bool,
+    /// Syntaxes of attribute values, beside `syntax_oid`, to which the rule applies.
+    pub(crate) value_syntaxes: &'static [&'static str],
+    pub(crate) normal: Normal,
+}
+
+impl PartialEq for MatchingRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.oid == other.oid
+    }
+}
+
+impl Eq for MatchingRule {}
+
+/// How a rule makes keys.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Normal {
+    Aci,
+    Approximate,
+    AttributeCertificateExact,
+    Authz,
+    BitAnd,
+    BitOr,
+    BitString,
+    Boolean,
+    CaseExact,
+    CaseIgnore,
+    /// Lines of a postal address.
+    CaseIgnoreList,
+    CertificateExact,
+    CertificateListExact,
+    Csn,
+    CsnSid,
+    Dn,
+    DnOneLevel,
+    DnSubordinate,
+    DnSubtree,
+    DnSuperior,
+    GeneralizedTime,
+    InChain,
+    Integer,
+    IntegerFirstComponent,
+    /// A key word among those of the value.
+    Keyword,
+    NameAndOptionalUid,
+    NumericString,
+    ObjectClass,
+    ObjectIdentifier,
+    ObjectIdentifierFirstComponent,
+    OctetString,
+    Rdn,
+    StringFirstComponent,
+    Telephone,
+    /// A rule that is known by name only: everything is Undefined.
+    Unknown,
+    Uuid,
+    /// A word among those of the value.
+    Word,
+}
+
+impl MatchingRule {
+    /// The rule of approximate matches that goes with this equality rule; itself when there is none.
+    pub fn approximate(&'static self) -> &'static Self {
+        approximate(self)
+    }
+}
 
 macro_rules! ldap {
     ($arc:literal) => {
@@ -130,7 +226,7 @@ pub(crate) fn find(name_or_oid: &str) -> Option<&'static MatchingRule> {
 }
 
 /// The approximate rule that stands behind an equality rule.
-pub(super) fn approximate(rule: &'static MatchingRule) -> &'static MatchingRule {
+fn approximate(rule: &'static MatchingRule) -> &'static MatchingRule {
     let name = match rule.name {
         "caseIgnoreMatch" | "caseExactMatch" => "directoryStringApproxMatch",
         "caseIgnoreIA5Match" | "caseExactIA5Match" => "IA5StringApproxMatch",
