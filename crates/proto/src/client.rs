@@ -3,10 +3,10 @@
 use crate::ber::Tag;
 use crate::ber::write;
 use crate::control::ControlBuf;
-use crate::encode::{message, optional};
+use crate::encode::message;
 use crate::filter::Filter;
 use crate::list::ModifyOperation;
-use crate::message::MessageId;
+use crate::message_id::MessageId;
 use crate::request::{DerefAliases, Scope};
 
 /// What a search asks for.
@@ -70,7 +70,7 @@ pub fn sasl_bind(
     bind(out, id, name, controls, |out| {
         write::constructed(out, Tag::context_constructed(3), |out| {
             write::string(out, mechanism);
-            optional(out, Tag::OCTET_STRING, credentials);
+            write::optional(out, Tag::OCTET_STRING, credentials);
         });
     });
 }
@@ -169,7 +169,7 @@ pub fn modify_dn(
             write::string(out, entry);
             write::string(out, new_rdn);
             write::boolean(out, Tag::BOOLEAN, delete_old_rdn);
-            optional(out, Tag::context(0), new_superior.map(str::as_bytes));
+            write::optional(out, Tag::context(0), new_superior.map(str::as_bytes));
         });
     });
 }
@@ -201,7 +201,7 @@ pub fn extended(out: &mut Vec<u8>, id: MessageId, name: &str, value: Option<&[u8
     message(out, id, controls, |out| {
         write::constructed(out, Tag::application_constructed(23), |out| {
             write::octets(out, Tag::context(0), name.as_bytes());
-            optional(out, Tag::context(1), value);
+            write::optional(out, Tag::context(1), value);
         });
     });
 }

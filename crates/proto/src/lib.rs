@@ -16,6 +16,7 @@ pub mod ldif;
 pub mod limits;
 mod list;
 mod message;
+mod message_id;
 pub mod oid;
 mod request;
 mod response;
@@ -23,15 +24,17 @@ mod result;
 pub mod url;
 
 pub use ber::DecodeError;
-pub use control::{Control, ControlBuf, ControlValue};
+pub use control::{Control, ControlBuf, ControlValue, Controls};
 pub use dn::{Dn, DnSyntaxError, Rdn, RdnAva};
 pub use filter::{
     AttributeValueAssertion, Filter, FilterBuf, FilterNode, FilterSet, FilterSyntaxError,
     MatchingRuleAssertion, SubstringFilter,
 };
 pub use frame::{Frame, FrameError, frame};
-pub use list::{Attribute, Attributes, Change, Changes, Controls, ModifyOperation, Strings, Values};
-pub use message::{DecodeLimits, Message, MessageError, MessageId};
+pub use limits::DecodeLimits;
+pub use list::{Attribute, Attributes, Change, Changes, ModifyOperation, Strings, Values};
+pub use message::{Message, MessageError};
+pub use message_id::MessageId;
 pub use request::{
     AddRequest, Authentication, BindRequest, CompareRequest, DerefAliases, ExtendedRequest, ModifyDnRequest,
     ModifyRequest, Request, Scope, SearchRequest,

@@ -35,3 +35,16 @@ const _: () = assert!(FILTER_DEPTH <= FILTER_DEPTH_CEILING);
 const _: () = assert!(FILTER_DEPTH_CEILING * 2 < PDU_ANONYMOUS);
 const _: () = assert!(FILTER_DEPTH_CEILING * 8192 < FILTER_STACK);
 const _: () = assert!(LDIF_RECORD > PDU_AUTHENTICATED);
+
+/// Limits that a configuration may change.
+#[derive(Copy, Clone, Debug)]
+pub struct DecodeLimits {
+    /// Deepest nesting of a filter; held below [`FILTER_DEPTH_CEILING`].
+    pub filter_depth: usize,
+}
+
+impl Default for DecodeLimits {
+    fn default() -> Self {
+        Self { filter_depth: FILTER_DEPTH }
+    }
+}

@@ -3,8 +3,6 @@
 use std::fmt;
 
 use crate::ber::{DecodeError, Fault, Reader, Tag};
-use crate::control::Control;
-use crate::limits;
 
 /// Declares a list view: `$item` is what [`Iterator::next`] reads off the checked elements.
 macro_rules! list {
@@ -80,6 +78,8 @@ macro_rules! list {
     };
 }
 
+pub(crate) use list;
+
 list!(
     /// `SEQUENCE OF LDAPString`: attribute selections, referral URLs.
     Strings, StringsIter, &'a str, |rest| rest.string("string")
@@ -96,11 +96,6 @@ list!(
     /// The changes of a modify request.
     Changes, ChangesIter, Change<'a>, Change::decode
 );
-list!(
-    /// The controls of a message.
-    Controls, ControlsIter, Control<'a>, Control::decode
-);
-
 /// An attribute description with values, possibly none (RFC 4511 section 4.1.7).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
@@ -171,22 +166,6 @@ impl<'a> Changes<'a> {
             ModifyOperation::decode(&mut change)?;
             Attribute::decode_checked(&mut change)?;
             change.ignore_rest("change")?;
-        }
-        Ok(Self { ber: contents })
-    }
-}
-
-impl<'a> Controls<'a> {
-    /// Checks the contents of a message's controls.
-    pub fn check(contents: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut rest = Reader::new(contents);
-        let mut count = 0;
-        while !rest.is_empty() {
-            Control::decode(&mut rest)?;
-            count += 1;
-            if count > limits::CONTROLS {
-                return Err(DecodeError::new("controls", Fault::TooMany { limit: limits::CONTROLS }));
-            }
         }
         Ok(Self { ber: contents })
     }

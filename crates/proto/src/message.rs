@@ -3,13 +3,10 @@
 use std::fmt;
 
 use crate::ber::{DecodeError, Fault, Reader, Tag};
-use crate::limits;
-use crate::list::Controls;
+use crate::control::Controls;
+use crate::limits::DecodeLimits;
+use crate::message_id::MessageId;
 use crate::request::Request;
-
-/// A message id, 0 ..= 2^31 - 1; zero is the server's own, for unsolicited notifications.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MessageId(pub u32);
 
 /// A request with its envelope.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -17,19 +14,6 @@ pub struct Message<'a> {
     pub id: MessageId,
     pub request: Request<'a>,
     pub controls: Controls<'a>,
-}
-
-/// Limits that a configuration may change.
-#[derive(Copy, Clone, Debug)]
-pub struct DecodeLimits {
-    /// Deepest nesting of a filter; held below [`limits::FILTER_DEPTH_CEILING`].
-    pub filter_depth: usize,
-}
-
-impl Default for DecodeLimits {
-    fn default() -> Self {
-        Self { filter_depth: limits::FILTER_DEPTH }
-    }
 }
 
 /// A message that could not be decoded, with what is known of it.
@@ -169,12 +153,6 @@ fn operation_name(tag: Tag) -> Option<&'static str> {
         0x77 => "extended request",
         _ => return None,
     })
-}
-
-impl fmt::Display for MessageId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
 }
 
 #[cfg(test)]

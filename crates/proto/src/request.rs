@@ -2,8 +2,9 @@
 
 use crate::ber::{self, DecodeError, Fault, Reader, Tag};
 use crate::filter::Filter;
+use crate::limits::DecodeLimits;
 use crate::list::{Attributes, Changes, Strings};
-use crate::message::{DecodeLimits, MessageId};
+use crate::message_id::MessageId;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {

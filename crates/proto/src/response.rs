@@ -1,8 +1,10 @@
 //! Responses as a client reads them (RFC 4511 sections 4.1.9 to 4.13).
 
 use crate::ber::{self, DecodeError, Fault, Reader, Tag};
-use crate::list::{Attributes, Controls, Strings};
-use crate::message::{MessageId, trailing_controls};
+use crate::control::Controls;
+use crate::list::{Attributes, Strings};
+use crate::message::trailing_controls;
+use crate::message_id::MessageId;
 use crate::result::{LdapResult, ResponseOp, ResultCode};
 
 /// A response with its envelope.

@@ -35,6 +35,13 @@ pub fn octets(out: &mut Vec<u8>, tag: Tag, contents: &[u8]) {
     out.extend_from_slice(contents);
 }
 
+/// An OCTET STRING under this tag, if there is one.
+pub(crate) fn optional(out: &mut Vec<u8>, tag: Tag, value: Option<&[u8]>) {
+    if let Some(value) = value {
+        octets(out, tag, value);
+    }
+}
+
 /// Appends an OCTET STRING holding text.
 #[inline]
 pub fn string(out: &mut Vec<u8>, text: &str) {

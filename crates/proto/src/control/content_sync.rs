@@ -110,7 +110,7 @@ impl<'a> ControlValue<'a> for SyncDone<'a> {
 }
 
 fn cookie(out: &mut Vec<u8>, cookie: Option<&[u8]>) {
-    crate::encode::optional(out, Tag::OCTET_STRING, cookie);
+    write::optional(out, Tag::OCTET_STRING, cookie);
 }
 
 /// A BOOLEAN DEFAULT FALSE.

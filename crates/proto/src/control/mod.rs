@@ -1,8 +1,11 @@
 //! Controls (RFC 4511 section 4.1.11): the envelope here, each control's value in a file of its own.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::ber::{self, DecodeError, Fault, Reader, Tag, write};
+use crate::limits;
+use crate::list::list;
 use crate::result::ResultCode;
 
 mod account_usability;
@@ -61,6 +64,11 @@ pub struct Control<'a> {
     pub value: Option<&'a [u8]>,
 }
 
+list!(
+    /// The controls of a message.
+    Controls, ControlsIter, Control<'a>, Control::decode
+);
+
 /// A control to be sent, or kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlBuf {
@@ -100,6 +108,22 @@ impl<'a> Control<'a> {
             critical: self.critical,
             value: self.value.map(<[u8]>::to_vec),
         }
+    }
+}
+
+impl<'a> Controls<'a> {
+    /// Checks the contents of a message's controls.
+    pub fn check(contents: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut rest = Reader::new(contents);
+        let mut count = 0;
+        while !rest.is_empty() {
+            Control::decode(&mut rest)?;
+            count += 1;
+            if count > limits::CONTROLS {
+                return Err(DecodeError::new("controls", Fault::TooMany { limit: limits::CONTROLS }));
+            }
+        }
+        Ok(Self { ber: contents })
     }
 }
 

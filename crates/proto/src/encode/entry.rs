@@ -3,7 +3,7 @@
 use crate::ber::Tag;
 use crate::ber::write::{self, Open};
 use crate::control::ControlBuf;
-use crate::message::MessageId;
+use crate::message_id::MessageId;
 
 /// Writes one entry at the end of a buffer. Values that are stored as BER are copied in one piece.
 ///

@@ -5,7 +5,7 @@ mod entry;
 use crate::ber::Tag;
 use crate::ber::write::{self, Open};
 use crate::control::ControlBuf;
-use crate::message::MessageId;
+use crate::message_id::MessageId;
 use crate::oid;
 use crate::result::{LdapResult, ResponseOp};
 
@@ -35,7 +35,7 @@ pub fn bind_result(
     message(out, id, controls, |out| {
         write::constructed(out, tag(ResponseOp::Bind), |out| {
             components(out, result);
-            optional(out, Tag::context(7), server_sasl);
+            write::optional(out, Tag::context(7), server_sasl);
         });
     });
 }
@@ -52,8 +52,8 @@ pub fn extended_result(
     message(out, id, controls, |out| {
         write::constructed(out, tag(ResponseOp::Extended), |out| {
             components(out, result);
-            optional(out, Tag::context(10), name.map(str::as_bytes));
-            optional(out, Tag::context(11), value);
+            write::optional(out, Tag::context(10), name.map(str::as_bytes));
+            write::optional(out, Tag::context(11), value);
         });
     });
 }
@@ -68,8 +68,8 @@ pub fn intermediate(
 ) {
     message(out, id, controls, |out| {
         write::constructed(out, Tag::application_constructed(25), |out| {
-            optional(out, Tag::context(0), name.map(str::as_bytes));
-            optional(out, Tag::context(1), value);
+            write::optional(out, Tag::context(0), name.map(str::as_bytes));
+            write::optional(out, Tag::context(1), value);
         });
     });
 }
@@ -118,12 +118,6 @@ fn components(out: &mut Vec<u8>, result: &LdapResult) {
         write::constructed(out, Tag::context_constructed(3), |out| {
             result.referrals.iter().for_each(|url| write::string(out, url));
         });
-    }
-}
-
-pub(crate) fn optional(out: &mut Vec<u8>, tag: Tag, value: Option<&[u8]>) {
-    if let Some(value) = value {
-        write::octets(out, tag, value);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::ExtendedValue;
 use crate::ber::{DecodeError, Reader, Tag, write};
 use crate::control::{required, write_value};
-use crate::message::MessageId;
+use crate::message_id::MessageId;
 use crate::oid;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

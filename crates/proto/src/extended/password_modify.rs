@@ -5,7 +5,6 @@ use std::fmt;
 use super::ExtendedValue;
 use crate::ber::{DecodeError, Reader, Tag, write};
 use crate::control::write_value;
-use crate::encode::optional;
 use crate::oid;
 
 /// All parts may be absent: the user is then the one bound, the new password the server's choice.
@@ -49,9 +48,9 @@ impl<'a> ExtendedValue<'a> for PasswordModify<'a> {
             return None;
         }
         write_value(Tag::SEQUENCE, |out| {
-            optional(out, USER, self.user);
-            optional(out, OLD, self.old);
-            optional(out, NEW, self.new);
+            write::optional(out, USER, self.user);
+            write::optional(out, OLD, self.old);
+            write::optional(out, NEW, self.new);
         })
     }
 }

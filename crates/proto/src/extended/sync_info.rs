@@ -2,7 +2,6 @@
 
 use crate::ber::{self, DecodeError, Fault, Reader, Tag, write};
 use crate::control::required;
-use crate::encode::optional;
 use crate::oid;
 
 /// What a provider tells between entries.
@@ -69,7 +68,7 @@ impl<'a> SyncInfo<'a> {
             Self::RefreshDelete { cookie, done } => write_refresh(&mut out, REFRESH_DELETE, *cookie, *done),
             Self::RefreshPresent { cookie, done } => write_refresh(&mut out, REFRESH_PRESENT, *cookie, *done),
             Self::IdSet { cookie, deletes, uuids } => write::constructed(&mut out, ID_SET, |out| {
-                optional(out, Tag::OCTET_STRING, *cookie);
+                write::optional(out, Tag::OCTET_STRING, *cookie);
                 if *deletes {
                     write::boolean(out, Tag::BOOLEAN, true);
                 }
@@ -94,7 +93,7 @@ fn refresh<'a>(parts: &mut Reader<'a>) -> Result<(Option<&'a [u8]>, bool), Decod
 
 fn write_refresh(out: &mut Vec<u8>, tag: Tag, cookie: Option<&[u8]>, done: bool) {
     write::constructed(out, tag, |out| {
-        optional(out, Tag::OCTET_STRING, cookie);
+        write::optional(out, Tag::OCTET_STRING, cookie);
         if !done {
             write::boolean(out, Tag::BOOLEAN, false);
         }

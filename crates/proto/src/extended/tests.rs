@@ -2,7 +2,7 @@ use std::fmt::Debug;
 
 use super::*;
 use crate::control::ControlBuf;
-use crate::message::MessageId;
+use crate::message_id::MessageId;
 
 fn check<'a, E: ExtendedValue<'a> + Debug + PartialEq>(ber: Option<&'a [u8]>, value: &E) {
     assert_eq!(E::decode(ber).as_ref(), Ok(value), "{ber:02x?}");

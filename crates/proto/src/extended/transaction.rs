@@ -2,9 +2,9 @@
 
 use super::{ExtendedValue, absent};
 use crate::ber::{DecodeError, Reader, Tag, write};
+use crate::control::Controls;
 use crate::control::{ControlBuf, required, write_value};
-use crate::list::Controls;
-use crate::message::MessageId;
+use crate::message_id::MessageId;
 use crate::oid;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]

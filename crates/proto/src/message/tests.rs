@@ -2,6 +2,7 @@ use super::*;
 use crate::client::{self, Search};
 use crate::control::ControlBuf;
 use crate::filter::FilterBuf;
+use crate::limits;
 use crate::request::{Authentication, Scope};
 
 /// A message 5 around an operation and whatever follows it.
