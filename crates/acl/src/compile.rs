@@ -178,8 +178,9 @@ fn compiled(schema: &Schema, rule: &AccessRule, memos: &mut u32) -> Outcome<Comp
     let is_expanded = |clause: &CompiledClause| {
         clause.aci.is_some() || clause.who.iter().any(|condition| condition.who.is_expanded())
     };
-    let oid =
-        |name: &String| schema.resolve_oid(name).ok_or_else(|| AccessPolicyFault::UnknownOid(name.clone()));
+    let oid = |name: &String| {
+        schema.resolve_request_oid(name).ok_or_else(|| AccessPolicyFault::UnknownOid(name.clone()))
+    };
     let operation = match &what.operation {
         Some(OperationPattern::Extended(name)) => Some(OperationPattern::Extended(oid(name)?)),
         other => other.clone(),

@@ -238,6 +238,9 @@ fn rules_by_request() {
     check("op=1.2", Operation::Extended("1.3".to_owned()), &[], false);
     check("control=1.3.6.1.1.12", Operation::Search, &["1.3.6.1.1.12"], true);
     check("control=1.3.6.1.1.12", Operation::Search, &["1.2"], false);
+    check("control=assert", Operation::Search, &["1.3.6.1.1.12"], true);
+    check("control=pagedResults", Operation::Search, &["1.3.6.1.1.12"], false);
+    check("op=whoAmI", Operation::Extended("1.3.6.1.4.1.4203.1.11.3".to_owned()), &[], true);
     check("op=search control=1.2", Operation::Search, &["1.2"], true);
     check("op=search control=1.2", Operation::Compare, &["1.2"], false);
 }

@@ -20,6 +20,9 @@ pub enum Privilege {
     Add,
     /// To delete values, entries or children.
     Delete,
+    /// To increment values (RFC 4525). Who may add and delete them may do so as well: OpenLDAP 2.5 knows nothing else, and
+    /// 2.7 has this privilege beside those two.
+    Increment,
     /// To do what the data model forbids otherwise (relax rules).
     Manage,
 }
@@ -36,19 +39,20 @@ impl Privilege {
             Self::Write => Privileges::WRITE,
             Self::Add => Privileges::ADD,
             Self::Delete => Privileges::DELETE,
+            Self::Increment => Privileges::INCREMENT,
             Self::Manage => Privileges::MANAGE,
         }
     }
 
-    /// Whether this is one of the three that change data.
+    /// Whether this is one of those that change data.
     pub const fn is_write(self) -> bool {
-        matches!(self, Self::Write | Self::Add | Self::Delete)
+        matches!(self, Self::Write | Self::Add | Self::Delete | Self::Increment)
     }
 }
 
 /// A set of privileges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Privileges(u8);
+pub struct Privileges(u16);
 
 impl Privileges {
     pub const NONE: Self = Self(0);
@@ -61,6 +65,8 @@ impl Privileges {
     pub const DELETE: Self = Self(1 << 6);
     pub const WRITE: Self = Self(Self::ADD.0 | Self::DELETE.0);
     pub const MANAGE: Self = Self(1 << 7);
+    /// Not a part of [`Self::WRITE`], which allows the same: a rule that takes `a` and `z` away takes that away, too.
+    pub const INCREMENT: Self = Self(1 << 8);
 
     pub const fn contains(self, required: Self) -> bool {
         self.0 & required.0 == required.0
@@ -85,13 +91,14 @@ impl Privileges {
         Self(self.0 & !less.0)
     }
 
-    /// The set a letter names: `m w a z r s c x d`, and `0` for none; `None` for any other.
+    /// The set a letter names: `m w a z i r s c x d`, and `0` for none; `None` for any other.
     const fn from_letter(letter: u8) -> Option<Self> {
         Some(match letter.to_ascii_lowercase() {
             b'm' => Self::MANAGE,
             b'w' => Self::WRITE,
             b'a' => Self::ADD,
             b'z' => Self::DELETE,
+            b'i' => Self::INCREMENT,
             b'r' => Self::READ,
             b's' => Self::SEARCH,
             b'c' => Self::COMPARE,
@@ -114,6 +121,7 @@ impl fmt::Display for Privileges {
             (Self::WRITE, "w"),
             (Self::ADD, "a"),
             (Self::DELETE, "z"),
+            (Self::INCREMENT, "i"),
             (Self::READ, "r"),
             (Self::SEARCH, "s"),
             (Self::COMPARE, "c"),
@@ -131,7 +139,7 @@ impl fmt::Display for Privileges {
     }
 }
 
-/// A named level; each implies those before it, but `Add` and `Delete` stand side by side between `Read` and `Write`.
+/// A named level; each implies those before it, but `Add`, `Delete` and `Increment` stand side by side between `Read` and `Write`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccessLevel {
     None,
@@ -142,12 +150,13 @@ pub enum AccessLevel {
     Read,
     Add,
     Delete,
+    Increment,
     Write,
     Manage,
 }
 
 impl AccessLevel {
-    const NAMES: [(&'static str, Self); 10] = [
+    const NAMES: [(&'static str, Self); 11] = [
         ("none", Self::None),
         ("disclose", Self::Disclose),
         ("auth", Self::Auth),
@@ -156,6 +165,7 @@ impl AccessLevel {
         ("read", Self::Read),
         ("add", Self::Add),
         ("delete", Self::Delete),
+        ("increment", Self::Increment),
         ("write", Self::Write),
         ("manage", Self::Manage),
     ];
@@ -176,7 +186,7 @@ impl AccessLevel {
             Self::Compare => Self::Auth,
             Self::Search => Self::Compare,
             Self::Read => Self::Search,
-            Self::Add | Self::Delete | Self::Write => Self::Read,
+            Self::Add | Self::Delete | Self::Increment | Self::Write => Self::Read,
             Self::Manage => Self::Write,
         };
         let own = match self {
@@ -188,6 +198,7 @@ impl AccessLevel {
             Self::Read => Privileges::READ,
             Self::Add => Privileges::ADD,
             Self::Delete => Privileges::DELETE,
+            Self::Increment => Privileges::INCREMENT,
             Self::Write => Privileges::WRITE,
             Self::Manage => Privileges::MANAGE,
         };
@@ -235,6 +246,10 @@ impl Grant {
             Self::Level(level) => level.privileges(),
             Self::Assign(set) => set,
             Self::Add(set) => collected.with(set),
+            // `w` has `i` in it.
+            Self::Remove(set) if set.contains(Privileges::WRITE) => {
+                collected.without(set).without(Privileges::INCREMENT)
+            }
             Self::Remove(set) => collected.without(set),
         }
     }
@@ -297,6 +312,9 @@ mod tests {
             ("=rscxd", "=rscxd"),
             ("=dxcsr", "=rscxd"),
             ("+az", "+w"),
+            ("=ia", "=ai"),
+            ("-i", "-i"),
+            ("increment", "increment"),
             ("-w", "-w"),
             ("=", "=0"),
             ("+0", "+0"),
@@ -322,6 +340,7 @@ mod tests {
         check(AccessLevel::Read, "rscxd");
         check(AccessLevel::Add, "arscxd");
         check(AccessLevel::Delete, "zrscxd");
+        check(AccessLevel::Increment, "irscxd");
         check(AccessLevel::Write, "wrscxd");
         check(AccessLevel::Manage, "mwrscxd");
     }

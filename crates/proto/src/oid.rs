@@ -131,3 +131,80 @@ oids! {
     /// draft-sermersheim-ldap-subordinate-scope.
     SUBORDINATE_SCOPE = "1.3.6.1.4.1.4203.666.8.1";
 }
+
+/// Names of controls and extended operations as OpenLDAP 2.7's core schema has them, for `op=`, `control=` and `restrict`.
+const REQUESTS: [(&str, &str); 47] = [
+    ("manageDSAiT", "2.16.840.1.113730.3.4.2"),
+    ("proxyAuthz", "2.16.840.1.113730.3.4.18"),
+    ("subentries", "1.3.6.1.4.1.4203.1.10.1"),
+    ("valuesReturnFilter", "1.2.826.0.1.3344810.2.3"),
+    ("assert", "1.3.6.1.1.12"),
+    ("preread", "1.3.6.1.1.13.1"),
+    ("postread", "1.3.6.1.1.13.2"),
+    ("sort", "1.2.840.113556.1.4.473"),
+    ("pagedResults", "1.2.840.113556.1.4.319"),
+    ("authzId", "2.16.840.1.113730.3.4.16"),
+    ("sync", "1.3.6.1.4.1.4203.1.9.1.1"),
+    ("dontUseCopy", "1.3.6.1.1.22"),
+    ("ppolicy", "1.3.6.1.4.1.42.2.27.8.5.1"),
+    ("noop", "1.3.6.1.4.1.4203.666.5.2"),
+    ("nosubordinates", "1.3.6.1.4.1.4203.666.5.11"),
+    ("relax", "1.3.6.1.4.1.4203.666.5.12"),
+    ("slurp", "1.3.6.1.4.1.4203.666.5.13"),
+    ("valsort", "1.3.6.1.4.1.4203.666.5.14"),
+    ("x-deref", "1.3.6.1.4.1.4203.666.5.16"),
+    ("x-whatfailed", "1.3.6.1.4.1.4203.666.5.17"),
+    ("x-chainingBehaviour", "1.3.6.1.4.1.4203.666.11.3"),
+    ("x-lazyCommit", "1.2.840.113556.1.4.619"),
+    ("x-domainScope", "1.2.840.113556.1.4.1339"),
+    ("x-permissiveModify", "1.2.840.113556.1.4.1413"),
+    ("x-searchOptions", "1.2.840.113556.1.4.1340"),
+    ("x-treeDelete", "1.2.840.113556.1.4.805"),
+    ("x-serverNotification", "1.2.840.113556.1.4.528"),
+    ("x-extendedDN", "1.2.840.113556.1.4.529"),
+    ("x-showDeleted", "1.2.840.113556.1.4.417"),
+    ("x-dirSync", "1.2.840.113556.1.4.841"),
+    ("sessionTracking", "1.3.6.1.4.1.21008.108.63.1"),
+    ("dupent", "2.16.840.1.113719.1.27.101.1"),
+    ("persist", "2.16.840.1.113730.3.4.3"),
+    ("vlv", "2.16.840.1.113730.3.4.9"),
+    ("x-accountUsability", "1.3.6.1.4.1.42.2.27.9.5.8"),
+    ("x-returnContinuationReference", "1.3.6.1.4.1.4203.666.11.6.3"),
+    ("txnSpecification", "1.3.6.1.1.21.2"),
+    ("startTLS", "1.3.6.1.4.1.1466.20037"),
+    ("modifyPassword", "1.3.6.1.4.1.4203.1.11.1"),
+    ("cancel", "1.3.6.1.1.8"),
+    ("refresh", "1.3.6.1.4.1.1466.101.119.1"),
+    ("verifyCredentials", "1.3.6.1.4.1.4203.666.6.5"),
+    ("whoAmI", "1.3.6.1.4.1.4203.1.11.3"),
+    ("turn", "1.3.6.1.1.19"),
+    ("x-chainedRequest", "1.3.6.1.4.1.4203.666.11.6.1"),
+    ("txnStart", "1.3.6.1.1.21.1"),
+    ("txnEnd", "1.3.6.1.1.21.3"),
+];
+
+/// The OID of a control or an extended operation by its name, whose letters may be of either case.
+pub fn of_request(name: &str) -> Option<&'static str> {
+    REQUESTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, oid)| *oid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_by_name() {
+        for (name, expected) in [
+            ("pagedResults", Some(PAGED_RESULTS)),
+            ("PAGEDRESULTS", Some(PAGED_RESULTS)),
+            ("vlv", Some(VLV_REQUEST)),
+            ("assert", Some(ASSERTION)),
+            ("startTLS", Some(START_TLS)),
+            ("txnStart", Some(START_TRANSACTION)),
+            ("x-", None),
+            ("", None),
+        ] {
+            assert_eq!(of_request(name), expected, "{name}");
+        }
+    }
+}

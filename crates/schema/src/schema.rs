@@ -203,6 +203,12 @@ impl Schema {
         Some(suffix.map_or_else(|| base.to_owned(), |suffix| format!("{base}.{suffix}")))
     }
 
+    /// The OID of a control or an extended operation: as [`Self::resolve_oid`], and by the names that OpenLDAP 2.7's core schema
+    /// has, whether or not this one has them.
+    pub fn resolve_request_oid(&self, text: &str) -> Option<String> {
+        self.resolve_oid(text).or_else(|| larix_proto::oid::of_request(text).map(str::to_owned))
+    }
+
     pub(crate) fn oid_of_name(&self, name: &str) -> Option<&str> {
         self.object_class(name)
             .map(|class| class.oid.as_str())

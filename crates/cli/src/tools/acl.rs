@@ -305,6 +305,7 @@ fn privilege(name: &str) -> anyhow::Result<Privilege> {
         AccessLevel::Read => Privilege::Read,
         AccessLevel::Add => Privilege::Add,
         AccessLevel::Delete => Privilege::Delete,
+        AccessLevel::Increment => Privilege::Increment,
         AccessLevel::Write => Privilege::Write,
         AccessLevel::Manage => Privilege::Manage,
     })

@@ -94,8 +94,9 @@ impl Change {
             ChangeKind::Add => each(Privilege::Add),
             ChangeKind::Delete if self.values.is_empty() => check(None, Privilege::Delete),
             ChangeKind::Delete => each(Privilege::Delete),
-            ChangeKind::Replace | ChangeKind::Increment => {
-                check(None, Privilege::Delete) && each(Privilege::Add)
+            ChangeKind::Replace => check(None, Privilege::Delete) && each(Privilege::Add),
+            ChangeKind::Increment => {
+                (check(None, Privilege::Delete) && each(Privilege::Add)) || each(Privilege::Increment)
             }
         }
     }

@@ -72,6 +72,45 @@ fn the_entry_before_and_after() {
     assert!(found[1].1.contains("sn=New,ou=People") && found[1].1.contains("Bo\u{4}\u{3}New"), "{found:?}");
 }
 
+/// OpenLDAP 2.5 asks for `a` and `z`, 2.7 for `i`: who has either may increment.
+#[test]
+fn what_an_increment_needs() {
+    let dn = "uid=u,ou=People,dc=example,dc=com";
+    let entry = format!(
+        "dn: {dn}\nobjectClass: account\nobjectClass: posixAccount\nuid: u\ncn: u\nuidNumber: 10\ngidNumber: 1\nhomeDirectory: /\n"
+    );
+    let (allowed, refused) = ("0", "50");
+    for (grant, increment, add, replace) in [
+        ("read", refused, refused, refused),
+        ("increment", allowed, refused, refused),
+        ("selfincrement", refused, refused, refused),
+        ("=i", allowed, refused, refused),
+        ("add", refused, allowed, refused),
+        ("delete", refused, refused, refused),
+        ("=az", allowed, allowed, allowed),
+        ("=azi", allowed, allowed, allowed),
+        ("write", allowed, allowed, allowed),
+        ("manage", allowed, allowed, allowed),
+        ("increment continue by users -w", refused, refused, refused),
+        ("write continue by users -az", refused, refused, refused),
+        ("=aiz continue by users -a", allowed, refused, refused),
+        ("write continue by users -i", allowed, allowed, allowed),
+    ] {
+        let schema = schema("");
+        let mut settings = settings(&schema);
+        let rule = format!("to attrs=uidNumber,description by users {grant}");
+        settings.policy = Some(policy(&schema, &[&rule, "to * by * read"]));
+        let mut fixture = Fixture::of(schema, vec![(memory(), settings)]);
+        fixture.apply(TREE);
+        fixture.apply(&entry);
+        fixture.bind(ANN);
+        let modify = |change: &str| fixture.change(&format!("dn: {dn}\nchangetype: modify\n{change}\n-\n"));
+        assert_eq!(modify("increment: uidNumber\nuidNumber: 1"), increment, "{grant}");
+        assert_eq!(modify("add: description\ndescription: x"), add, "{grant}");
+        assert_eq!(modify("replace: uidNumber\nuidNumber: 1"), replace, "{grant}");
+    }
+}
+
 #[test]
 fn what_access_rules_allow() {
     let schema = schema("");

@@ -140,6 +140,7 @@ const fn name(privilege: Privilege) -> &'static str {
         Privilege::Write => "write",
         Privilege::Add => "add",
         Privilege::Delete => "delete",
+        Privilege::Increment => "increment",
         Privilege::Manage => "manage",
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn restrict_operations(builder: &mut Builder, call: &Call<'_>) -> Res
 fn operation(schema: &Schema, set: &mut Restrictions, number: usize, word: &str) -> Result<(), Fault> {
     let mut named = Restrictions::default();
     match after(word, "extended=") {
-        Some(name) => named.extended_oids.push(schema.resolve_oid(name).ok_or_else(|| {
+        Some(name) => named.extended_oids.push(schema.resolve_request_oid(name).ok_or_else(|| {
             Fault::argument(number, format!("`{name}` is not the OID of an extended operation"))
                 .with_help("an OID in digits, or a name that `objectidentifier` gives one")
         })?),
@@ -76,7 +76,7 @@ fn known_control(schema: &Schema, number: usize, name: &str) -> Result<String, F
             "an OID that the root DSE lists as supportedControl, or a name that `objectidentifier` gives one",
         ))
     };
-    match schema.resolve_oid(name) {
+    match schema.resolve_request_oid(name) {
         None => fault(format!("`{name}` is not the OID of a control")),
         Some(oid) if !controls::is_known(&oid) => fault(format!("no control `{name}` is served")),
         Some(oid) => Ok(oid),
