@@ -1,0 +1,6 @@
+//! The admin page, as an HTTP client and as a browser sees it.
+
+#![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
+
+mod browser;
+mod pages;

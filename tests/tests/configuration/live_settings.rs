@@ -1,0 +1,203 @@
+//! Settings of the server as a whole that are changed while it serves: what was made ready before is what clients meet after.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use larix_testkit::pki::Authority;
+use larix_testkit::{Kind, Server, Site, process::free_ports};
+use larix_tests::client::Client;
+use larix_tests::scenario::Step;
+
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+fn ask(connection: &mut Client, request: &str) -> String {
+    connection.run(&Step { request: request.to_owned(), ..Step::default() })
+}
+
+struct Bench {
+    site: Site,
+    server: Server,
+    configuration: Client,
+}
+
+impl Bench {
+    fn start() -> Self {
+        let site = Site::new(
+            Kind::Larix,
+            &format!(
+                "database config\nrootpw secret\ndatabase mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\n\
+                 rootpw secret\ndirectory @DATA@\noverlay syncprov\n"
+            ),
+        );
+        site.load(
+            "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n",
+        );
+        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+        let mut configuration = Client::connect(server.address);
+        assert_eq!(ask(&mut configuration, "as cn=config secret\n"), "=> 0\n");
+        Self { site, server, configuration }
+    }
+
+    /// Changes an entry of the configuration.
+    fn change(&mut self, entry: &str, lines: &str) -> String {
+        ask(&mut self.configuration, &format!("modify \"{entry}\"\n{lines}\n"))
+    }
+
+    fn changed(&mut self, lines: &str) {
+        assert_eq!(self.change("cn=config", lines), "=> 0\n", "{lines}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.site.path().join(name)
+    }
+}
+
+/// The status of an answer by HTTP; `None` where nobody listens.
+fn status(port: u16, path: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.split(' ').nth(1)?.parse().ok()
+}
+
+/// A listener that was closed is gone a moment after the answer: its loop has to be told.
+fn is_gone(port: u16) -> bool {
+    (0..1_000_000).any(|_| {
+        std::thread::yield_now();
+        TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).is_err()
+    })
+}
+
+#[test]
+fn a_certificate_of_another_authority_takes_the_place_of_the_first() {
+    let mut bench = Bench::start();
+    let authorities = [Authority::new("one"), Authority::new("two")];
+    for (authority, name) in authorities.iter().zip(["one", "two"]) {
+        std::fs::write(bench.path(&format!("{name}-ca.pem")), authority.certificate()).unwrap();
+        authority.server().write(bench.site.path(), name);
+    }
+    let url = format!("ldap://{}", bench.server.address);
+    let change = |bench: &mut Bench, name: &str| {
+        let folder = bench.site.path().display().to_string();
+        let lines = format!(
+            "replace olcTLSCertificateFile: {folder}/{name}.pem\nreplace olcTLSCertificateKeyFile: {folder}/{name}.key"
+        );
+        bench.change("cn=config", &lines)
+    };
+    let trusted = |bench: &Bench| ["one", "two"].map(|name| trusts(bench, &url, name));
+    assert_eq!(trusted(&bench), [false, false], "there is no TLS yet");
+    assert_eq!(change(&mut bench, "one"), "=> 0\n");
+    assert_eq!(trusted(&bench), [true, false]);
+    assert_eq!(change(&mut bench, "two"), "=> 0\n");
+    assert_eq!(trusted(&bench), [false, true]);
+    assert!(change(&mut bench, "nothing").contains("nothing.pem"), "the file is named");
+    assert_eq!(trusted(&bench), [false, true], "what cannot be read changes nothing");
+}
+
+/// Whether a client that trusts this authority gets its answer by StartTLS.
+fn trusts(bench: &Bench, url: &str, authority: &str) -> bool {
+    let output = Command::new(Kind::Larix.program().unwrap())
+        .args(["whoami", "-x", "-ZZ", "-H", url, "-o"])
+        .arg(format!("tls_cacert={}", bench.path(&format!("{authority}-ca.pem")).display()))
+        .output();
+    output.unwrap().status.success()
+}
+
+#[test]
+fn listeners_come_and_go() {
+    let mut bench = Bench::start();
+    for (attribute, path, expected) in
+        [("olcLarixHttpListener", "/health/live", 200), ("olcLarixAdminListener", "/login", 200)]
+    {
+        let [first, second] = free_ports(2)[..] else { panic!("two ports") };
+        let value = |port: u16| format!("{attribute}: http://127.0.0.1:{port}/");
+        assert_eq!(status(first, path), None);
+        bench.changed(&format!("add {}", value(first)));
+        assert_eq!(status(first, path), Some(expected), "{attribute}");
+        // One that cannot be had changes nothing: this port is the directory's own.
+        let taken = bench.server.address.port();
+        let refused = bench.change("cn=config", &format!("add {}", value(taken)));
+        assert!(refused.contains(&taken.to_string()), "{refused}");
+        bench.changed(&format!("replace {}", value(second)));
+        assert_eq!(status(second, path), Some(expected), "{attribute}");
+        assert!(is_gone(first), "{attribute}");
+        bench.changed(&format!("delete {attribute}"));
+        assert!(is_gone(second), "{attribute}");
+    }
+    let refused = bench.change("cn=config", "add olcLarixAdminListener: https://127.0.0.1:0/");
+    assert!(refused.starts_with("=> 53") && refused.contains("certificate"), "{refused}");
+}
+
+#[test]
+fn the_servers_id_is_in_the_next_change() {
+    let mut bench = Bench::start();
+    let mut client = Client::connect(bench.server.address);
+    assert_eq!(ask(&mut client, &format!("as {ADMIN} secret\n")), "=> 0\n");
+    let mut written = |bench: &Bench, text: &str| {
+        assert_eq!(
+            ask(&mut client, &format!("modify dc=example,dc=com\nreplace description: {text}\n")),
+            "=> 0\n"
+        );
+        let output = Command::new(Kind::Larix.program().unwrap())
+            .args(["search", "-x", "-LLL", "-D", ADMIN, "-w", "secret", "-b", "dc=example,dc=com", "-H"])
+            .args([format!("ldap://{}", bench.server.address).as_str(), "entryCSN", "contextCSN"])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(written(&bench, "one").contains("#000#"));
+    bench.changed("replace olcServerID: 7");
+    let text = written(&bench, "two");
+    let csns = |kind: &str| {
+        text.lines().filter(|line| line.starts_with(kind)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(csns("entryCSN").iter().all(|csn| csn.contains("#007#")), "{text}");
+    assert_eq!(csns("contextCSN").len(), 2, "what was written before keeps its own: {text}");
+}
+
+#[test]
+fn limits_of_clients_hold_from_the_next_connection_on() {
+    let mut bench = Bench::start();
+    // Addresses are counted from the first such limit on.
+    bench.changed("replace olcLarixClientLimits: connections.address=100");
+    let open: Vec<Client> = (0..3).map(|_| Client::connect(bench.server.address)).collect();
+    bench.changed("replace olcLarixClientLimits: connections.address=3");
+    let taken = |bench: &Bench| {
+        let mut socket = TcpStream::connect(bench.server.address).unwrap();
+        // An anonymous bind: a connection that is not taken ends, or says that it does.
+        let _ = socket.write_all(&[0x30, 0x0c, 2, 1, 1, 0x60, 7, 2, 1, 3, 4, 0, 0x80, 0]);
+        let mut answer = [0; 64];
+        let count = socket.read(&mut answer).unwrap_or(0);
+        answer[..count].get(4) == Some(&1) && answer.get(5) == Some(&0x61)
+    };
+    assert!(!taken(&bench), "three are open");
+    bench.changed("delete olcLarixClientLimits");
+    assert!(taken(&bench));
+    drop(open);
+}
+
+#[test]
+fn files_get_another_mode_and_what_waits_for_a_start_is_told() {
+    let mut bench = Bench::start();
+    let mode =
+        |bench: &Bench| std::fs::metadata(bench.path("data/data.mdb")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&bench), 0o600);
+    let database = "olcDatabase={1}mdb,cn=config";
+    assert_eq!(bench.change(database, "replace olcDbMode: 0640"), "=> 0\n");
+    assert_eq!(mode(&bench), 0o640);
+    assert_eq!(bench.change(database, "delete olcDbMode"), "=> 0\n");
+    assert_eq!(mode(&bench), 0o600);
+    let (pid, log) = (bench.path("pid").display().to_string(), bench.path("log"));
+    bench.changed(&format!("replace olcLogFile: {}", log.display()));
+    bench.changed(&format!("replace olcPidFile: {pid}"));
+    let Bench { server, site: _site, configuration } = bench;
+    drop(configuration);
+    assert!(server.stop());
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("olcPidFile was changed: that takes effect at the next start"), "{log}");
+}

@@ -1,0 +1,15 @@
+//! Servers that hold the same entries: Larix beside Larix and beside slapd.
+
+#![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
+
+mod accesslog_delta;
+mod consumer;
+mod first_fill;
+mod provider;
+mod relayed;
+mod replica;
+mod replica_status;
+mod ring;
+mod ring_namespaces;
+mod slow;
+mod value_conflicts;

@@ -1,0 +1,23 @@
+//! One server, over its sockets: protocol, security, logs, memory, crashes.
+
+#![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
+
+mod access_matrix;
+mod accesslog;
+mod churn;
+mod crash;
+mod disclosure;
+mod gssapi;
+mod hostile;
+mod http;
+mod lockout;
+mod logs;
+mod long_searches;
+mod memberof;
+mod memory;
+mod panics;
+mod pass_through;
+mod process;
+mod sasl;
+mod size;
+mod tls;

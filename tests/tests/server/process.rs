@@ -1,0 +1,174 @@
+//! What the process gives up, seen from outside: user, groups, privileges, core dumps, files; and what it tells a service manager.
+
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use larix_testkit::process::{Signal, signal};
+use larix_testkit::{Kind, Server, Site};
+
+const NOBODY: u32 = 65_534;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    /// A configuration and an empty database directory, which anybody may reach.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let folder = Self(folder);
+        std::fs::create_dir(folder.at("data")).unwrap();
+        let text = format!(
+            "pidfile {}\ndatabase mdb\nsuffix cn=x\ndirectory {}\n",
+            folder.at("pid").display(),
+            folder.at("data").display()
+        );
+        std::fs::write(folder.at("slapd.conf"), text).unwrap();
+        folder
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+        command.args(["serve", "-d", "0", "-f"]).arg(self.at("slapd.conf"));
+        let socket = self.at("ldapi").display().to_string().replace('/', "%2F");
+        command.arg("-h").arg(format!("ldap://127.0.0.1:0 ldapi://{socket}/????x-mod=0750"));
+        command.stderr(Stdio::piped()).stdout(Stdio::null());
+        command
+    }
+
+    /// Starts it and waits for what it tells the service manager.
+    fn start(&self, arguments: &[&str]) -> (Running, String) {
+        let socket = UnixDatagram::bind(self.at("notify")).unwrap();
+        std::fs::set_permissions(self.at("notify"), std::fs::Permissions::from_mode(0o777)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let child = self.command().args(arguments).env("NOTIFY_SOCKET", self.at("notify")).spawn().unwrap();
+        let running = Running { child, socket };
+        let told = running.told();
+        (running, told)
+    }
+}
+
+struct Running {
+    child: Child,
+    socket: UnixDatagram,
+}
+
+impl Running {
+    fn told(&self) -> String {
+        let mut bytes = [0; 1024];
+        let count = loop {
+            match self.socket.recv(&mut bytes) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                received => break received.expect("the server says something"),
+            }
+        };
+        String::from_utf8(bytes[..count].to_vec()).unwrap()
+    }
+
+    /// A line of `/proc/PID/FILE`, by how it begins; its words after that.
+    fn line(&self, file: &str, beginning: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(beginning));
+        line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn stop(mut self) {
+        assert!(signal(self.child.id(), Signal::TERM));
+        assert_eq!(self.told(), "STOPPING=1\n");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn is_root(folder: &Folder) -> bool {
+    let root = std::fs::metadata(folder.at("slapd.conf")).unwrap().uid() == 0;
+    if !root {
+        println!("not root: users cannot be changed here");
+    }
+    root
+}
+
+#[test]
+fn a_service_gives_up_dumps_and_privileges_and_tells_when_it_is_ready() {
+    let folder = Folder::new();
+    let (running, told) = folder.start(&[]);
+    assert_eq!(told, format!("READY=1\nMAINPID={}\n", running.child.id()));
+    assert_eq!(running.line("limits", "Max core file size")[..2], ["0", "0"]);
+    assert_eq!(running.line("status", "NoNewPrivs:"), ["1"]);
+    assert_eq!(running.line("status", "Umask:"), ["0027"]);
+    assert_eq!(mode(&folder.at("pid")), 0o644);
+    assert_eq!(mode(&folder.at("ldapi")), 0o750);
+    assert_eq!(mode(&folder.at("data").join("data.mdb")) & 0o077, 0);
+    running.stop();
+    assert!(!folder.at("pid").exists() && !folder.at("ldapi").exists());
+}
+
+#[test]
+fn another_user_without_groups_or_ways_back() {
+    let folder = Folder::new();
+    if !is_root(&folder) {
+        return;
+    }
+    chown(folder.at("data"), Some(NOBODY), Some(NOBODY)).unwrap();
+    let (running, _) = folder.start(&["-u", "nobody", "-g", "nogroup"]);
+    let four = vec![NOBODY.to_string(); 4];
+    assert_eq!(running.line("status", "Uid:"), four);
+    assert_eq!(running.line("status", "Gid:"), four);
+    assert_eq!(running.line("status", "Groups:"), [NOBODY.to_string()]);
+    for set in ["CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(running.line("status", set), ["0000000000000000"], "{set}");
+    }
+    // What cannot be dumped is shown as root's.
+    let shown_as = std::fs::metadata(format!("/proc/{}/fd", running.child.id())).unwrap().uid();
+    assert_eq!(shown_as, 0);
+    assert_eq!(std::fs::metadata(folder.at("data").join("data.mdb")).unwrap().uid(), NOBODY);
+    running.stop();
+}
+
+#[test]
+fn what_cannot_be_given_up_is_said() {
+    let folder = Folder::new();
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = folder.command().args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(expected), "{arguments:?}: {text}");
+    };
+    refused(&["-u", "no-such-user"], "no such user: no-such-user");
+    refused(&["-g", "no-such-group"], "no such group: no-such-group");
+    refused(&["-r", "/no/such/directory"], "cannot set the root directory");
+    if is_root(&folder) {
+        // The directory is root's.
+        std::fs::set_permissions(folder.at("data"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        refused(&["-u", "nobody"], "chown -R");
+    } else {
+        refused(&["-u", "root"], "for servers that root starts");
+    }
+}
+
+/// What tests stand on: where somebody else listens on the port of a server to be started, the server has not started.
+#[test]
+fn a_port_that_another_program_has_is_no_started_server() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let site = Site::example(Kind::Larix);
+    let error = Server::start_at(Kind::Larix, &site.configuration(), port, &[]).unwrap_err().to_string();
+    assert!(error.contains("ended: exit status"), "{error}");
+}

@@ -1,0 +1,155 @@
+//! What commands say to somebody who is new to them: which URL was meant, which configuration is read, where a server is and how it is
+//! stopped.
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use larix_testkit::process::{Signal, signal};
+use larix_testkit::terminal::INTERRUPT;
+use larix_testkit::{Kind, Running, Terminal};
+
+/// How often what has to come is looked for, and how long after one another: two minutes in all.
+const LOOKS: u32 = 6_000;
+const LOOK: Duration = Duration::from_millis(20);
+
+fn larix() -> PathBuf {
+    Kind::Larix.program().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_server_without_a_scheme_is_answered_with_its_url() {
+    let meant = "did you mean \"ldap://127.0.0.1:3890\"?";
+    for words in [
+        &["search", "-H", "127.0.0.1:3890"][..],
+        &["whoami", "-H", "127.0.0.1:3890"],
+        &["config", "export", "-H", "127.0.0.1:3890"],
+        &["replica", "status", "127.0.0.1:3890", "-b", "dc=example,dc=com"],
+        &["serve", "-d", "0", "-f", "/dev/null", "-h", "127.0.0.1:3890"],
+    ] {
+        let output = Command::new(larix()).args(words).env_remove("LDAPURI").output().unwrap();
+        assert!(!output.status.success() && said(&output).contains(meant), "{words:?}: {}", said(&output));
+    }
+}
+
+/// Runs a program where `etc` lies in the place of /etc/ldap, in a mount namespace of its own. None: the system permits none,
+/// or has no such folder to be covered.
+fn with_etc(etc: &Path, program: &Path, arguments: &[&str]) -> Option<Output> {
+    let run = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args([
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            r#"mount --bind "$0" /etc/ldap && exec "$@""#,
+        ]);
+        command.arg(etc).arg(program).args(arguments).output().ok()
+    };
+    run(Path::new("true"), &[]).filter(|output| output.status.success())?;
+    run(program, arguments)
+}
+
+#[test]
+fn without_a_flag_the_tools_say_what_they_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (etc, data) = (folder.path().join("etc"), folder.path().join("data"));
+    fs::create_dir(&etc).unwrap();
+    fs::create_dir(&data).unwrap();
+    let text = format!("database mdb\nsuffix cn=x\nrootdn cn=a,cn=x\ndirectory {}\n", data.display());
+    let file = etc.join("slapd.conf");
+    fs::write(&file, text).unwrap();
+    let named = ["add", "-f", file.to_str().unwrap(), "-l", "/dev/null"];
+    let output = Command::new(larix()).args(named).output().unwrap();
+    assert!(output.status.success() && !said(&output).contains("reads"), "{}", said(&output));
+    for tool in ["test", "check", "cat", "schema"] {
+        let Some(output) = with_etc(&etc, &larix(), &[tool]) else {
+            eprintln!("this system has no /etc/ldap, or permits no mount namespace: skipped");
+            return;
+        };
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{tool}: {}", said(&output));
+        assert!(errors.contains("reads /etc/ldap/slapd.conf; -f FILE or -F DIRECTORY"), "{tool}: {errors}");
+    }
+    // slapd's names read what OpenLDAP's packages configure, as ever.
+    let link = folder.path().join("slapcat");
+    symlink(larix(), &link).unwrap();
+    let output = with_etc(&etc, &link, &[]).unwrap();
+    assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
+}
+
+struct QuickStart {
+    folder: tempfile::TempDir,
+}
+
+impl QuickStart {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The words of a start, but for the address and the port file.
+    const WORDS: [&str; 5] = ["serve", "--suffix", "dc=example,dc=com", "-4", "-h"];
+
+    fn in_background(&self, address: &str, shown: &str) -> Running {
+        let mut command = Command::new(larix());
+        command.current_dir(self.folder.path()).args(Self::WORDS).arg(address).stdin(Stdio::null());
+        let shown = fs::File::create(self.shown(shown)).unwrap();
+        Running(command.stdout(shown.try_clone().unwrap()).stderr(shown).spawn().unwrap())
+    }
+
+    fn shown(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What it has shown when it serves.
+    fn shows(&self, server: &mut Running, shown: &str) -> String {
+        for _ in 0..LOOKS {
+            let text = fs::read_to_string(self.shown(shown)).unwrap();
+            if text.contains("Stop it with") && text.ends_with('\n') {
+                return text;
+            }
+            assert!(server.try_wait().unwrap().is_none(), "it ended: {text}");
+            std::thread::park_timeout(LOOK);
+        }
+        panic!("it says nothing: {}", fs::read_to_string(self.shown(shown)).unwrap());
+    }
+}
+
+#[test]
+fn a_server_without_a_terminal_is_stopped_by_its_number() {
+    let quick = QuickStart::new();
+    let mut server = quick.in_background("ldap://127.0.0.1:0", "shown");
+    let text = quick.shows(&mut server, "shown");
+    assert!(text.contains(&format!("Stop it with: kill {}\n", server.id())), "{text}");
+    assert!(!text.contains("Ctrl-C"), "{text}");
+
+    // A second one on the same directory.
+    let mut second = quick.in_background("ldap://127.0.0.1:0", "second");
+    let ended = (0..LOOKS).find_map(|_| {
+        std::thread::park_timeout(LOOK);
+        second.try_wait().unwrap()
+    });
+    let text = fs::read_to_string(quick.shown("second")).unwrap();
+    let process = format!("larix-data is served already, by process {}, at ldap://127.0.0.1:", server.id());
+    assert!(ended.is_some_and(|status| !status.success()) && text.contains(&process), "{ended:?} {text}");
+    assert!(text.contains("--data"), "{text}");
+    assert!(signal(server.id(), Signal::TERM));
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_at_a_terminal_is_stopped_there() {
+    let quick = QuickStart::new();
+    let mut terminal = Terminal::open().unwrap();
+    let mut command = terminal.command(larix());
+    command.current_dir(quick.folder.path()).args(QuickStart::WORDS).arg("ldap://127.0.0.1:0");
+    let mut server = Running(command.spawn().unwrap());
+    terminal.shows("Stop it with Ctrl-C.");
+    terminal.types(INTERRUPT);
+    assert!(terminal.ended(&mut server).0.success());
+}

@@ -1,0 +1,18 @@
+//! Commands as they are typed, and the guide that says which.
+
+#![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
+
+mod applications;
+mod backup;
+mod command_line;
+mod demo;
+mod guide_blocks;
+mod killed_tools;
+mod load_compare;
+mod load_run;
+mod mail;
+mod quick_start;
+mod slapacl;
+mod slappasswd;
+mod terminal;
+mod tools_beside_server;

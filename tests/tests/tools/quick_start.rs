@@ -1,0 +1,394 @@
+//! `larix serve --suffix`: what is changed while it serves is there at the next start, and flags that say otherwise are told.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use larix_testkit::Kind;
+use larix_testkit::process::{Signal, signal};
+
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+struct Newcomer {
+    folder: tempfile::TempDir,
+    data: PathBuf,
+}
+
+impl Newcomer {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        Self { folder, data }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+        command.current_dir(self.folder.path()).args(["serve", "--data"]).arg(&self.data).args(arguments);
+        command
+    }
+
+    /// Starts the server with these flags beside `--suffix` and a listener.
+    fn start(&self, listen: &str, arguments: &[&str]) -> Running {
+        let (ports, shown) = (self.folder.path().join("ports"), self.folder.path().join("shown"));
+        let _ = fs::remove_file(&ports);
+        let mut child = self
+            .command(&["--suffix", "DC=example, dc=com", "-h", listen, "--port-file", "ports"])
+            .args(arguments)
+            .stdout(File::create(&shown).unwrap())
+            .spawn()
+            .unwrap();
+        let port = loop {
+            match fs::read_to_string(&ports) {
+                // What it shows comes behind the ports, line by line.
+                Ok(port) if port.ends_with('\n') && has_shown(&shown) => break port.trim().to_owned(),
+                _ => assert!(child.try_wait().unwrap().is_none(), "it ended"),
+            }
+            std::thread::yield_now();
+        };
+        let url = format!("{}127.0.0.1:{port}", listen.strip_suffix("127.0.0.1:0").unwrap());
+        Running { child, url, authority: self.data.join("server.pem"), shown }
+    }
+
+    /// What a start says that comes to nothing.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).args(["-h", "ldap://127.0.0.1:0"]).output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+struct Running {
+    child: Child,
+    url: String,
+    authority: PathBuf,
+    shown: PathBuf,
+}
+
+impl Running {
+    fn client(&self, command: &str, password: &str) -> Command {
+        let mut client = Command::new(Kind::Larix.program().unwrap());
+        client.args([command, "-x", "-H", &self.url, "-D", ADMIN, "-w", password, "-o"]);
+        client.arg(format!("tls_cacert={}", self.authority.display()));
+        client
+    }
+
+    fn change(&self, password: &str, ldif: &str) {
+        let mut client = self.client("modify", password).stdin(Stdio::piped()).spawn().unwrap();
+        client.stdin.take().unwrap().write_all(ldif.as_bytes()).unwrap();
+        assert!(client.wait().unwrap().success(), "{ldif}");
+    }
+
+    /// Whether the configuration shows these lines to the administrator.
+    fn check(&self, password: &str, base: &str, lines: &[&str]) {
+        let output =
+            self.client("search", password).args(["-LLL", "-b", base, "-s", "base"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        for line in lines {
+            assert!(text.lines().any(|it| it == *line), "{line}: {text}{:?}", output.stderr);
+        }
+    }
+
+    fn stop(mut self) -> String {
+        assert!(signal(self.child.id(), Signal::TERM));
+        assert!(self.child.wait().unwrap().success(), "a clean stop");
+        fs::read_to_string(&self.shown).unwrap()
+    }
+}
+
+/// Whether the line with the password is there as a whole.
+fn has_shown(file: &Path) -> bool {
+    let text = fs::read_to_string(file).unwrap();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().any(|line| line.trim_start().starts_with("password"))
+}
+
+/// The word behind a label of what the server shows.
+fn shown<'t>(text: &'t str, label: &str) -> &'t str {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(label));
+    line.unwrap_or_else(|| panic!("no {label}: {text}")).trim()
+}
+
+#[test]
+fn changes_are_there_at_the_next_start() {
+    let mut newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap().to_owned();
+    server.change(
+        &password,
+        "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 77\n\n\
+         dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: olcRootPW\nolcRootPW: changed\n",
+    );
+    server.stop();
+
+    // An address with TLS makes a certificate, also when the configuration is there already.
+    let server = newcomer.start("ldaps://127.0.0.1:0", &[]);
+    let certificate = format!("olcTLSCertificateFile: {}/server.pem", newcomer.data.display());
+    server.check("changed", "cn=config", &["olcIdleTimeout: 77", &certificate]);
+    let text = server.stop();
+    assert_eq!(shown(&text, "password"), "as set before");
+    assert!(text.contains("signed itself"), "{text}");
+
+    // The directory may be moved.
+    let moved = newcomer.folder.path().join("moved");
+    fs::rename(&newcomer.data, &moved).unwrap();
+    let earlier = std::mem::replace(&mut newcomer.data, moved);
+    let server = newcomer.start("ldaps://127.0.0.1:0", &[]);
+    let now = |attribute: &str, rest: &str| format!("{attribute}: {}{rest}", newcomer.data.display());
+    server.check(
+        "changed",
+        "cn=config",
+        &["olcIdleTimeout: 77", &now("olcTLSCertificateFile", "/server.pem")],
+    );
+    server.check("changed", "olcDatabase={1}mdb,cn=config", &[&now("olcDbDirectory", "")]);
+    assert!(shown(&server.stop(), "note").contains(earlier.to_str().unwrap()));
+}
+
+/// `tests/tests/tools/guide_blocks.rs` types the guide's first page.
+#[test]
+fn the_first_entry_is_proposed_until_there_is_one() {
+    let newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    server.change(password, "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\ndc: example\n");
+    assert!(server.stop().contains("the first entry"));
+    let text = newcomer.start("ldap://127.0.0.1:0", &[]).stop();
+    assert!(!text.contains("the first entry"), "it has entries: {text}");
+}
+
+/// README says that passwords are hashed: those that come by LDIF in the clear, too.
+#[test]
+fn passwords_that_come_in_the_clear_are_stored_hashed() {
+    let newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    let person = |name: &str| {
+        format!(
+            "dn: uid={name},dc=example,dc=com\nchangetype: add\nobjectClass: inetOrgPerson\nuid: {name}\n\
+             cn: {name}\nsn: {name}\nuserPassword: added-{name}\n\n"
+        )
+    };
+    server.change(
+        password,
+        &format!(
+            "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\ndc: example\n\n{}{}\
+             dn: uid=bob,dc=example,dc=com\nchangetype: modify\nreplace: userPassword\nuserPassword: changed-bob\n",
+            person("ann"),
+            person("bob"),
+        ),
+    );
+    for (name, known) in [("ann", "added-ann"), ("bob", "changed-bob")] {
+        let dn = format!("uid={name},dc=example,dc=com");
+        let output = server
+            .client("search", password)
+            .args(["-LLL", "--json", "-b", &dn, "-s", "base", "(userPassword=*)", "userPassword"])
+            .output()
+            .unwrap();
+        let stored = String::from_utf8(output.stdout).unwrap();
+        assert!(stored.contains("{ARGON2}$argon2id$") && !stored.contains(known), "{stored}");
+        let mut bind = Command::new(Kind::Larix.program().unwrap());
+        bind.args(["whoami", "-x", "-H", &server.url, "-D", &dn, "-w", known]);
+        let output = bind.output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("dn:{dn}\n"));
+    }
+    server.stop();
+}
+
+/// Where nobody asked anything no index is unused.
+#[test]
+fn an_empty_log_judges_no_index() {
+    let newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    server.change(
+        password,
+        "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\nobjectClass: uidObject\ndc: example\nuid: x\n",
+    );
+    server.stop();
+    let log = newcomer.folder.path().join("log");
+    let search = "conn=1 op=1 SRCH base=\"dc=example,dc=com\" scope=2 deref=0 filter=\"(cn=x)\"\n";
+    for (lines, judged) in [("", false), ("conn=1 op=0 BIND dn=\"\" method=128\n", false), (search, true)] {
+        fs::write(&log, lines).unwrap();
+        let mut advise = Kind::Larix.tool("advise");
+        let output =
+            advise.arg("-F").arg(newcomer.data.join("slapd.d")).arg("--log").arg(&log).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{:?}", output.stderr);
+        assert_eq!(said.contains("not used: index uid eq"), judged, "{lines}: {said}");
+        assert_eq!(said.contains("nothing to judge by"), !judged, "{lines}: {said}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_no_damaged_entry() {
+    let newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    // More than what is gathered before it is written.
+    let long = "x".repeat(3 << 19);
+    server.change(
+        password,
+        &format!(
+            "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\ndc: example\ndescription: {long}\n"
+        ),
+    );
+    server.stop();
+    for go_on in [&[][..], &["-c"]] {
+        let mut cat = Kind::Larix.tool("cat");
+        cat.args(["-l", "/dev/full", "-F"]).arg(newcomer.data.join("slapd.d")).args(go_on);
+        let output = cat.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("cannot write the LDIF: No space left"), "{said}");
+        assert!(!said.contains("entry"), "{said}");
+    }
+}
+
+#[test]
+fn flags_that_say_otherwise_are_told() {
+    let newcomer = Newcomer::new();
+    fs::write(newcomer.folder.path().join("first"), "one\n").unwrap();
+    fs::write(newcomer.folder.path().join("second"), "two\n").unwrap();
+    let server = newcomer.start("ldaps://127.0.0.1:0", &["--admin-password-file", "first"]);
+    server.check("one", "cn=config", &["dn: cn=config"]);
+    server.stop();
+    for (arguments, told) in [
+        (&["--suffix", "dc=other"][..], &["dc=other", "serves \"dc=example,dc=com\""][..]),
+        (
+            &["--suffix", "dc=example,dc=com", "--tls-cert", "mine.pem"],
+            &["--tls-cert", "mine.pem", "server.pem"],
+        ),
+        (&["--suffix", "no name"], &["--suffix no name"]),
+    ] {
+        let said = newcomer.refused(arguments);
+        assert!(told.iter().all(|word| said.contains(word)), "{arguments:?}: {said}");
+    }
+    // The first start's password, or one that was set since, stays: the file is a first start's.
+    let server = newcomer.start("ldap://127.0.0.1:0", &["--admin-password-file", "second"]);
+    server.check("one", "cn=config", &["dn: cn=config"]);
+    assert!(shown(&server.stop(), "note").contains("--admin-password-file"));
+
+    // A directory elsewhere that is still there is not this one.
+    let copy = newcomer.folder.path().join("copy/slapd.d");
+    fs::create_dir_all(&copy).unwrap();
+    let copied =
+        Command::new("cp").arg("-r").arg(newcomer.data.join("slapd.d/.")).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    let other = Newcomer { data: newcomer.folder.path().join("copy"), folder: tempfile::tempdir().unwrap() };
+    let said = other.refused(&["--suffix", "dc=example,dc=com"]);
+    assert!(said.contains(newcomer.data.to_str().unwrap()) && said.contains("not in --data"), "{said}");
+}
+
+#[test]
+fn a_server_in_the_background_shows_its_password() {
+    let newcomer = Newcomer::new();
+    let output = newcomer
+        .command(&["--suffix", "dc=example,dc=com", "-h", "ldapi://ldapi", "--background"])
+        .env_remove("LARIX_DETACHED")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    // No pid file by default: the one that has the socket is asked who it is by name of its own data directory.
+    let ours = processes_with(newcomer.data.to_str().unwrap());
+    for process in &ours {
+        assert!(signal(process.parse().unwrap(), Signal::TERM));
+    }
+    assert!(output.status.success() && shown(&text, "password").contains("shown once"), "{text}");
+    assert_eq!(ours.len(), 1, "{ours:?}");
+}
+
+/// One line says which address is taken; no password is made up, and nothing is left, so that the next start is a first one.
+#[test]
+fn an_address_that_is_taken_is_said_and_nothing_is_left() {
+    let newcomer = Newcomer::new();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let path = elsewhere.path().join("socket");
+    let _answers = UnixListener::bind(&path).unwrap();
+    let path = path.display().to_string();
+    let socket = format!("ldapi://{}", path.replace('/', "%2F"));
+    let (url, http) = (format!("ldapi://own ldap://{address}"), format!("http://{address}/"));
+    let cases: [(&[&str], &str); 5] = [
+        (&["-h", &url], &address),
+        (&["-h", "ldapi://own", "--http", &http], &address),
+        (&["-h", "ldapi://own", "--admin", &address], &address),
+        (&["-h", &format!("ldapi://own {socket}")], &path),
+        (&["-h", &url, "--background"], &address),
+    ];
+    for (arguments, named) in cases {
+        let mut command = newcomer.command(&["--suffix", "dc=example,dc=com"]);
+        let output = command.args(arguments).env_remove("LARIX_DETACHED").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        for word in [named, "another process", "end that, or name another"] {
+            assert!(said.contains(word), "{arguments:?}: {said}");
+        }
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "", "{arguments:?}");
+        let left: Vec<_> = fs::read_dir(newcomer.folder.path()).unwrap().collect();
+        assert!(left.is_empty(), "{arguments:?}: {left:?}");
+    }
+}
+
+/// The configuration is kept with the hash of a password that was made up: it is told, this once, though nothing is served.
+#[test]
+fn a_start_that_comes_to_nothing_shows_its_password() {
+    let newcomer = Newcomer::new();
+    fs::create_dir(&newcomer.data).unwrap();
+    let foreign = newcomer.data.join("data.mdb");
+    let suffix = ["--suffix", "dc=example,dc=com"];
+    for arguments in [&[][..], &["--background"]] {
+        fs::write(&foreign, [b'x'; 65_536]).unwrap();
+        let mut command = newcomer.command(&suffix);
+        command.args(["-h", "ldapi://own"]).args(arguments).env_remove("LARIX_DETACHED");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("password").count(), 1, "{text}");
+        let password = shown(&text, "password").split(' ').next().unwrap().to_owned();
+        // The second start has nothing new to tell.
+        let again = newcomer.command(&suffix).args(["-h", "ldapi://own"]).output().unwrap();
+        assert!(!again.status.success() && again.stdout.is_empty(), "{again:?}");
+
+        fs::remove_file(&foreign).unwrap();
+        let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+        server.check(&password, "cn=config", &["dn: cn=config"]);
+        assert_eq!(shown(&server.stop(), "password"), "as set before");
+        fs::remove_dir_all(&newcomer.data).unwrap();
+        fs::create_dir(&newcomer.data).unwrap();
+    }
+}
+
+/// A certificate that cannot be read is said before a configuration is made that would ask for it for ever.
+#[test]
+fn a_first_start_with_a_wrong_certificate_leaves_a_first_start() {
+    let newcomer = Newcomer::new();
+    let arguments = ["--suffix", "dc=example,dc=com", "--tls-cert", "missing.pem"];
+    let output = newcomer.command(&arguments).args(["-h", "ldapi://own"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("missing.pem"), "{said}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+    assert!(!newcomer.data.join("slapd.d").exists());
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    assert!(shown(&server.stop(), "password").contains("shown once"));
+}
+
+/// The ids of processes that have this among their arguments.
+fn processes_with(argument: &str) -> Vec<String> {
+    let all = fs::read_dir("/proc")
+        .unwrap()
+        .map_while(Result::ok)
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let has = |id: &String| {
+        let arguments = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        arguments.split(|byte| *byte == 0).any(|it| it == argument.as_bytes())
+    };
+    all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(has).collect()
+}

@@ -1,0 +1,470 @@
+//! `slapadd`, `slapmodify`, `slapdelete` and `slapindex` beside a running server: it takes the work over, with the result
+//! that the tool has offline.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use larix_testkit::{Kind, Running, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
+
+/// Every directory must have an own port in its log line: nothing is shared.
+const DATABASE: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+    directory @DATA@\nindex objectClass,uid eq\naccess to * by * read\n";
+
+struct Bench {
+    kind: Kind,
+    site: Site,
+}
+
+impl Bench {
+    fn new(kind: Kind, configuration: &str) -> Self {
+        Self { kind, site: Site::new(kind, configuration) }
+    }
+
+    fn start(&self) -> Server {
+        self.site.start().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn command(&self, tool: &str, arguments: &[&str]) -> Command {
+        let mut command = self.kind.tool(own_name(self.kind, tool));
+        command.arg("-f").arg(self.site.configuration()).args(arguments);
+        command
+    }
+
+    fn run(&self, tool: &str, arguments: &[&str], input: &str) -> Output {
+        fed(&mut self.command(tool, arguments), input)
+    }
+
+    /// Runs a tool that must do all it is asked.
+    fn done(&self, tool: &str, arguments: &[&str], input: &str) -> String {
+        let output = self.run(tool, arguments, input);
+        assert!(output.status.success(), "{:?} {tool} {arguments:?}: {}", self.kind, said(&output));
+        said(&output)
+    }
+
+    /// What the database holds, without what the server gives to itself.
+    fn content(&self) -> Vec<String> {
+        let output = self.run("cat", &["-o", "ldif-wrap=no"], "");
+        assert!(output.status.success(), "{}", said(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let own = |line: &&str| !line.starts_with("contextCSN:");
+        let mut entries: Vec<String> = text
+            .split("\n\n")
+            .map(|entry| {
+                let mut lines: Vec<&str> = entry.lines().filter(own).collect();
+                lines.sort_unstable();
+                lines.join("\n")
+            })
+            .filter(|entry| !entry.is_empty())
+            .collect();
+        entries.sort_unstable();
+        entries
+    }
+
+    fn data(&self) -> PathBuf {
+        self.site.path().join("data")
+    }
+}
+
+/// `larix modify` and `larix delete` are clients.
+fn own_name(kind: Kind, tool: &str) -> &str {
+    match (kind, tool) {
+        (Kind::Larix, "modify") => "offline-modify",
+        (Kind::Larix, "delete") => "offline-delete",
+        _ => tool,
+    }
+}
+
+fn fed(command: &mut Command, input: &str) -> Output {
+    let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = streams.spawn().unwrap();
+    // A tool that has nothing to read may have ended.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn search(server: &Server, request: &str) -> String {
+    ask(&mut Client::connect(server.address), request)
+}
+
+const TOP: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n";
+
+/// Entries with operational attributes of their own.
+fn dump() -> String {
+    let operational = |number: u32| {
+        format!(
+            "structuralObjectClass: organizationalUnit\nentryUUID: 01900000-0000-4000-8000-{number:012}\n\
+             entryCSN: 20200101000000.{number:06}Z#000000#00a#000000\ncreatorsName: cn=somebody\n\
+             createTimestamp: 20190101000000Z\nmodifiersName: cn=somebody else\nmodifyTimestamp: 20200101000000Z\n\n"
+        )
+    };
+    let mut text = TOP.replace("\n\n", "\nstructuralObjectClass: domain\n");
+    text += operational(1).split_once('\n').unwrap().1;
+    // A superior after what is below it.
+    for (number, dn) in [(2, "ou=b,ou=a"), (3, "ou=a"), (4, "ou=c,ou=b,ou=a")] {
+        text += &format!("dn: {dn},{SUFFIX}\nobjectClass: organizationalUnit\n{}", operational(number));
+    }
+    for number in 10..2_000 {
+        text += &format!(
+            "dn: ou=o{number},ou=a,{SUFFIX}\nobjectClass: organizationalUnit\n{}",
+            operational(number)
+        );
+    }
+    text
+}
+
+#[test]
+fn what_is_added_beside_the_server_is_what_is_added_offline() {
+    let offline = Bench::new(Kind::Larix, DATABASE);
+    offline.done("add", &[], &dump());
+    let beside = Bench::new(Kind::Larix, DATABASE);
+    let server = beside.start();
+    assert_eq!(beside.done("add", &["-q"], &dump()), "");
+    // It is served at once,
+    let found =
+        search(&server, &format!("search \"ou=o1999,ou=a,{SUFFIX}\" base (objectClass=*) createTimestamp"));
+    assert!(found.contains("createTimestamp: *") || found.contains("20190101000000Z"), "{found}");
+    // and durable when the tool has ended.
+    server.kill();
+    assert_eq!(beside.content(), offline.content());
+    // The socket of a server that was killed is nobody's.
+    assert!(beside.data().join("tools.sock").exists());
+    beside.done("add", &[], &format!("dn: ou=after,{SUFFIX}\nobjectClass: organizationalUnit\n"));
+    let server = beside.start();
+    let mode = std::fs::metadata(beside.data().join("tools.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    assert!(
+        search(&server, &format!("search \"ou=after,{SUFFIX}\" base (objectClass=*) ou"))
+            .contains("ou: after")
+    );
+    assert!(server.stop());
+    assert!(!beside.data().join("tools.sock").exists());
+}
+
+/// As applications start it: the server first, then the data.
+#[test]
+fn an_empty_database_is_filled_while_it_is_served_as_with_slapd() {
+    for kind in [Kind::Larix, Kind::Slapd] {
+        if kind.is_lacking() {
+            continue;
+        }
+        let bench = Bench::new(kind, DATABASE);
+        let server = bench.start();
+        bench.done("add", &[], &format!("{TOP}dn: cn=admin,{SUFFIX}\nobjectClass: organizationalRole\n\n"));
+        bench.done("add", &[], &format!("dn: ou=x,{SUFFIX}\nobjectClass: organizationalUnit\nentryUUID: 01900000-0000-4000-8000-000000000001\n\n"));
+        let found = search(&server, &format!("search {SUFFIX} sub (objectClass=*) 1.1"));
+        assert_eq!(found.matches("-> ").count(), 3, "{kind:?}: {found}");
+        let uuid = "(entryUUID=01900000-0000-4000-8000-000000000001)";
+        let found = search(&server, &format!("search {SUFFIX} sub {uuid} 1.1"));
+        assert!(found.contains("-> ou=x"), "{kind:?}: {found}");
+        let changes =
+            format!("dn: ou=x,{SUFFIX}\nchangetype: modify\nreplace: description\ndescription: new\n");
+        bench.done("modify", &[], &changes);
+        let found = search(&server, &format!("search \"ou=x,{SUFFIX}\" base (objectClass=*) description"));
+        assert!(found.contains("description: new"), "{kind:?}: {found}");
+        bench.done("index", &["uid"], "");
+        assert!(server.stop(), "{kind:?}");
+    }
+}
+
+/// A start that comes as far as its databases, and goes on when somebody reads `args`: the files of its process are pipes, which are
+/// written between the opening of the databases and of their sockets for tools.
+struct HeldStart {
+    child: Running,
+    args: PathBuf,
+}
+
+impl HeldStart {
+    fn new(bench: &Bench) -> Self {
+        let [pid, args, port] = ["pid", "args", "port"].map(|name| bench.site.path().join(name));
+        for pipe in [&pid, &args] {
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        }
+        let mut command = Kind::Larix.tool("serve");
+        command.args(["-d", "0", "-h", "ldap://127.0.0.1:0/", "--port-file"]).arg(port);
+        let child = command.arg("-f").arg(bench.site.configuration()).stderr(Stdio::null()).spawn().unwrap();
+        let held = Self { child: Running(child), args };
+        assert_eq!(std::fs::read_to_string(pid).unwrap(), format!("{}\n", held.child.id()));
+        held
+    }
+
+    fn goes_on(&self) {
+        assert!(std::fs::read_to_string(&self.args).unwrap().contains("serve"));
+    }
+}
+
+/// Applications start a server and load their data right behind it.
+#[test]
+fn tools_wait_for_a_server_that_is_just_starting() {
+    let files = "pidfile @DATA@/../pid\nargsfile @DATA@/../args\n";
+    let changes = format!("dn: {SUFFIX}\nchangetype: modify\nreplace: description\ndescription: new\n");
+    for (tool, arguments, input) in [
+        ("add", &[][..], format!("dn: ou=x,{SUFFIX}\nobjectClass: organizationalUnit\n\n")),
+        ("modify", &[], changes),
+        ("delete", &[SUFFIX], String::new()),
+        ("index", &["uid"], String::new()),
+    ] {
+        let bench = Bench::new(Kind::Larix, &format!("{files}{DATABASE}"));
+        bench.done("add", &[], TOP);
+        let start = HeldStart::new(&bench);
+        let mut command = bench.command(tool, &[&["-v"], arguments].concat());
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = streams.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let said = lines.find(|line| line.contains("in use")).unwrap_or_default();
+        assert!(said.ends_with("waits for the server that starts"), "{tool}: {said}");
+        // It has looked, and there was no server yet.
+        start.goes_on();
+        let rest: Vec<String> = lines.collect();
+        assert!(child.wait().unwrap().success(), "{tool}: {rest:?}");
+    }
+}
+
+/// What is wrong with an LDIF, beyond [`TOP`], is said in the same words beside a server as offline.
+#[test]
+fn errors_are_those_of_the_tool_offline() {
+    let unit = |dn: &str| format!("dn: {dn}{SUFFIX}\nobjectClass: organizationalUnit\n\n");
+    let (good, last) = (unit("ou=good,"), unit("ou=last,"));
+    for wrong in [
+        unit(""),
+        unit("ou=x,ou=nowhere,"),
+        "dn: dc=elsewhere\nobjectClass: domain\ndc: elsewhere\n\n".to_owned(),
+        "dn: nonsense\nobjectClass: domain\n\n".to_owned(),
+        format!("dn: ou=w,{SUFFIX}\nobjectClass: organizationalUnit\nnoSuchType: x\n\n"),
+        format!("dn: ou=w,{SUFFIX}\nobjectClass: organizationalUnit\nsn: x\n\n"),
+        format!("dn: ou=w,{SUFFIX}\nobjectClass: noSuchClass\n\n"),
+        format!("dn: cn=w,{SUFFIX}\nobjectClass: person\ncn: w\n\n"),
+        format!("dn: ou=w,{SUFFIX}\nobjectClass: organizationalUnit\ndescription: a\ndescription: A\n\n"),
+        format!("dn: ou=w,{SUFFIX}\nchangetype: delete\n\n"),
+        format!("dn: ou=w,{SUFFIX}\nobjectClass\n\n"),
+        format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\ncontextCSN: nonsense\n\n"),
+    ] {
+        for flags in [&[][..], &["-c"], &["-u"], &["-c", "-u"], &["-c", "-j", "3"]] {
+            let ldif = format!("{good}{wrong}{last}");
+            let offline = Bench::new(Kind::Larix, DATABASE);
+            offline.done("add", &[], TOP);
+            let expected = offline.run("add", flags, &ldif);
+            let beside = Bench::new(Kind::Larix, DATABASE);
+            beside.done("add", &[], TOP);
+            let server = beside.start();
+            let output = beside.run("add", flags, &ldif);
+            assert_eq!(
+                (output.status.code(), said(&output)),
+                (expected.status.code(), said(&expected)),
+                "{flags:?} {wrong}"
+            );
+            assert!(!output.status.success(), "{flags:?} {wrong}");
+            let names = |bench: &Bench| -> Vec<String> {
+                let names = bench.content();
+                names
+                    .iter()
+                    .flat_map(|e| e.lines().filter(|l| l.starts_with("dn: ")).map(str::to_owned))
+                    .collect()
+            };
+            if flags.contains(&"-c") || flags.contains(&"-u") {
+                assert_eq!(names(&beside), names(&offline), "{flags:?} {wrong}");
+            } else {
+                // What came before the error stays, as it does with slapd.
+                assert!(names(&beside).contains(&format!("dn: ou=good,{SUFFIX}")), "{wrong}");
+                // One whose superior is missing waits for it until the end.
+                let ends_at_once = !wrong.contains("nowhere");
+                let has_last = names(&beside).contains(&format!("dn: ou=last,{SUFFIX}"));
+                assert_eq!(has_last, !ends_at_once, "{wrong}");
+            }
+            assert!(server.stop());
+        }
+    }
+}
+
+#[test]
+fn flags_of_slapadd_have_their_meaning_beside_a_server() {
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    let server = bench.start();
+    bench.done("add", &["-b", SUFFIX], TOP);
+    // -s: data that another server accepted.
+    let odd = format!("dn: cn=odd,{SUFFIX}\nobjectClass: person\ncn: odd\nuidNumber: seven\n\n");
+    assert!(!bench.run("add", &["-n", "1"], &odd).status.success());
+    bench.done("add", &["-n", "1", "-s"], &odd);
+    assert!(bench.content().concat().contains("uidNumber: seven"));
+    // Syntaxes are checked when that is asked for.
+    let wrong =
+        format!("dn: cn=wrong,{SUFFIX}\nobjectClass: person\ncn: wrong\nsn: x\nseeAlso: nonsense\n\n");
+    let output = bench.run("add", &["-o", "value-check=yes"], &wrong);
+    assert!(said(&output).contains("invalid per syntax"), "{}", said(&output));
+    // -S gives the CSNs, -w the contextCSN.
+    bench.done(
+        "add",
+        &["-S", "7", "-w"],
+        &format!("dn: ou=seven,{SUFFIX}\nobjectClass: organizationalUnit\n\n"),
+    );
+    let text = bench.content().concat();
+    let csn =
+        text.split("entryCSN: ").find(|csn| csn.contains("#007#")).map(|csn| csn.lines().next().unwrap());
+    let csn = csn.expect("a CSN of server 7").to_owned();
+    let whole = bench.done("cat", &["-o", "ldif-wrap=no"], "");
+    assert!(whole.contains(&format!("contextCSN: {csn}")), "{whole}");
+    // What the server does later has CSNs of its own, and they rise.
+    let mut client = Client::connect(server.address);
+    ask(&mut client, &format!("as {ADMIN} secret"));
+    let modified = ask(&mut client, &format!("modify \"ou=seven,{SUFFIX}\"\n  replace description: later"));
+    assert_eq!(modified, "=> 0\n");
+    assert!(server.stop());
+    let output = bench.command("check", &[]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn changes_deletes_and_indexes_beside_a_server() {
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    let server = bench.start();
+    bench.done("add", &[], &dump());
+    let changes = format!(
+        "dn: ou=o10,ou=a,{SUFFIX}\nchangetype: modify\nreplace: createTimestamp\ncreateTimestamp: 20010101000000Z\n-\n\
+         add: description\ndescription: by the tool\n\n\
+         dn: ou=o11,ou=a,{SUFFIX}\nchangetype: modrdn\nnewrdn: ou=moved\ndeleteoldrdn: 1\n\n\
+         dn: ou=o12,ou=a,{SUFFIX}\nchangetype: delete\n\n\
+         dn: ou=new,{SUFFIX}\nchangetype: add\nobjectClass: organizationalUnit\n\n"
+    );
+    let told = bench.done("modify", &["-v"], &changes);
+    assert_eq!(told.matches("changed").count(), 4, "{told}");
+    let wrong = format!("dn: ou=o12,ou=a,{SUFFIX}\nchangetype: delete\n\n");
+    let output = bench.run("modify", &[], &wrong);
+    assert!(!output.status.success());
+    assert!(
+        said(&output).contains("line 1") && said(&output).contains("No such object"),
+        "{}",
+        said(&output)
+    );
+    let found =
+        search(&server, &format!("search \"ou=a,{SUFFIX}\" sub (|(description=by the tool)(ou=moved)) 1.1"));
+    assert_eq!(found.matches("-> ").count(), 2, "{found}");
+    bench.done("delete", &["-a", "(ou=o1*)"], "");
+    bench.done("delete", &["-r", &format!("ou=b,ou=a,{SUFFIX}")], "");
+    let found = search(&server, &format!("search {SUFFIX} sub (|(ou=o1*)(ou=b)(ou=c)) 1.1"));
+    assert_eq!(found, "=> 0\n");
+    for arguments in [&[][..], &["objectClass"], &["--stale"], &["uid", "objectClass"]] {
+        bench.done("index", arguments, "");
+        let found = search(&server, &format!("search {SUFFIX} sub (objectClass=domain) 1.1"));
+        assert_eq!(found.matches("-> ").count(), 1, "{arguments:?}: {found}");
+    }
+    let output = bench.run("index", &["noSuchType"], "");
+    assert!(!output.status.success() && said(&output).contains("noSuchType"), "{}", said(&output));
+    assert!(server.stop());
+    let output = bench.command("check", &[]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Damaged index rows are what slapindex is for.
+#[test]
+fn another_index_line_is_made_good_by_slapindex_at_once() {
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    bench.done("add", &[], &dump());
+    let text = std::fs::read_to_string(bench.site.configuration()).unwrap();
+    std::fs::write(
+        bench.site.configuration(),
+        text.replace("index objectClass,uid eq", "index objectClass,uid,ou eq"),
+    )
+    .unwrap();
+    let server = bench.start();
+    bench.done("index", &[], "");
+    let found = search(&server, &format!("search {SUFFIX} sub (ou=o1999) 1.1"));
+    assert_eq!(found.matches("-> ").count(), 1, "{found}");
+    assert!(server.stop());
+    // Nothing is left to do.
+    let told = bench.done("index", &["--stale", "-v"], "");
+    assert!(told.contains("0 entries indexed") || told.contains(" 0 postings"), "{told}");
+}
+
+/// Nobody but the server's user and root.
+#[test]
+fn other_users_are_refused() {
+    if !rustix_is_root() {
+        println!("skipped: another user is needed, which takes root");
+        return;
+    }
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    let server = bench.start();
+    bench.done("add", &[], TOP);
+    // As open as files can be: the kernel says who asks.
+    for path in [bench.site.path().to_owned(), bench.data()] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    for file in std::fs::read_dir(bench.data()).unwrap() {
+        let path = file.unwrap().path();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    let program = Kind::Larix.program().unwrap();
+    let copy = bench.site.path().join("larix");
+    std::fs::copy(&program, &copy).unwrap();
+    let mut command = Command::new(&copy);
+    command.arg("add").arg("-f").arg(bench.site.configuration()).uid(65_534).gid(65_534);
+    // Another test's child may hold the copy open for writing until it has become another program.
+    let busy = || Command::new(&copy).arg("--version").output().is_err();
+    while busy() {
+        std::thread::yield_now();
+    }
+    let output = fed(&mut command, &format!("dn: ou=x,{SUFFIX}\nobjectClass: organizationalUnit\n"));
+    assert!(!output.status.success());
+    assert!(said(&output).contains("only the server's own user and root"), "{}", said(&output));
+    let found = search(&server, &format!("search {SUFFIX} sub (ou=x) 1.1"));
+    assert_eq!(found, "=> 0\n");
+    assert!(server.stop());
+}
+
+fn rustix_is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// Consumers are sent what a tool brought in, though its entryCSN was old.
+#[test]
+fn replicas_hear_of_what_tools_do() {
+    let provider = Member::new(Kind::Larix, "", "overlay syncprov").started();
+    let line = format!(
+        "syncrepl rid=001 provider={} bindmethod=simple binddn={ADMIN} credentials=secret searchbase={SUFFIX} \
+         type=refreshAndPersist retry=\"1 +\"",
+        provider.url()
+    );
+    let consumer = Member::new(Kind::Larix, "", &line).started();
+    let tool = |name: &str, arguments: &[&str], input: &str| {
+        let mut command = Kind::Larix.tool(own_name(Kind::Larix, name));
+        let output = fed(command.arg("-f").arg(provider.site.configuration()).args(arguments), input);
+        assert!(output.status.success(), "{name}: {}", said(&output));
+    };
+    provider.change(&format!("add \"{SUFFIX}\"\n  objectClass: domain\n  dc: example"));
+    consumer.wait_until_like(&provider);
+    let old = dump();
+    tool("add", &[], old.split_once("\n\n").unwrap().1);
+    consumer.wait_until_like(&provider);
+    assert!(consumer.content(SUFFIX).unwrap().len() > 1_990);
+    tool(
+        "modify",
+        &[],
+        &format!("dn: ou=o10,ou=a,{SUFFIX}\nchangetype: modify\nadd: description\ndescription: x\n"),
+    );
+    tool("delete", &["-r", &format!("ou=b,ou=a,{SUFFIX}")], "");
+    consumer.wait_until_like(&provider);
+}
+
+/// A path that is too long for a socket's address.
+#[test]
+fn a_deep_directory_has_its_socket_as_well() {
+    let deep = "d/".repeat(60);
+    let configuration = DATABASE.replace("directory @DATA@", &format!("directory @DATA@/{deep}"));
+    let bench = Bench::new(Kind::Larix, &configuration);
+    let server = bench.start();
+    bench.done("add", &[], TOP);
+    let socket: &Path = &bench.data().join(deep).join("tools.sock");
+    assert!(socket.exists());
+    assert!(server.stop());
+    assert!(!socket.exists());
+}
