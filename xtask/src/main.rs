@@ -4,6 +4,7 @@ mod dependencies;
 mod instructions;
 mod layers;
 mod packages;
+mod progress;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test            every test: unit, contract, model, conformance, end to end, tidy, dependencies
-                  it says which packages are missing and skips what needs them
+                  it says which packages are missing, skips what needs them, and tells how long it will still take
   packages [--missing]
                   the packages that tests want beside a toolchain and a C compiler; or the names of the missing ones
   without-packages [all]
@@ -138,7 +139,8 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
     binary()?;
     let mut arguments = vec!["test", "--workspace"];
     arguments.extend(rest);
-    packages::with_skips(&root(), |command| run(command.args(&arguments)))
+    let what = if rest.is_empty() { progress::What::All } else { progress::What::Chosen };
+    packages::with_skips(&root(), |command| progress::run(&root(), command.args(&arguments), what))
 }
 
 /// Builds the binary that the end-to-end tests start, along with what is built for all tests: by itself cargo would pick other
@@ -151,7 +153,7 @@ fn binary() -> anyhow::Result<()> {
 fn kerberos() -> anyhow::Result<()> {
     let build = ["build", "--package", "larix", "--profile", "test", "--features", "gssapi"];
     cargo(&build)?;
-    let test = ["test", "--package", "larix-tests", "--test", "gssapi"];
+    let test = ["test", "--package", "larix-tests", "--test", "server", "gssapi"];
     run(cargo_command().args(test).env("LARIX_KERBEROS", "required"))
 }
 
