@@ -10,9 +10,9 @@ const LOOK_INTERVAL: u32 = 8;
 /// Steps of work ([`crate::budget::Meter`]) after which it is looked at the clock before the next candidate: some 20 us.
 const LOOK_STEPS: u64 = 512;
 
-/// Steps that one candidate may take on its worker, some milliseconds at most: one that needs more is given up, and taken up
+/// Steps that one candidate may take on its worker, about as long as a slice: one that needs more is given up, and taken up
 /// again by a thread that nobody waits for.
-pub(super) const STEPS_HERE: u64 = 20_000;
+pub(super) const STEPS_HERE: u64 = 4_000;
 
 /// What is left of a slice.
 #[derive(Debug)]

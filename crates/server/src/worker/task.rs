@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use zeroize::Zeroize;
 
 use super::deadlines::Handle;
-use super::{ConnectionEvent, Core};
+use super::{ConnectionEvent, Core, READ_BYTES};
 use crate::connection::{Connection, Turn};
 use crate::dispatch::Dispatcher;
 use crate::layers::Layers;
@@ -253,8 +253,14 @@ impl<'c> Task<'c> {
         }
     }
 
-    /// Hands over the first `count` bytes of the worker's buffer; none is the end of the input.
+    /// Hands over the first `count` bytes of the worker's buffer; none is the end of the input. A full buffer is the beginning of
+    /// a long input: others have their turn before the rest is read.
     async fn take_input(&mut self, count: usize) -> Result<Turn, Ended> {
+        let turn = self.take_bytes(count).await?;
+        Ok(if turn == Turn::Idle && count == READ_BYTES { Turn::More } else { turn })
+    }
+
+    async fn take_bytes(&mut self, count: usize) -> Result<Turn, Ended> {
         if count == 0 {
             self.connection.service_mut().close_because("connection lost");
             return Ok(self.connection.input_ended());

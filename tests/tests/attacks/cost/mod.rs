@@ -292,37 +292,70 @@ fn what_was_costly_once_is_not_again() {
     assert!(over.is_empty(), "above {SLACK} budgets: {over:#?}");
 }
 
-/// What the worst requests, sent all the time by eight clients, do to the searches and changes of another one.
+/// What the worst requests, sent all the time by eight clients, do to the searches and changes of another one; beside it, what
+/// eight clients do that send the smallest search as often as they can: they share the loop and the processors as well.
 fn beside(server: &Server, worst: &[(Shape, Cost)]) {
     let count = super::times(200);
     let mut other = connect(server);
     assert_eq!(other.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
-    let quiet = [durations(&mut other, count, one_entry), changes(&mut other, count)];
-    let done = AtomicBool::new(false);
-    let busy = std::thread::scope(|scope| {
-        for first in 0..8 {
-            let done = &done;
-            scope.spawn(move || {
-                let turns = worst.iter().cycle().skip(first);
-                for (shape, _) in turns.take_while(|_| !done.load(Ordering::Relaxed)) {
-                    let mut client = connect(server);
-                    if shape.identity == request::Identity::User {
-                        client.ask(&bind(1, &format!("cn=user{},{SUFFIX}", first + 10), "right"));
-                    }
-                    client.ask(&shape.bytes(2));
+    let quiet = figures(&mut other, count);
+    let small = while_eight(
+        |_, done| {
+            let mut client = connect(server);
+            while !done.load(Ordering::Relaxed) {
+                client.ask(&one_entry(1));
+            }
+        },
+        || figures(&mut other, count),
+    );
+    let requests: Vec<_> = worst.iter().map(|(shape, _)| (shape.identity, shape.bytes(2))).collect();
+    let busy = while_eight(
+        |first, done| {
+            let turns = requests.iter().cycle().skip(first);
+            for (identity, request) in turns.take_while(|_| !done.load(Ordering::Relaxed)) {
+                let mut client = connect(server);
+                if *identity == request::Identity::User {
+                    client.ask(&bind(1, &format!("cn=user{},{SUFFIX}", first + 10), "right"));
                 }
-            });
-        }
-        let busy = [durations(&mut other, count, one_entry), changes(&mut other, count)];
-        done.store(true, Ordering::Relaxed);
-        busy
-    });
-    for (what, quiet, busy) in [("searches", &quiet[0], &busy[0]), ("modifies", &quiet[1], &busy[1])] {
+                client.ask(request);
+            }
+        },
+        || figures(&mut other, count),
+    );
+    for (at, what) in ["searches", "modifies"].into_iter().enumerate() {
         figure(
             "the worst requests in a loop",
-            format_args!("{what} of another client {}; quiet {}", shown(busy), shown(quiet)),
+            format_args!(
+                "{what} of another client {}; beside the smallest searches {}; quiet {}",
+                shown(&busy[at]),
+                shown(&small[at]),
+                shown(&quiet[at])
+            ),
         );
     }
+}
+
+/// How long searches and changes of a client took, sorted.
+fn figures(client: &mut larix_tests::raw::Raw, count: usize) -> [Vec<Duration>; 2] {
+    [durations(client, count, one_entry), changes(client, count)]
+}
+
+/// Measures while eight threads attack; each ends when it is asked to. They leave the processor to who measures, whom clients on
+/// machines of their own would not keep from it either.
+fn while_eight<T>(attack: impl Fn(usize, &AtomicBool) + Sync, measured: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for first in 0..8 {
+            let (attack, done) = (&attack, &done);
+            scope.spawn(move || {
+                rustix::process::nice(19).unwrap();
+                attack(first, done);
+            });
+        }
+        let figures = measured();
+        done.store(true, Ordering::Relaxed);
+        figures
+    })
 }
 
 /// How long each of `count` modifies took, sorted.
