@@ -3,6 +3,7 @@
 use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, NormalDn, Scratch};
 use larix_store::Snapshot;
+use smallvec::SmallVec;
 
 use crate::access::{AccessPolicy, Privilege, Subject};
 use crate::budget::{Exceeded, RequestLimit};
@@ -12,10 +13,11 @@ use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntrySource, Target};
 use crate::fault::Fault;
 use crate::filter::Filter;
+use crate::overlay::shown::{ShownEntries, ShownRequest};
 use crate::search::answer::computed_values;
 use crate::search::selection::Computed;
 use crate::search::task::storage_failure;
-use crate::search::{Gate, Seen, referral};
+use crate::search::{Gate, Seen, referral, shown};
 use crate::tree;
 use crate::write::read_controls::ASSERTION_STEPS;
 
@@ -93,6 +95,8 @@ fn answer<N: Snapshot>(
     if !context.controls.manage_dsa_it {
         gate.computed = &view.computed;
     }
+    let shown = shown_by(view, context);
+    gate.shown = &shown;
     let resolved = view.resolve(dn)?;
     let nearest = resolved.map_or(EntryId::ROOT, |resolved| resolved.nearest);
     if nearest == EntryId::ROOT {
@@ -166,8 +170,43 @@ fn compare_entry<N: Snapshot>(
             let values = computed_values(seen, *computed, "")?;
             Ok(truth(values.iter().any(|value| value.as_bytes() == request.value)))
         }
-        Asserted::Stored(assertion) => stored(seen, assertion, request.value),
+        Asserted::Stored(assertion) => {
+            let code = stored(seen, assertion, request.value)?;
+            if seen.shown().is_empty() || code == ResultCode::COMPARE_TRUE {
+                return Ok(code);
+            }
+            added(seen, assertion, code)
+        }
     }
+}
+
+/// The overlays that add to what is compared with.
+fn shown_by<'v, N>(
+    view: &'v View<'_, N>,
+    context: &CompareContext<'_>,
+) -> SmallVec<[&'v dyn ShownEntries; 2]> {
+    if view.shown.is_empty() {
+        return SmallVec::new();
+    }
+    let request = ShownRequest { controls: context.controls, types_only: false, compares: true };
+    let shown = view.shown.iter().filter_map(|overlay| overlay.shown());
+    shown.filter(|shown| shown.wants(&request)).collect()
+}
+
+/// What comes of values that overlays add; `otherwise` is what comes of the others.
+fn added<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    assertion: &BoundAssertion,
+    otherwise: ResultCode,
+) -> Result<ResultCode, Fault> {
+    let attributes = shown::compared(seen, assertion)?.unwrap_or_default();
+    if attributes.is_empty() {
+        return Ok(otherwise);
+    }
+    let mut scratch = Scratch::default();
+    let mut values = attributes.iter().flat_map(|attribute| &attribute.values);
+    let holds = values.any(|value| assertion.matches(&seen.view.schema, value, &mut scratch).is_true());
+    Ok(if holds { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE })
 }
 
 fn stored<N: Snapshot>(

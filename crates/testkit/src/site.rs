@@ -13,7 +13,7 @@ pub struct Site {
 
 impl Site {
     /// Writes `body` as slapd.conf for `kind`: below the schema includes, and for slapd with the module of its store.
-    /// `@DATA@` in it becomes the database directory; folders that `directory` lines name are created.
+    /// `@DATA@` in it becomes the database directory, `@SCHEMA@` that of schema files; folders that `directory` lines name are created.
     ///
     /// # Panics
     /// When the temporary folder cannot be written.
@@ -29,6 +29,7 @@ impl Site {
             text += &format!("include {}/{name}.schema\n", schema_directory().display());
         }
         let body = body.replace("@DATA@", &data.display().to_string());
+        let body = body.replace("@SCHEMA@", &schema_directory().display().to_string());
         for directory in body.lines().filter_map(|line| line.strip_prefix("directory ")) {
             std::fs::create_dir_all(directory).expect("a folder for the database");
         }

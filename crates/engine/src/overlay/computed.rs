@@ -10,9 +10,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use larix_schema::{AttributeDescription, NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
+use super::internal_search::Whose;
 use super::{Entries, Interests, Overlay};
+use crate::access::Subject;
 use crate::entry::{Entry, EntryId, EntrySource};
 use crate::failure::Failure;
 use crate::fault::Fault;
@@ -21,6 +23,11 @@ use crate::fault::Fault;
 pub trait ComputedAttributes: Debug + Send + Sync {
     /// What it computes, of some entries or all: types without options. Asked whenever the configuration or the schema is another.
     fn attributes(&self, schema: &Schema) -> Vec<AttributeDescription>;
+
+    /// Whether answers have the attribute, and not filters and compares alone.
+    fn is_answered(&self, _attribute: &AttributeDescription) -> bool {
+        true
+    }
 
     /// Calls `visit` with each value of the attribute that the entry has beside its stored ones, each once, until it answers
     /// false.
@@ -54,10 +61,9 @@ pub trait ComputedAttributes: Debug + Send + Sync {
     /// As for [`Self::visit`].
     fn holders(
         &self,
+        _within: &ComputedIn<'_>,
         _attribute: &AttributeDescription,
         _normal: &[u8],
-        _schema: &Schema,
-        _entries: &dyn Entries,
     ) -> Result<Option<Holders>, Failure> {
         Ok(None)
     }
@@ -79,6 +85,30 @@ pub struct ComputedOf<'a> {
     pub schema: &'a Schema,
     /// Other entries, in the same state.
     pub entries: &'a dyn Entries,
+    /// Who searches or compares; `None`: rights do not matter, as where an access rule asks.
+    pub requester: Option<&'a Subject>,
+}
+
+impl<'a> ComputedOf<'a> {
+    pub fn within(&self) -> ComputedIn<'a> {
+        ComputedIn { schema: self.schema, entries: self.entries, requester: self.requester }
+    }
+}
+
+/// Where something is computed.
+#[derive(Copy, Clone, Debug)]
+pub struct ComputedIn<'a> {
+    pub schema: &'a Schema,
+    pub entries: &'a dyn Entries,
+    /// As in [`ComputedOf`].
+    pub requester: Option<&'a Subject>,
+}
+
+impl<'a> ComputedIn<'a> {
+    /// As whom an overlay searches on behalf of the requester.
+    pub fn whose(&self) -> Whose<'a> {
+        self.requester.map_or(Whose::Server, Whose::Requester)
+    }
 }
 
 impl Debug for ComputedOf<'_> {
@@ -104,6 +134,12 @@ pub trait StoredEntry {
     /// # Errors
     /// A store that cannot be read.
     fn owned(&self) -> Result<Entry, Fault>;
+
+    /// Whether a filter matches the entry, as the requester may search it.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn matches(&self, filter: &BoundFilter) -> Result<bool, Fault>;
 }
 
 /// One attribute that one overlay computes.

@@ -151,6 +151,28 @@ pub struct WordFault {
     pub help: Option<String>,
 }
 
+impl WordFault {
+    pub fn new(argument: usize, message: impl Into<String>) -> Self {
+        Self { argument, message: message.into(), help: None }
+    }
+
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// The same where the directive is taken as a whole. A name that is unknown may come with a schema.
+    pub fn of_setting(self, keyword: &str, words: &[String]) -> SettingError {
+        let error = SettingError::new(format!("{keyword} \"{}\": {}", words.join(" "), self.message));
+        let error = error.awaiting_schema();
+        match self.help {
+            Some(help) => error.with_help(help),
+            None => error,
+        }
+    }
+}
+
 /// One keyword of slapd.conf after an `overlay` line, and its attribute under cn=config.
 #[derive(Clone, Copy)]
 pub struct OverlayDirective {

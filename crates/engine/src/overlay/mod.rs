@@ -29,7 +29,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 use crate::access::{EntrySet, GroupQuery, Privilege, Subject};
 use crate::budget::RequestLimits;
 use crate::controls::RequestControls;
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryId};
 use crate::index::{IndexConfig, Kinds};
 use crate::password::Scheme;
 use crate::time::{RandomSource, Timestamp};
@@ -269,6 +269,18 @@ pub trait Entries: Debug {
     fn exists(&self, dn: &NormalDn) -> Result<bool, Failure> {
         Ok(self.entry(dn)?.is_some())
     }
+
+    /// The entry of this DN in this database; `None` when there is none.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn id_of(&self, dn: &NormalDn) -> Result<Option<EntryId>, Failure>;
+
+    /// Whether it is the database's root DN.
+    fn is_root(&self, subject: &Subject) -> bool;
+
+    /// Tells the state of this database that is read apart from others; `None`: changes are laid over it.
+    fn commit(&self) -> Option<u64>;
 
     /// Whether the subject has the privilege on an attribute of this entry, which need not be stored.
     ///

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use super::Entries;
-use super::computed::StoredEntry;
+use super::computed::{ComputedIn, StoredEntry};
 use crate::access::Subject;
 use crate::controls::RequestControls;
 use crate::failure::Failure;
@@ -16,8 +16,8 @@ use crate::fault::Fault;
 
 /// The hook on entries that a search answers. A consumer's search (RFC 4533) does not come here.
 pub trait ShownEntries: Debug + Send + Sync {
-    /// Whether entries of a search with these controls are to be looked at.
-    fn wants(&self, controls: &RequestControls, types_only: bool) -> bool;
+    /// Whether entries that are answered to this request are to be looked at.
+    fn wants(&self, request: &ShownRequest<'_>) -> bool;
 
     /// Whether an entry is to be looked at.
     ///
@@ -32,13 +32,25 @@ pub trait ShownEntries: Debug + Send + Sync {
     fn show(&self, shown: &mut ShownEntry<'_>) -> Result<(), Failure>;
 }
 
+/// What a request wants to see of entries.
+#[derive(Copy, Clone, Debug)]
+pub struct ShownRequest<'a> {
+    pub controls: &'a RequestControls,
+    pub types_only: bool,
+    /// One attribute is wanted, to be compared with.
+    pub compares: bool,
+}
+
 /// What is about to be answered of an entry.
 pub struct ShownEntry<'a> {
     pub entry: &'a dyn StoredEntry,
     pub schema: &'a Schema,
-    pub subject: &'a Subject,
+    /// Whose request it is.
+    pub requester: Option<&'a Subject>,
     pub entries: &'a dyn Entries,
     pub types_only: bool,
+    /// The normal form of the value that is compared with.
+    pub asserted: Option<&'a [u8]>,
     /// What was asked for and may be read, in the order of the answer.
     pub attributes: Vec<ShownAttribute>,
     pub(crate) reading: &'a dyn Reading,
@@ -64,7 +76,12 @@ pub(crate) trait Reading {
     fn may_read(&self, description: &AttributeDescription) -> Result<bool, Fault>;
 }
 
-impl ShownEntry<'_> {
+impl<'a> ShownEntry<'a> {
+    /// Where an overlay looks at other entries on behalf of the requester.
+    pub fn within(&self) -> ComputedIn<'a> {
+        ComputedIn { schema: self.schema, entries: self.entries, requester: self.requester }
+    }
+
     /// The entry's name.
     ///
     /// # Errors

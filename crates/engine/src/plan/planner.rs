@@ -23,6 +23,8 @@ use crate::tables::INDEX;
 
 /// So few candidates are verified rather than intersected further.
 const ENOUGH: u64 = 16;
+/// The same where the other set is what overlays compute.
+const ENOUGH_COMPUTED: u64 = 1024;
 /// A list is looked up id by id in another that is so many times longer, rather than merged with it.
 const GALLOP: u64 = 8;
 /// Keys of a range counted before it is given up as useless.
@@ -221,6 +223,17 @@ pub trait ComputedHolders {
     fn holders(&self, asked: &AttributeDescription, normal: &[u8]) -> Result<Option<Holders>, Fault>;
 }
 
+/// What it takes to plan a term of an AND.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Cost {
+    /// One key is sized.
+    Key,
+    /// Many may be.
+    Keys,
+    /// Overlays are asked.
+    Computed,
+}
+
 struct Planner<'a, S> {
     snapshot: &'a S,
     catalog: &'a Catalog,
@@ -254,13 +267,19 @@ impl<S: Snapshot> Planner<'_, S> {
     fn and(&self, list: &[Filter]) -> Result<Plan, Fault> {
         let mut plans: SmallVec<[Plan; 4]> = SmallVec::new();
         let (mut owed, mut least) = (Owed::Exact, u64::MAX);
-        // Equality first: often it is all that it takes, and sizing a range costs reading its keys.
-        let is_equality =
-            |f: &Filter| matches!(f, Filter::Test(test) if matches!(test.assertion, Assertion::Equality(_)));
-        let equality = list.iter().enumerate().filter(|(_, filter)| is_equality(filter));
-        let others = list.iter().enumerate().filter(|(_, filter)| !is_equality(filter));
-        for (term, filter) in equality.chain(others) {
-            if least <= ENOUGH {
+        // Equality first: often it is all that it takes, and sizing a range costs reading its keys. What overlays compute comes
+        // last, for they look at other entries.
+        let cost = |filter: &Filter| match filter {
+            Filter::Test(test) if self.is_computed(test) => Cost::Computed,
+            Filter::Test(test) if matches!(test.assertion, Assertion::Equality(_)) => Cost::Key,
+            _ => Cost::Keys,
+        };
+        let mut terms: SmallVec<[(usize, &Filter, Cost); 8]> =
+            list.iter().enumerate().map(|(term, filter)| (term, filter, cost(filter))).collect();
+        terms.sort_by_key(|(.., cost)| *cost);
+        for (term, filter, cost) in terms {
+            let enough = if cost == Cost::Computed { ENOUGH_COMPUTED } else { ENOUGH };
+            if least <= enough {
                 owed = Owed::Partial;
                 break;
             }
@@ -293,6 +312,11 @@ impl<S: Snapshot> Planner<'_, S> {
                 Plan { node: Node::Intersection(plans.into_vec()), estimate, owed, proved }
             }
         })
+    }
+
+    fn is_computed(&self, test: &Test) -> bool {
+        let asked = self.computed.zip(test.target.description());
+        asked.is_some_and(|(computed, asked)| computed.concerns(asked))
     }
 
     fn test(&self, test: &Test) -> Result<Plan, Fault> {

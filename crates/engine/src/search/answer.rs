@@ -258,6 +258,9 @@ impl Answer {
     ) -> Result<(), Fault> {
         let schema = &seen.view.schema;
         for own in seen.computed().iter().filter(|own| self.selection.has_computed(schema, own)) {
+            if !own.computed_by().is_some_and(|overlay| overlay.is_answered(&own.description)) {
+                continue;
+            }
             if !seen.allows(&own.description, None, Privilege::Read)? {
                 continue;
             }

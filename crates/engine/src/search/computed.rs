@@ -1,15 +1,19 @@
 //! An entry with what overlays compute of it, as a source of values; and where to look for entries by what is computed.
 
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use larix_store::Snapshot;
 
 use super::present::Present;
-use crate::access::AccessPolicy;
+use crate::access::{AccessPolicy, Subject};
+use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource, Target};
 use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::overlay::computed::{ComputedAttribute, ComputedAttributes, ComputedOf, Holders, StoredEntry};
+use crate::filter::Filter;
+use crate::overlay::computed::{
+    ComputedAttribute, ComputedAttributes, ComputedIn, ComputedOf, Holders, StoredEntry,
+};
 use crate::plan::ComputedHolders;
 
 /// How entries are looked at.
@@ -18,12 +22,24 @@ pub struct Sight<'a> {
     pub policy: &'a AccessPolicy,
     /// What overlays compute is seen, as far as it is listed here.
     pub computed: &'a [ComputedAttribute],
+    /// As whom overlays compute; `None`: rights do not matter.
+    pub requester: Option<&'a Subject>,
+    /// What the work of overlays is charged to; `None`: nobody waits for it.
+    pub meter: Option<&'a Meter>,
 }
 
+/// Steps that an overlay's look at another entry costs.
+pub(crate) const LOOK_STEPS: u64 = 8;
+
 impl<'a> Sight<'a> {
-    /// All that overlays of the database compute is seen.
+    /// All that overlays of the database compute is seen, without regard to access.
     pub fn of<V>(view: &'a View<'_, V>, policy: &'a AccessPolicy) -> Self {
-        Self { policy, computed: &view.computed }
+        Self { policy, computed: &view.computed, requester: None, meter: None }
+    }
+
+    /// How access rules look: whoever asks. A rule that asked with the requester's rights would ask itself.
+    pub(crate) fn of_rules(self) -> Self {
+        Self { requester: None, meter: None, ..self }
     }
 
     fn before(self, attribute: &ComputedAttribute) -> Self {
@@ -38,6 +54,13 @@ pub(crate) trait Identified {
     fn name(&self) -> Result<&NormalDn, Fault>;
     /// A copy of what is stored.
     fn copy(&self) -> Result<Entry, Fault>;
+    /// Whether the filter matches these values, as the requester may search for them; without one rights do not matter.
+    fn matches(
+        &self,
+        filter: &Filter,
+        values: &dyn EntrySource,
+        requester: Option<&Subject>,
+    ) -> Result<bool, Fault>;
 }
 
 /// An entry's stored values, and those that overlays compute.
@@ -75,6 +98,11 @@ impl<V: Snapshot> StoredEntry for Before<'_, '_, V> {
     fn owned(&self) -> Result<Entry, Fault> {
         self.0.entry.copy()
     }
+
+    fn matches(&self, filter: &BoundFilter) -> Result<bool, Fault> {
+        let filter = Filter::new(&self.0.view.schema, &self.0.view.catalog, filter.clone());
+        self.0.entry.matches(&filter, self.source(), self.0.sight.requester)
+    }
 }
 
 impl<'a, V: Snapshot> Composed<'a, '_, V> {
@@ -88,7 +116,8 @@ impl<'a, V: Snapshot> Composed<'a, '_, V> {
         let sight = self.sight.before(attribute);
         let entries = Present { view: self.view, sight };
         let entry = Before(Self { sight, ..*self });
-        let of = ComputedOf { entry: &entry, schema: &self.view.schema, entries: &entries };
+        let (schema, requester) = (&self.view.schema, sight.requester);
+        let of = ComputedOf { entry: &entry, schema, entries: &entries, requester };
         match ask(overlay, &of) {
             Ok(answer) => Ok(Some(answer)),
             Err(Failure::Refused(_)) => Ok(None),
@@ -252,7 +281,8 @@ impl<V: Snapshot> ComputedHolders for Holding<'_, '_, V> {
         {
             let Some(overlay) = own.computed_by() else { return Ok(None) };
             let entries = Present { view: self.view, sight: self.sight.before(own) };
-            match overlay.holders(&own.description, normal, schema, &entries) {
+            let within = ComputedIn { schema, entries: &entries, requester: self.sight.requester };
+            match overlay.holders(&within, &own.description, normal) {
                 Ok(Some(found)) => {
                     all.ids.extend(found.ids);
                     all.exact &= found.exact;

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larix_proto::{CompareRequest, FilterBuf, Scope};
+use larix_proto::{CompareRequest, FilterBuf, ResultCode, Scope};
 use larix_schema::{AttributeDescription, Schema};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
+use crate::budget::RequestLimit;
 use crate::compare::{CompareContext, compare};
 use crate::controls::{ControlValues, RequestControls, SortKey, SortRequest};
 use crate::database::DatabaseSettings;
 use crate::fixture::{Answered, Asked, Attributes, Fixture, SUFFIX, schema};
-use crate::overlay::computed::{ComputedAttributes, ComputedOf, Holders};
+use crate::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
 use crate::overlay::internal_search::InternalSearch;
-use crate::overlay::{Entries, Interests, Overlay};
+use crate::overlay::{Interests, Overlay};
 use crate::write::Failure;
 
 const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn,title", "pres,eq,sub")];
@@ -74,11 +75,11 @@ impl ComputedAttributes for Titles {
 
     fn holders(
         &self,
+        within: &ComputedIn<'_>,
         attribute: &AttributeDescription,
         normal: &[u8],
-        schema: &Schema,
-        entries: &dyn Entries,
     ) -> Result<Option<Holders>, Failure> {
+        let ComputedIn { schema, entries, .. } = *within;
         let normal = String::from_utf8_lossy(normal);
         let Some(sn) = normal.strip_prefix("t-").filter(|_| self.indexed && *attribute == describe("title"))
         else {
@@ -288,4 +289,26 @@ fn equality_is_answered_by_candidates() {
     assert_eq!(count(false, "(title=t-s3)", &["cn"]).0, 6);
     assert!(count(false, "(title=t-s3)", &["cn"]).1 >= 40);
     assert_eq!(count(false, "(sn=s3)", &["cn"]), (6, 0));
+}
+
+/// What an overlay looks at costs the search steps.
+#[test]
+fn what_overlays_look_at_is_charged() {
+    let (computing, ..) = both(true);
+    let limit = |steps| {
+        let mut settings = DatabaseSettings::clone(&computing.database.settings());
+        settings.request_limits = settings.request_limits.with(RequestLimit::Steps, steps);
+        computing.database.publish_settings(settings).expect("settings");
+    };
+    let ask = |filter| {
+        let found = computing.search(&Asked { filter, attributes: &["1.1"], ..Asked::default() });
+        (found.result.code, found.entries.len())
+    };
+    limit(40);
+    assert_eq!(ask("(sn=s3)"), (ResultCode::SUCCESS, 6));
+    assert_eq!(ask("(title=t-s3)"), (ResultCode::ADMIN_LIMIT_EXCEEDED, 0));
+    // Beside an index that leaves few candidates the overlay is not asked for its own.
+    assert_eq!(ask("(&(title=t-s3)(cn=e3))"), (ResultCode::SUCCESS, 1));
+    limit(100);
+    assert_eq!(ask("(title=t-s3)"), (ResultCode::SUCCESS, 6));
 }

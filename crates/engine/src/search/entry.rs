@@ -26,6 +26,8 @@ use crate::tree;
 pub struct Gate<'a> {
     pub policy: &'a AccessPolicy,
     pub subject: &'a Subject,
+    /// As whom overlays compute: the subject, unless nobody's rights matter.
+    pub requester: Option<&'a Subject>,
     pub search_all: bool,
     pub read_all: bool,
     /// The search finds out who somebody is: filters ask for `auth`, and nothing is read.
@@ -60,6 +62,7 @@ impl<'a> Gate<'a> {
         Self {
             policy,
             subject,
+            requester: Some(subject),
             search_all,
             read_all,
             identity: false,
@@ -181,8 +184,18 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Composed { view: self.view, sight: self.sight(), entry: self, stored: &self.reader }
     }
 
-    fn sight(&self) -> Sight<'a> {
-        Sight { policy: self.gate.policy, computed: self.gate.computed }
+    /// How overlays look at other entries for this one: at its cost.
+    pub(crate) fn sight(&self) -> Sight<'_> {
+        let Gate { policy, computed, requester, .. } = self.gate;
+        Sight { policy, computed, requester, meter: Some(&self.meter) }
+    }
+
+    /// Asks something of the entry's values for an access rule.
+    fn for_rule<T>(&self, ask: impl FnOnce(&dyn EntrySource) -> T) -> T {
+        if self.gate.computed.is_empty() {
+            return ask(&self.reader);
+        }
+        ask(&Composed { sight: self.sight().of_rules(), ..self.composed() })
     }
 
     /// What the work on the entry is charged to.
@@ -403,6 +416,18 @@ impl<N: Snapshot> Identified for Seen<'_, N> {
     fn copy(&self) -> Result<Entry, Fault> {
         self.reader.to_owned(self.view.dn(&self.reader.view)?, false)
     }
+
+    fn matches(
+        &self,
+        filter: &Filter,
+        values: &dyn EntrySource,
+        requester: Option<&Subject>,
+    ) -> Result<bool, Fault> {
+        match requester {
+            Some(_) => Ok(filter.matches(self, values)?.is_true()),
+            None => Ok(filter.matches(&Unguarded(self), values)?.is_true()),
+        }
+    }
 }
 
 /// The entry with what overlays compute of it.
@@ -507,24 +532,26 @@ impl<N: Snapshot> FilterContext for Unguarded<'_, '_, N> {
 
 impl<N: Snapshot> EntryFacts for Seen<'_, N> {
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
-        self.noting(self.source().visit_description(attribute, visit), ());
+        self.noting(self.for_rule(|entry| entry.visit_description(attribute, visit)), ());
     }
 
     fn matches(&self, filter: &BoundFilter) -> Match {
         let filter = Filter::new(&self.view.schema, &self.view.catalog, filter.clone());
-        self.noting(filter.matches(&Unguarded(self), self.source()), Match::Undefined)
+        self.noting(self.for_rule(|entry| filter.matches(&Unguarded(self), entry)), Match::Undefined)
     }
 
     fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
-        self.noting(self.source().visit_exact(attribute, visit), ());
+        self.noting(self.for_rule(|entry| entry.visit_exact(attribute, visit)), ());
     }
 
     fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
-        self.noting(rule_facts::has_dn(self.view, self.source(), schema, attribute, dn), false)
+        let found = self.for_rule(|entry| rule_facts::has_dn(self.view, entry, schema, attribute, dn));
+        self.noting(found, false)
     }
 
     fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
-        self.noting(rule_facts::with_entry(self.view, self.sight(), dn, read), Reach::Elsewhere)
+        let reach = rule_facts::with_entry(self.view, self.sight().of_rules(), dn, read);
+        self.noting(reach, Reach::Elsewhere)
     }
 
     fn search(
@@ -532,7 +559,8 @@ impl<N: Snapshot> EntryFacts for Seen<'_, N> {
         asked: &EntrySearch<'_>,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
-        self.noting(rule_facts::search(self.view, self.sight(), asked, visit), Reach::Elsewhere)
+        let reach = rule_facts::search(self.view, self.sight().of_rules(), asked, visit);
+        self.noting(reach, Reach::Elsewhere)
     }
 
     fn memo(&self) -> Option<&Memo> {

@@ -6,19 +6,19 @@ use larix_store::{Direction, KeyRange, Snapshot};
 use smallvec::SmallVec;
 
 use super::chain;
-use super::computed::Sight;
+use super::computed::{LOOK_STEPS, Sight};
 use super::entry::{Gate, Seen};
 use super::pace::Pace;
 use super::run::{self, Proved};
 use super::scope::{self, Area, Base};
 use super::task::{Budget, End};
 use crate::access::{AccessPolicy, Privilege, Subject};
-use crate::budget::RequestLimit;
+use crate::budget::{Meter, RequestLimit};
 use crate::database::View;
 use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryId, EntrySource, EntryView};
 use crate::fault::Fault;
-use crate::filter::Filter;
+use crate::filter::{Filter, charge};
 use crate::overlay::internal_search::{Ended, FoundEntry, InternalSearch, Searched, Visit, Whose};
 use crate::plan::{Candidates, IdSet, Owed};
 use crate::tables::ENTRIES;
@@ -83,12 +83,18 @@ pub(crate) fn search_in<N: Snapshot>(
         Whose::Requester(subject) | Whose::Identity(subject) => Gate::new(sight.policy, subject),
     };
     gate.computed = sight.computed;
+    if matches!(query.whose, Whose::Server | Whose::Root) {
+        gate.requester = None;
+    }
     gate.identity = matches!(query.whose, Whose::Identity(_));
     gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
+    if let Some(meter) = sight.meter {
+        gate.steps = gate.steps.min(meter.left());
+    }
     let nothing = Searched { ended: Ended::NoBase, entries: 0, looked: 0, indexed: true };
     let Some(base) = find_base(view, &gate, query)? else { return Ok(nothing) };
     let filter = Filter::new(&view.schema, &view.catalog, query.filter.clone());
-    Walk { view, gate, query, filter, searched: nothing }.run(base, visit)
+    Walk { view, gate, query, meter: sight.meter, filter, searched: nothing }.run(base, visit)
 }
 
 /// The base, if it exists and may be searched.
@@ -115,6 +121,8 @@ struct Walk<'a, N> {
     view: &'a View<'a, N>,
     gate: Gate<'a>,
     query: &'a InternalSearch<'a>,
+    /// What each candidate is charged to.
+    meter: Option<&'a Meter>,
     filter: Filter,
     searched: Searched,
 }
@@ -122,7 +130,8 @@ struct Walk<'a, N> {
 impl<'a, N: Snapshot> Walk<'a, N> {
     fn run(mut self, base: EntryId, visit: &mut Visit<'_>) -> Result<Searched, Fault> {
         let ended = match self.ended(base, visit) {
-            Err(Fault::StepsSpent) => Ended::TooMuchWork,
+            // A request that pays for it ends itself.
+            Err(Fault::StepsSpent) if self.meter.is_none() => Ended::TooMuchWork,
             other => other?,
         };
         Ok(Searched { ended, ..self.searched })
@@ -210,6 +219,7 @@ impl<'a, N: Snapshot> Walk<'a, N> {
         visit: &mut Visit<'_>,
     ) -> Result<Option<Ended>, Fault> {
         self.searched.looked += 1;
+        charge(self.meter, LOOK_STEPS)?;
         let view = self.view;
         let entry = EntryView::parse(id, stored)?;
         if !area.contains(view, &entry)? || self.passes_over(entry.flags()) {
@@ -217,7 +227,9 @@ impl<'a, N: Snapshot> Walk<'a, N> {
         }
         let record = view.unpacked(id, stored)?;
         let seen = Seen::new(view, view.reader(id, &record)?, self.gate.clone());
-        if !proved.matches(&self.filter, &seen)? || !seen.is_shown()? {
+        let matches = proved.matches(&self.filter, &seen)? && seen.is_shown()?;
+        charge(self.meter, seen.steps())?;
+        if !matches {
             return Ok(None);
         }
         if self.searched.entries >= self.query.limits.entries {

@@ -27,7 +27,7 @@ pub(crate) mod rule_facts;
 mod run;
 pub mod scope;
 pub mod selection;
-mod shown;
+pub(crate) mod shown;
 pub mod sort;
 pub mod sorted;
 pub mod synchronised;

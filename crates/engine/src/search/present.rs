@@ -3,14 +3,15 @@
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Snapshot;
 
-use super::computed::Sight;
+use super::computed::{LOOK_STEPS, Sight};
 use super::rule_facts::{Facts, suffix_depth};
 use super::{internal, references};
 use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
 use crate::database::View;
-use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
+use crate::entry::{Entry, EntryId};
 use crate::failure::Failure;
+use crate::filter::charge;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
 use crate::overlay::{
     BindAttempt, Entries, Interests, Judgement, NobodysBind, Overlays, PendingBind, Referrer, Sought,
@@ -47,6 +48,19 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         let Some(record) = self.view.record(id)? else { return Ok(None) };
         let reader = self.view.reader(id, &record)?;
         Ok(Some(reader.to_owned(self.view.dn(&reader.view)?, false)?))
+    }
+
+    fn id_of(&self, dn: &NormalDn) -> Result<Option<EntryId>, Failure> {
+        charge(self.sight.meter, LOOK_STEPS)?;
+        Ok(self.view.resolve(dn)?.and_then(|resolved| resolved.id))
+    }
+
+    fn is_root(&self, subject: &Subject) -> bool {
+        self.sight.policy.is_root(subject)
+    }
+
+    fn commit(&self) -> Option<u64> {
+        self.view.facts.is_some().then(|| self.view.snapshot.commit_counter())
     }
 
     fn exists(&self, dn: &NormalDn) -> Result<bool, Failure> {
@@ -120,7 +134,9 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
             && let Some(others) = &self.view.others
         {
             let beyond = suffix_depth(self.view, query.base).unwrap_or(0);
-            return Ok(others.search(query, beyond, visit)?.unwrap_or(searched));
+            let searched = others.search(query, beyond, visit)?.unwrap_or(searched);
+            charge(self.sight.meter, LOOK_STEPS.saturating_mul(searched.looked))?;
+            return Ok(searched);
         }
         Ok(searched)
     }

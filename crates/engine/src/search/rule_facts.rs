@@ -7,7 +7,8 @@ use larix_store::Snapshot;
 
 use super::computed::{Composed, Identified, Sight};
 use super::internal;
-use crate::access::{EntryFacts, EntrySearch, Memo, Reach};
+use crate::access::{AccessTarget, EntryFacts, EntrySearch, Item, Memo, Privilege, Reach, Subject};
+use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntryId, EntrySource, Target};
 use crate::fault::Fault;
@@ -37,10 +38,18 @@ impl<'a, V: Snapshot> Facts<'a, V> {
 
     /// Asks something of the entry's values, with those that are computed.
     pub(crate) fn with_source<T>(&self, ask: impl FnOnce(&dyn EntrySource) -> T) -> T {
-        if self.sight.computed.is_empty() {
+        self.seen_in(self.sight, ask)
+    }
+
+    fn for_rule<T>(&self, ask: impl FnOnce(&dyn EntrySource) -> T) -> T {
+        self.seen_in(self.sight.of_rules(), ask)
+    }
+
+    fn seen_in<T>(&self, sight: Sight<'_>, ask: impl FnOnce(&dyn EntrySource) -> T) -> T {
+        if sight.computed.is_empty() {
             return ask(self.entry);
         }
-        ask(&Composed { view: self.view, sight: self.sight, entry: self, stored: self.entry })
+        ask(&Composed { view: self.view, sight, entry: self, stored: self.entry })
     }
 
     fn or_failed<T>(&self, answer: Result<T, Fault>, otherwise: T) -> T {
@@ -53,24 +62,24 @@ impl<'a, V: Snapshot> Facts<'a, V> {
 
 impl<V: Snapshot> EntryFacts for Facts<'_, V> {
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
-        self.or_failed(self.with_source(|entry| entry.visit_description(attribute, visit)), ());
+        self.or_failed(self.for_rule(|entry| entry.visit_description(attribute, visit)), ());
     }
 
     fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
-        self.or_failed(self.with_source(|entry| entry.visit_exact(attribute, visit)), ());
+        self.or_failed(self.for_rule(|entry| entry.visit_exact(attribute, visit)), ());
     }
 
     fn matches(&self, filter: &BoundFilter) -> Match {
         let filter = Filter::new(&self.view.schema, &self.view.catalog, filter.clone());
-        self.or_failed(self.with_source(|entry| filter.matches(self, entry)), Match::Undefined)
+        self.or_failed(self.for_rule(|entry| filter.matches(self, entry)), Match::Undefined)
     }
 
     fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
-        self.or_failed(self.with_source(|entry| has_dn(self.view, entry, schema, attribute, dn)), false)
+        self.or_failed(self.for_rule(|entry| has_dn(self.view, entry, schema, attribute, dn)), false)
     }
 
     fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
-        self.or_failed(with_entry(self.view, self.sight, dn, read), Reach::Elsewhere)
+        self.or_failed(with_entry(self.view, self.sight.of_rules(), dn, read), Reach::Elsewhere)
     }
 
     fn search(
@@ -78,7 +87,7 @@ impl<V: Snapshot> EntryFacts for Facts<'_, V> {
         asked: &EntrySearch<'_>,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
-        self.or_failed(search(self.view, self.sight, asked, visit), Reach::Elsewhere)
+        self.or_failed(search(self.view, self.sight.of_rules(), asked, visit), Reach::Elsewhere)
     }
 
     fn memo(&self) -> Option<&Memo> {
@@ -111,6 +120,48 @@ impl<V: Snapshot> Identified for Facts<'_, V> {
             })?;
         }
         Ok(copy)
+    }
+
+    fn matches(
+        &self,
+        filter: &Filter,
+        values: &dyn EntrySource,
+        requester: Option<&Subject>,
+    ) -> Result<bool, Fault> {
+        Ok(match requester {
+            Some(subject) => filter.matches(&Asked { facts: self, subject }, values)?.is_true(),
+            None => filter.matches(self, values)?.is_true(),
+        })
+    }
+}
+
+/// Somebody asks whether a filter matches, who needs the privilege to search.
+struct Asked<'f, 'a, V> {
+    facts: &'f Facts<'a, V>,
+    subject: &'f Subject,
+}
+
+impl<V: Snapshot> FilterContext for Asked<'_, '_, V> {
+    fn schema(&self) -> &Schema {
+        self.facts.schema()
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        self.facts.sight.meter
+    }
+
+    fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
+        let target = AccessTarget { dn: self.facts.dn, entry: self.facts };
+        let item = Item::Attribute { description, value };
+        Ok(self.facts.sight.policy.check(self.subject, &target, item, Privilege::Search))
+    }
+
+    fn normal_dn(&self) -> Result<NormalDn, Fault> {
+        self.facts.normal_dn()
+    }
+
+    fn has_subordinates(&self) -> Result<bool, Fault> {
+        FilterContext::has_subordinates(self.facts)
     }
 }
 

@@ -16,6 +16,7 @@ use super::present::Present;
 use super::referral;
 use super::scope::{self, Area};
 use super::task::{Budget, End, SearchTask, Step};
+use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryView};
@@ -492,7 +493,10 @@ pub(super) fn plan<N: Snapshot>(view: &View<'_, N>, gate: &Gate<'_>, filter: &Fi
     if gate.computed.is_empty() {
         return Plan::of(view.snapshot, &view.catalog, filter);
     }
-    let sight = Sight { policy: gate.policy, computed: gate.computed };
+    // What overlays look at for the plan may take as many steps as one entry.
+    let meter = Meter::new(gate.steps);
+    let Gate { policy, computed, requester, .. } = *gate;
+    let sight = Sight { policy, computed, requester, meter: Some(&meter) };
     Plan::with_computed(view.snapshot, &view.catalog, filter, &Holding { view, sight })
 }
 

@@ -1,11 +1,11 @@
 //! What overlays make of an entry before it is answered.
 
-use larix_schema::AttributeDescription;
+use larix_schema::{AttributeDescription, BoundAssertion, Schema};
 use larix_store::Snapshot;
 use smallvec::SmallVec;
 
 use super::answer::Answer;
-use super::computed::{Before, Sight};
+use super::computed::Before;
 use super::entry::Seen;
 use super::present::Present;
 use crate::access::{Privilege, Verdict};
@@ -20,6 +20,25 @@ pub(super) fn altered<N: Snapshot>(
     answer: &Answer,
     seen: &Seen<'_, N>,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
+    let attributes = || gathered(answer, seen);
+    shown(seen, (answer.types_only, None), &attributes, &Requested { answer, seen })
+}
+
+/// Values that overlays add to what an attribute is compared with; `None`: the entry concerns none.
+pub(crate) fn compared<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    assertion: &BoundAssertion,
+) -> Result<Option<Vec<ShownAttribute>>, Fault> {
+    let reading = Compared { schema: &seen.view.schema, description: &assertion.description };
+    shown(seen, (false, Some(assertion.value.key())), &|| Ok(Vec::new()), &reading)
+}
+
+fn shown<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    (types_only, asserted): (bool, Option<&[u8]>),
+    attributes: &dyn Fn() -> Result<Vec<ShownAttribute>, Fault>,
+    reading: &dyn Reading,
+) -> Result<Option<Vec<ShownAttribute>>, Fault> {
     let entry = Before(seen.composed());
     let schema = &seen.view.schema;
     let mut concerned: SmallVec<[&dyn ShownEntries; 2]> = SmallVec::new();
@@ -33,15 +52,16 @@ pub(super) fn altered<N: Snapshot>(
     if concerned.is_empty() {
         return Ok(None);
     }
-    let sight = Sight { policy: seen.policy(), computed: seen.computed() };
+    let sight = seen.sight();
     let mut shown = ShownEntry {
         entry: &entry,
         schema,
-        subject: seen.subject(),
+        requester: sight.requester,
         entries: &Present { view: seen.view, sight },
-        types_only: answer.types_only,
-        attributes: gathered(answer, seen)?,
-        reading: &Requested { answer, seen },
+        types_only,
+        asserted,
+        attributes: attributes()?,
+        reading,
     };
     for overlay in concerned {
         match overlay.show(&mut shown) {
@@ -115,6 +135,26 @@ fn chosen<N: Snapshot>(
     })?;
     fault.map_or(Ok(()), Err)?;
     Ok(any.then(|| ShownAttribute { description: description.clone(), values }))
+}
+
+/// A compare: the requester may compare with the attribute.
+struct Compared<'r> {
+    schema: &'r Schema,
+    description: &'r AttributeDescription,
+}
+
+impl Reading for Compared<'_> {
+    fn asks_for(&self, description: &AttributeDescription) -> bool {
+        description.is_subdescription_of(self.schema, self.description)
+    }
+
+    fn admits(&self, _: &AttributeDescription, _: &[u8]) -> Result<bool, Fault> {
+        Ok(true)
+    }
+
+    fn may_read(&self, _: &AttributeDescription) -> Result<bool, Fault> {
+        Ok(true)
+    }
 }
 
 /// The request, as far as attributes that overlays add are concerned.

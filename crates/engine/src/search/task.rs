@@ -37,7 +37,7 @@ use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::filter::Filter;
-use crate::overlay::shown::ShownEntries;
+use crate::overlay::shown::{ShownEntries, ShownRequest};
 use crate::replica_state::Places;
 use crate::time::{Clock, Monotonic, Timestamp};
 
@@ -408,7 +408,9 @@ impl SearchTask {
             return SmallVec::new();
         }
         let shown = view.shown.iter().filter_map(|overlay| overlay.shown());
-        shown.filter(|shown| shown.wants(&self.controls, self.answer.types_only)).collect()
+        let (controls, types_only) = (&self.controls, self.answer.types_only);
+        let request = ShownRequest { controls, types_only, compares: false };
+        shown.filter(|shown| shown.wants(&request)).collect()
     }
 
     pub(super) fn renumber<N: Snapshot>(&mut self, view: &View<'_, N>) {

@@ -27,7 +27,7 @@ pub(crate) const ASSERTION_STEPS: u64 = 100_000;
 struct Asserted<'a, 'b, V: Snapshot> {
     operator: &'a Operator<'b, V>,
     dn: &'a NormalDn,
-    meter: Meter,
+    meter: &'a Meter,
     facts: Facts<'a, V>,
 }
 
@@ -37,7 +37,7 @@ impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
     }
 
     fn meter(&self) -> Option<&Meter> {
-        Some(&self.meter)
+        Some(self.meter)
     }
 
     fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
@@ -84,9 +84,11 @@ impl<V: Snapshot> Operator<'_, V> {
         if self.envelope.controls.manage_dsa_it {
             sight.computed = &[];
         }
-        let facts = Facts::new(&self.view, sight, dn, entry);
         let most = limits.most(RequestLimit::Steps).min(ASSERTION_STEPS);
-        let context = Asserted { operator: self, dn, meter: Meter::new(most), facts };
+        let meter = Meter::new(most);
+        (sight.requester, sight.meter) = (Some(self.envelope.subject), Some(&meter));
+        let facts = Facts::new(&self.view, sight, dn, entry);
+        let context = Asserted { operator: self, dn, meter: &meter, facts };
         match context.facts.with_source(|entry| filter.matches(&context, entry)) {
             Ok(Match::True) => Ok(()),
             Ok(Match::False | Match::Undefined) => Err(LdapResult::new(ResultCode::ASSERTION_FAILED).into()),

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use larix_engine::Entry;
 use larix_engine::access::{EntrySet, GroupQuery, Privilege, Subject};
 use larix_engine::check::check as check_database;
 use larix_engine::index::IndexConfig;
@@ -17,6 +16,7 @@ use larix_engine::overlay::{
 };
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::write::Failure;
+use larix_engine::{Entry, EntryId};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
@@ -442,6 +442,18 @@ impl Entries for CountedEntries<'_> {
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
         self.inner.is_member(group, member)
+    }
+
+    fn id_of(&self, dn: &NormalDn) -> Result<Option<EntryId>, Failure> {
+        self.inner.id_of(dn)
+    }
+
+    fn is_root(&self, subject: &Subject) -> bool {
+        self.inner.is_root(subject)
+    }
+
+    fn commit(&self) -> Option<u64> {
+        self.inner.commit()
     }
 
     fn has_subordinates(&self, dn: &NormalDn) -> Result<bool, Failure> {

@@ -4,9 +4,8 @@ mod config;
 
 use std::cmp::Ordering;
 
-use larix_engine::controls::RequestControls;
 use larix_engine::overlay::computed::StoredEntry;
-use larix_engine::overlay::shown::{ShownAttribute, ShownEntries, ShownEntry};
+use larix_engine::overlay::shown::{ShownAttribute, ShownEntries, ShownEntry, ShownRequest};
 use larix_engine::overlay::{
     Additions, Descriptor, Failure, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal,
 };
@@ -90,8 +89,8 @@ fn check(value: &[u8]) -> Result<(), Refusal> {
 }
 
 impl ShownEntries for ValSort {
-    fn wants(&self, controls: &RequestControls, types_only: bool) -> bool {
-        controls.val_sort != Some(true) && !types_only
+    fn wants(&self, request: &ShownRequest<'_>) -> bool {
+        request.controls.val_sort != Some(true) && !request.types_only && !request.compares
     }
 
     fn concerns(&self, entry: &dyn StoredEntry, _: &Schema) -> Result<bool, Failure> {
