@@ -249,6 +249,7 @@ scenarios! {
     rfc5805_undone: "rfc5805-undone.txt",
     deref: "deref.txt",
     in_chain: "in-chain.txt",
+    collect: "collect.txt",
     constraint: "constraint.txt",
     unique: "unique.txt",
     valsort: "valsort.txt",

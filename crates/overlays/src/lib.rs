@@ -1,6 +1,7 @@
 //! Overlays: what stands in front of databases. A folder each, and a line in [`ALL`]; CONTRIBUTING.md says how one is written.
 
 pub mod accesslog;
+pub mod collect;
 pub mod constraint;
 pub mod deref;
 pub mod lastbind;
@@ -33,6 +34,7 @@ use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
 /// Every overlay that can be configured.
 pub static ALL: &[&Descriptor] = &[
     &accesslog::DESCRIPTOR,
+    &collect::DESCRIPTOR,
     &constraint::DESCRIPTOR,
     &deref::DESCRIPTOR,
     &memberof::DESCRIPTOR,

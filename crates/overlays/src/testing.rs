@@ -4,12 +4,19 @@
 
 use std::sync::Arc;
 
+use larix_engine::compare::{CompareContext, compare};
+use larix_engine::controls::RequestControls;
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::descriptor::{Form, Values};
 use larix_engine::overlay::settings::{SettingError, Settings, Value};
 use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
 use larix_engine::password::{Hasher, Scheme};
+use larix_engine::search::{Budget, SearchInput, SearchTask, Step};
+use larix_engine::time::Clock;
+use larix_proto::client::{self, Search};
+use larix_proto::{CompareRequest, FilterBuf, Frame, Message, MessageId, Request, Response, Scope, frame};
 use larix_schema::Schema;
+use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
 pub(crate) use crate::fixture::*;
@@ -91,9 +98,18 @@ pub(crate) fn with_context<T>(schema: &Arc<Schema>, then: impl FnOnce(&BuildCont
 
 /// A directory in memory, empty, behind overlays with the settings that their lines make.
 pub(crate) fn directory(overlays: &[(&Descriptor, &str)]) -> Fixture<MemoryStore> {
-    let definitions: Vec<&str> = overlays.iter().map(|(descriptor, _)| descriptor.schema).collect();
+    ruled(overlays, &[])
+}
+
+/// The same under access rules; without any everybody may do everything.
+pub(crate) fn ruled(overlays: &[(&Descriptor, &str)], rules: &[&str]) -> Fixture<MemoryStore> {
+    let mut definitions = vec![larix_schema::bundled("dyngroup").unwrap()];
+    definitions.extend(overlays.iter().map(|(descriptor, _)| descriptor.schema));
     let schema = schema(&definitions.join("\n"));
     let mut settings = settings(&schema);
+    if !rules.is_empty() {
+        settings.policy = Some(policy(&schema, rules));
+    }
     for (descriptor, lines) in overlays {
         let overlay = build(descriptor, &schema, lines).unwrap_or_else(|error| panic!("{error}"));
         for (attribute, kinds) in overlay.indexes() {
@@ -102,4 +118,87 @@ pub(crate) fn directory(overlays: &[(&Descriptor, &str)]) -> Fixture<MemoryStore
         settings.overlays.push(overlay);
     }
     Fixture::of(schema, vec![(memory(), settings)])
+}
+
+/// What a search of the whole directory answers: `rdn: attribute=value|value, attribute=value; rdn: ...`, sorted, and a result
+/// that is not success before it.
+pub(crate) fn found(fixture: &Fixture<MemoryStore>, filter: &str, attributes: &[&str]) -> String {
+    let filter = FilterBuf::parse(filter).unwrap_or_else(|error| panic!("{filter}: {error}"));
+    let search = Search { attributes, ..Search::new(SUFFIX, Scope::Subtree, filter.as_filter()) };
+    let mut pdu = Vec::new();
+    client::search(&mut pdu, MessageId(1), &search, &[]);
+    let Request::Search(request) = Message::decode(&pdu).unwrap().request else { panic!("not a search") };
+    let database = fixture.database();
+    let snapshot = database.store().snapshot().unwrap();
+    let view = database.view(&snapshot).unwrap();
+    let input = SearchInput {
+        message: MessageId(1),
+        request,
+        base: fixture.schema.parse_dn(SUFFIX).unwrap(),
+        controls: RequestControls::default(),
+        subject: Arc::clone(&fixture.subject),
+        policy: database.current_policy(),
+        limits: None,
+        default_referrals: None,
+        cookie_secret: *database.cookie_secret(),
+        now: fixture.clock.monotonic(),
+    };
+    let mut task = SearchTask::new(&view, input).unwrap_or_else(|(result, _)| panic!("{result:?}"));
+    let mut out = Vec::new();
+    loop {
+        let budget = Budget { candidates: 1000, bytes: usize::MAX, nanos: u64::MAX, clock: &*fixture.clock };
+        if let Step::Done(result, _) = task.step(&view, &mut out, budget) {
+            let entries = shown(&out);
+            return match result.code.0 {
+                0 => entries,
+                code => format!("{code} {} {entries}", result.diagnostic),
+            };
+        }
+    }
+}
+
+fn shown(mut out: &[u8]) -> String {
+    let mut entries = Vec::new();
+    while !out.is_empty() {
+        let Ok(Frame::Complete { len }) = frame(out, usize::MAX) else { panic!("half a message") };
+        let (pdu, rest) = out.split_at(len);
+        out = rest;
+        let Response::Entry(entry) = Response::decode_message(pdu).unwrap().response else { continue };
+        let mut attributes: Vec<String> = Vec::new();
+        for attribute in entry.attributes.iter() {
+            let mut values: Vec<_> =
+                attribute.values.iter().map(|value| short(&String::from_utf8_lossy(value))).collect();
+            values.sort();
+            attributes.push(format!("{}={}", attribute.description, values.join("|")));
+        }
+        attributes.sort();
+        let head = if attributes.is_empty() { "" } else { ": " };
+        entries.push(format!("{}{head}{}", short(entry.dn), attributes.join(", ")));
+    }
+    entries.sort();
+    entries.join("; ")
+}
+
+/// A name below the suffix as its first value alone.
+fn short(text: &str) -> String {
+    let Some(name) = text.strip_suffix(SUFFIX) else { return text.to_owned() };
+    let first = name.split(',').next().and_then(|rdn| rdn.split('=').nth(1));
+    first.unwrap_or("suffix").to_owned()
+}
+
+/// The code that a compare is answered with.
+pub(crate) fn compared(fixture: &Fixture<MemoryStore>, dn: &str, attribute: &str, value: &str) -> u32 {
+    let database = fixture.database();
+    let snapshot = database.store().snapshot().unwrap();
+    let view = database.view(&snapshot).unwrap();
+    let policy = database.policy();
+    let controls = RequestControls::default();
+    let context = CompareContext {
+        controls: &controls,
+        subject: &fixture.subject,
+        policy: &policy,
+        default_referrals: &[],
+    };
+    let request = CompareRequest { entry: dn, attribute, value: value.as_bytes() };
+    compare(&view, &context, &fixture.schema.parse_dn(dn).unwrap(), &request).code.0
 }
