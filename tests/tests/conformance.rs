@@ -251,6 +251,7 @@ scenarios! {
     in_chain: "in-chain.txt",
     collect: "collect.txt",
     constraint: "constraint.txt",
+    dyngroup: "dyngroup.txt",
     unique: "unique.txt",
     valsort: "valsort.txt",
     vlv: "vlv.txt",

@@ -4,6 +4,7 @@ pub mod accesslog;
 pub mod collect;
 pub mod constraint;
 pub mod deref;
+pub mod dyngroup;
 pub mod lastbind;
 pub mod memberof;
 pub mod ppolicy;
@@ -37,6 +38,7 @@ pub static ALL: &[&Descriptor] = &[
     &collect::DESCRIPTOR,
     &constraint::DESCRIPTOR,
     &deref::DESCRIPTOR,
+    &dyngroup::DESCRIPTOR,
     &memberof::DESCRIPTOR,
     &ppolicy::DESCRIPTOR,
     &refint::DESCRIPTOR,
