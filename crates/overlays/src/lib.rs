@@ -7,6 +7,7 @@ pub mod deref;
 pub mod dyngroup;
 pub mod lastbind;
 pub mod memberof;
+pub mod nestgroup;
 pub mod ppolicy;
 pub mod refint;
 pub mod seqmod;
@@ -40,6 +41,7 @@ pub static ALL: &[&Descriptor] = &[
     &deref::DESCRIPTOR,
     &dyngroup::DESCRIPTOR,
     &memberof::DESCRIPTOR,
+    &nestgroup::DESCRIPTOR,
     &ppolicy::DESCRIPTOR,
     &refint::DESCRIPTOR,
     &seqmod::DESCRIPTOR,
