@@ -252,6 +252,7 @@ scenarios! {
     collect: "collect.txt",
     constraint: "constraint.txt",
     dyngroup: "dyngroup.txt",
+    dynlist: "dynlist.txt",
     nestgroup: "nestgroup.txt",
     unique: "unique.txt",
     valsort: "valsort.txt",

@@ -5,6 +5,7 @@ pub mod collect;
 pub mod constraint;
 pub mod deref;
 pub mod dyngroup;
+pub mod dynlist;
 pub mod lastbind;
 pub mod memberof;
 pub mod nestgroup;
@@ -40,6 +41,7 @@ pub static ALL: &[&Descriptor] = &[
     &constraint::DESCRIPTOR,
     &deref::DESCRIPTOR,
     &dyngroup::DESCRIPTOR,
+    &dynlist::DESCRIPTOR,
     &memberof::DESCRIPTOR,
     &nestgroup::DESCRIPTOR,
     &ppolicy::DESCRIPTOR,

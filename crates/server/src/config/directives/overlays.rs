@@ -35,13 +35,9 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("auditlog", "olcAuditlogConfig", Refused("no audit log would be written")),
     overlay("autoca", "olcAutoCAConfig", Refused("no certificates would be made")),
     overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),
-    overlay("collect", "olcCollectConfig", Refused("collective attributes would be missing from answers")),
     overlay("dds", "olcDDSConfig", Refused("entries would not expire")),
-    overlay("dyngroup", "olcDynGroupConfig", Refused("compares would not see dynamic members")),
-    overlay("dynlist", "olcDynListConfig", Refused("dynamic members would be missing from answers")),
     overlay("glue", "olcOverlayConfig", BuiltIn),
     overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
-    overlay("nestgroup", "olcNestGroupConfig", Refused("nested members would be missing from answers")),
     overlay("otp", "olcOverlayConfig", Refused("one-time passwords would not be checked")),
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
@@ -56,8 +52,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
 }
 
 /// Of those that are refused: those that a database has once at most.
-const SINGLE: [&str; 8] =
-    ["auditlog", "autoca", "collect", "dds", "dyngroup", "dynlist", "remoteauth", "rwm"];
+const SINGLE: [&str; 5] = ["auditlog", "autoca", "dds", "remoteauth", "rwm"];
 
 impl OverlayKind {
     fn of(descriptor: &'static Descriptor) -> Self {
@@ -137,16 +132,8 @@ const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form
 
 /// Directives of overlays that are refused.
 static TABLE: &[Directive] = &[
-    kept("dynlist-attrset", "olcDynListAttrSet", Scope::Overlay("dynlist"), Form::Words)
-        .ordered()
-        .attribute_alias(&["olcDlAttrSet"]),
-    kept("dynlist-simple", "olcDynListSimple", Scope::Overlay("dynlist"), Form::Switch),
     kept("auditlog", "olcAuditlogFile", Scope::Overlay("auditlog"), Form::Whole),
     kept("auditlognonblocking", "olcAuditlogNonBlocking", Scope::Overlay("auditlog"), Form::Switch),
-    kept("nestgroup-member", "olcNestGroupMember", Scope::Overlay("nestgroup"), Form::Whole),
-    kept("nestgroup-memberof", "olcNestGroupMemberOf", Scope::Overlay("nestgroup"), Form::Whole),
-    kept("nestgroup-base", "olcNestGroupBase", Scope::Overlay("nestgroup"), Form::Whole).many(),
-    kept("nestgroup-flags", "olcNestGroupFlags", Scope::Overlay("nestgroup"), Form::Words).many(),
     kept("dds-state", "olcDDSstate", Scope::Overlay("dds"), Form::Switch),
     kept("dds-max-ttl", "olcDDSmaxTtl", Scope::Overlay("dds"), Form::Words),
     kept("dds-min-ttl", "olcDDSminTtl", Scope::Overlay("dds"), Form::Words),
@@ -154,7 +141,6 @@ static TABLE: &[Directive] = &[
     kept("dds-interval", "olcDDSinterval", Scope::Overlay("dds"), Form::Words),
     kept("dds-tolerance", "olcDDStolerance", Scope::Overlay("dds"), Form::Words),
     kept("dds-max-dynamicObjects", "olcDDSmaxDynamicObjects", Scope::Overlay("dds"), Form::Whole),
-    kept("collectinfo", "olcCollectInfo", Scope::Overlay("collect"), Form::Words).many(),
     kept("homedir-skeleton-path", "olcSkeletonPath", Scope::Overlay("homedir"), Form::Whole),
     kept("homedir-min-uidnumber", "olcMinimumUidNumber", Scope::Overlay("homedir"), Form::Whole),
     kept("homedir-regexp", "olcHomedirRegexp", Scope::Overlay("homedir"), Form::Words).ordered(),
@@ -225,15 +211,11 @@ static TABLE: &[Directive] = &[
     kept("serverDays", "olcAutoCAserverDays", Scope::Overlay("autoca"), Form::Whole),
     kept("caDays", "olcAutoCADays", Scope::Overlay("autoca"), Form::Whole),
     kept("localdn", "olcAutoCAlocalDN", Scope::Overlay("autoca"), Form::Whole),
-    kept("attrpair", "olcDynGroupAttrPair", Scope::Overlay("dyngroup"), Form::Words)
-        .many()
-        .attribute_alias(&["olcDGAttrPair"]),
     kept("chain-chaining", "olcChainingBehavior", Scope::Overlay("chain"), Form::Words),
     kept("chain-cache-uri", "olcChainCacheURI", Scope::Overlay("chain"), Form::Words),
     kept("chain-max-depth", "olcChainMaxReferralDepth", Scope::Overlay("chain"), Form::Words),
     kept("chain-return-error", "olcChainReturnError", Scope::Overlay("chain"), Form::Words), // Anything a back-ldap database takes, with `chain-` before it.
     kept("chain-uri", "olcDbURI", Scope::Overlay("chain"), Form::Words).prefix(6).many(),
     kept("rwm-suffixmassage", "", Scope::Overlay("rwm"), Form::Words).prefix(4),
-    kept("dynlist-attrpair", "", Scope::Overlay("dynlist"), Form::Words),
     kept("otp", "", Scope::Overlay("otp"), Form::Words),
 ];

@@ -1,0 +1,202 @@
+//! The groups of a database, found once for each commit.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use foldhash::HashMap;
+use larix_engine::entry::{EntryId, EntrySource};
+use larix_engine::fault::Fault;
+use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
+use larix_engine::overlay::{Entries, Failure};
+use larix_proto::Scope;
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_schema::{BoundFilter, NormalDn, ObjectClassId, Schema};
+
+use super::identity::Identity;
+use super::{AttributeSet, DynList, Shared};
+
+/// The groups as of one commit.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    commit: Option<u64>,
+    pub(super) groups: Vec<Group>,
+    by_name: HashMap<Box<str>, usize>,
+}
+
+/// A group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) id: EntryId,
+    pub(super) dn: NormalDn,
+    /// The name as it is shown.
+    pub(super) shown: String,
+    /// The set that it is a group of, by its place.
+    pub(super) set: usize,
+    /// Of a dynamic group.
+    pub(super) urls: Vec<MemberUrl>,
+    pub(super) identity: Option<Identity>,
+    /// Its members are stored.
+    pub(super) is_static: bool,
+}
+
+/// What a URL of a list or group looks for.
+#[derive(Clone, Debug)]
+pub(super) struct MemberUrl {
+    pub(super) base: NormalDn,
+    pub(super) scope: Scope,
+    pub(super) filter: BoundFilter,
+    /// Attributes that a list takes over; none for all.
+    pub(super) attributes: Vec<String>,
+}
+
+impl Known {
+    pub(super) fn named(&self, dn: &str) -> Option<&Group> {
+        self.place(dn).and_then(|at| self.groups.get(at))
+    }
+
+    pub(super) fn place(&self, dn: &str) -> Option<usize> {
+        self.by_name.get(dn).copied()
+    }
+}
+
+impl MemberUrl {
+    /// A URL that names no server and no extension.
+    pub(super) fn parse(schema: &Schema, class: ObjectClassId, text: &str) -> Option<Self> {
+        let url = LdapUrl::parse(text)
+            .ok()
+            .or_else(|| LdapUrl::parse(text.split(' ').next().unwrap_or_default()).ok())?;
+        // An empty base is no database's, as in slapd.
+        if url.scheme != UrlScheme::Ldap
+            || !url.host.is_empty()
+            || !url.extensions.is_empty()
+            || url.dn.is_empty()
+        {
+            return None;
+        }
+        let base = schema.parse_dn(&url.dn).ok()?;
+        let own = url.filter.map(|filter| schema.bind_filter(filter.as_filter()));
+        // Lists within lists are not expanded.
+        let no_list = || of_class(schema, class).map(|of_class| BoundFilter::Not(Box::new(of_class)));
+        let filter = match own {
+            None => no_list()?,
+            Some(own) if url.attributes.is_empty() => own,
+            Some(own) => BoundFilter::And(vec![no_list()?, own]),
+        };
+        let attributes = url.attributes.into_iter().filter(|name| !name.is_empty()).collect();
+        Some(Self { base, scope: url.scope.unwrap_or(Scope::Base), filter, attributes })
+    }
+}
+
+/// Entries of a class.
+pub(super) fn of_class(schema: &Schema, class: ObjectClassId) -> Option<BoundFilter> {
+    let object_class = schema.describe("objectClass").ok()?;
+    let oid = schema.class(class).oid.as_bytes();
+    schema.bind_equality(&object_class, oid).ok().map(BoundFilter::Equality)
+}
+
+/// The URLs of an entry of a set.
+pub(super) fn urls(
+    schema: &Schema,
+    set: &AttributeSet,
+    entry: &dyn EntrySource,
+) -> Result<Vec<MemberUrl>, Fault> {
+    let mut urls = Vec::new();
+    entry.visit_exact(&set.url, &mut |value| {
+        urls.extend(
+            std::str::from_utf8(value).ok().and_then(|text| MemberUrl::parse(schema, set.class, text)),
+        );
+        true
+    })?;
+    Ok(urls)
+}
+
+impl DynList {
+    /// Whether static groups are found by an index, as far as is known.
+    pub(super) fn is_indexed(&self) -> bool {
+        !self.unindexed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_unindexed(&self) {
+        self.unindexed.store(true, Ordering::Relaxed);
+    }
+
+    /// The groups as they are in this state of the database.
+    pub(super) fn known(&self, schema: &Schema, entries: &dyn Entries) -> Result<Shared, Failure> {
+        let commit = entries.commit();
+        if let Some(known) = self.known.load_full().filter(|known| commit.is_some() && known.commit == commit)
+        {
+            return Ok(known);
+        }
+        let mut known = Known { commit, ..Known::default() };
+        for (at, set) in self.sets.iter().enumerate() {
+            self.gather(schema, entries, (at, set), &mut known)?;
+        }
+        let known = Arc::new(known);
+        // An older state that somebody still reads is not kept.
+        let is_newer = |before: &Shared| before.commit < commit;
+        if commit.is_some() && self.known.load().as_ref().is_none_or(is_newer) {
+            self.known.store(Some(Arc::clone(&known)));
+        }
+        Ok(known)
+    }
+
+    fn gather(
+        &self,
+        schema: &Schema,
+        entries: &dyn Entries,
+        (at, set): (usize, &AttributeSet),
+        known: &mut Known,
+    ) -> Result<(), Failure> {
+        let Some(map) = set.group() else { return Ok(()) };
+        let root = NormalDn::root();
+        let static_class = map.member_of.as_ref().and_then(|own| own.static_class);
+        for (class, is_static) in [(Some(set.class), false), (static_class, true)] {
+            let Some(filter) = class.and_then(|class| of_class(schema, class)) else { continue };
+            let filter = match &set.restriction {
+                Some(restriction) if !is_static => {
+                    let own = restriction.filter.clone();
+                    BoundFilter::And(std::iter::once(filter).chain(own).collect())
+                }
+                _ => filter,
+            };
+            let query = InternalSearch::new(&root, Scope::Subtree, &filter);
+            entries.search(&query, &mut |found| {
+                add(schema, (at, set), found, is_static, known)?;
+                Ok(true)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn add(
+    schema: &Schema,
+    (at, set): (usize, &AttributeSet),
+    found: &dyn FoundEntry,
+    is_static: bool,
+    known: &mut Known,
+) -> Result<(), Fault> {
+    let dn = found.dn()?;
+    if let Some(other) = known.by_name.get(dn.as_str()).and_then(|at| known.groups.get_mut(*at)) {
+        other.is_static |= is_static && other.set == at;
+        return Ok(());
+    }
+    if !is_static
+        && let Some(base) = set.restriction.as_ref().and_then(|restriction| restriction.base.as_ref())
+        && !set.restriction.as_ref().is_some_and(|own| dn.is_in_scope(base, own.scope))
+    {
+        return Ok(());
+    }
+    let source = found.source();
+    let (urls, identity) = match is_static {
+        true => (Vec::new(), None),
+        false => (urls(schema, set, source)?, Identity::of(schema, source)?),
+    };
+    if !is_static && urls.is_empty() {
+        return Ok(());
+    }
+    known.by_name.insert(dn.as_str().into(), known.groups.len());
+    let (dn, shown) = (dn.clone(), found.shown_dn()?);
+    known.groups.push(Group { id: found.id(), dn, shown, set: at, urls, identity, is_static });
+    Ok(())
+}

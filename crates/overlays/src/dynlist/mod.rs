@@ -1,0 +1,173 @@
+//! The dynamic list overlay (slapo-dynlist(5)), with the semantics of OpenLDAP 2.5 to 2.7.
+//!
+//! * A dynamic **group** has an object class and URLs; the names of what they find are values of its member attribute. The
+//!   attribute that says which groups an entry is in may be computed, too, of dynamic groups and of static ones, and
+//!   through groups of groups. Both are computed attributes: filters and compares see them, and a filter for one value is
+//!   answered from indexes.
+//! * A dynamic **list** takes over attributes of what its URLs find. Those that are mapped, if only to themselves, are
+//!   computed attributes; all others are added to what is answered, and a filter does not see them.
+//!
+//! URLs are evaluated with the rights of the requester, or of the group's dgIdentity. As in slapd no URL is expanded in
+//! what another one finds.
+
+mod config;
+mod door;
+mod groups;
+mod identity;
+mod known;
+mod lists;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arc_swap::ArcSwapOption;
+use larix_engine::entry::EntrySource;
+use larix_engine::fault::Fault;
+use larix_engine::index::Kinds;
+use larix_engine::overlay::computed::{ComputedAttributes, StoredEntry};
+use larix_engine::overlay::shown::ShownEntries;
+use larix_engine::overlay::{Descriptor, Interests, Overlay, OverlayDirective};
+use larix_proto::Scope;
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClassId, Schema};
+
+use known::Known;
+
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("dynlist", "olcDynListConfig", config::build).once().shows(&["memberOf"]).directives(&[
+        OverlayDirective::words("dynlist-attrset", "olcDynListAttrSet")
+            .ordered()
+            .attribute_alias(&["olcDlAttrSet"])
+            .checked(config::check),
+        OverlayDirective::switch("dynlist-simple", "olcDynListSimple"),
+    ]);
+
+/// The overlay on one database.
+#[derive(Debug)]
+pub struct DynList {
+    sets: Vec<AttributeSet>,
+    /// `dynlist-simple`: no memberOf, no filters; lists and groups are expanded in answers and compares alone.
+    simple: bool,
+    object_class: Option<AttributeDescription>,
+    /// The groups as of the latest commit that was looked at.
+    known: ArcSwapOption<Known>,
+    /// Members of static groups were found to have no equality index.
+    unindexed: AtomicBool,
+}
+
+/// `dynlist-attrset`
+#[derive(Clone, Debug)]
+struct AttributeSet {
+    class: ObjectClassId,
+    restriction: Option<Restriction>,
+    /// Whose values are URLs.
+    url: AttributeDescription,
+    maps: Vec<Map>,
+}
+
+/// Entries to which a set is restricted.
+#[derive(Clone, Debug)]
+struct Restriction {
+    base: Option<NormalDn>,
+    scope: Scope,
+    filter: Option<BoundFilter>,
+}
+
+#[derive(Clone, Debug)]
+struct Map {
+    /// The member attribute of a group; of a list, what is found of other entries.
+    attribute: AttributeDescription,
+    /// What it is called in the list.
+    mapped: Option<AttributeDescription>,
+    member_of: Option<MemberOf>,
+}
+
+#[derive(Clone, Debug)]
+struct MemberOf {
+    attribute: AttributeDescription,
+    static_class: Option<ObjectClassId>,
+    nested: bool,
+}
+
+impl Map {
+    /// What the values are called in the list or group.
+    fn target(&self) -> &AttributeDescription {
+        self.mapped.as_ref().unwrap_or(&self.attribute)
+    }
+}
+
+impl AttributeSet {
+    /// The member attribute, if it is a set of groups.
+    fn group(&self) -> Option<&Map> {
+        match self.maps.as_slice() {
+            [map] if map.mapped.is_none() => Some(map),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about this entry.
+    fn is_about(&self, schema: &Schema, entry: &dyn StoredEntry) -> Result<bool, Fault> {
+        if !has_class(schema, entry.source(), &[self.class])? {
+            return Ok(false);
+        }
+        let Some(restriction) = &self.restriction else { return Ok(true) };
+        if let Some(base) = &restriction.base
+            && !entry.dn()?.is_in_scope(base, restriction.scope)
+        {
+            return Ok(false);
+        }
+        restriction.filter.as_ref().map_or(Ok(true), |filter| entry.matches(filter))
+    }
+}
+
+/// Whether an entry has any of the classes, or one below them.
+fn has_class(schema: &Schema, entry: &dyn EntrySource, wanted: &[ObjectClassId]) -> Result<bool, Fault> {
+    let Ok(object_class) = schema.describe("objectClass") else { return Ok(false) };
+    let mut found = false;
+    entry.visit_exact(&object_class, &mut |value| {
+        let class = std::str::from_utf8(value).ok().and_then(|name| schema.object_class_id(name));
+        found = class.is_some_and(|class| {
+            wanted.iter().any(|wanted| class == *wanted || schema.is_subclass(class, *wanted))
+        });
+        !found
+    })?;
+    Ok(found)
+}
+
+impl DynList {
+    fn new(schema: &Schema, sets: Vec<AttributeSet>, simple: bool) -> Self {
+        let object_class = schema.describe("objectClass").ok();
+        Self { sets, simple, object_class, known: ArcSwapOption::empty(), unindexed: AtomicBool::new(false) }
+    }
+}
+
+impl Overlay for DynList {
+    fn name(&self) -> &'static str {
+        "dynlist"
+    }
+
+    fn interests(&self) -> Interests {
+        if self.simple { Interests::SHOW } else { Interests::SHOW.and(Interests::COMPUTE) }
+    }
+
+    /// Groups are found by their class, and those with stored members by these.
+    fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
+        let maps = self.sets.iter().filter_map(AttributeSet::group).filter(|_| !self.simple);
+        let looked_up = |map: &&Map| map.member_of.as_ref().is_some_and(|own| own.static_class.is_some());
+        let members = maps.clone().filter(looked_up).map(|map| &map.attribute);
+        let classes = maps.take(1).filter_map(|_| self.object_class.as_ref());
+        classes.chain(members).map(|attribute| (attribute.clone(), Kinds::EQUALITY)).collect()
+    }
+
+    fn computed(&self) -> Option<&dyn ComputedAttributes> {
+        (!self.simple).then_some(self)
+    }
+
+    fn shown(&self) -> Option<&dyn ShownEntries> {
+        Some(self)
+    }
+}
+
+/// What all threads that answer share.
+type Shared = Arc<Known>;

@@ -1,0 +1,300 @@
+//! Lists and groups by URLs, and which groups an entry is in.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+use larix_store::memory::MemoryStore;
+
+use super::DESCRIPTOR;
+use crate::testing::{Fixture, SUFFIX, TREE, build, compared, found, ruled, schema};
+
+const MORE: &str = "
+    dn: cn=with mail,ou=Groups,dc=example,dc=com
+    objectClass: groupOfURLs
+    cn: with mail
+    memberURL: ldap:///ou=People,dc=example,dc=com??sub?(mail=*)
+
+    dn: cn=all,ou=Groups,dc=example,dc=com
+    objectClass: groupOfURLs
+    cn: all
+    memberURL: ldap:///ou=Groups,dc=example,dc=com??one?(cn=with mail)
+    memberURL: ldap:///ou=People,dc=example,dc=com??one?(sn=bo)
+
+    dn: cn=static,ou=Groups,dc=example,dc=com
+    objectClass: groupOfNames
+    cn: static
+    member: cn=Bo,ou=People,dc=example,dc=com
+    member: cn=with mail,ou=Groups,dc=example,dc=com
+    member: cn=round,ou=Groups,dc=example,dc=com
+
+    dn: cn=round,ou=Groups,dc=example,dc=com
+    objectClass: groupOfNames
+    cn: round
+    member: cn=static,ou=Groups,dc=example,dc=com
+
+    dn: cn=list,ou=Groups,dc=example,dc=com
+    objectClass: groupOfURLs
+    cn: list
+    memberURL: ldap:///ou=People,dc=example,dc=com?mail,sn?sub?(objectClass=inetOrgPerson)
+";
+
+const GROUP: &str = "dynlist-attrset groupOfURLs memberURL member";
+const MEMBER_OF: &str = "dynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames";
+const NESTED: &str = "dynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames*";
+const OPEN: &[&str] = &["to * by * read"];
+
+fn directory(lines: &str, rules: &[&str]) -> Fixture<MemoryStore> {
+    let mut fixture = ruled(&[(&DESCRIPTOR, lines)], rules);
+    fixture.apply(TREE);
+    fixture.apply(MORE);
+    fixture.bind("");
+    fixture
+}
+
+fn check(fixture: &Fixture<MemoryStore>, cases: &[(&str, &[&str], &str)]) {
+    for (filter, attributes, expected) in cases {
+        assert_eq!(found(fixture, filter, attributes), *expected, "{filter} {attributes:?}");
+    }
+}
+
+#[test]
+fn groups_have_what_their_urls_find() {
+    check(
+        &directory(GROUP, OPEN),
+        &[
+            ("(cn=with mail)", &["member"], "with mail: member=Ann Lee"),
+            ("(cn=all)", &["member"], "all: member=Bo|with mail"),
+            ("(member=cn=ann lee,ou=people,dc=example,dc=com)", &["1.1"], "with mail"),
+            ("(member=cn=bo,ou=people,dc=example,dc=com)", &["1.1"], "all; static"),
+            ("(&(member=cn=bo,ou=people,dc=example,dc=com)(cn=all))", &["1.1"], "all"),
+            ("(&(objectClass=groupOfURLs)(!(member=*)))", &["1.1"], "list"),
+            ("(cn=ann lee)", &["memberOf"], "Ann Lee"),
+            // A URL with attributes is a list's.
+            ("(cn=list)", &["member"], "list"),
+        ],
+    );
+}
+
+#[test]
+fn entries_tell_their_groups() {
+    check(
+        &directory(MEMBER_OF, OPEN),
+        &[
+            ("(cn=ann lee)", &["memberOf"], "Ann Lee: memberOf=with mail"),
+            ("(cn=bo)", &["memberOf"], "Bo: memberOf=all|static"),
+            ("(cn=with mail)", &["memberOf"], "with mail: memberOf=all|static"),
+            ("(memberOf=cn=static,ou=groups,dc=example,dc=com)", &["1.1"], "Bo; round; with mail"),
+            ("(memberOf=cn=all,ou=groups,dc=example,dc=com)", &["1.1"], "Bo; with mail"),
+            ("(memberOf=cn=nothing,ou=groups,dc=example,dc=com)", &["1.1"], ""),
+            ("(&(cn=bo)(memberOf=cn=with mail,ou=groups,dc=example,dc=com))", &["1.1"], ""),
+            ("(&(sn=*)(memberOf=cn=with mail,ou=groups,dc=example,dc=com))", &["1.1"], "Ann Lee"),
+            ("(&(sn=*)(!(memberOf=cn=all,ou=groups,dc=example,dc=com)))", &["1.1"], "Ann Lee"),
+            ("(memberOf=*)", &["1.1"], "Ann Lee; Bo; round; static; with mail"),
+        ],
+    );
+}
+
+#[test]
+fn groups_of_groups_are_followed() {
+    check(
+        &directory(NESTED, OPEN),
+        &[
+            ("(cn=ann lee)", &["memberOf"], "Ann Lee: memberOf=all|round|static|with mail"),
+            ("(cn=bo)", &["memberOf"], "Bo: memberOf=all|round|static"),
+            ("(cn=static)", &["memberOf"], "static: memberOf=round|static"),
+            ("(cn=all)", &["member"], "all: member=Ann Lee|Bo|with mail"),
+            ("(cn=round)", &["member"], "round: member=Ann Lee|Bo|round|static|with mail"),
+            ("(member=cn=ann lee,ou=people,dc=example,dc=com)", &["1.1"], "all; round; static; with mail"),
+            (
+                "(memberOf=cn=round,ou=groups,dc=example,dc=com)",
+                &["1.1"],
+                "Ann Lee; Bo; round; static; with mail",
+            ),
+            ("(memberOf=cn=all,ou=groups,dc=example,dc=com)", &["1.1"], "Ann Lee; Bo; with mail"),
+        ],
+    );
+}
+
+#[test]
+fn lists_take_attributes_over() {
+    check(
+        &directory("dynlist-attrset groupOfURLs memberURL", OPEN),
+        &[
+            ("(cn=list)", &["mail", "sn"], "list: mail=ann@example.com, sn=Bo|Lee"),
+            ("(cn=list)", &["mail"], "list: mail=ann@example.com"),
+            // Filters see what is mapped, and nothing else.
+            ("(&(cn=list)(mail=*))", &["mail"], ""),
+        ],
+    );
+    check(
+        &directory("dynlist-attrset groupOfURLs memberURL mail:mail description:sn", OPEN),
+        &[
+            ("(cn=list)", &["mail", "sn", "description"], "list: description=Bo|Lee, mail=ann@example.com"),
+            ("(&(objectClass=groupOfURLs)(mail=ann@example.com))", &["1.1"], "list; with mail"),
+            ("(&(objectClass=groupOfURLs)(description=lee))", &["1.1"], "list; with mail"),
+        ],
+    );
+    check(
+        &directory("dynlist-attrset groupOfURLs memberURL mail:mail\ndynlist-simple", OPEN),
+        &[
+            ("(cn=list)", &["mail"], "list: mail=ann@example.com"),
+            ("(&(objectClass=groupOfURLs)(mail=ann@example.com))", &["1.1"], ""),
+        ],
+    );
+}
+
+#[test]
+fn a_set_may_be_restricted() {
+    let lines =
+        "dynlist-attrset groupOfURLs ldap:///ou=Groups,dc=example,dc=com??one?(cn=all) memberURL member";
+    check(
+        &directory(lines, OPEN),
+        &[
+            ("(cn=all)", &["member"], "all: member=Bo|with mail"),
+            ("(cn=with mail)", &["member"], "with mail"),
+            ("(member=cn=ann lee,ou=people,dc=example,dc=com)", &["1.1"], ""),
+        ],
+    );
+}
+
+#[test]
+fn requesters_find_what_they_may_search() {
+    let hidden = &["to attrs=mail by * none", "to * by * read"];
+    check(
+        &directory(MEMBER_OF, hidden),
+        &[
+            ("(cn=with mail)", &["member"], "with mail"),
+            ("(cn=ann lee)", &["memberOf"], "Ann Lee"),
+            ("(memberOf=cn=with mail,ou=groups,dc=example,dc=com)", &["1.1"], ""),
+            ("(member=cn=ann lee,ou=people,dc=example,dc=com)", &["1.1"], ""),
+        ],
+    );
+    let hidden = &["to attrs=memberOf by * none", "to * by * read"];
+    check(
+        &directory(MEMBER_OF, hidden),
+        &[
+            ("(cn=bo)", &["memberOf"], "Bo"),
+            ("(memberOf=cn=static,ou=groups,dc=example,dc=com)", &["1.1"], ""),
+        ],
+    );
+    let hidden = &["to dn.base=cn=static,ou=Groups,dc=example,dc=com by * none", "to * by * read"];
+    check(
+        &directory(NESTED, hidden),
+        &[
+            ("(cn=bo)", &["memberOf"], "Bo: memberOf=all"),
+            ("(cn=round)", &["member"], "round: member=static"),
+            ("(memberOf=cn=static,ou=groups,dc=example,dc=com)", &["1.1"], ""),
+            ("(memberOf=cn=round,ou=groups,dc=example,dc=com)", &["1.1"], ""),
+            ("(&(sn=bo)(memberOf=cn=static,ou=groups,dc=example,dc=com))", &["1.1"], ""),
+        ],
+    );
+    // A rule that asks for groups is asked by them.
+    let asking = &[
+        "to attrs=mail by set=\"this/memberOf & [cn=with mail,ou=groups,dc=example,dc=com]\" read",
+        "to * by * read",
+    ];
+    check(
+        &directory(MEMBER_OF, asking),
+        &[("(cn=ann lee)", &["memberOf", "mail"], "Ann Lee: mail=ann@example.com, memberOf=with mail")],
+    );
+}
+
+const IDENTITY: &str = "
+    dn: cn=as ann,ou=Groups,dc=example,dc=com
+    objectClass: groupOfURLs
+    objectClass: dgIdentityAux
+    cn: as ann
+    memberURL: ldap:///ou=People,dc=example,dc=com??sub?(mail=*)
+    dgIdentity: cn=Ann Lee,ou=People,dc=example,dc=com
+
+    dn: cn=for bo,ou=Groups,dc=example,dc=com
+    objectClass: groupOfURLs
+    objectClass: dgIdentityAux
+    cn: for bo
+    memberURL: ldap:///ou=People,dc=example,dc=com??sub?(mail=*)
+    dgIdentity: cn=Ann Lee,ou=People,dc=example,dc=com
+    dgAuthz: dn:cn=Bo,ou=People,dc=example,dc=com
+";
+
+#[test]
+fn groups_may_be_found_as_somebody_else() {
+    let rules =
+        &["to attrs=mail by dn.base=\"cn=Ann Lee,ou=People,dc=example,dc=com\" read", "to * by * read"];
+    for (who, as_ann, for_bo) in [
+        ("", "as ann: member=Ann Lee", "for bo"),
+        ("cn=Bo,ou=People,dc=example,dc=com", "as ann: member=Ann Lee", "for bo: member=Ann Lee"),
+    ] {
+        let mut fixture = ruled(&[(&DESCRIPTOR, GROUP)], rules);
+        fixture.apply(TREE);
+        fixture.apply(IDENTITY);
+        fixture.bind(who);
+        assert_eq!(found(&fixture, "(cn=as ann)", &["member"]), as_ann, "{who}");
+        assert_eq!(found(&fixture, "(cn=for bo)", &["member"]), for_bo, "{who}");
+    }
+}
+
+#[test]
+fn compares_are_answered_by_urls() {
+    let ann = format!("cn=Ann Lee,ou=People,{SUFFIX}");
+    for lines in [GROUP, MEMBER_OF, NESTED, "dynlist-attrset groupOfURLs memberURL member\ndynlist-simple"] {
+        let fixture = directory(lines, OPEN);
+        let group = |name: &str| format!("cn={name},ou=Groups,{SUFFIX}");
+        assert_eq!(compared(&fixture, &group("with mail"), "member", &ann), 6, "{lines}");
+        assert_eq!(compared(&fixture, &group("with mail"), "member", "cn=x,dc=example,dc=com"), 5, "{lines}");
+        assert_eq!(compared(&fixture, &group("list"), "member", &ann), 5, "{lines}");
+        let tells = lines.contains("memberOf");
+        let code = if tells { 6 } else { 16 };
+        assert_eq!(compared(&fixture, &ann, "memberOf", &group("with mail")), code, "{lines}");
+    }
+}
+
+/// What is remembered of groups is that of the latest commit.
+#[test]
+fn changes_of_groups_are_seen_at_once() {
+    let mut fixture = directory(MEMBER_OF, &[]);
+    let is_in = |fixture: &Fixture<MemoryStore>| found(fixture, "(cn=ann lee)", &["memberOf"]);
+    assert_eq!(is_in(&fixture), "Ann Lee: memberOf=with mail");
+    fixture.bind("cn=Manager,dc=example,dc=com");
+    for (change, expected) in [
+        (
+            "cn=static\nchangetype: modify\nadd: member\nmember: cn=Ann Lee,ou=People,dc=example,dc=com",
+            "static|with mail",
+        ),
+        ("cn=with mail\nchangetype: delete", "static"),
+        (
+            "cn=all\nchangetype: modify\nreplace: memberURL\nmemberURL: ldap:///ou=People,dc=example,dc=com??sub?(sn=lee)",
+            "all|static",
+        ),
+        ("cn=all\nchangetype: modrdn\nnewrdn: cn=every\ndeleteoldrdn: 1", "every|static"),
+    ] {
+        let change = change.replacen('\n', ",ou=Groups,dc=example,dc=com\n", 1);
+        fixture.apply(&format!("dn: {change}\n"));
+        assert_eq!(is_in(&fixture), format!("Ann Lee: memberOf={expected}"), "{change}");
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let schema = schema(larix_schema::bundled("dyngroup").unwrap());
+    for (lines, fault) in [
+        ("dynlist-attrset nothing memberURL", "the object class \"nothing\" is unknown; include the schema"),
+        ("dynlist-attrset groupOfURLs", "the attribute of the URLs is missing"),
+        ("dynlist-attrset groupOfURLs cn", "the attribute \"cn\" is no subtype of labeledURI"),
+        (
+            "dynlist-attrset groupOfURLs ldap:///?cn memberURL",
+            "it names attributes; leave that out: ldap:///",
+        ),
+        ("dynlist-attrset groupOfURLs ldap://h/ memberURL", "it names a server"),
+        ("dynlist-attrset groupOfURLs ldap:///nobody memberURL", "not a DN"),
+        ("dynlist-attrset groupOfURLs ldap:///??sub?(cn memberURL", "\"ldap:///??sub?(cn\":"),
+        ("dynlist-attrset groupOfURLs memberURL nothing", "attribute \"nothing\""),
+        ("dynlist-attrset groupOfURLs memberURL member+nothing", "attribute \"nothing\""),
+        ("dynlist-attrset groupOfURLs memberURL member+memberOf@nothing", "the object class \"nothing\""),
+        ("dynlist-attrset groupOfURLs memberURL nothing:member", "attribute \"nothing\""),
+    ] {
+        let error = build(&DESCRIPTOR, &schema, lines).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(fault) && error.contains("dynlist-attrset"), "{lines}: {error}");
+    }
+    // Without dyngroup.schema there is no set to begin with.
+    let error = build(&DESCRIPTOR, &crate::testing::schema(""), "").map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("the object class \"groupOfURLs\" is unknown"), "{error}");
+}
