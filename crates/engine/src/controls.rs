@@ -5,6 +5,7 @@
 //! malformed is protocolError, critical or not.
 
 mod known;
+mod overlays;
 mod values;
 
 use std::ops::Deref;
@@ -12,6 +13,7 @@ use std::ops::Deref;
 use larix_proto::{Control, Controls, FilterBuf, LdapResult, ResultCode, oid};
 
 pub use known::{OperationKind, SUPPORTED, SupportedControl, applies, is_known, listed};
+pub use overlays::{OverlayControl, SentControl};
 pub use values::{
     ContentSync, Dereference, EffectiveRights, PagedResults, ProxiedAuthorization, ReadAttributes,
     SessionTracking, SortKey, SortRequest, ViewTarget, VirtualListView,
@@ -90,6 +92,8 @@ pub struct ControlValues {
     pub sync_peer: bool,
     /// Of an add. No control says so: a tool's own socket does.
     pub import: Option<Import>,
+    /// Controls that overlays in front of backends heed.
+    pub overlays: Vec<SentControl>,
 }
 
 fn protocol_error(text: impl Into<String>) -> LdapResult {
@@ -128,7 +132,15 @@ impl ControlValues {
         states: false,
         sync_peer: false,
         import: None,
+        overlays: Vec::new(),
     };
+}
+
+impl ControlValues {
+    /// The control of an overlay with this OID, if the request has it.
+    pub fn of_overlay(&self, oid: &str) -> Option<&SentControl> {
+        self.overlays.iter().find(|sent| sent.control.oid == oid)
+    }
 }
 
 impl Default for ControlValues {
@@ -170,7 +182,19 @@ impl RequestControls {
     /// # Errors
     /// unavailableCriticalExtension and protocolError, as the module says.
     pub fn parse(controls: Controls<'_>, operation: OperationKind<'_>) -> Result<Self, LdapResult> {
-        Self::parse_without(controls, operation, &[])
+        Self::parse_with(controls, operation, &|_| None)
+    }
+
+    /// The same, with the controls that overlays bring: `brought` finds one by its OID, and is asked about no other.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_with(
+        controls: Controls<'_>,
+        operation: OperationKind<'_>,
+        brought: &dyn Fn(&str) -> Option<&'static OverlayControl>,
+    ) -> Result<Self, LdapResult> {
+        Self::parse_without(controls, operation, &[], brought)
     }
 
     /// What was sent without the controls of these OIDs.
@@ -184,7 +208,9 @@ impl RequestControls {
         operation: OperationKind<'_>,
     ) -> Result<(), LdapResult> {
         if !dropped.is_empty() {
-            *self = Self::parse_without(sent, operation, dropped)?;
+            let known =
+                |oid: &str| self.overlays.iter().map(|sent| sent.control).find(|known| known.oid == oid);
+            *self = Self::parse_without(sent, operation, dropped, &known)?;
         }
         Ok(())
     }
@@ -193,6 +219,7 @@ impl RequestControls {
         controls: Controls<'_>,
         operation: OperationKind<'_>,
         dropped: &[String],
+        brought: &dyn Fn(&str) -> Option<&'static OverlayControl>,
     ) -> Result<Self, LdapResult> {
         if controls.is_empty() {
             return Ok(Self::default());
@@ -208,7 +235,15 @@ impl RequestControls {
             }
             let unavailable = |text| Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
             match known::find(control.oid) {
-                None if control.critical => return unavailable("critical extension is not recognized"),
+                None => match brought(control.oid) {
+                    Some(own) if (own.goes_with)(operation) => {
+                        let sent = own.sent(&control, &parsed.overlays)?;
+                        parsed.overlays.push(sent);
+                    }
+                    Some(_) if control.critical => return unavailable("critical extension is unavailable"),
+                    None if control.critical => return unavailable("critical extension is not recognized"),
+                    _ => {}
+                },
                 Some(known) if !known.goes_with(operation) && control.critical => {
                     return unavailable("critical extension is unavailable");
                 }

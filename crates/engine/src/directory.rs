@@ -40,6 +40,49 @@ pub struct Frontend {
     pub referrals: Vec<String>,
 }
 
+impl Frontend {
+    /// What is answered for a DN that no database holds: the default referral, or `otherwise`.
+    pub fn elsewhere(&self, target: &str, scope: Option<Scope>, otherwise: LdapResult) -> LdapResult {
+        if self.referrals.is_empty() {
+            return otherwise;
+        }
+        let target = Some(target).filter(|target| !target.is_empty());
+        let referrals = referral::rewrite(&self.schema, &self.referrals, None, target, scope);
+        LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) }
+    }
+}
+
+/// One database of a directory, however it was chosen, and what holds for all of them.
+#[derive(Debug)]
+pub struct Chosen<'d, S: Store> {
+    frontend: &'d Frontend,
+    known: &'d KnownSchema,
+    served: &'d Arc<Served<S>>,
+}
+
+impl<'d, S: Store> Chosen<'d, S> {
+    pub fn served(self) -> &'d Arc<Served<S>> {
+        self.served
+    }
+}
+
+impl<S: Store> Copy for Chosen<'_, S> {}
+
+impl<S: Store> Clone for Chosen<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+/// Where a DN is, for a database that asks.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    Here,
+    /// In another database.
+    Elsewhere,
+    Nowhere,
+}
+
 /// Naming contexts and their databases.
 #[derive(Debug)]
 pub struct Directory<S: Store> {
@@ -118,6 +161,15 @@ impl<S: Store> Directory<S> {
             .map(|(_, s)| s)
     }
 
+    /// This database of the directory.
+    pub fn at<'d>(&'d self, served: &'d Arc<Served<S>>) -> Chosen<'d, S> {
+        Chosen { frontend: &self.frontend, known: &self.known, served }
+    }
+
+    fn chosen(&self, dn: &NormalDn) -> Option<Chosen<'_, S>> {
+        self.select(dn).map(|served| self.at(served))
+    }
+
     /// The databases whose suffixes are below this DN and glued to the naming context that it is in: where a search of
     /// a subtree goes on.
     pub fn glued_below(&self, dn: &NormalDn) -> Vec<&Arc<Served<S>>> {
@@ -130,15 +182,9 @@ impl<S: Store> Directory<S> {
         self.databases.iter().filter(is_below).collect()
     }
 
-    /// What is answered for a DN that no database holds: the default referral, or `otherwise`.
+    /// As [`Frontend::elsewhere`].
     pub fn elsewhere(&self, target: &str, scope: Option<Scope>, otherwise: LdapResult) -> LdapResult {
-        if self.frontend.referrals.is_empty() {
-            return otherwise;
-        }
-        let target = Some(target).filter(|target| !target.is_empty());
-        let referrals =
-            referral::rewrite(&self.frontend.schema, &self.frontend.referrals, None, target, scope);
-        LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) }
+        self.frontend.elsewhere(target, scope, otherwise)
     }
 
     /// The referral at or above the DN, for operations that only look at the place: `None` when there is none.

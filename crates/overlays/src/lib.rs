@@ -1,4 +1,5 @@
-//! Overlays: what stands in front of databases. A folder each, and a line in [`ALL`]; CONTRIBUTING.md says how one is written.
+//! Overlays: what stands in front of databases. A folder each, and a line in [`ALL`] or in [`INTERCEPTORS`]; CONTRIBUTING.md says how
+//! one is written.
 
 pub mod accesslog;
 pub mod collect;
@@ -32,9 +33,11 @@ mod testing;
 
 use std::sync::Arc;
 
+use larix_backend::Interceptor;
+use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
 
-/// Every overlay that can be configured.
+/// Every overlay that is part of databases and sees no request before.
 pub static ALL: &[&Descriptor] = &[
     &accesslog::DESCRIPTOR,
     &collect::DESCRIPTOR,
@@ -53,9 +56,26 @@ pub static ALL: &[&Descriptor] = &[
     &valsort::DESCRIPTOR,
 ];
 
+/// Builds what an overlay has in front of one database or, configured before the first, of all.
+pub type BuildInterceptor = fn(&Settings, &BuildContext<'_>) -> Result<Arc<dyn Interceptor>, SettingError>;
+
+/// Every overlay that sees requests in front of a backend, whether it is part of databases, too, or not.
+pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[];
+
+/// Every overlay that can be configured.
+pub fn all() -> impl Iterator<Item = &'static Descriptor> {
+    ALL.iter().copied().chain(INTERCEPTORS.iter().map(|(descriptor, _)| *descriptor))
+}
+
+/// What the overlay of this name has in front of a backend.
+pub fn interceptor(name: &str) -> Option<BuildInterceptor> {
+    let known = INTERCEPTORS.iter().find(|(descriptor, _)| descriptor.name.eq_ignore_ascii_case(name));
+    known.map(|(_, build)| *build)
+}
+
 /// The overlay of this name, matched without regard to case.
 pub fn find(name: &str) -> Option<&'static Descriptor> {
-    ALL.iter().find(|descriptor| descriptor.name.eq_ignore_ascii_case(name)).copied()
+    all().find(|descriptor| descriptor.name.eq_ignore_ascii_case(name))
 }
 
 /// Overlays that settings of the database itself bring. They stand behind all that are configured.

@@ -77,7 +77,8 @@ pub(crate) fn build(
     schema: &Arc<Schema>,
     lines: &str,
 ) -> Result<Arc<dyn Overlay>, SettingError> {
-    with_context(schema, |context| (descriptor.build)(&settings_of(descriptor, lines), context))
+    let build = descriptor.build.expect("an overlay of databases");
+    with_context(schema, |context| build(&settings_of(descriptor, lines), context))
 }
 
 pub(crate) fn with_context<T>(schema: &Arc<Schema>, then: impl FnOnce(&BuildContext<'_>) -> T) -> T {

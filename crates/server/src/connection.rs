@@ -21,7 +21,7 @@ pub use service::{Event, Limits, Operation, Service, Started, Stepped};
 /// Requests started in one turn, so that a long pipeline leaves room for others.
 pub const REQUESTS_PER_TURN: usize = 64;
 /// Answer bytes above which searches stop and no request is started until the client has taken some.
-pub const OUTPUT_HIGH: usize = 256 * 1024;
+pub const OUTPUT_HIGH: usize = larix_backend::OUTPUT_HIGH;
 /// Bytes of requests kept while none may be started; a single larger message is read to its end.
 pub const INPUT_HIGH: usize = 64 * 1024;
 /// Bytes of a message above which its start is nobody's turn: see [`Connection::has_large_next`]. To decode, judge and prepare

@@ -8,13 +8,13 @@ mod access_log;
 mod away;
 mod bind;
 mod changes;
+mod database_operation;
 mod extended;
 mod limits;
 mod password_change;
 mod password_modify;
 mod persistent;
 mod reads;
-mod replica_digest;
 mod request;
 mod request_facts;
 mod sasl;
@@ -26,6 +26,7 @@ use std::sync::atomic::Ordering;
 
 use larix_engine::access::Subject;
 use larix_engine::budget::RequestLimit;
+use larix_engine::controls::{self, RequestControls};
 use larix_engine::injected;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{WriteOperation, WriteOutcome};
@@ -33,7 +34,6 @@ use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, Respons
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
-use crate::backend::{Cursor, Pending};
 use crate::connection::{Event, Limits, Operation, Place, Service, Started, Stepped};
 use crate::databases::Databases;
 use crate::layers::LayersError;
@@ -47,12 +47,12 @@ use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
+use larix_backend::{Cursor, ExtendedAnswer, Pending};
 
 pub use away::{Away, Returned};
 use bind::BindOutcome;
 use password_modify::PasswordOutcome;
 use persistent::{Persistent, Persists};
-use replica_digest::ExtendedOutcome;
 pub(crate) use request::Begun;
 use sasl::SaslOutcome;
 use sasl::exchange::Exchange;
@@ -65,7 +65,7 @@ pub enum Completion {
     Bind(Box<BindOutcome>),
     Sasl(Box<SaslOutcome>),
     Password(Box<PasswordOutcome>),
-    Extended(Box<ExtendedOutcome>),
+    Extended(Box<ExtendedAnswer>),
     Transaction(Box<TransactionOutcome>),
     /// Whoever did it has ended without an outcome.
     Lost,
@@ -134,6 +134,8 @@ pub struct Dispatcher {
     close_reason: &'static str,
     /// A bind under way counts as failed until it is judged.
     bind_counted: Cell<bool>,
+    /// Of the bind under way.
+    bind_controls: RequestControls,
     /// What requests asked that are not answered, by their numbers, when that may be needed at their end.
     asked: RefCell<Vec<(u64, Asked)>>,
     /// Requests that the access log records at their end, by their numbers.
@@ -194,6 +196,7 @@ impl Dispatcher {
             arrived,
             close_reason: "",
             bind_counted: Cell::new(false),
+            bind_controls: RequestControls::default(),
             asked: RefCell::default(),
             noted: RefCell::default(),
         }
@@ -262,6 +265,19 @@ impl Dispatcher {
 
     pub(crate) fn completer(&self, begun: &Begun) -> Completer {
         Completer { serial: begun.operation.serial, events: Some(self.events.clone()) }
+    }
+
+    /// What the controls of a request say, those that overlays bring included.
+    ///
+    /// # Errors
+    /// unavailableCriticalExtension and protocolError.
+    pub(crate) fn controls(
+        &self,
+        sent: Controls<'_>,
+        operation: controls::OperationKind<'_>,
+    ) -> Result<RequestControls, LdapResult> {
+        let brought = |oid: &str| self.server.databases().router().overlay_control(oid);
+        RequestControls::parse_with(sent, operation, &brought)
     }
 
     /// Whether the configuration lets this session do this to that DN. Answers the OIDs of the controls that are to be
@@ -424,7 +440,8 @@ impl Service for Dispatcher {
             }
             Completion::Password(outcome) => self.password_modified(&begun, *outcome, out),
             Completion::Extended(outcome) => {
-                self.answer_extended(&begun, &outcome.result, outcome.value.as_deref(), out);
+                let ExtendedAnswer { result, value, controls } = *outcome;
+                self.answer_extended_with(&begun, &result, value.as_deref(), &controls, out);
             }
             Completion::Transaction(outcome) => self.transaction_ended(&begun, *outcome, out),
             Completion::Lost => self.lost(&begun, out),

@@ -8,7 +8,6 @@ mod acceptor;
 mod access_log;
 pub mod admin;
 pub mod admission;
-mod backend;
 mod backends;
 pub mod backup;
 pub mod clock;

@@ -6,12 +6,12 @@ use std::fmt::{self, Write as _};
 use larix_engine::plan::Explain;
 use larix_proto::{Authentication, DerefAliases, FilterBuf, LdapResult, Message, Request, Scope};
 
-use crate::backend::Effort;
 use crate::databases::Databases;
 use crate::log::LogLevel;
 use crate::log::json::{List, Quoted};
 use crate::log::{Log, Severity, printable};
 use crate::statistics::ConnectionRecord;
+use larix_backend::Effort;
 
 const NANOS_A_MICROSECOND: u64 = 1_000;
 

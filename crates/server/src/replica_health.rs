@@ -38,7 +38,7 @@ pub(crate) fn unready(server: &Server) -> Vec<String> {
 
 /// A refresh that is complete leaves a contextCSN.
 fn has_content(databases: &Databases, suffix: &str) -> bool {
-    let served = databases.schema().parse_dn(suffix).ok().and_then(|dn| databases.directory().select(&dn));
+    let served = databases.schema().parse_dn(suffix).ok().and_then(|dn| databases.stored(&dn));
     let Some(served) = served else { return true };
     let Ok(snapshot) = served.database().store().snapshot() else { return false };
     log::context_csns(&snapshot).is_ok_and(|csns| !csns.is_empty())

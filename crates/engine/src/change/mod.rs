@@ -8,6 +8,7 @@ pub(crate) mod values;
 
 use larix_schema::NormalDn;
 
+pub(crate) use operation::Counts;
 pub use operation::{AttributeValues, Modification, WriteOperation};
 pub use recording::{NewRecord, Recording};
 

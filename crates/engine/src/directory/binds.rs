@@ -1,12 +1,10 @@
 //! Who somebody is: what a bind's password is checked against, and how a bind ends.
 
-use std::sync::Arc;
-
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 
-use super::{Directory, Served};
+use super::{Chosen, Directory, Served};
 use crate::access::{AccessTarget, Item, Privilege, Subject};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
@@ -38,38 +36,67 @@ impl std::fmt::Debug for BindLookup {
 }
 
 impl<S: Store> Directory<S> {
+    /// As [`Chosen::bind_lookup`], in the database that holds the DN.
+    ///
+    /// # Errors
+    /// A referral, too.
+    pub fn bind_lookup(&self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
+        let elsewhere = || {
+            let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+            self.elsewhere(dn.as_str(), None, otherwise)
+        };
+        self.chosen(dn).ok_or_else(elsewhere)?.bind_lookup(dn, subject)
+    }
+
+    /// As [`Chosen::conclude_bind`], in the database that has a say in the bind, if any has.
+    pub fn conclude_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+        match self.chosen(&attempt.dn).or_else(|| self.counting()) {
+            Some(chosen) => chosen.conclude_bind(attempt, done),
+            None => done(BindConclusion::outright(attempt.matched)),
+        }
+    }
+
+    /// Where wrong passwords are counted. A name that leads to no database, as names of SASL may, is judged there: it must not be told
+    /// from the name of an account by the time that its answer takes.
+    pub fn counting(&self) -> Option<Chosen<'_, S>> {
+        let counts = |served: &Served<S>| {
+            let settings = served.database.current_settings();
+            let overlays = settings.overlays.at(Interests::BIND);
+            let mut authentications = overlays.filter_map(|overlay| overlay.authentication());
+            authentications.any(|authentication| authentication.counts_failures())
+        };
+        self.databases().iter().find(|served| counts(served)).map(|served| self.at(served))
+    }
+}
+
+impl<S: Store> Chosen<'_, S> {
     /// Finds what a simple bind's password is to be checked against. The check itself, which takes time by design, is
     /// the caller's, off the event loop.
     ///
     /// # Errors
-    /// A referral; other when the store cannot be read. An entry that does not exist, has no password
+    /// other when the store cannot be read. An entry that does not exist, has no password
     /// or may not be used for it gives a look-up without secrets: nothing tells these apart.
-    pub fn bind_lookup(&self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
+    pub fn bind_lookup(self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
         let name = dn.as_str();
         let mut lookup = BindLookup { dn: dn.clone(), shown: name.to_owned(), secrets: Vec::new() };
-        let Some(served) = self.select(dn) else {
-            let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
-            return Err(self.elsewhere(name, None, otherwise));
-        };
-        let settings = served.database.current_settings();
+        let settings = self.served.database.current_settings();
         let is_root = settings.root_dn.as_ref() == Some(dn);
         if is_root {
             lookup.shown.clone_from(&settings.root_dn_text);
             lookup.secrets.extend(settings.root_password.clone());
         }
-        self.add_entry_secrets(served, subject, is_root, &mut lookup)
+        self.add_entry_secrets(subject, is_root, &mut lookup)
             .map_err(|fault| refuse(fault.code(), format!("internal error: {fault}")))?;
         Ok(lookup)
     }
 
     fn add_entry_secrets(
-        &self,
-        served: &Served<S>,
+        self,
         subject: &Subject,
         is_root: bool,
         lookup: &mut BindLookup,
     ) -> Result<(), Fault> {
-        let database = &served.database;
+        let database = &self.served.database;
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let Some(id) = view.resolve(&lookup.dn)?.and_then(|resolved| resolved.id) else { return Ok(()) };
@@ -105,16 +132,14 @@ impl<S: Store> Directory<S> {
     /// # Errors
     /// If the store cannot be read.
     pub fn authentication_values(
-        &self,
+        self,
         dn: &NormalDn,
         attribute: &str,
         subject: &Subject,
     ) -> Result<Vec<Vec<u8>>, Fault> {
         let mut values = Vec::new();
-        let (Some(served), Ok(description)) = (self.select(dn), self.frontend.schema.describe(attribute))
-        else {
-            return Ok(values);
-        };
+        let Ok(description) = self.frontend.schema.describe(attribute) else { return Ok(values) };
+        let served = self.served;
         let snapshot = served.database.store().snapshot()?;
         let view = served.database.view(&snapshot)?;
         let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(values) };
@@ -132,22 +157,17 @@ impl<S: Store> Directory<S> {
     }
 
     /// Whether somebody has a say in how a bind to this DN ends: then [`Self::conclude_bind`] answers it.
-    pub fn judges_binds(&self, dn: &NormalDn) -> bool {
-        self.judge_of(dn).is_some_and(|served| {
-            let settings = served.database.current_settings();
-            settings.root_dn.as_ref() != Some(dn) && settings.overlays.want(Interests::BIND)
-        })
+    pub fn judges_binds(self, dn: &NormalDn) -> bool {
+        let settings = self.served.database.current_settings();
+        settings.root_dn.as_ref() != Some(dn) && settings.overlays.want(Interests::BIND)
     }
 
     /// Ends a bind whose password was compared: by the password policy and whatever else hangs on binds. `done` is called
     /// once, here or on the writer's thread. A judgement that other attempts might change, or that changes the account's
     /// state, is made by the writer and is durable before `done`: of any number of guesses at the same time no more
     /// are judged than the policy allows.
-    pub fn conclude_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
-        let Some(served) = self.judge_of(&attempt.dn) else {
-            return done(BindConclusion::outright(attempt.matched));
-        };
-        match self.judge_at_once(served, &attempt) {
+    pub fn conclude_bind(self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+        match self.judge_at_once(&attempt) {
             Err(failure) => {
                 let result = failure.into_result();
                 done(BindConclusion { result, ..BindConclusion::outright(false) });
@@ -160,29 +180,14 @@ impl<S: Store> Directory<S> {
                 };
                 let target = attempt.dn.as_str().to_owned();
                 let operation = Prepared::Authenticate(Box::new(attempt));
-                served.submit_own(target, operation, None, Box::new(done));
+                self.served.submit_own(target, operation, None, Box::new(done));
             }
         }
     }
 
-    /// The database that has a say in a bind. A name that leads to none, as names of SASL may, goes where wrong passwords are
-    /// counted: it must not be told from the name of an account by the time that its answer takes.
-    fn judge_of(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
-        let counts = |served: &Served<S>| {
-            let settings = served.database.current_settings();
-            let overlays = settings.overlays.at(Interests::BIND);
-            let mut authentications = overlays.filter_map(|overlay| overlay.authentication());
-            authentications.any(|authentication| authentication.counts_failures())
-        };
-        self.select(dn).or_else(|| self.databases().iter().find(|served| counts(served)))
-    }
-
     /// The judgement by what is committed, if it needs nobody else.
-    fn judge_at_once(
-        &self,
-        served: &Served<S>,
-        attempt: &BindAttempt,
-    ) -> Result<Option<BindConclusion>, Failure> {
+    fn judge_at_once(self, attempt: &BindAttempt) -> Result<Option<BindConclusion>, Failure> {
+        let served = self.served;
         let database = &served.database;
         let (settings, policy) = (database.settings(), database.policy());
         let snapshot = database.store().snapshot()?;

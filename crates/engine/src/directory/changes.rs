@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::NormalDn;
+use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
-use super::{Directory, Served};
+use super::{Chosen, Directory, Frontend, Held, Served};
+use crate::access::Subject;
 use crate::budget::RequestLimit;
-use crate::controls::ReadAttributes;
+use crate::change::Counts;
+use crate::controls::{ReadAttributes, RequestControls};
+use crate::overlay::PasswordWork;
 use crate::password;
 use crate::search::referral;
 use crate::write::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
@@ -17,6 +20,54 @@ use crate::write::{Completion, Origin, WriteOutcome, WriteRequest};
 
 /// Why changes were refused, and which of them is at fault.
 type Refused = (LdapResult, Option<usize>);
+
+/// A change that was checked as far as that takes no database.
+pub(super) struct Checked {
+    operation: Prepared,
+    target: String,
+    counts: Counts,
+    is_import: bool,
+    origin: Origin,
+    subject: Arc<Subject>,
+    controls: RequestControls,
+    passwords: Option<Arc<PasswordWork>>,
+}
+
+/// Checks all of a change that takes no database; `dn`: its target, where it is known.
+///
+/// # Errors
+/// Names, values and syntaxes that cannot be.
+pub(super) fn check(
+    frontend: &Frontend,
+    request: WriteRequest,
+    dn: Option<NormalDn>,
+) -> Result<Checked, LdapResult> {
+    let WriteRequest { operation, subject, controls, origin, passwords } = request;
+    let latitude =
+        Latitude { relax: controls.relax, internal: origin == Origin::Internal, import: controls.import };
+    let is_import = latitude.import.is_some();
+    let (target, counts) = (operation.target().to_owned(), operation.counts());
+    for read in [&controls.pre_read, &controls.post_read].into_iter().flatten() {
+        check_read_attributes(&frontend.schema, read)?;
+    }
+    let operation = prepare::prepare_at(&frontend.schema, operation, dn, &frontend.subschema, latitude)?;
+    Ok(Checked { operation, target, counts, is_import, origin, subject, controls, passwords })
+}
+
+/// A critical pre-read or post-read control names attributes that exist (RFC 4527 section 3).
+fn check_read_attributes(schema: &Schema, read: &ReadAttributes) -> Result<(), LdapResult> {
+    let known = |name: &str| ["*", "+", "1.1"].contains(&name) || name.starts_with('@');
+    for name in read.attributes.iter().filter(|name| read.critical && !known(name)) {
+        if let Err(error) = schema.describe(name) {
+            return Err(refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()));
+        }
+    }
+    Ok(())
+}
+
+fn refused(result: LdapResult, at: Option<usize>) -> WriteOutcome {
+    WriteOutcome { refused: at, ..WriteOutcome::from(result) }
+}
 
 impl<S: Store> Directory<S> {
     /// Carries out a change. `done` is called once: here when the request is refused at once, else on the writer's
@@ -29,7 +80,7 @@ impl<S: Store> Directory<S> {
     pub fn submit_at(&self, request: WriteRequest, target: Option<NormalDn>, done: Completion) {
         match self.prepare(request, target) {
             Ok((served, task)) => served.submit(vec![task], done),
-            Err(result) => done(WriteOutcome { refused: Some(0), ..WriteOutcome::from(result) }),
+            Err(result) => done(refused(result, Some(0))),
         }
     }
 
@@ -37,7 +88,7 @@ impl<S: Store> Directory<S> {
     pub fn submit_all(&self, requests: Vec<WriteRequest>, done: Completion) {
         match self.route(requests) {
             Ok((served, tasks)) => served.submit(tasks, done),
-            Err((result, refused)) => done(WriteOutcome { refused, ..WriteOutcome::from(result) }),
+            Err((result, at)) => done(refused(result, at)),
         }
     }
 
@@ -48,49 +99,106 @@ impl<S: Store> Directory<S> {
         for (at, request) in requests.into_iter().enumerate() {
             let (served, task) = self.prepare(request, None).map_err(|result| (result, Some(at)))?;
             if chosen.is_some_and(|chosen| !Arc::ptr_eq(chosen, served)) {
-                let text = "transaction affects multiple databases";
-                return Err((refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, text), Some(at)));
+                return Err((several_databases(), Some(at)));
             }
             chosen = Some(served);
             tasks.push(task);
         }
-        let none = || (refuse(ResultCode::PROTOCOL_ERROR, "no operation in the transaction"), None);
-        let served = chosen.ok_or_else(none)?;
+        let served = chosen.ok_or_else(|| (no_operation(), None))?;
         Ok((served, tasks))
     }
 
     /// Checks all of a change that takes no entry, and finds its database.
-    pub(super) fn prepare(
+    fn prepare(
         &self,
         request: WriteRequest,
         dn: Option<NormalDn>,
     ) -> Result<(&Arc<Served<S>>, Task), LdapResult> {
-        let latitude = Latitude {
-            relax: request.controls.relax,
-            internal: request.origin == Origin::Internal,
-            import: request.controls.import,
+        let checked = check(&self.frontend, request, dn)?;
+        let served = self.select(checked.operation.dn()).ok_or_else(|| self.unknown(&checked.target))?;
+        let held = |dn: &NormalDn| match self.select(dn) {
+            Some(other) if Arc::ptr_eq(other, served) => Held::Here,
+            Some(_) => Held::Elsewhere,
+            None => Held::Nowhere,
         };
-        let is_import = latitude.import.is_some();
-        let target = request.operation.target().to_owned();
-        let counts = request.operation.counts();
-        for read in [&request.controls.pre_read, &request.controls.post_read].into_iter().flatten() {
-            self.check_read_attributes(read)?;
+        let task = self.at(served).admit(checked, &held)?;
+        Ok((served, task))
+    }
+
+    fn unknown(&self, target: &str) -> LdapResult {
+        self.frontend.unknown(target)
+    }
+}
+
+impl Frontend {
+    /// What is answered to a change of what no database holds.
+    fn unknown(&self, target: &str) -> LdapResult {
+        let otherwise = refuse(ResultCode::UNWILLING_TO_PERFORM, "no global superior knowledge");
+        self.elsewhere(target, None, otherwise)
+    }
+}
+
+fn several_databases() -> LdapResult {
+    refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "transaction affects multiple databases")
+}
+
+fn no_operation() -> LdapResult {
+    refuse(ResultCode::PROTOCOL_ERROR, "no operation in the transaction")
+}
+
+impl<S: Store> Chosen<'_, S> {
+    /// Carries out a change of this database. `target`: the normal form of its target's DN, where it is known; `held`: where another
+    /// name is. `done` is called once: here when the request is refused at once, else on the writer's thread.
+    pub fn submit_at(
+        self,
+        request: WriteRequest,
+        target: Option<NormalDn>,
+        held: &dyn Fn(&NormalDn) -> Held,
+        done: Completion,
+    ) {
+        let admitted = check(self.frontend, request, target).and_then(|checked| self.admit(checked, held));
+        match admitted {
+            Ok(task) => self.served.submit(vec![task], done),
+            Err(result) => done(refused(result, Some(0))),
         }
-        let schema = &self.frontend.schema;
-        let subschema = &self.frontend.subschema;
-        let operation = prepare::prepare_at(schema, request.operation, dn, subschema, latitude)?;
-        let dn = operation.dn();
-        let served = self.select(dn).ok_or_else(|| {
-            let otherwise = refuse(ResultCode::UNWILLING_TO_PERFORM, "no global superior knowledge");
-            self.elsewhere(&target, None, otherwise)
-        })?;
+    }
+
+    /// Carries out changes of this database together: all or none (RFC 5805).
+    pub fn submit_all(self, requests: Vec<WriteRequest>, held: &dyn Fn(&NormalDn) -> Held, done: Completion) {
+        let mut tasks = Vec::with_capacity(requests.len());
+        for (at, request) in requests.into_iter().enumerate() {
+            let admitted =
+                check(self.frontend, request, None).and_then(|checked| match held(checked.operation.dn()) {
+                    Held::Here => self.admit(checked, held),
+                    Held::Elsewhere => Err(several_databases()),
+                    Held::Nowhere => Err(self.frontend.unknown(&checked.target)),
+                });
+            match admitted {
+                Ok(task) => tasks.push(task),
+                Err(result) => return done(refused(result, Some(at))),
+            }
+        }
+        match tasks.is_empty() {
+            true => done(refused(no_operation(), None)),
+            false => self.served.submit(tasks, done),
+        }
+    }
+
+    /// Whether this database takes a change; the task for its writer.
+    pub(super) fn admit(
+        self,
+        checked: Checked,
+        held: &dyn Fn(&NormalDn) -> Held,
+    ) -> Result<Task, LdapResult> {
+        let Checked { operation, target, counts, is_import, origin, subject, controls, passwords } = checked;
+        let served = self.served;
         let settings = served.database.current_settings();
-        if request.origin == Origin::Client && !is_import {
+        if origin == Origin::Client && !is_import {
             settings.request_limits.check(RequestLimit::Modifications, counts.modifications)?;
             settings.request_limits.check(RequestLimit::Values, counts.values)?;
             // The database could not know them all.
             settings.request_limits.check(RequestLimit::Descriptions, counts.attributes)?;
-            if !served.database.policy().is_root(&request.subject) {
+            if !served.database.policy().is_root(&subject) {
                 let rounds = self.password_rounds(&operation);
                 settings.request_limits.check(RequestLimit::HashCost, rounds)?;
             }
@@ -99,21 +207,19 @@ impl<S: Store> Directory<S> {
             return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
         }
         if let Prepared::ModifyDn(rename) = &operation
-            && !self.select(&rename.target()).is_some_and(|other| Arc::ptr_eq(other, served))
+            && held(&rename.target()) != Held::Here
         {
             return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
         }
-        let may_update = request.subject.dn.is_some() && request.subject.dn == settings.update_dn;
-        if settings.shadow && request.origin == Origin::Client && !may_update && !is_import {
+        let may_update = subject.dn.is_some() && subject.dn == settings.update_dn;
+        if settings.shadow && origin == Origin::Client && !may_update && !is_import {
             return Err(self.shadow_refusal(&settings.update_referrals, &target));
         }
-        let WriteRequest { subject, controls, passwords, .. } = request;
-        let task = Task { operation, target, subject, controls, passwords };
-        Ok((served, task))
+        Ok(Task { operation, target, subject, controls, passwords })
     }
 
     /// What comparing with the passwords costs that a change stores.
-    fn password_rounds(&self, operation: &Prepared) -> usize {
+    fn password_rounds(self, operation: &Prepared) -> usize {
         let (Prepared::Add { mods, .. } | Prepared::Modify { mods, .. }) = operation else { return 0 };
         let passwords = mods.iter().filter(|one| {
             one.kind != ChangeKind::Delete && one.description.attribute == self.known.user_password
@@ -123,23 +229,12 @@ impl<S: Store> Directory<S> {
     }
 
     /// A shadow is changed elsewhere.
-    fn shadow_refusal(&self, update: &[String], target: &str) -> LdapResult {
+    fn shadow_refusal(self, update: &[String], target: &str) -> LdapResult {
         let urls = if update.is_empty() { &self.frontend.referrals } else { update };
         if urls.is_empty() {
             return refuse(ResultCode::UNWILLING_TO_PERFORM, "shadow context; no update referral");
         }
         let referrals = referral::rewrite(&self.frontend.schema, urls, None, Some(target), None);
         LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) }
-    }
-
-    /// A critical pre-read or post-read control names attributes that exist (RFC 4527 section 3).
-    fn check_read_attributes(&self, read: &ReadAttributes) -> Result<(), LdapResult> {
-        let known = |name: &str| ["*", "+", "1.1"].contains(&name) || name.starts_with('@');
-        for name in read.attributes.iter().filter(|name| read.critical && !known(name)) {
-            if let Err(error) = self.frontend.schema.describe(name) {
-                return Err(refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()));
-            }
-        }
-        Ok(())
     }
 }

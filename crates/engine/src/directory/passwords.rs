@@ -5,7 +5,8 @@ use std::sync::Arc;
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 
-use super::Directory;
+use super::changes::check;
+use super::{Chosen, Directory, Held};
 use crate::access::Subject;
 use crate::overlay::{PasswordWork, PendingChange, Purpose};
 use crate::search::present::Present;
@@ -14,10 +15,27 @@ use crate::write::prepare::{self, Change, ChangeKind, Prepared, Standing};
 use crate::write::{WriteOperation, WriteRequest};
 
 impl<S: Store> Directory<S> {
+    /// As [`Chosen::has_password_work`], in the database that holds the change's target.
+    pub fn has_password_work(&self, operation: &WriteOperation) -> bool {
+        let target = self.frontend.schema.parse_dn(operation.target());
+        let chosen = target.as_ref().ok().and_then(|dn| self.chosen(dn));
+        chosen.is_some_and(|chosen| chosen.has_password_work(operation))
+    }
+
+    /// As [`Chosen::work_on_passwords`], in the database that holds the change's target.
+    pub fn work_on_passwords(&self, request: &mut WriteRequest) {
+        let target = self.frontend.schema.parse_dn(request.operation.target());
+        if let Some(chosen) = target.as_ref().ok().and_then(|dn| self.chosen(dn)) {
+            chosen.work_on_passwords(request);
+        }
+    }
+}
+
+impl<S: Store> Chosen<'_, S> {
     /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it, and
     /// nobody waits for it.
-    pub fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8]) {
-        let Some(served) = self.select(dn) else { return };
+    pub fn rehash(self, dn: &NormalDn, old: &[u8], new: &[u8]) {
+        let served = self.served;
         let schema = &self.frontend.schema;
         let change =
             |kind, value: &[u8]| prepare::internal_change(schema, kind, "userPassword", vec![value.to_vec()]);
@@ -33,9 +51,8 @@ impl<S: Store> Directory<S> {
     }
 
     /// Whether the requester may replace the password of this entry. Nobody else is to learn what an old password is worth.
-    pub fn may_replace_password(&self, subject: &Subject, dn: &NormalDn) -> bool {
-        let Some(served) = self.select(dn) else { return false };
-        let database = &served.database;
+    pub fn may_replace_password(self, subject: &Subject, dn: &NormalDn) -> bool {
+        let database = &self.served.database;
         let (settings, policy) = (database.settings(), database.policy());
         let Ok(snapshot) = database.store().snapshot() else { return false };
         let Ok(view) = database.view(&snapshot) else { return false };
@@ -53,8 +70,8 @@ impl<S: Store> Directory<S> {
     }
 
     /// Whether a change sets a password that somebody has work with: then [`Self::work_on_passwords`] is worth a call, on
-    /// a thread that may take its time, before [`Self::submit`].
-    pub fn has_password_work(&self, operation: &WriteOperation) -> bool {
+    /// a thread that may take its time, before [`Self::submit_at`].
+    pub fn has_password_work(self, operation: &WriteOperation) -> bool {
         let is_password = |description: &str| {
             let described = self.frontend.schema.describe(description);
             described.is_ok_and(|description| description.attribute == self.known.user_password)
@@ -66,22 +83,21 @@ impl<S: Store> Directory<S> {
             }
             _ => false,
         };
-        if !about {
-            return false;
-        }
-        let target = self.frontend.schema.parse_dn(operation.target());
-        let served = target.as_ref().ok().and_then(|dn| self.select(dn));
-        served.is_some_and(|served| {
-            let settings = served.database.current_settings();
+        about && {
+            let settings = self.served.database.current_settings();
             settings.overlays.iter().any(|overlay| overlay.works_on_passwords())
-        })
+        }
     }
 
     /// Shows a change to the overlays that have work with its passwords, so that the writer finds it done. What they say is
     /// not heeded here: the writer asks them again.
-    pub fn work_on_passwords(&self, request: &mut WriteRequest) {
+    pub fn work_on_passwords(self, request: &mut WriteRequest) {
         let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
-        let Ok((served, task)) = self.prepare(request.clone(), None) else { return };
+        // No rename brings passwords along: nobody asks where another name is.
+        let admitted = check(self.frontend, request.clone(), None)
+            .and_then(|checked| self.admit(checked, &|_| Held::Here));
+        let Ok(task) = admitted else { return };
+        let served = self.served;
         let database = &served.database;
         let (settings, policy) = (database.settings(), database.policy());
         let Ok(snapshot) = database.store().snapshot() else { return };

@@ -24,7 +24,8 @@ pub struct Descriptor {
     pub name: &'static str,
     /// The structural class of its entry under cn=config; `olcOverlayConfig` for an overlay without directives.
     pub class: &'static str,
-    pub build: Build,
+    /// None: it sees requests in front of a backend, and nothing behind that.
+    pub build: Option<Build>,
     pub directives: &'static [OverlayDirective],
     /// A second one on the same database is refused.
     pub once: bool,
@@ -47,17 +48,28 @@ pub enum Global {
     EveryDatabase,
     /// The only database that stores entries gets it; where there are several, the server does not start.
     OnlyDatabase,
+    /// It stands once, in front of all databases.
+    Frontend,
 }
 
 impl Descriptor {
     pub const fn new(name: &'static str, class: &'static str, build: Build) -> Self {
+        Self::of(name, class, Some(build), Global::EveryDatabase)
+    }
+
+    /// An overlay that sees requests on their way to a backend, and is part of no database.
+    pub const fn in_front(name: &'static str, class: &'static str) -> Self {
+        Self::of(name, class, None, Global::Frontend)
+    }
+
+    const fn of(name: &'static str, class: &'static str, build: Option<Build>, global: Global) -> Self {
         Self {
             name,
             class,
             build,
             directives: &[],
             once: false,
-            global: Global::EveryDatabase,
+            global,
             note: None,
             schema: "",
             maintains: None,

@@ -27,3 +27,6 @@ pub(crate) struct Common {
     /// The subschema subentry's DN as it is shown.
     pub(crate) subschema_dn: String,
 }
+
+#[cfg(test)]
+mod tests;

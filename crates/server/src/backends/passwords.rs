@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use larix_engine::Directory;
 use larix_engine::access::Subject;
 use larix_engine::budget::RequestLimit;
 use larix_engine::controls::{ControlValues, RequestControls};
@@ -12,21 +11,23 @@ use larix_engine::password::{self, Cost, Hasher, Scheme};
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };
+use larix_engine::{Directory, Served};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 use zeroize::Zeroizing;
 
 use super::Common;
-use crate::backend::{
-    Backend, Bind, Changes, Context, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Secret,
-    Verdict,
-};
 use crate::clock::SystemRandom;
+use crate::generated_password::generate_password;
 use crate::log::printable;
 use crate::password_pool::JobSource;
 use crate::saslauthd;
 use crate::services::Services;
+use larix_backend::{
+    Backend, Bind, Changes, Context, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Secret,
+    Verdict,
+};
 
 /// Values that a password is compared with.
 pub(super) struct Stored {
@@ -42,42 +43,81 @@ impl Stored {
     }
 }
 
+/// Who has a say in how a bind ends.
+#[derive(Clone)]
+pub(super) struct Judge {
+    directory: Arc<Directory<LmdbStore>>,
+    /// The database of the name, or one that counts wrong passwords.
+    served: Option<Arc<Served<LmdbStore>>>,
+    is_own: bool,
+}
+
+impl Judge {
+    /// The database itself.
+    pub(super) fn of(common: &Common, served: &Arc<Served<LmdbStore>>) -> Self {
+        let directory = Arc::clone(&common.directory);
+        Self { directory, served: Some(Arc::clone(served)), is_own: true }
+    }
+
+    /// Of a name that no database stores.
+    pub(super) fn elsewhere(common: &Common) -> Self {
+        let served = common.directory.counting().map(|counting| Arc::clone(counting.served()));
+        Self { directory: Arc::clone(&common.directory), served, is_own: false }
+    }
+
+    fn judges(&self, dn: &NormalDn) -> bool {
+        self.served.as_ref().is_some_and(|served| self.directory.at(served).judges_binds(dn))
+    }
+
+    fn conclude(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+        match &self.served {
+            Some(served) => self.directory.at(served).conclude_bind(attempt, done),
+            None => done(BindConclusion::outright(attempt.matched)),
+        }
+    }
+
+    fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8]) {
+        if let Some(served) = self.served.as_ref().filter(|_| self.is_own) {
+            self.directory.at(served).rehash(dn, old, new);
+        }
+    }
+}
+
 impl Common {
     /// Ends a bind: at once where that takes no time and nobody else has a say.
     pub(super) fn bind(
         &self,
+        judge: Judge,
         context: &Context<'_>,
         bind: &Bind<'_>,
         stored: Stored,
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
-        match bind.proof {
-            Proof::Password(password) => self.bind_with(context, bind, password, stored, later),
-            Proof::Judged(matched) => self.judge(bind, matched, later),
-        }
-    }
-
-    /// Lets whoever has a say in binds judge one whose proof is no password to compare.
-    fn judge(&self, bind: &Bind<'_>, matched: bool, later: Later<'_, Verdict>) -> Reply<Verdict> {
-        if !self.directory.judges_binds(bind.dn) {
-            return Reply::Now(Verdict::of(BindConclusion::outright(matched), None));
+        let Proof::Judged(matched) = bind.proof else {
+            return self.compare_and_bind(judge, context, bind, stored, later);
+        };
+        if !judge.judges(bind.dn) {
+            return Reply::Now(verdict(BindConclusion::outright(matched), None));
         }
         let attempt = BindAttempt { dn: bind.dn.clone(), matched, policy_control: bind.policy_control };
         let done = later();
-        self.directory
-            .conclude_bind(attempt, Box::new(move |conclusion| done(Verdict::of(conclusion, None))));
+        judge.conclude(attempt, Box::new(move |conclusion| done(verdict(conclusion, None))));
         Reply::Later(Pending::default())
     }
 
-    fn bind_with(
+    fn compare_and_bind(
         &self,
+        judge: Judge,
         context: &Context<'_>,
         bind: &Bind<'_>,
-        password: &[u8],
         stored: Stored,
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
-        let Self { config, services, directory, .. } = self;
+        let Self { config, services, .. } = self;
+        let password = match bind.proof {
+            Proof::Password(password) => Zeroizing::new(password.to_vec()),
+            Proof::Judged(_) => Zeroizing::default(),
+        };
         let Stored { passwords: mut stored, shown } = stored;
         self.drop_costly(&mut stored, bind.dn);
         match stored.first() {
@@ -85,27 +125,26 @@ impl Common {
             // Nobody learns from the time it takes that there is no such account, or that it has no password.
             None => stored.push(services.decoy.get()),
         }
-        let judged = directory.judges_binds(bind.dn);
+        let judged = judge.judges(bind.dn);
         let heavy = stored.iter().any(|value| password::cost(value) == Cost::Heavy);
         let source = services.passwords.source(&context.subject.peer.peer_name, bind.dn.as_str());
         let rehasher = config.frontend.password_costs.rehash.then(|| config.hasher());
         let elsewhere = self.elsewhere();
         // Who only waits for another program's word takes no thread from those who compute.
         let asks = elsewhere.is_some() && stored.iter().any(|value| password::pass_through(value).is_some());
-        let check =
-            PasswordCheck { stored, password: Zeroizing::new(password.to_vec()), elsewhere, rehasher };
-        let place = Place { services: Arc::clone(services), directory: Arc::clone(directory), source };
+        let check = PasswordCheck { stored, password, elsewhere, rehasher };
+        let place = Place { services: Arc::clone(services), judge, source };
         if !heavy && !judged {
             let (conclusion, rehash) = (check.outright(), check.rehash(None));
             if let Some(rehash) = rehash {
                 rehash.submit(place, bind.dn.clone());
             }
-            return Reply::Now(Verdict::of(conclusion, shown));
+            return Reply::Now(verdict(conclusion, shown));
         }
         let attempt = (bind.dn.clone(), judged, bind.policy_control);
         let make = || {
             let done = later();
-            move || check.conclude(place, attempt, |conclusion| done(Verdict::of(conclusion, shown)))
+            move || check.conclude(place, attempt, |conclusion| done(verdict(conclusion, shown)))
         };
         if !heavy {
             make()();
@@ -152,14 +191,23 @@ impl Common {
 /// Where a password is worked on, and on whose behalf.
 struct Place {
     services: Arc<Services>,
-    directory: Arc<Directory<LmdbStore>>,
+    judge: Judge,
     source: JobSource,
 }
 
-impl Verdict {
-    fn of(conclusion: BindConclusion, shown: Option<String>) -> Self {
-        let BindConclusion { result, controls, must_change_password, .. } = conclusion;
-        Self { result, controls, must_change_password, shown }
+fn verdict(conclusion: BindConclusion, shown: Option<String>) -> Verdict {
+    let BindConclusion { result, controls, must_change_password, .. } = conclusion;
+    Verdict { result, controls, must_change_password, shown }
+}
+
+/// The new password of a request, and it once more if it is made up here.
+pub(super) fn new_password(given: Option<&Secret>) -> (Secret, Option<Secret>) {
+    match given {
+        Some(new) => (new.clone(), None),
+        None => {
+            let made = generate_password(&SystemRandom);
+            (made.clone(), Some(made))
+        }
     }
 }
 
@@ -199,7 +247,7 @@ impl PasswordCheck {
     ) {
         let matching = self.matching().cloned();
         let attempt = BindAttempt { dn: dn.clone(), matched: matching.is_some(), policy_control };
-        let directory = Arc::clone(&place.directory);
+        let judge = place.judge.clone();
         let done = move |verdict: BindConclusion| {
             let succeeded = verdict.result.is_success();
             let rehash = matching.filter(|_| succeeded).and_then(|old| self.rehash_of(&old, verdict.rehash));
@@ -209,7 +257,7 @@ impl PasswordCheck {
             }
         };
         if judged {
-            directory.conclude_bind(attempt, Box::new(done));
+            judge.conclude(attempt, Box::new(done));
         } else {
             done(BindConclusion::outright(attempt.matched));
         }
@@ -272,10 +320,10 @@ struct Rehash {
 impl Rehash {
     /// After the answer, when the pool has time; without a place in its queue another bind will do.
     fn submit(self, place: Place, dn: NormalDn) {
-        let Place { services, directory, source } = place;
+        let Place { services, judge, source } = place;
         let _ = services.passwords.submit(source, move || {
             if let Ok(new) = self.hasher.hash(&self.password, &SystemRandom) {
-                directory.rehash(&dn, &self.old, &new);
+                judge.rehash(&dn, &self.old, &new);
             }
         });
     }
@@ -315,7 +363,7 @@ pub(super) fn replace_unstored(
         let text = "unwilling to verify old password";
         return Reply::Now(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
     }
-    let (new, generated) = change.new_password();
+    let (new, generated) = new_password(change.new.as_ref());
     // Nobody keeps it: a scheme that takes no time will do.
     let hash = match Hasher::new(Scheme::SSHA).hash(&new, &SystemRandom) {
         Ok(hash) => hash.to_vec(),

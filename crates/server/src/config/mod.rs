@@ -16,6 +16,7 @@ mod directives;
 mod engine;
 mod entries;
 mod export;
+mod interceptors;
 mod kinds;
 mod line;
 mod load;

@@ -25,7 +25,7 @@ impl Overlay {
     }
 
     /// Its settings as it reads them.
-    fn given(&self) -> Settings {
+    pub(super) fn given(&self) -> Settings {
         let mut given = Settings::default();
         for setting in self.settings.iter() {
             for value in setting.values.iter() {
@@ -41,7 +41,7 @@ impl Overlay {
         ConfigError::new(self.origin.clone(), message)
     }
 
-    fn error(&self, error: SettingError) -> ConfigError {
+    pub(super) fn error(&self, error: SettingError) -> ConfigError {
         let fault = self.fault(error.message);
         match error.help {
             Some(help) => fault.with_help(help),
@@ -93,7 +93,7 @@ impl Config {
             let is_for_it = match overlay.is_for_all() {
                 Some(Global::EveryDatabase) => is_stored,
                 Some(Global::OnlyDatabase) => is_only,
-                None => false,
+                Some(Global::Frontend) | None => false,
             };
             is_for_it && !database.overlays.iter().any(|own| own.name == overlay.name)
         };
@@ -128,20 +128,34 @@ impl Config {
     /// # Errors
     /// An overlay's setting that cannot be understood.
     pub(super) fn build_overlays(&self, database: &Database) -> Result<Built, ConfigError> {
+        self.in_context(Some(database), |context| self.build_in(context, database))
+    }
+
+    /// What overlays of a database, or of the frontend, are built under.
+    pub(super) fn in_context<T>(
+        &self,
+        database: Option<&Database>,
+        then: impl FnOnce(BuildContext<'_>) -> T,
+    ) -> T {
         let hasher = self.hasher();
-        let suffixes: Vec<NormalDn> = database.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
-        let index = database.kind.stored().index;
-        let mut context = BuildContext {
+        let suffixes = database.map_or(&[][..], |database| &database.suffixes);
+        let suffixes: Vec<NormalDn> = suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
+        let index = database.map(|database| database.kind.stored().index).unwrap_or_default();
+        let root_dn = database.and_then(|database| database.root_dn.as_ref());
+        then(BuildContext {
             schema: &self.schema,
             suffixes: &suffixes,
-            root_dn: database.root_dn.as_ref().map(|root| (&root.normal, root.text.as_str())),
-            last_modified: database.last_mod,
-            last_bind: database.last_bind,
-            last_bind_precision: database.last_bind_precision,
+            root_dn: root_dn.map(|root| (&root.normal, root.text.as_str())),
+            last_modified: database.is_some_and(|database| database.last_mod),
+            last_bind: database.is_some_and(|database| database.last_bind),
+            last_bind_precision: database.map_or(0, |database| database.last_bind_precision),
             hasher: &hasher,
             index: &index,
             maintained: &[],
-        };
+        })
+    }
+
+    fn build_in(&self, context: BuildContext<'_>, database: &Database) -> Result<Built, ConfigError> {
         let configured =
             self.overlays_of(database).filter_map(|overlay| Some((overlay, overlay.descriptor()?)));
         let configured: Vec<(&Overlay, &Descriptor, Settings)> =
@@ -153,10 +167,11 @@ impl Config {
                 self.unless_schema_comes(overlay, maintains(settings, &context))?.unwrap_or_default(),
             );
         }
-        context.maintained = &maintained;
+        let context = BuildContext { maintained: &maintained, ..context };
         let mut built = Built::default();
         for (overlay, descriptor, settings) in &configured {
-            let made = self.unless_schema_comes(overlay, (descriptor.build)(settings, &context))?;
+            let Some(build) = descriptor.build else { continue };
+            let made = self.unless_schema_comes(overlay, build(settings, &context))?;
             built.overlays.extend(made.map(|made| (overlay.origin.clone(), made)));
         }
         let implied = larix_overlays::implied(&context);
@@ -164,7 +179,7 @@ impl Config {
         Ok(built)
     }
 
-    fn unless_schema_comes<T>(
+    pub(super) fn unless_schema_comes<T>(
         &self,
         overlay: &Overlay,
         made: Result<T, SettingError>,

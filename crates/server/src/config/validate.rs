@@ -29,7 +29,9 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     for database in &config.databases {
         config.access_log(database)?;
         config.build_overlays(database)?;
+        config.interceptors(Some(database))?;
     }
+    config.interceptors(None)?;
     access(&config)?;
     access_notes(&mut config);
     for database in &config.databases {

@@ -14,13 +14,13 @@ impl Databases {
             let Ok(Some(settings)) = self.config.access_log(database) else { continue };
             let source = match database.suffixes.first() {
                 _ if database.kind.is_config() => None,
-                Some(suffix) => match self.directory.select(&suffix.normal) {
+                Some(suffix) => match self.stored(&suffix.normal) {
                     Some(served) => Some(Arc::clone(served)),
                     None => continue,
                 },
                 None => continue,
             };
-            let Some(log) = self.directory.select(&settings.database.normal) else { continue };
+            let Some(log) = self.stored(&settings.database.normal) else { continue };
             recorded.push((settings, source, Arc::clone(log)));
         }
         recorded

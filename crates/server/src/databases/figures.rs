@@ -8,7 +8,7 @@ impl Databases {
     /// The indexes of the database that holds `base`, and what they were used for. Who may see this is the caller's
     /// business.
     pub(crate) fn index_status(&self, base: &str) -> Vec<IndexStatus> {
-        let found = self.schema().parse_dn(base).ok().and_then(|dn| self.directory.select(&dn));
+        let found = self.schema().parse_dn(base).ok().and_then(|dn| self.stored(&dn));
         found.map(|served| served.index_status()).unwrap_or_default()
     }
 }

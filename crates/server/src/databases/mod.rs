@@ -24,13 +24,13 @@ use larix_store::{OpenError as StoreError, Store};
 
 pub(crate) use open::PreparedDatabases;
 
-use crate::backend::{DatabaseFigures, Router};
-use crate::backends::{figures, has_failed_sync, suffix_of};
+use crate::backends::{Stored, figures, has_failed_sync, suffix_of};
 use crate::config::{Config, ConfigError, Origin as ConfigOrigin};
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
 use crate::restrictions::Rules;
 use crate::services::ConfigurationInForce;
+use larix_backend::{DatabaseFigures, Router, Routing};
 
 /// A database that cannot be opened, and why.
 #[derive(Debug)]
@@ -202,12 +202,17 @@ impl Databases {
     /// What the planner makes of a filter now, in the database that holds this name.
     pub(crate) fn explain(&self, base: &str, filter: larix_proto::Filter<'_>) -> Option<Explain> {
         let base = self.schema().parse_dn(base).ok()?;
-        let database = self.directory.select(&base)?.database();
+        let database = self.stored(&base)?.database();
         let snapshot = database.store().snapshot().ok()?;
         let view = database.view(&snapshot).ok()?;
         let filter = Filter::new(&view.schema, &view.catalog, view.schema.bind_filter(filter));
         let plan = Plan::of(view.snapshot, &view.catalog, &filter).ok()?;
         Some(plan.explain(&view.catalog))
+    }
+
+    /// The stored database that holds this name.
+    pub(crate) fn stored(&self, dn: &NormalDn) -> Option<&Arc<Served<LmdbStore>>> {
+        self.router.backend(dn).and_then(Stored::of).map(|stored| &stored.served)
     }
 
     /// Lets the writers finish what waits. To be called when no more changes come.

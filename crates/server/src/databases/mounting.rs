@@ -10,11 +10,11 @@ use larix_store::lmdb::LmdbStore;
 use zeroize::Zeroizing;
 
 use super::OpenError;
-use crate::backend::{Backend, Mount, Special};
 use crate::backends::{
     Common, Configuration, Content, MonitorTree, Nowhere, Null, RootDseTree, Stored, SubschemaTree, Tree,
 };
 use crate::config::{Config, Database, NullSettings};
+use larix_backend::{Backend, Intercepted, Mount, Special};
 
 /// A database, opened if it stores anything, and who may do what to it.
 pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<AccessPolicy>);
@@ -40,7 +40,7 @@ const BACKENDS: [(&str, Make); 5] = [
 /// Mounts a database under its suffixes.
 ///
 /// # Errors
-/// A kind of database that is not served.
+/// A kind of database that is not served; a setting of an overlay in front of it that cannot be understood.
 pub(super) fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<Mount, OpenError> {
     let database = opened.0;
     let name = database.kind.name();
@@ -48,6 +48,7 @@ pub(super) fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<Mount, O
     let backend = make
         .and_then(|(_, make)| make(common, opened))
         .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
+    let backend = Intercepted::with(common.config.interceptors(Some(database))?, backend);
     let suffixes = match database.kind.own_suffix() {
         Some(dn) => common.config.schema.parse_dn(dn).into_iter().collect(),
         None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect::<Vec<NormalDn>>(),

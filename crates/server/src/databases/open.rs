@@ -15,7 +15,6 @@ use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use super::index_log::IndexLog;
 use super::mounting::{mount, special};
 use super::{Databases, OpenError, Section, memory};
-use crate::backend::Router;
 use crate::backends::Common;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::{Config, Database, MdbSettings, Overlay};
@@ -25,6 +24,7 @@ use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
 use crate::services::Services;
 use crate::virtual_entries::subschema;
+use larix_backend::Router;
 
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
@@ -102,7 +102,7 @@ impl Databases {
         });
         let mounts = opened.into_iter().map(|opened| mount(&common, opened)).collect::<Result<_, _>>()?;
         let special = special(&common, &frontend_policy)?;
-        let router = Router::new(directory.frontend().clone(), mounts, special);
+        let router = Router::new(directory.frontend().clone(), mounts, special, config.interceptors(None)?);
         let databases = Self {
             router,
             config: Arc::clone(config),

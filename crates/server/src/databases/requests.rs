@@ -8,7 +8,7 @@ use larix_proto::{Scope, url::LdapUrl};
 use larix_schema::{BoundFilter, NormalDn};
 
 use super::Databases;
-use crate::backend::{Context, Identities};
+use larix_backend::{Context, Identities, Routing};
 
 impl Databases {
     /// What a request of this subject is carried out under, which began then.

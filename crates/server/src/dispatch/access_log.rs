@@ -116,7 +116,7 @@ impl Dispatcher {
         if dn.is_within(&NormalDn::from_normal("cn=config")) {
             return self.server.access_logs.recorder_of_configuration(operation, Some(dn));
         }
-        let served = databases.directory().select(dn)?;
+        let served = databases.stored(dn)?;
         self.server.access_logs.recorder(served, operation, Some(dn))
     }
 

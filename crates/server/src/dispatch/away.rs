@@ -13,12 +13,12 @@ use larix_proto::{ControlBuf, LdapResult, ResponseOp, ResultCode, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Begun, Dispatcher, Running};
-use crate::backend::{Effort, Slice, slice};
 use crate::connection::{OUTPUT_HIGH, Operation, Place};
 use crate::dispatch::ConnectionEvent;
 use crate::low_turns::Turns;
 use crate::panics;
 use crate::server::Server;
+use larix_backend::{Effort, Slice, slice};
 
 /// Slices of a search that its worker computes. They are of 100 us at most, but for the last candidates': nearly all searches end
 /// before. For as long as they take the worker keeps its processor from whoever else wants it, the clients on the same machine too:

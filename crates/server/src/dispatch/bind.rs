@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Operation;
-use larix_engine::controls::{self, RequestControls};
+use larix_engine::controls;
 use larix_proto::{
     Authentication, BindRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode, encode, oid,
 };
@@ -11,13 +11,13 @@ use larix_schema::NormalDn;
 
 use super::sasl::SaslLogin;
 use super::sasl::exchange::Exchange;
-use crate::backend::{Bind, Done, Pending, Proof, Reply, Verdict};
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 use crate::password_pool::JobSource;
 use crate::session::Method;
+use larix_backend::{Bind, Bound, Done, Pending, Proof, Reply, Verdict};
 
 /// A password that was compared off the loop.
 #[derive(Debug)]
@@ -98,18 +98,38 @@ impl Dispatcher {
         controls: &[ControlBuf],
         out: &mut Vec<u8>,
     ) -> Started<Running> {
+        let mut own = Vec::new();
         let (result, credentials) = match step {
             Ok(BindStep::Waiting) => return Started::WaitingAlone,
             Ok(BindStep::Disconnect(result)) => return Started::Disconnect(result),
-            Ok(BindStep::Bound(credentials)) => (LdapResult::success(), credentials),
+            Ok(BindStep::Bound(credentials)) => {
+                own = self.controls_when_bound();
+                (LdapResult::success(), credentials)
+            }
             Ok(BindStep::Challenge(challenge)) => {
                 (LdapResult::new(ResultCode::SASL_BIND_IN_PROGRESS), Some(challenge))
             }
             Err(result) => (result, None),
         };
+        let joined;
+        let controls = if own.is_empty() {
+            controls
+        } else {
+            joined = [controls, own.as_slice()].concat();
+            &joined
+        };
         encode::bind_result(out, begun.operation.id, &result, credentials.as_deref(), controls);
         self.finish(begun, &result, None);
         Started::Answered
+    }
+
+    /// What overlays add to the answer of a bind that has succeeded.
+    fn controls_when_bound(&self) -> Vec<ControlBuf> {
+        if self.bind_controls.overlays.is_empty() {
+            return Vec::new();
+        }
+        let bound = Bound { controls: &self.bind_controls, subject: self.session.subject() };
+        self.server.databases().router().bound(&bound)
     }
 
     fn try_bind(
@@ -120,8 +140,9 @@ impl Dispatcher {
         continued: Option<Box<Exchange>>,
     ) -> Result<BindStep, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
-        let controls = RequestControls::parse(message.controls, controls::OperationKind::Bind)?;
+        let controls = self.controls(message.controls, controls::OperationKind::Bind)?;
         self.session.asks_password_policy = controls.password_policy;
+        let goes_on = continued.is_some();
         let invalid = |_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
         let parsed = Dn::parse(request.name).map_err(|_| invalid(()))?;
         let databases = self.server.databases();
@@ -145,6 +166,10 @@ impl Dispatcher {
         }
         if controls.manage_dsa_it_critical {
             return refuse(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, "manageDSAit control inappropriate");
+        }
+        // A SASL bind of several steps says in any of them what its answer is to tell.
+        if !goes_on || !controls.overlays.is_empty() {
+            self.bind_controls = controls;
         }
         match request.authentication {
             Authentication::Simple(password) => {
@@ -243,6 +268,7 @@ impl Dispatcher {
             proof,
             by_mechanism: !matches!(login.way, Way::Simple),
             policy_control: self.session.asks_password_policy,
+            controls: &self.bind_controls,
         };
         let mut login = Some(login);
         let mut later = || -> Done<Verdict> {

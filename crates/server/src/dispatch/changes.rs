@@ -1,7 +1,7 @@
 //! Changes: checked against what the configuration lets happen, and handed to the writer.
 
 use larix_engine::access;
-use larix_engine::controls::{self, RequestControls};
+use larix_engine::controls;
 use larix_engine::write::{Origin, WriteOperation, WriteRequest};
 use larix_proto::Message;
 
@@ -30,7 +30,7 @@ impl Dispatcher {
         };
         let generation = self.server.generation();
         let databases = &generation.databases;
-        let prepared = RequestControls::parse(message.controls, kind).and_then(|mut controls| {
+        let prepared = self.controls(message.controls, kind).and_then(|mut controls| {
             generation.config.global.request_limits.check_controls(&controls)?;
             let subject = self.subject_for(&controls)?;
             // What no database holds is refused or referred elsewhere whoever asks.

@@ -25,27 +25,22 @@ impl Dispatcher {
             return Started::Disconnect(result);
         }
         self.log_operation(&begun, format_args!("EXT oid={}", printable(request.name)));
-        let started =
-            RequestControls::parse(message.controls, controls::OperationKind::Extended(request.name))
-                .and_then(|controls| match request.name {
-                    oid::WHO_AM_I => self.who_am_i(&begun, &controls, message.controls, out),
-                    oid::PASSWORD_MODIFY => {
-                        self.password_modify(begun, request, controls, message.controls, out)
-                    }
-                    oid::CANCEL => self.cancel(begun, request, message.controls),
-                    oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
-                    oid::END_TRANSACTION => self.end_transaction(begun, request, out),
-                    digest::OID => self.digests(begun, request, &controls, message.controls),
-                    CONFLICTS_OID => self.conflicts(&begun, request, &controls, message.controls, out),
-                    RETIRE_OID => self.retire_server_id(begun, request, &controls, message.controls),
-                    oid::START_TLS if self.server.tls.is_available() => {
-                        self.start_tls_request(begun, request, message.controls)
-                    }
-                    _ => {
-                        let text = "unsupported extended operation";
-                        Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text))
-                    }
-                });
+        let started = self
+            .controls(message.controls, controls::OperationKind::Extended(request.name))
+            .and_then(|controls| match request.name {
+                oid::WHO_AM_I => self.who_am_i(&begun, &controls, message.controls, out),
+                oid::PASSWORD_MODIFY => self.password_modify(begun, request, controls, message.controls, out),
+                oid::CANCEL => self.cancel(begun, request, message.controls),
+                oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
+                oid::END_TRANSACTION => self.end_transaction(begun, request, out),
+                digest::OID | CONFLICTS_OID | RETIRE_OID => {
+                    self.database_operation(begun, request, &controls, message.controls, out)
+                }
+                oid::START_TLS if self.server.tls.is_available() => {
+                    self.start_tls_request(begun, request, message.controls)
+                }
+                _ => self.overlay_operation(begun, request, &controls, message.controls, out),
+            });
         match started {
             Ok(started) => started,
             Err(result) => {

@@ -7,11 +7,11 @@ use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyRespons
 use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode, oid};
 use zeroize::Zeroizing;
 
-use crate::backend::{Done, PasswordChange, PasswordChanged, Reply};
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
+use larix_backend::{Done, PasswordChange, PasswordChanged, Reply};
 
 /// A password was changed, or was not.
 #[derive(Debug)]

@@ -12,7 +12,6 @@ use larix_proto::{
 use super::password_change::password_first;
 use super::persistent::Persists;
 use super::{Begun, Completion, Dispatcher, Running, shown_dn};
-use crate::backend::{Done, End, First, Reply, Slice, slice};
 use crate::config::Config;
 use crate::connection::{Operation, Started, Stepped};
 use crate::databases::Databases;
@@ -20,6 +19,7 @@ use crate::dispatch::ConnectionEvent;
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 use crate::statistics::{add, latency};
+use larix_backend::{Done, End, First, Reply, Slice, slice};
 
 impl Dispatcher {
     pub(super) fn search(
@@ -29,7 +29,7 @@ impl Dispatcher {
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> Started<Running> {
-        let mut controls = match RequestControls::parse(message.controls, controls::OperationKind::Search) {
+        let mut controls = match self.controls(message.controls, controls::OperationKind::Search) {
             Ok(controls) => controls,
             Err(result) => return self.refuse(&begun, &result, out),
         };
@@ -157,8 +157,8 @@ impl Dispatcher {
         }
         let generation = self.server.generation();
         let databases = &generation.databases;
-        let prepared = RequestControls::parse(message.controls, controls::OperationKind::Compare).and_then(
-            |mut controls| {
+        let prepared =
+            self.controls(message.controls, controls::OperationKind::Compare).and_then(|mut controls| {
                 self.check_criticality(&generation.config, message, &controls)?;
                 generation.config.global.request_limits.check_controls(&controls)?;
                 if self.session.must_change_password {
@@ -171,8 +171,7 @@ impl Dispatcher {
                 let subject =
                     self.in_request(databases, subject, || access::Operation::Compare, message.controls);
                 Ok((controls, subject))
-            },
-        );
+            });
         let (controls, subject) = match prepared {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(begun, &refused, out),

@@ -5,14 +5,14 @@ use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encod
 
 use super::{Dispatcher, Running};
 use crate::access_log::RecordedRequest;
-use crate::backend::Effort;
-use crate::backend::Pending;
 use crate::connection::{Operation, Started};
 use crate::log::LogLevel;
 use crate::log::printable;
 use crate::operation_log::{self, Asked, Ended, Seconds};
 use crate::statistics::{OperationKind, add, latency};
 use crate::traces::Span;
+use larix_backend::Effort;
+use larix_backend::Pending;
 
 /// A request that was started: what its answer and its log line need.
 #[derive(Copy, Clone, Debug)]

@@ -17,12 +17,12 @@ use prometheus_client::registry::Registry;
 mod replication;
 
 use super::Answer;
-use crate::backend::DatabaseFigures;
 use crate::panics;
 use crate::server::Server;
 use crate::statistics::latency::BOUNDS;
 use crate::statistics::{Counters, LimitReached, OperationKind};
 use crate::virtual_entries::monitor::own::kind_name;
+use larix_backend::DatabaseFigures;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// In a second.

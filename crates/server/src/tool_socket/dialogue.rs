@@ -6,13 +6,14 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use larix_engine::Served;
 use larix_engine::controls::{ControlValues, OperationKind, RequestControls};
 use larix_engine::csn::Csn;
 use larix_engine::load::Rebuild;
 use larix_engine::replica::ReplicatedBatch;
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
+use larix_engine::{Held, Served};
 use larix_proto::{Controls, ExtendedRequest, LdapResult, Message, Request, ResponseOp, ResultCode, encode};
+use larix_schema::NormalDn;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
@@ -110,19 +111,25 @@ impl Dialogue<'_> {
     /// Carries out changes together, all or none, and waits until they are durable.
     fn carry_out(&self, served: &Arc<Served<LmdbStore>>, requests: Vec<WriteRequest>) -> WriteOutcome {
         let generation = self.server.generation_in_force();
-        let directory = generation.databases.directory();
+        let databases = &generation.databases;
+        let held = |dn: &NormalDn| match databases.stored(dn) {
+            Some(holder) if Arc::ptr_eq(holder, served) => Held::Here,
+            Some(_) => Held::Elsewhere,
+            None => Held::Nowhere,
+        };
         for (at, request) in requests.iter().enumerate() {
             // A name that cannot be read is refused in the usual words.
-            let Ok(dn) = directory.schema().parse_dn(request.operation.target()) else { continue };
-            if !directory.select(&dn).is_some_and(|holder| Arc::ptr_eq(holder, served)) {
+            let Ok(dn) = databases.schema().parse_dn(request.operation.target()) else { continue };
+            if held(&dn) != Held::Here {
                 let text = "not in the database that the tool works on";
                 let result = LdapResult::with(ResultCode::NAMING_VIOLATION, text);
                 return WriteOutcome { refused: Some(at), ..WriteOutcome::from(result) };
             }
         }
         let (send, receive) = mpsc::channel();
-        directory.submit_all(
+        databases.directory().at(served).submit_all(
             requests,
+            &held,
             Box::new(move |outcome| {
                 // The receiver waits below: it is gone only with this thread.
                 let _ = send.send(outcome);

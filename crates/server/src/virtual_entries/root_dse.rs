@@ -39,6 +39,9 @@ pub struct RootDse {
     pub password_policy: bool,
     /// A database has its content provided (the overlay syncprov).
     pub provides_content: bool,
+    /// Controls and extended operations that overlays bring.
+    pub overlay_controls: Vec<&'static str>,
+    pub overlay_operations: Vec<&'static str>,
     /// Attributes of the `rootDSE` files.
     pub extra: Vec<(String, Vec<Vec<u8>>)>,
 }
@@ -61,8 +64,10 @@ impl RootDse {
                     .flatten(),
             )
             .add("supportedControl", self.provides_content.then(|| oid::SYNC_REQUEST.to_owned()))
+            .add("supportedControl", text(&self.overlay_controls))
             .add("supportedExtension", self.start_tls.then(|| oid::START_TLS.to_owned()))
             .add("supportedExtension", text(EXTENSIONS))
+            .add("supportedExtension", text(&self.overlay_operations))
             .add("supportedFeatures", text(FEATURES))
             // `allow bind_v2` lets old clients in; the server still speaks version 3 alone.
             .add("supportedLDAPVersion", text(&["3"]))

@@ -9,10 +9,10 @@ use crate::admin::assets;
 use crate::admin::client::Found;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
-use crate::backend::DatabaseFigures;
 use crate::backup::BackupStatus;
 use crate::backup::RestoreNote;
 use crate::config::{Config, Database};
+use larix_backend::DatabaseFigures;
 
 /// Who may read this entry may see the figures.
 const WITNESS: &str = "cn=Operations,cn=Monitor";

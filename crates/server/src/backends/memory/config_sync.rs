@@ -21,10 +21,10 @@ use larix_schema::NormalDn;
 use uuid::Uuid;
 
 use super::config::entries;
-use crate::backend::{Cursor, Effort, Search, Slice};
 use crate::config::Config;
 use crate::memory_tree::{MemoryTree, SyncSelection};
 use crate::services::{ConfigurationInForce, Services};
+use larix_backend::{Cursor, Effort, Search, Slice};
 
 /// entryUUIDs in one message.
 const TOGETHER: usize = 1_000;

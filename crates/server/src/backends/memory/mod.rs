@@ -19,11 +19,11 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 
 use super::{Common, passwords};
-use crate::backend::{
+use crate::memory_tree::{Counted, Found, MemoryTree};
+use larix_backend::{
     Announced, Answered, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
-use crate::memory_tree::{Counted, Found, MemoryTree};
 
 pub(crate) use config::Configuration;
 pub(crate) use monitor::MonitorTree;
@@ -139,7 +139,8 @@ impl<C: Content> Backend for Tree<C> {
             return Reply::Now(LdapResult::success().into());
         }
         let passwords = self.secrets(context, bind.dn);
-        self.common.bind(context, bind, passwords::Stored { passwords, shown: None }, later)
+        let judge = passwords::Judge::elsewhere(&self.common);
+        self.common.bind(judge, context, bind, passwords::Stored { passwords, shown: None }, later)
     }
 
     fn modify_password(

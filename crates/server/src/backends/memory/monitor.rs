@@ -5,11 +5,11 @@ use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::LdapResult;
 
 use super::{Common, Content, Tree, not_supported};
-use crate::backend::{Announced, Context};
 use crate::backends::Stored;
 use crate::memory_tree::Counted;
 use crate::virtual_entries::monitor::change::{self, Wanted};
 use crate::virtual_entries::monitor::{self, Monitor};
+use larix_backend::{Announced, Context};
 
 #[derive(Debug)]
 pub(crate) struct MonitorTree {

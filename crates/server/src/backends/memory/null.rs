@@ -5,7 +5,7 @@ use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::LdapResult;
 
 use super::{Common, Content, Tree};
-use crate::backend::Context;
+use larix_backend::Context;
 
 #[derive(Debug)]
 pub(crate) struct Null {

@@ -4,9 +4,9 @@ use larix_engine::entry::Entry;
 use larix_engine::write::{Completion, WriteRequest};
 
 use super::{Common, Content, Tree, not_supported};
-use crate::backend::{Announced, Context};
 use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::virtual_entries::root_dse::RootDse;
+use larix_backend::{Announced, Context};
 
 #[derive(Debug)]
 pub(crate) struct RootDseTree {
@@ -17,8 +17,15 @@ pub(crate) struct RootDseTree {
 impl Content for RootDseTree {
     fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry> {
         let sasl = &common.config.global.sasl;
-        let Announced { naming_contexts, monitor_context, config_context, password_policy, provides_content } =
-            context.router.announced();
+        let Announced {
+            naming_contexts,
+            monitor_context,
+            config_context,
+            password_policy,
+            provides_content,
+            operations,
+            controls,
+        } = context.router.announced();
         let entry = RootDse {
             naming_contexts,
             monitor_context,
@@ -32,6 +39,8 @@ impl Content for RootDseTree {
             referrals: common.config.global.referrals.clone(),
             provides_content,
             password_policy,
+            overlay_controls: controls.iter().filter(|one| one.listed).map(|one| one.oid).collect(),
+            overlay_operations: operations.iter().map(|one| one.oid).collect(),
             extra: self.extra.clone(),
         }
         .entry(&common.config.schema);

@@ -4,8 +4,8 @@ use larix_engine::entry::Entry;
 use larix_engine::write::{Completion, WriteRequest};
 
 use super::{Common, Content, Tree, not_supported};
-use crate::backend::Context;
 use crate::virtual_entries::subschema;
+use larix_backend::Context;
 
 #[derive(Debug)]
 pub(crate) struct SubschemaTree;

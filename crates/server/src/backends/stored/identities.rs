@@ -7,7 +7,7 @@ use larix_engine::search::limits::{Asked, effective};
 use larix_store::Store;
 
 use super::Stored;
-use crate::backend::{Context, Identities};
+use larix_backend::{Context, Identities};
 use larix_schema::NormalDn;
 
 impl Stored {

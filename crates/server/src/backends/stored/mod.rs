@@ -3,6 +3,7 @@
 mod identities;
 mod limits;
 mod password_modify;
+mod replica;
 mod search;
 mod sync;
 
@@ -13,22 +14,23 @@ use larix_engine::compare::{self, CompareContext};
 use larix_engine::overlay::internal_search::Ended;
 use larix_engine::overlay::{BindAttempt, BindConclusion};
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::{Fault, Served};
+use larix_engine::{Chosen, Fault, Held, Served};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
+use larix_store::{Statistics, Store};
 use zeroize::Zeroizing;
 
 use super::{Common, passwords};
 
-use crate::backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, First, Identities,
-    Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, StoreFigures, Verdict,
-};
 use crate::config::values::LimitRule;
 use crate::services::Services;
 use crate::statistics::latency::in_database;
+use larix_backend::{
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, Extended,
+    ExtendedAnswer, First, Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search,
+    Secret, StoreFigures, Verdict,
+};
 
 /// How a request may name userPassword (RFC 4519 section 2.41).
 const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
@@ -44,8 +46,8 @@ pub(crate) struct Stored {
 impl Stored {
     /// The database of a backend, if it is a stored one.
     pub(crate) fn of(backend: &dyn Backend) -> Option<&Self> {
-        let backend: &dyn Any = backend;
-        backend.downcast_ref()
+        let own: &dyn Any = backend;
+        own.downcast_ref().or_else(|| Self::of(backend.behind()?))
     }
 
     /// Operations are counted by their database.
@@ -82,10 +84,10 @@ impl Stored {
         };
         let is_password =
             || PASSWORD_NAMES.iter().any(|name| compare.request.attribute.eq_ignore_ascii_case(name));
-        let directory = &self.common.directory;
-        let Some(matched) = matched.filter(|_| {
-            compare.controls.password_policy && is_password() && directory.judges_binds(compare.dn)
-        }) else {
+        let chosen = self.chosen();
+        let is_judged =
+            || compare.controls.password_policy && is_password() && chosen.judges_binds(compare.dn);
+        let Some(matched) = matched.filter(|_| is_judged()) else {
             return Reply::Now((result, Vec::new()));
         };
         let done = later();
@@ -99,27 +101,35 @@ impl Stored {
             };
             done((result, controls));
         };
-        directory.conclude_bind(attempt, Box::new(judged));
+        chosen.conclude_bind(attempt, Box::new(judged));
         Reply::Later(Pending::default())
     }
 
     /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
-    fn submit(&self, mut request: WriteRequest, target: Option<NormalDn>, done: Completion) {
-        let directory = &self.common.directory;
-        let account = target.as_ref().filter(|_| directory.has_password_work(&request.operation));
+    fn submit(
+        &self,
+        context: &Context<'_>,
+        mut request: WriteRequest,
+        target: Option<NormalDn>,
+        done: Completion,
+    ) {
+        let chosen = self.chosen();
+        let account = target.as_ref().filter(|_| chosen.has_password_work(&request.operation));
         let Some(account) = account else {
-            return directory.submit_at(request, target, done);
+            return chosen.submit_at(request, target, &|dn| self.held(context, dn), done);
         };
         let passwords = &self.common.services.passwords;
         let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
-        let directory = Arc::clone(directory);
+        let (directory, served) = (Arc::clone(&self.common.directory), Arc::clone(&self.served));
         let mut done = Some(done);
         let queued = passwords.submit_made(source, || {
             let done = done.take();
             move || {
-                directory.work_on_passwords(&mut request);
+                let chosen = directory.at(&served);
+                chosen.work_on_passwords(&mut request);
                 if let Some(done) = done {
-                    directory.submit_at(request, target, done);
+                    // What brings passwords names no other entry.
+                    chosen.submit_at(request, target, &|_| Held::Here, done);
                 }
             }
         });
@@ -129,9 +139,22 @@ impl Stored {
         }
     }
 
+    fn chosen(&self) -> Chosen<'_, LmdbStore> {
+        self.common.directory.at(&self.served)
+    }
+
+    /// Where a name is, for the router.
+    fn held(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
+        match context.router.backend(dn).map(Self::of) {
+            Some(Some(other)) if Arc::ptr_eq(&other.served, &self.served) => Held::Here,
+            Some(_) => Held::Elsewhere,
+            None => Held::Nowhere,
+        }
+    }
+
     /// What a password is compared with.
     fn lookup(&self, context: &Context<'_>, dn: &NormalDn) -> Result<passwords::Stored, LdapResult> {
-        let found = self.common.directory.bind_lookup(dn, context.subject)?;
+        let found = self.chosen().bind_lookup(dn, context.subject)?;
         let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
         Ok(passwords::Stored { passwords, shown: Some(found.shown) })
     }
@@ -161,12 +184,15 @@ impl Backend for Stored {
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         self.note();
+        let judge = passwords::Judge::of(&self.common, &self.served);
         if let Proof::Judged(_) = bind.proof {
-            return self.common.bind(context, bind, passwords::Stored::none(), later);
+            return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
         }
         match self.lookup(context, bind.dn) {
-            Ok(stored) => self.common.bind(context, bind, stored, later),
-            Err(_) if bind.by_mechanism => self.common.bind(context, bind, passwords::Stored::none(), later),
+            Ok(stored) => self.common.bind(judge, context, bind, stored, later),
+            Err(_) if bind.by_mechanism => {
+                self.common.bind(judge, context, bind, passwords::Stored::none(), later)
+            }
             Err(result) => Reply::Now(result.into()),
         }
     }
@@ -180,22 +206,34 @@ impl Backend for Stored {
         self.change_password(context, change, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
     }
 
+    fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        let reply = self.replica_operation(context, asked, later);
+        reply.unwrap_or_else(|refused| Reply::Now(refused.into()))
+    }
+
     fn secrets(&self, context: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
         self.note();
         self.lookup(context, dn).map(|stored| stored.passwords).unwrap_or_default()
     }
 
     fn authentication_values(&self, context: &Context<'_>, dn: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
-        let values = self.common.directory.authentication_values(dn, attribute, context.subject);
+        let values = self.chosen().authentication_values(dn, attribute, context.subject);
         // What cannot be read is not there: nobody is let in because of a damaged entry.
         values.unwrap_or_default()
     }
 
-    fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         self.note();
         match changes {
-            Changes::One(request, target) => self.submit(request, target, done),
-            Changes::Together(requests) => self.common.directory.submit_all(requests, done),
+            Changes::One(request, target) => self.submit(context, request, target, done),
+            Changes::Together(requests) => {
+                self.chosen().submit_all(requests, &|dn| self.held(context, dn), done);
+            }
         }
         Pending::default()
     }
@@ -257,7 +295,8 @@ impl Backend for Nowhere {
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         if bind.by_mechanism {
-            return self.common.bind(context, bind, passwords::Stored::none(), later);
+            let judge = passwords::Judge::elsewhere(&self.common);
+            return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
         }
         let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
         Reply::Now(self.common.directory.elsewhere(bind.dn.as_str(), None, otherwise).into())
@@ -295,7 +334,7 @@ pub(crate) fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
     Some(DatabaseFigures {
         suffix: suffix_of(served),
         instance: database.instance(),
-        store: StoreFigures::of(&statistics),
+        store: store_figures(&statistics),
         read_only: database.current_settings().read_only,
         writes_waiting: served.waiting_writes() as u64,
         sync_failed: has_failed_sync(served),
@@ -305,6 +344,20 @@ pub(crate) fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
         not_indexed: served.not_indexed_total(),
         not_indexed_shapes: served.not_indexed(),
     })
+}
+
+/// A store's statistics in cn=Monitor's terms.
+fn store_figures(store: &Statistics) -> StoreFigures {
+    let entries = store.tables.iter().find(|table| table.name == "entries").map_or(0, |table| table.records);
+    StoreFigures {
+        pages_max: store.map_bytes.checked_div(store.page_bytes).unwrap_or(0),
+        pages_used: store.pages_used,
+        pages_free: store.pages_free,
+        readers_max: store.max_readers.into(),
+        readers_used: store.readers.into(),
+        oldest_read: store.oldest_read,
+        entries,
+    }
 }
 
 pub(crate) fn suffix_of(served: &Served<LmdbStore>) -> String {

@@ -6,14 +6,15 @@ use larix_engine::access::Subject;
 use larix_engine::overlay::{BindAttempt, PasswordWork, Purpose};
 use larix_engine::password::{self, Hasher};
 use larix_engine::write::WriteOutcome;
+use larix_engine::{Directory, Held, Served};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
+use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
-use crate::backend::{Context, Done, Later, PasswordChange, PasswordChanged, Pending, Reply, Secret};
-use crate::backends::Common;
-use crate::backends::passwords::{Elsewhere, is_match, replacement};
+use crate::backends::passwords::{Elsewhere, is_match, new_password, replacement};
 use crate::clock::SystemRandom;
+use larix_backend::{Context, Done, Later, PasswordChange, PasswordChanged, Pending, Reply, Secret};
 
 impl Stored {
     pub(super) fn change_password(
@@ -27,10 +28,11 @@ impl Stored {
             Some(_) => Some(self.old_passwords(context, &change)?),
         };
         let services = &self.common.services;
-        let (new, generated) = change.new_password();
+        let (new, generated) = new_password(change.new.as_ref());
         let source = services.passwords.source(&context.subject.peer.peer_name, change.dn.as_str());
         let job = Job {
-            common: Arc::clone(&self.common),
+            directory: Arc::clone(&self.common.directory),
+            served: Arc::clone(&self.served),
             hashers: self.common.config.hashers(),
             elsewhere: self.common.elsewhere(),
             subject: Arc::clone(context.subject),
@@ -58,7 +60,7 @@ impl Stored {
         context: &Context<'_>,
         change: &PasswordChange<'_>,
     ) -> Result<Vec<Secret>, LdapResult> {
-        if !self.common.directory.may_replace_password(context.subject, change.dn) {
+        if !self.chosen().may_replace_password(context.subject, change.dn) {
             return Err(unwilling());
         }
         let mut passwords = self.lookup(context, change.dn).map_err(|_| unwilling())?.passwords;
@@ -74,7 +76,8 @@ fn unwilling() -> LdapResult {
 
 /// A change of a password on its way.
 struct Job {
-    common: Arc<Common>,
+    directory: Arc<Directory<LmdbStore>>,
+    served: Arc<Served<LmdbStore>>,
     hashers: Vec<Hasher>,
     elsewhere: Option<Elsewhere>,
     subject: Arc<Subject>,
@@ -91,7 +94,8 @@ struct Job {
 impl Job {
     fn carry_out(self, done: Done<PasswordChanged>) {
         let Self {
-            common,
+            directory,
+            served,
             hashers,
             elsewhere,
             subject,
@@ -104,7 +108,7 @@ impl Job {
             generated,
         } = self;
         let proof = old.is_some().then_some(true);
-        let directory = &common.directory;
+        let chosen = directory.at(&served);
         let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
         if let (Some(old), Some(stored)) = (&work.old, stored)
             && !stored.iter().any(|value| matches(elsewhere.as_ref(), &work, value, old))
@@ -115,7 +119,7 @@ impl Job {
                 let controls = verdict.controls;
                 done(PasswordChanged { controls, proof: Some(false), ..unwilling().into() });
             };
-            return directory.conclude_bind(attempt, Box::new(counted));
+            return chosen.conclude_bind(attempt, Box::new(counted));
         }
         let mut values = Vec::with_capacity(hashers.len());
         for hasher in &hashers {
@@ -133,10 +137,10 @@ impl Job {
         };
         let mut request = replacement(target, values, subject, policy_control);
         request.passwords = Some(Arc::new(work));
-        if directory.has_password_work(&request.operation) {
-            directory.work_on_passwords(&mut request);
+        if chosen.has_password_work(&request.operation) {
+            chosen.work_on_passwords(&mut request);
         }
-        directory.submit_at(request, Some(dn), Box::new(finished));
+        chosen.submit_at(request, Some(dn), &|_| Held::Here, Box::new(finished));
     }
 }
 

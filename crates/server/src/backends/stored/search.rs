@@ -14,8 +14,8 @@ use larix_store::{Snapshot, Store};
 
 use super::{Stored, failure, limits, sync};
 use crate::access_log::Gate;
-use crate::backend::{Context, Cursor, Effort, End, First, Search, Slice, slice};
 use crate::services::Services;
+use larix_backend::{Context, Cursor, Effort, End, First, Search, Slice, slice};
 
 /// A search under way.
 #[derive(Debug)]

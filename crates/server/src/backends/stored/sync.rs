@@ -10,8 +10,8 @@ use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
-use crate::backend::{Context, Cursor, Effort, End, Search, Slice};
 use crate::sync_peers::SyncPeer;
+use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 
 /// What a consumer is told whose way to settle conflicts is not that of the content.
 fn another_mode(consumer: bool) -> LdapResult {

@@ -77,7 +77,7 @@ impl OverlayKind {
 /// The overlay of this name: one that the server has, or else one that is known of.
 pub(crate) fn overlay_kind(name: &str) -> Option<&'static OverlayKind> {
     static KINDS: LazyLock<Vec<OverlayKind>> = LazyLock::new(|| {
-        let own = larix_overlays::ALL.iter().map(|descriptor| OverlayKind::of(descriptor));
+        let own = larix_overlays::all().map(OverlayKind::of);
         own.chain(OVERLAYS.iter().copied()).collect()
     });
     KINDS.iter().find(|kind| kind.name.eq_ignore_ascii_case(name))
@@ -86,7 +86,7 @@ pub(crate) fn overlay_kind(name: &str) -> Option<&'static OverlayKind> {
 /// The directives of all overlays.
 pub(super) fn table() -> &'static [Directive] {
     static DIRECTIVES: LazyLock<Vec<Directive>> = LazyLock::new(|| {
-        let own = larix_overlays::ALL.iter().flat_map(|descriptor| {
+        let own = larix_overlays::all().flat_map(|descriptor| {
             descriptor.directives.iter().map(|directive| directive_of(descriptor.name, directive))
         });
         let is_known = |directive: &&Directive| match directive.scope {

@@ -9,6 +9,7 @@ mod gssapi;
 
 use std::sync::Arc;
 
+use larix_backend::Routing;
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{ScramSecret, scram_secret};

@@ -23,7 +23,7 @@ use crate::statistics::{OperationKind, Statistics};
 use crate::sync_peers::SyncPeerFigures;
 use crate::tls::TlsContext;
 
-use crate::backend::DatabaseFigures;
+use larix_backend::DatabaseFigures;
 
 /// The tree's suffix.
 pub const DN: &str = "cn=Monitor";

@@ -1,6 +1,8 @@
 //! A backend that answers late, fails, streams without end, is cancelled or never answers, behind a real dispatcher: back-pressure,
 //! abandon, cancel, time limits and shutdown, for all that stores nothing.
 
+mod brought;
+mod interceptors;
 mod toy;
 
 use std::io::{Read, Write};
@@ -16,7 +18,6 @@ use larix_proto::{
     DerefAliases, FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, oid,
 };
 
-use super::*;
 use crate::config::{Config, QuickStart};
 use crate::connection::{Connection, Turn};
 use crate::dispatch::{ConnectionEvent, Dispatcher};
@@ -25,6 +26,8 @@ use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, ListenerInfo, OperationKind};
 use crate::stream::AcceptedStream;
 use crate::worker::{Accepted, Worker};
+use larix_backend::*;
+use larix_engine::write::Completion;
 use toy::{Asked, STREAM, Toy};
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -42,6 +45,11 @@ impl Bench {
     }
 
     fn with(suffix: &str, subordinate: bool) -> Self {
+        Self::behind(suffix, subordinate, Stack::default(), Stack::default())
+    }
+
+    /// With these in front of the toy, and of all.
+    fn behind(suffix: &str, subordinate: bool, database: Stack, all: Stack) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::quick_start(&QuickStart {
             suffix: SUFFIX.to_owned(),
@@ -52,10 +60,11 @@ impl Bench {
             tls_key: None,
         });
         let toy = Toy::new();
-        let backend = Arc::clone(&toy);
+        let backend = Intercepted::with(database, Arc::clone(&toy) as Arc<dyn Backend>);
         let local = LocalServer::open_with(config.unwrap(), |databases| {
             let suffixes = vec![databases.schema().parse_dn(suffix).unwrap()];
             databases.router_mut().add(Mount { suffixes, subordinate, hidden: false, backend });
+            databases.router_mut().put_in_front(all);
         });
         Self { local: local.unwrap(), toy, _folder: folder }
     }

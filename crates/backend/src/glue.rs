@@ -3,11 +3,12 @@
 use larix_engine::controls::RequestControls;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_proto::{LdapResult, ResultCode, Scope};
-use larix_schema::NormalDn;
+use larix_proto::{LdapResult, ResultCode};
 
-use super::glued_pages::{GluedPages, Next};
-use super::{Backend, Context, Cursor, Effort, End, First, Search, Slice};
+use crate::backend::{Backend, Below, Context};
+use crate::cursor::{Cursor, Effort, End, Slice};
+use crate::glued_pages::{GluedPages, Next};
+use crate::operation::Search;
 
 /// A search over several databases.
 #[derive(Debug)]
@@ -23,25 +24,12 @@ struct Glued {
 }
 
 /// Begins a search in `backend`, which holds its base, and those below.
-pub(super) fn search(
+pub(super) fn open(
     backend: &dyn Backend,
-    below: &[(&dyn Backend, &NormalDn, Scope)],
+    below: &[Below<'_>],
     context: &Context<'_>,
     search: Search<'_>,
-    out: &mut Vec<u8>,
-) -> First {
-    match open(backend, below, context, search) {
-        Ok(glued) => First::slice_of(Box::new(glued), context, out),
-        Err(end) => First::ended(*end),
-    }
-}
-
-fn open(
-    backend: &dyn Backend,
-    below: &[(&dyn Backend, &NormalDn, Scope)],
-    context: &Context<'_>,
-    search: Search<'_>,
-) -> Result<Glued, Box<End>> {
+) -> Result<Box<dyn Cursor>, Box<End>> {
     let Search { request, base, controls, message } = search;
     if controls.vlv.is_some() {
         let text = "VLV does not go over several databases";
@@ -68,7 +56,7 @@ fn open(
         later.push(part(backend, controls, base, request.scope)?);
     }
     let first = later.pop();
-    Ok(Glued { part: first, later, pages, done: Effort::default(), end: None })
+    Ok(Box::new(Glued { part: first, later, pages, done: Effort::default(), end: None }))
 }
 
 impl Cursor for Glued {

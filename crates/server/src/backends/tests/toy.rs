@@ -16,7 +16,7 @@ use larix_proto::encode::EntryEncoder;
 use larix_proto::{LdapResult, MessageId, ResultCode};
 use larix_schema::NormalDn;
 
-use crate::backend::{
+use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, Done, Effort, End, Later, PasswordChange,
     PasswordChanged, Pending, Reply, Search, Slice, Verdict,
 };

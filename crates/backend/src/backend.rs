@@ -1,0 +1,185 @@
+//! What answers requests, and what a request is carried out under.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_engine::controls::OverlayControl;
+use larix_engine::time::{Clock, Monotonic};
+use larix_engine::write::Completion;
+use larix_proto::{LdapResult, ResultCode, Scope};
+use larix_schema::NormalDn;
+
+use crate::cursor::{Cursor, End, First};
+use crate::figures::DatabaseFigures;
+use crate::operation::{
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Identities, Later, OverlayOperation, PasswordChange,
+    PasswordChanged, Pending, Reply, Search, Secret, Verdict,
+};
+
+/// A database as requests see it.
+///
+/// Implementations are shared by all threads. What takes long, and what waits for others, is answered later: no call blocks, but for
+/// what a call of a stored database does.
+pub trait Backend: Any + Debug + Send + Sync {
+    /// Begins a search. Nothing is answered before its first slice.
+    ///
+    /// # Errors
+    /// What is answered without looking: a control or a limit that refuses it.
+    fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>>;
+
+    /// Begins a search and runs its first slice, which ends nearly all of them.
+    fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
+        match self.open(context, search) {
+            Ok(cursor) => First::slice_of(cursor, context.clock, out),
+            Err(end) => First::ended(*end),
+        }
+    }
+
+    /// Compares a value with those of an entry.
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End>;
+
+    /// Judges a bind by its proof. What takes long, or has to be durable before the answer, comes later.
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict>;
+
+    /// Replaces a password (RFC 3062).
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged>;
+
+    /// Carries out an extended operation that is a database's own.
+    fn extended(
+        &self,
+        _context: &Context<'_>,
+        _asked: &Extended<'_>,
+        _later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        Reply::Now(Extended::not_served().into())
+    }
+
+    /// Values that the proof of a SASL mechanism can be verified by: passwords in the clear, SCRAM verifiers. None where only a password
+    /// can be judged.
+    fn secrets(&self, _context: &Context<'_>, _dn: &NormalDn) -> Vec<Secret> {
+        Vec::new()
+    }
+
+    /// Values of an attribute that the requester may use to authenticate.
+    fn authentication_values(
+        &self,
+        _context: &Context<'_>,
+        _dn: &NormalDn,
+        _attribute: &str,
+    ) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    /// Appends the entries that a filter finds with the `auth` privilege, at most so many: who somebody is. Whether the search may go on
+    /// in the databases glued below.
+    fn identities(
+        &self,
+        _context: &Context<'_>,
+        _asked: &Identities<'_>,
+        _found: &mut Vec<NormalDn>,
+    ) -> bool {
+        true
+    }
+
+    /// Carries out changes. `done` is called once, here or on another thread.
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending;
+
+    /// Why its changes cannot be made together with those of another backend; none if it sees to that itself.
+    fn stands_apart(&self) -> Option<LdapResult> {
+        let text = "transaction affects multiple databases";
+        Some(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text))
+    }
+
+    /// Whether consumers can have its content (RFC 4533). Others are given no search with that control.
+    fn provides_content(&self) -> bool {
+        false
+    }
+
+    /// Whether an overlay in front of it heeds the control with this OID.
+    fn heeds(&self, _control: &str) -> bool {
+        false
+    }
+
+    /// The backend that overlays are in front of; none of one without.
+    fn behind(&self) -> Option<&dyn Backend> {
+        None
+    }
+
+    /// Adds what the root DSE says of this database.
+    fn announce(&self, announced: &mut Announced);
+
+    /// Makes it read-only, or writable again, until the configuration says otherwise.
+    fn set_read_only(&self, _value: bool) -> LdapResult {
+        let text = "only a database that stores entries can be made read-only";
+        LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
+    }
+
+    /// What it tells the monitor and the metrics; none of a database that stores nothing.
+    fn figures(&self) -> Option<DatabaseFigures> {
+        None
+    }
+}
+
+/// What a request is carried out under.
+#[derive(Copy, Clone, Debug)]
+pub struct Context<'a> {
+    /// Who asks.
+    pub subject: &'a Arc<Subject>,
+    /// The databases that there were when the request began: those of its generation.
+    pub router: &'a dyn Routing,
+    pub clock: &'a dyn Clock,
+    /// When the request began, from which its time is counted.
+    pub began: Monotonic,
+}
+
+/// A backend and the names that it holds.
+#[derive(Debug)]
+pub struct Mount {
+    pub suffixes: Vec<NormalDn>,
+    /// Glued to the database above it: searches go on in it.
+    pub subordinate: bool,
+    /// It holds nothing for clients.
+    pub hidden: bool,
+    pub backend: Arc<dyn Backend>,
+}
+
+/// All databases, for one that looks beyond itself.
+pub trait Routing: Debug + Send + Sync {
+    /// All of them, in the order of the configuration.
+    fn mounts(&self) -> &[Mount];
+
+    /// The backend that holds this DN.
+    fn backend(&self, dn: &NormalDn) -> Option<&dyn Backend>;
+
+    /// The backends that a search of this base goes on in, each with its suffix and the scope it has there.
+    fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>>;
+
+    /// What the root DSE says of all of them.
+    fn announced(&self) -> Announced;
+}
+
+/// A backend that a search goes on in, its suffix, and the scope that the search has there.
+pub type Below<'a> = (&'a dyn Backend, &'a NormalDn, Scope);
+
+/// What the root DSE says of the databases.
+#[derive(Debug, Default)]
+pub struct Announced {
+    pub naming_contexts: Vec<String>,
+    pub monitor_context: Option<String>,
+    pub config_context: Option<String>,
+    /// A database has the password policy overlay.
+    pub password_policy: bool,
+    /// A database has its content provided (RFC 4533).
+    pub provides_content: bool,
+    /// Extended operations that overlays bring.
+    pub operations: Vec<&'static OverlayOperation>,
+    /// Controls that overlays bring.
+    pub controls: Vec<&'static OverlayControl>,
+}

@@ -1,0 +1,151 @@
+//! Searches under way: a cursor fills the output slice by slice.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use larix_engine::log::Follower;
+use larix_engine::search::task::Budget;
+use larix_engine::time::{Clock, Monotonic};
+use larix_proto::{ControlBuf, LdapResult};
+
+/// Answer bytes above which searches stop until the client has taken some.
+pub const OUTPUT_HIGH: usize = 256 * 1024;
+
+/// Candidates that one slice looks at, which others may have to wait for. A new slice costs less than one candidate:
+/// searches of many candidates are as fast with 32 as with 128 (two indexed substrings: 14,560/s and 14,668/s).
+const SLICE_CANDIDATES: u32 = 128;
+/// And after so long it ends where candidates are dear: a small search takes a tenth of it.
+const SLICE_NANOS: u64 = 100_000;
+
+/// How far one slice of a search may go.
+pub fn slice(clock: &dyn Clock) -> Budget<'_> {
+    Budget { candidates: SLICE_CANDIDATES, nanos: SLICE_NANOS, bytes: OUTPUT_HIGH, clock }
+}
+
+/// A result with its controls.
+pub type End = (LdapResult, Vec<ControlBuf>);
+
+/// What became of a search in its first slice.
+#[derive(Debug)]
+pub enum First {
+    Done {
+        result: LdapResult,
+        controls: Vec<ControlBuf>,
+        effort: Effort,
+    },
+    /// It goes on with [`Cursor::step`].
+    Running(Box<dyn Cursor>),
+}
+
+impl First {
+    pub fn ended(end: End) -> Self {
+        Self::Done { result: end.0, controls: end.1, effort: Effort::default() }
+    }
+
+    /// Of a search that was only begun.
+    pub fn slice_of(mut cursor: Box<dyn Cursor>, clock: &dyn Clock, out: &mut Vec<u8>) -> Self {
+        // Whoever waits needs to be followed first.
+        if cursor.waits() {
+            return Self::Running(cursor);
+        }
+        match cursor.step(slice(clock), out) {
+            Slice::Done(result, controls) => Self::Done { result, controls, effort: cursor.effort() },
+            Slice::More | Slice::Waiting => Self::Running(cursor),
+        }
+    }
+}
+
+/// How a slice of a search ended.
+#[derive(Debug)]
+pub enum Slice {
+    /// The budget is used up, or the output is full.
+    More,
+    /// Nothing is to be done until its follower is told.
+    Waiting,
+    Done(LdapResult, Vec<ControlBuf>),
+}
+
+/// What a search took.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Entries answered.
+    pub entries: u64,
+    /// Entries looked at.
+    pub candidates: u64,
+}
+
+impl Effort {
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            entries: self.entries + other.entries,
+            candidates: self.candidates.saturating_add(other.candidates),
+        }
+    }
+}
+
+/// A search under way. Dropped, it ends.
+pub trait Cursor: Debug + Send {
+    /// Goes on for one slice: appends complete messages, until the budget is used up. Between slices it holds nothing that others wait
+    /// for.
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice;
+
+    /// What it has taken so far.
+    fn effort(&self) -> Effort;
+
+    /// Whether it may have to wait: then [`Self::follow`] is called before its first slice. All other searches only compute, and their
+    /// slices can run on any thread.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Whom to tell when it may go on after it waited.
+    fn follow(&mut self, _follower: Arc<Follower>) {}
+
+    /// Whether it waits for changes, not for an answer: nothing is owed to its client then.
+    fn waits_for_changes(&self) -> bool {
+        false
+    }
+
+    /// When it ends with timeLimitExceeded although it waits.
+    fn deadline(&self) -> Option<Monotonic> {
+        None
+    }
+
+    /// The client does not take its answers: it holds nothing that other searches wait for.
+    fn pause(&mut self) {}
+
+    /// Whether its next slice is more work than others should wait for.
+    fn is_dear(&self) -> bool {
+        false
+    }
+
+    /// The most entries that it may answer, as the client and the limits have it.
+    fn size_limit(&self) -> Option<u32> {
+        None
+    }
+
+    /// Lets it answer at most this many entries: what is left for it of a search over several databases.
+    fn limit_size(&mut self, _entries: u32) {}
+
+    /// Makes the page of a paged search smaller: what is left of it for one of several databases.
+    fn limit_page(&mut self, _entries: u32) {}
+}
+
+/// A search whose answers were made when it was opened.
+#[derive(Debug)]
+pub struct Answered {
+    pub messages: Vec<u8>,
+    pub result: LdapResult,
+    pub entries: u64,
+}
+
+impl Cursor for Answered {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        out.append(&mut self.messages);
+        Slice::Done(std::mem::replace(&mut self.result, LdapResult::success()), Vec::new())
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { entries: self.entries, candidates: self.entries }
+    }
+}

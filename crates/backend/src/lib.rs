@@ -1,0 +1,23 @@
+//! What answers requests: a [`Backend`] for each database, chosen by the [`Router`], with the [`Interceptor`]s of overlays before it.
+//!
+//! Operations are values. A backend answers now or later; what comes later goes through a completion, or wakes a follower. Nothing here
+//! names a socket, a connection or a configuration.
+
+mod backend;
+mod cursor;
+mod figures;
+mod glue;
+mod glued_pages;
+mod intercept;
+mod operation;
+mod router;
+
+pub use backend::{Announced, Backend, Below, Context, Mount, Routing};
+pub use cursor::{Answered, Cursor, Effort, End, First, OUTPUT_HIGH, Slice, slice};
+pub use figures::{DatabaseFigures, StoreFigures};
+pub use intercept::{Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};
+pub use operation::{
+    Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
+    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
+};
+pub use router::{Router, Special};

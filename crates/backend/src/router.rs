@@ -1,0 +1,448 @@
+//! Which backend a name belongs to: the one with the longest suffix, those glued below it, or nobody here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larix_engine::Frontend;
+use larix_engine::controls::{OverlayControl, RequestControls};
+use larix_engine::write::{Completion, WriteOutcome, WriteRequest};
+use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
+use larix_schema::{NormalDn, Schema};
+
+use crate::backend::{Announced, Backend, Below, Context, Mount, Routing};
+use crate::cursor::{Cursor, End, First};
+use crate::glue;
+use crate::intercept::{Bound, Stack};
+use crate::operation::{
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
+    PasswordChanged, Pending, Reply, Search, Verdict,
+};
+
+/// Names that no database holds as such.
+#[derive(Debug)]
+pub struct Special {
+    /// The root DSE, for those who ask for the entry with the empty name itself.
+    pub root_dse: Arc<dyn Backend>,
+    /// The subschema subentry.
+    pub subschema: Arc<dyn Backend>,
+    /// What nobody here holds: it knows the default referrals.
+    pub nowhere: Arc<dyn Backend>,
+}
+
+/// All backends of one generation, behind the overlays that are in front of all of them. Nothing else chooses one.
+#[derive(Debug)]
+pub struct Router {
+    routes: Routes,
+    interceptors: Stack,
+    /// Extended operations that overlays bring, wherever they stand.
+    operations: Vec<&'static OverlayOperation>,
+    /// The same of controls.
+    controls: Vec<&'static OverlayControl>,
+}
+
+/// The backend of all names: it hands on to the one that a name belongs to.
+struct Routes {
+    frontend: Frontend,
+    /// In the order of the configuration.
+    mounts: Vec<Mount>,
+    special: Special,
+    /// Suffixes and the numbers of their mounts, the longest first, and of equals the first of the configuration.
+    table: Vec<(NormalDn, usize)>,
+    /// Controls that overlays in front of all databases heed.
+    heeded: Vec<&'static OverlayControl>,
+}
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Routes").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl Router {
+    pub fn new(frontend: Frontend, mounts: Vec<Mount>, special: Special, interceptors: Stack) -> Self {
+        let served = mounts.iter().enumerate().filter(|(_, mount)| !mount.hidden);
+        let mut table: Vec<(NormalDn, usize)> = served
+            .flat_map(|(number, mount)| mount.suffixes.iter().map(move |suffix| (suffix.clone(), number)))
+            .collect();
+        table.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.depth()));
+        let routes = Routes { frontend, mounts, special, table, heeded: Vec::new() };
+        let (operations, controls) = (Vec::new(), Vec::new());
+        let mut router = Self { routes, interceptors, operations, controls };
+        router.gather();
+        router
+    }
+
+    /// Notes what overlays bring.
+    fn gather(&mut self) {
+        let mut announced = Announced::default();
+        self.interceptors.announce(&mut announced);
+        self.routes.heeded = announced.controls.clone();
+        self.routes.announce(&mut announced);
+        (self.operations, self.controls) = (announced.operations, announced.controls);
+    }
+
+    /// One more, as the last of the configuration.
+    pub fn add(&mut self, mount: Mount) {
+        let Routes { mounts, table, .. } = &mut self.routes;
+        let number = mounts.len();
+        table.extend(mount.suffixes.iter().map(|suffix| (suffix.clone(), number)));
+        table.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.depth()));
+        mounts.push(mount);
+        self.gather();
+    }
+
+    /// Puts overlays in front of all.
+    pub fn put_in_front(&mut self, interceptors: Stack) {
+        self.interceptors = interceptors;
+        self.gather();
+    }
+
+    /// The extended operation with this OID, if an overlay brings it.
+    pub fn overlay_operation(&self, oid: &str) -> Option<&'static OverlayOperation> {
+        self.operations.iter().find(|operation| operation.oid == oid).copied()
+    }
+
+    /// The control with this OID, if an overlay brings it.
+    pub fn overlay_control(&self, oid: &str) -> Option<&'static OverlayControl> {
+        self.controls.iter().find(|control| control.oid == oid).copied()
+    }
+
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.routes.frontend.schema
+    }
+
+    /// The number of the mount that holds this DN: of those whose suffix is at or above it, the one with the longest.
+    pub fn select(&self, dn: &NormalDn) -> Option<usize> {
+        self.routes.select(dn)
+    }
+
+    /// Whether any of them has its content provided (RFC 4533).
+    pub fn provides_content(&self) -> bool {
+        self.routes.provides_content()
+    }
+
+    /// Begins a search and runs its first slice.
+    pub fn search(
+        &self,
+        context: &Context<'_>,
+        request: &SearchRequest<'_>,
+        mut controls: RequestControls,
+        message: MessageId,
+        out: &mut Vec<u8>,
+    ) -> First {
+        let Ok(mut base) = self.schema().parse_dn(request.base) else {
+            return First::ended((invalid_dn(), Vec::new()));
+        };
+        let mut request = *request;
+        // RFC 2696 section 3: what fits one page needs no pages.
+        if let Some(values) = controls.values_mut() {
+            let needed = |size| request.size_limit == 0 || size < request.size_limit;
+            values.paged.take_if(|paged| !needed(paged.size));
+        }
+        if base.is_root()
+            && request.scope != Scope::Base
+            && let Some((normal, text)) = &self.routes.frontend.default_search_base
+        {
+            base = normal.clone();
+            request.base = text;
+        }
+        let search = Search { request, base: &base, controls, message };
+        self.interceptors.search(&self.routes, context, search, out)
+    }
+
+    /// Compares a value with those of an entry.
+    pub fn compare(
+        &self,
+        context: &Context<'_>,
+        request: &CompareRequest<'_>,
+        controls: &RequestControls,
+        later: Later<'_, End>,
+    ) -> Reply<End> {
+        let Ok(dn) = self.schema().parse_dn(request.entry) else {
+            return Reply::Now((invalid_dn(), Vec::new()));
+        };
+        let compare = Compare { request, dn: &dn, controls };
+        self.interceptors.compare(&self.routes, context, &compare, later)
+    }
+
+    /// Judges a bind.
+    pub fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        self.interceptors.bind(&self.routes, context, bind, later)
+    }
+
+    /// What overlays in front of all databases add to the answer of a bind that has succeeded.
+    pub fn bound(&self, bound: &Bound<'_>) -> Vec<ControlBuf> {
+        self.interceptors.bound(bound)
+    }
+
+    /// Replaces a password.
+    pub fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        self.interceptors.modify_password(&self.routes, context, change, later)
+    }
+
+    /// Carries out an extended operation that is a database's own.
+    pub fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        self.interceptors.extended(&self.routes, context, asked, later)
+    }
+
+    /// Has a change carried out. `done` is called once, here or on another thread.
+    pub fn update(&self, context: &Context<'_>, request: WriteRequest, done: Completion) -> Pending {
+        let target = self.schema().parse_dn(request.operation.target()).ok();
+        self.interceptors.update(&self.routes, context, Changes::One(request, target), done)
+    }
+
+    /// Has changes carried out together, all or none.
+    pub fn update_together(
+        &self,
+        context: &Context<'_>,
+        requests: Vec<WriteRequest>,
+        done: Completion,
+    ) -> Pending {
+        self.interceptors.update(&self.routes, context, Changes::Together(requests), done)
+    }
+}
+
+impl Routing for Router {
+    fn mounts(&self) -> &[Mount] {
+        &self.routes.mounts
+    }
+
+    fn backend(&self, dn: &NormalDn) -> Option<&dyn Backend> {
+        self.routes.backend(dn)
+    }
+
+    fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>> {
+        self.routes.glued_below(base, scope)
+    }
+
+    fn announced(&self) -> Announced {
+        let mut announced = Announced { provides_content: self.provides_content(), ..Announced::default() };
+        self.interceptors.announce(&mut announced);
+        self.routes.announce(&mut announced);
+        announced
+    }
+}
+
+impl Routes {
+    fn select(&self, dn: &NormalDn) -> Option<usize> {
+        self.table.iter().find(|(suffix, _)| dn.is_within(suffix)).map(|(_, number)| *number)
+    }
+
+    fn backend(&self, dn: &NormalDn) -> Option<&dyn Backend> {
+        self.select(dn).and_then(|number| self.mounts.get(number)).map(|mount| &*mount.backend)
+    }
+
+    /// The same, or what knows the default referrals.
+    fn holder(&self, dn: &NormalDn) -> &dyn Backend {
+        self.backend(dn).unwrap_or(&*self.special.nowhere)
+    }
+
+    /// Whether somebody heeds the critical controls of a request to this backend. The others are passed over there.
+    ///
+    /// # Errors
+    /// unavailableCriticalExtension.
+    fn check_heeded(&self, backend: &dyn Backend, controls: &RequestControls) -> Result<(), LdapResult> {
+        let mut critical = controls.overlays.iter().filter(|sent| sent.critical).map(|sent| sent.control);
+        match critical.all(|control| self.heeded.contains(&control) || backend.heeds(control.oid)) {
+            true => Ok(()),
+            false => Err(not_heeded()),
+        }
+    }
+
+    /// The entry with a name that no database holds.
+    fn special(&self, dn: &NormalDn) -> Option<&dyn Backend> {
+        if dn.is_root() {
+            return Some(&*self.special.root_dse);
+        }
+        (*dn == self.frontend.subschema).then(|| &*self.special.subschema)
+    }
+
+    fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>> {
+        let mut found = Vec::new();
+        for mount in self.mounts.iter().filter(|mount| mount.subordinate && !mount.hidden) {
+            for suffix in &mount.suffixes {
+                if let Some(within) = scope_below(scope, base, suffix) {
+                    found.push((&*mount.backend, suffix, within));
+                }
+            }
+        }
+        found
+    }
+
+    /// The backend that a search begins in, and those that it goes on in.
+    ///
+    /// # Errors
+    /// The answer to a consumer whose base has no content that is provided.
+    fn searched(&self, search: &mut Search<'_>) -> Result<(&dyn Backend, Vec<Below<'_>>), LdapResult> {
+        let Search { request, base, controls, .. } = search;
+        let special = if request.scope == Scope::Base { self.special(base) } else { None };
+        let backend = special.unwrap_or_else(|| self.holder(base));
+        self.check_heeded(backend, controls)?;
+        if let Some(asked) = &controls.sync
+            && !backend.provides_content()
+        {
+            if asked.critical {
+                return Err(self.no_content_there());
+            }
+            controls.values_mut().into_iter().for_each(|values| values.sync = None);
+        }
+        // A provider's content is one, whatever it consists of.
+        let is_whole = special.is_some() || controls.sync.is_some();
+        let below = if is_whole { Vec::new() } else { self.glued_below(base, request.scope) };
+        Ok((backend, below))
+    }
+
+    fn no_content_there(&self) -> LdapResult {
+        let text = match self.provides_content() {
+            true => "critical control unavailable in context",
+            false => "critical extension is not recognized",
+        };
+        LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
+    }
+
+    fn update_together(
+        &self,
+        context: &Context<'_>,
+        requests: Vec<WriteRequest>,
+        done: Completion,
+    ) -> Pending {
+        let targets =
+            requests.iter().map(|request| self.frontend.schema.parse_dn(request.operation.target()));
+        let backends: Vec<&dyn Backend> =
+            targets.map(|dn| dn.map_or(&*self.special.nowhere, |dn| self.holder(&dn))).collect();
+        let first = backends.first().copied().unwrap_or(&*self.special.nowhere);
+        let is_first = |other: &&dyn Backend| std::ptr::addr_eq(*other, first);
+        let unheeded = backends
+            .iter()
+            .zip(&requests)
+            .position(|(backend, request)| self.check_heeded(*backend, &request.controls).is_err());
+        if unheeded.is_some() {
+            done(WriteOutcome { refused: unheeded, ..not_heeded().into() });
+            return Pending::default();
+        }
+        let apart = match backends.iter().all(is_first) {
+            true => None,
+            false => backends.iter().find_map(|backend| backend.stands_apart()),
+        };
+        match apart {
+            Some(refused) => {
+                done(refused.into());
+                Pending::default()
+            }
+            None => first.update(context, Changes::Together(requests), done),
+        }
+    }
+}
+
+impl Backend for Routes {
+    fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        match self.searched(&mut search) {
+            Ok((backend, below)) if below.is_empty() => backend.open(context, search),
+            Ok((backend, below)) => glue::open(backend, &below, context, search),
+            Err(refused) => Err(Box::new((refused, Vec::new()))),
+        }
+    }
+
+    fn search(&self, context: &Context<'_>, mut search: Search<'_>, out: &mut Vec<u8>) -> First {
+        match self.searched(&mut search) {
+            Ok((backend, below)) if below.is_empty() => backend.search(context, search, out),
+            Ok((backend, below)) => match glue::open(backend, &below, context, search) {
+                Ok(cursor) => First::slice_of(cursor, context.clock, out),
+                Err(end) => First::ended(*end),
+            },
+            Err(refused) => First::ended((refused, Vec::new())),
+        }
+    }
+
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
+        let backend = self.special(compare.dn).unwrap_or_else(|| self.holder(compare.dn));
+        if let Err(refused) = self.check_heeded(backend, compare.controls) {
+            return Reply::Now((refused, Vec::new()));
+        }
+        backend.compare(context, compare, later)
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        let backend = self.holder(bind.dn);
+        match self.check_heeded(backend, bind.controls) {
+            Ok(()) => backend.bind(context, bind, later),
+            Err(refused) => Reply::Now(refused.into()),
+        }
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        self.holder(change.dn).modify_password(context, change, later)
+    }
+
+    fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        let backend = self.holder(asked.dn);
+        match self.check_heeded(backend, asked.controls) {
+            Ok(()) => backend.extended(context, asked, later),
+            Err(refused) => Reply::Now(refused.into()),
+        }
+    }
+
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        match changes {
+            Changes::One(request, target) => {
+                let backend = target.as_ref().map_or(&*self.special.nowhere, |dn| self.holder(dn));
+                match self.check_heeded(backend, &request.controls) {
+                    Ok(()) => backend.update(context, Changes::One(request, target), done),
+                    Err(refused) => {
+                        done(refused.into());
+                        Pending::default()
+                    }
+                }
+            }
+            Changes::Together(requests) => self.update_together(context, requests, done),
+        }
+    }
+
+    fn provides_content(&self) -> bool {
+        self.mounts.iter().any(|mount| mount.backend.provides_content())
+    }
+
+    fn announce(&self, announced: &mut Announced) {
+        self.mounts.iter().for_each(|mount| mount.backend.announce(announced));
+    }
+}
+
+fn not_heeded() -> LdapResult {
+    let text = "critical control unavailable in context";
+    LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
+}
+
+fn invalid_dn() -> LdapResult {
+    LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN")
+}
+
+/// The scope that a search has in a subordinate database with this suffix; none if it does not get there.
+fn scope_below(scope: Scope, base: &NormalDn, suffix: &NormalDn) -> Option<Scope> {
+    let within = match scope {
+        Scope::Base => None,
+        Scope::OneLevel if suffix.parent().is_some_and(|parent| parent == *base) => Some(Scope::Base),
+        Scope::OneLevel => None,
+        Scope::Subtree | Scope::Children => Some(Scope::Subtree),
+    };
+    within.filter(|_| suffix.is_descendant_of(base))
+}

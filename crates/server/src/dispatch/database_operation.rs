@@ -1,0 +1,105 @@
+//! Extended operations that a backend carries out, or an overlay in front of one: those about replicas, which name a suffix, and
+//! those that overlays bring.
+
+use std::fmt::Display;
+
+use larix_engine::access;
+use larix_engine::controls::RequestControls;
+use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode};
+use larix_replication::digest::{self, DigestRequest};
+use larix_replication::{CONFLICTS_OID, ConflictsRequest, RetireRequest};
+
+use crate::connection::Started;
+use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::log::printable;
+use crate::operation_rules::Restricted;
+use larix_backend::{Done, Extended, ExtendedAnswer, Reply};
+
+impl Dispatcher {
+    /// Has the database carry it out whose suffix the request names.
+    pub(super) fn database_operation(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+        controls: &RequestControls,
+        sent: Controls<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Started<Running>, LdapResult> {
+        let expected = || LdapResult::with(ResultCode::PROTOCOL_ERROR, "request data expected");
+        let base = self.named(&begun, request.name, request.value.ok_or_else(expected)?)?;
+        self.extended_in(begun, request, base, (controls, sent), out)
+    }
+
+    /// Has an overlay carry it out that brings it.
+    pub(super) fn overlay_operation(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+        controls: &RequestControls,
+        sent: Controls<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Started<Running>, LdapResult> {
+        let known = self.server.databases().router().overlay_operation(request.name);
+        let target = (known.ok_or_else(Extended::unsupported)?.target)(request.value)?;
+        self.extended_in(begun, request, target, (controls, sent), out)
+    }
+
+    fn extended_in(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+        base: String,
+        (controls, sent): (&RequestControls, Controls<'_>),
+        out: &mut Vec<u8>,
+    ) -> Result<Started<Running>, LdapResult> {
+        self.permitted(&base, Restricted::Extended(request.name), sent)?;
+        let subject = self.subject_for(controls)?;
+        let databases = self.server.databases();
+        let dn = databases
+            .schema()
+            .parse_dn(&base)
+            .map_err(|_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))?;
+        let kind = || access::Operation::Extended(request.name.to_owned());
+        let subject = self.in_request(&databases, subject, kind, sent);
+        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let asked = Extended { oid: request.name, controls, dn: &dn, value: request.value };
+        let mut later = || -> Done<ExtendedAnswer> {
+            let completer = self.completer(&begun);
+            Box::new(move |answer| completer.complete(Completion::Extended(Box::new(answer))))
+        };
+        match databases.router().extended(&context, &asked, &mut later) {
+            Reply::Now(ExtendedAnswer { result, value, controls }) => {
+                self.answer_extended_with(&begun, &result, value.as_deref(), &controls, out);
+                Ok(Started::Answered)
+            }
+            Reply::Later(pending) => {
+                self.wait_for_pending(begun, pending);
+                Ok(Started::Waiting)
+            }
+        }
+    }
+
+    /// The suffix that a request names, which is logged.
+    fn named(&self, begun: &Begun, oid: &str, value: &[u8]) -> Result<String, LdapResult> {
+        let damaged = |error: &dyn Display| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string());
+        match oid {
+            digest::OID => {
+                let base = DigestRequest::decode(value).map_err(|error| damaged(&error))?.base;
+                self.log_operation(begun, format_args!("DIGESTS base=\"{}\"", printable(&base)));
+                Ok(base)
+            }
+            CONFLICTS_OID => {
+                let base = ConflictsRequest::decode(value).map_err(|error| damaged(&error))?.base;
+                self.log_operation(begun, format_args!("CONFLICTS base=\"{}\"", printable(&base)));
+                Ok(base)
+            }
+            _ => {
+                let RetireRequest { base, server_id } =
+                    RetireRequest::decode(value).map_err(|error| damaged(&error))?;
+                let shown = printable(&base);
+                self.log_operation(begun, format_args!("RETIRE base=\"{shown}\" sid={server_id:03x}"));
+                Ok(base)
+            }
+        }
+    }
+}
