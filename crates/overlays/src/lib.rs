@@ -10,6 +10,7 @@ pub mod dynlist;
 pub mod lastbind;
 pub mod memberof;
 pub mod nestgroup;
+pub mod nops;
 pub mod ppolicy;
 pub mod refint;
 pub mod seqmod;
@@ -47,6 +48,7 @@ pub static ALL: &[&Descriptor] = &[
     &dynlist::DESCRIPTOR,
     &memberof::DESCRIPTOR,
     &nestgroup::DESCRIPTOR,
+    &nops::DESCRIPTOR,
     &ppolicy::DESCRIPTOR,
     &refint::DESCRIPTOR,
     &seqmod::DESCRIPTOR,

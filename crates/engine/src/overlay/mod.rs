@@ -150,7 +150,7 @@ pub struct PendingChange<'a> {
 /// What an overlay wants done about a change.
 #[derive(Debug, Default)]
 pub struct Additions {
-    /// The change as it is to be carried out; `None`: as it is.
+    /// The change as it is to be carried out; `None`: as it is. A modify of which nothing is left succeeds, and leaves the entry alone.
     pub altered: Option<Prepared>,
     /// Carried out after it, in order, in its name.
     pub derived: Vec<WriteOperation>,

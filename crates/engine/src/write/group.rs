@@ -212,6 +212,7 @@ impl<'a, S: Store> Group<'a, S> {
             while let Some((task, role)) = next {
                 let mut task = task;
                 let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
+                let mut idle = false;
                 let asks = task.controls.import.is_none() && settings.overlays.want(Interests::PREPARE);
                 let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
                 for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
@@ -220,13 +221,14 @@ impl<'a, S: Store> Group<'a, S> {
                     waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));
                     follow_ups.extend(asked.follow_up);
                     if let Some(operation) = asked.altered {
+                        idle = matches!(&operation, Prepared::Modify { mods, .. } if mods.is_empty());
                         task = Cow::Owned(Task { operation, ..task.into_owned() });
                     }
                 }
                 if count > DERIVED_LIMIT {
                     return Err(too_many(DERIVED_LIMIT).into());
                 }
-                match self.one(transaction, unit, &task, role.is_local()) {
+                match self.one(transaction, unit, &task, (role.is_local(), idle)) {
                     // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
                     Ok(_) if !admitted => return Err(insufficient("").into()),
                     Ok(done) => {
@@ -398,7 +400,7 @@ impl<'a, S: Store> Group<'a, S> {
         let is_local = self.state.settings.shadow;
         let controls =
             RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, is_local) {
+        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, (is_local, false)) {
             Ok(done) => {
                 if unit.is_empty() {
                     *unit = done.set;
@@ -439,7 +441,7 @@ impl<'a, S: Store> Group<'a, S> {
         transaction: &T,
         unit: &WriteSet,
         task: &Task,
-        derived: bool,
+        (derived, idle): (bool, bool),
     ) -> Result<Done, Failure> {
         self.retiring.check(&task.operation, &self.state.schema)?;
         let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
@@ -447,8 +449,8 @@ impl<'a, S: Store> Group<'a, S> {
         let csn = self.environment.order.next_csn(now);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, unit);
-        let envelope =
-            Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };
+        let (subject, target, controls) = (&task.subject, &*task.target, &task.controls);
+        let envelope = Envelope { subject, target, controls, now, derived, idle };
         let numbered = Arc::clone(self.catalog.catalog());
         let mut operator = Operator {
             ground: &ground,
@@ -481,7 +483,7 @@ impl<'a, S: Store> Group<'a, S> {
         }
         let done = operator.finish();
         self.check_descriptions(numbered)?;
-        if !(derived && self.state.settings.shadow) {
+        if !idle && !(derived && self.state.settings.shadow) {
             self.counters.csn = Some(done.csn);
         }
         Ok(done)

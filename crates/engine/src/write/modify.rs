@@ -30,6 +30,9 @@ pub(crate) fn modify<V: Snapshot>(
     operator.check_assertion(&held, dn)?;
     operator.pre_read(&held)?;
     operator.rise_above(&held)?;
+    if operator.envelope.idle {
+        return operator.post_read(held.id);
+    }
     let own = operator.own_changes(requested);
     let changes: Changes<'_> = requested.iter().chain(&own).collect();
     let old = held.view()?;

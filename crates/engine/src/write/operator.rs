@@ -90,6 +90,8 @@ pub(crate) struct Envelope<'a> {
     pub(crate) now: Timestamp,
     /// An overlay asked for it: no rule applies, no operational attribute changes, and replicas derive it themselves.
     pub(crate) derived: bool,
+    /// An overlay found that nothing is left to be changed.
+    pub(crate) idle: bool,
 }
 
 /// What a record of the log is beside its change: see [`LogRecord`].

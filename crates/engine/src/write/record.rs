@@ -121,8 +121,14 @@ impl<S: Store> Group<'_, S> {
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let now = self.environment.clock.now();
-        let envelope =
-            Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };
+        let envelope = Envelope {
+            subject: &task.subject,
+            target: &task.target,
+            controls: &task.controls,
+            now,
+            derived,
+            idle: false,
+        };
         let root = &ground.settings.root_dn_text;
         let name = if root.is_empty() { &recording.suffix_text } else { root };
         let mut operator = Operator {

@@ -248,8 +248,14 @@ impl Replay {
             };
             let (subject, controls) = (Subject::default(), RequestControls::default());
             let now = record.csn.time;
-            let envelope =
-                Envelope { subject: &subject, target: &record.dn, controls: &controls, now, derived: true };
+            let envelope = Envelope {
+                subject: &subject,
+                target: &record.dn,
+                controls: &controls,
+                now,
+                derived: true,
+                idle: false,
+            };
             let mut operator = Operator {
                 ground: &ground,
                 view,

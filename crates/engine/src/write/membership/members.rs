@@ -35,7 +35,8 @@ impl<S: Store> Group<'_, S> {
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());
-        let envelope = Envelope { subject: &subject, target: "", controls: &controls, now, derived: true };
+        let envelope =
+            Envelope { subject: &subject, target: "", controls: &controls, now, derived: true, idle: false };
         let mut operator = Operator {
             ground: &ground,
             view: self.view(&view)?,
