@@ -154,8 +154,14 @@ mod tests {
     #[test]
     fn programs_are_known_by_what_cargo_says() {
         for (line, expected) in [
-            ("     Running unittests src/lib.rs (target/debug/deps/larix_acl-0a1b)", Some("larix_acl src/lib.rs")),
-            ("     Running tests/server/main.rs (target/debug/deps/server-0a1b)", Some("server tests/server/main.rs")),
+            (
+                "     Running unittests src/lib.rs (target/debug/deps/larix_acl-0a1b)",
+                Some("larix_acl src/lib.rs"),
+            ),
+            (
+                "     Running tests/server/main.rs (target/debug/deps/server-0a1b)",
+                Some("server tests/server/main.rs"),
+            ),
             ("   Doc-tests larix_proto", Some("documentation of larix_proto")),
             ("   Compiling larix-acl v0.1.0 (/larix/crates/acl)", None),
             ("warning: Running out (of ideas)", None),

@@ -2,14 +2,17 @@
 //! one is written.
 
 pub mod accesslog;
+pub mod authzid;
 pub mod collect;
 pub mod constraint;
+pub mod denyop;
 pub mod deref;
 pub mod dyngroup;
 pub mod dynlist;
 pub mod lastbind;
 pub mod memberof;
 pub mod nestgroup;
+pub mod noopsrch;
 pub mod nops;
 pub mod ppolicy;
 pub mod refint;
@@ -62,7 +65,11 @@ pub static ALL: &[&Descriptor] = &[
 pub type BuildInterceptor = fn(&Settings, &BuildContext<'_>) -> Result<Arc<dyn Interceptor>, SettingError>;
 
 /// Every overlay that sees requests in front of a backend, whether it is part of databases, too, or not.
-pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[];
+pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[
+    (&authzid::DESCRIPTOR, authzid::build),
+    (&denyop::DESCRIPTOR, denyop::build),
+    (&noopsrch::DESCRIPTOR, noopsrch::build),
+];
 
 /// Every overlay that can be configured.
 pub fn all() -> impl Iterator<Item = &'static Descriptor> {

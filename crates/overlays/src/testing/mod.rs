@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
+pub(crate) mod requests;
+
 use std::sync::Arc;
 
 use larix_engine::compare::{CompareContext, compare};

@@ -1,0 +1,173 @@
+//! `overlay noopsrch`: a control that has a search count what it finds instead of sending it.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use larix_backend::{Context, Cursor, Effort, End, Interceptor, Next, Operations, Search, Slice};
+use larix_engine::controls::{OperationKind, OverlayControl};
+use larix_engine::log::Follower;
+use larix_engine::overlay::settings::{SettingError, Settings};
+use larix_engine::overlay::{BuildContext, Descriptor};
+use larix_engine::search::task::Budget;
+use larix_engine::time::Monotonic;
+use larix_proto::ber::{Tag, write};
+use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, Strings, frame};
+
+pub static DESCRIPTOR: Descriptor = Descriptor::in_front("noopsrch", "olcOverlayConfig").once();
+
+/// Request and response have the same.
+const OID: &str = "1.3.6.1.4.1.4203.666.5.18";
+
+static CONTROLS: [OverlayControl; 1] = [OverlayControl {
+    oid: OID,
+    name: "No-op Search",
+    listed: true,
+    goes_with: |operation| operation == OperationKind::Search,
+    fault: |value| value.map(|_| "is present"),
+}];
+
+/// A list of attributes with `1.1`: none is asked for (RFC 4511 section 4.5.1.8).
+const NO_ATTRIBUTES: &[u8] = b"\x04\x031.1";
+
+/// The overlay in front of one database, or of all.
+#[derive(Debug)]
+struct NoOpSearch;
+
+pub fn build(_: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Interceptor>, SettingError> {
+    Ok(Arc::new(NoOpSearch))
+}
+
+impl Interceptor for NoOpSearch {
+    fn requests(&self) -> Operations {
+        Operations::SEARCH
+    }
+
+    fn controls(&self) -> &'static [OverlayControl] {
+        &CONTROLS
+    }
+
+    fn open(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        mut search: Search<'_>,
+    ) -> Result<Box<dyn Cursor>, Box<End>> {
+        if search.controls.of_overlay(OID).is_none() {
+            return next.open(context, search);
+        }
+        // The client's limit is of what it is sent; it is told when there would be more.
+        let limit = std::mem::take(&mut search.request.size_limit);
+        search.request.attributes = Strings::check(NO_ATTRIBUTES, "attributes").unwrap_or_default();
+        match next.open(context, search) {
+            Ok(inner) => {
+                Ok(Box::new(Counting { inner, limit, found: Vec::new(), entries: 0, references: 0 }))
+            }
+            Err(mut end) => {
+                end.1.push(counted(end.0.code, 0, 0));
+                Err(end)
+            }
+        }
+    }
+}
+
+/// The response control: the code that the search would have ended with, entries and continuation references.
+fn counted(code: ResultCode, entries: u32, references: u32) -> ControlBuf {
+    let mut value = Vec::new();
+    write::constructed(&mut value, Tag::SEQUENCE, |out| {
+        for number in [code.0, entries, references] {
+            write::integer(out, Tag::INTEGER, i64::from(number));
+        }
+    });
+    ControlBuf { oid: OID.into(), critical: false, value: Some(value) }
+}
+
+/// A search whose entries are counted.
+#[derive(Debug)]
+struct Counting {
+    inner: Box<dyn Cursor>,
+    /// The client's size limit; 0 is no limit.
+    limit: u32,
+    /// What one slice has found.
+    found: Vec<u8>,
+    entries: u32,
+    references: u32,
+}
+
+impl Counting {
+    /// Counts the messages of a slice, and passes on what is neither an entry nor a reference.
+    fn count(&mut self, out: &mut Vec<u8>) {
+        let mut rest = self.found.as_slice();
+        while let Ok(Frame::Complete { len }) = frame(rest, usize::MAX) {
+            let Some((message, behind)) = rest.split_at_checked(len) else { break };
+            match Response::decode_message(message).map(|message| message.response) {
+                Ok(Response::Entry(_)) => self.entries = self.entries.saturating_add(1),
+                Ok(Response::Reference(_)) => self.references = self.references.saturating_add(1),
+                _ => out.extend_from_slice(message),
+            }
+            rest = behind;
+        }
+        self.found.clear();
+    }
+
+    fn ended(&self, result: &LdapResult) -> ControlBuf {
+        let is_more = self.limit > 0 && self.entries > self.limit;
+        let code = if is_more { ResultCode::SIZE_LIMIT_EXCEEDED } else { result.code };
+        counted(code, self.entries, self.references)
+    }
+}
+
+impl Cursor for Counting {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        let slice = self.inner.step(budget, &mut self.found);
+        self.count(out);
+        match slice {
+            Slice::Done(result, mut controls) => {
+                controls.push(self.ended(&result));
+                Slice::Done(result, controls)
+            }
+            goes_on => goes_on,
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { entries: 0, ..self.inner.effort() }
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
+    }
+
+    fn waits_for_changes(&self) -> bool {
+        self.inner.waits_for_changes()
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.inner.deadline()
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        self.inner.follow(follower);
+    }
+
+    fn pause(&mut self) {
+        self.inner.pause();
+    }
+
+    fn is_dear(&self) -> bool {
+        self.inner.is_dear()
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.inner.size_limit()
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        self.inner.limit_size(entries);
+    }
+
+    fn limit_page(&mut self, entries: u32) {
+        self.inner.limit_page(entries);
+    }
+}
