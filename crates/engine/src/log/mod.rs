@@ -22,7 +22,7 @@ use crate::time::{RandomSource, Timestamp};
 
 pub use check::check;
 pub use extent::times;
-pub use following::Following;
+pub use following::{Following, HELD_RECORDS_MAX, Hold, LogReader};
 pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
 pub use place::EntryPlace;
 pub use record::{

@@ -77,12 +77,10 @@ fn what_the_follower_has_not_read_is_not_trimmed() {
     let woken = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&woken);
     let following = fixture.database().following();
-    following.follow(
-        Arc::new(move || {
-            told.fetch_add(1, Ordering::Relaxed);
-        }),
-        0,
-    );
+    let wake = Arc::new(move || {
+        told.fetch_add(1, Ordering::Relaxed);
+    });
+    let reader = following.join(wake, 0, log::Hold::Unbounded);
     let change = |count: u32| {
         for number in 0..count {
             fixture.clock.advance_micros(1_000_000);
@@ -96,9 +94,9 @@ fn what_the_follower_has_not_read_is_not_trimmed() {
     // Requesters hear first: the last may not be told to the follower yet.
     assert!((54..=55).contains(&following.answered().sequence));
     assert!((54..=55).contains(&woken.load(Ordering::Relaxed)));
-    following.needs_from(20);
+    reader.needs_from(20);
     assert_eq!(change(50), 20);
-    following.leave();
+    reader.leave();
     assert!(change(50) > 100);
 }
 

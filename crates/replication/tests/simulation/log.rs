@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use larix_engine::audit;
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, LogKey, LoggedChange};
+use larix_engine::log::{self, Hold, LogKey, LoggedChange};
 use larix_engine::replica::Places;
 use larix_engine::tables::META;
 use larix_engine::write::Recording;
@@ -130,7 +130,9 @@ impl Node {
         access_log.record(recording, done);
         let outcome = receiver.recv().unwrap();
         assert!(outcome.result.is_success(), "{outcome:?}");
-        database.following().needs_from(reached.sequence + 1);
+        if let Some(reader) = &*self.log_reader.borrow() {
+            reader.needs_from(reached.sequence + 1);
+        }
     }
 
     /// Keeps changes in the change log until they are recorded.
@@ -139,6 +141,7 @@ impl Node {
         let snapshot = access_log.database().store().snapshot().unwrap();
         let mark = snapshot.get(META, MARK).unwrap().and_then(|mark| LogKey::from_bytes(&mark));
         let from = mark.map_or(1, |mark| mark.sequence + 1);
-        self.database().following().follow(Arc::new(|| {}), from);
+        let reader = self.database().following().join(Arc::new(|| {}), from, Hold::Unbounded);
+        self.log_reader.replace(Some(reader));
     }
 }

@@ -1,5 +1,6 @@
 //! One server: an engine over stores in memory that outlive it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
@@ -8,7 +9,7 @@ use larix_engine::access::Subject;
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
-use larix_engine::log::{self, CsnVector, LogRetention};
+use larix_engine::log::{self, CsnVector, LogReader, LogRetention};
 use larix_engine::order::CommitOrder;
 use larix_engine::replica::{DeleteLimit, DeleteOutcome, ReplicatedBatch, ReplicatedOutcome, Share, UuidSet};
 use larix_engine::tables::{ENTRIES, TABLES};
@@ -70,6 +71,8 @@ pub(crate) struct Node {
     served: Vec<Arc<Served<Memory>>>,
     /// Store and database of the access log.
     log: Option<(Memory, Option<Arc<Served<Memory>>>)>,
+    /// Who follows the change log for the access log.
+    pub(crate) log_reader: RefCell<Option<Arc<LogReader>>>,
     directory: Option<Directory<Memory>>,
     /// It follows access logs of others: its configuration says that it keeps states.
     follows_logs: bool,
@@ -110,6 +113,7 @@ impl Node {
             stores: (0..databases).map(|_| new_store()).collect(),
             served: Vec::new(),
             log: (setup.delta && kind == Kind::Member).then(|| (new_store(), None)),
+            log_reader: RefCell::default(),
             directory: None,
             // Where lines differ each says it.
             follows_logs: setup.delta

@@ -302,7 +302,7 @@ impl LogWriter {
         let mut configuration = known.configuration.clone();
         for recorder in recorders {
             let read = match &recorder.source.origin {
-                SourceKind::Database(served) => {
+                SourceKind::Database(served, _) => {
                     self.changes_of(known, (recorder, served), &schema, &mut changes, &mut recording)?
                 }
                 SourceKind::Configuration(source) => {
@@ -357,9 +357,7 @@ impl LogWriter {
                 state.facts.retain(|(other, sequence), _| *other != instance || *sequence > key.sequence);
             }
             match &source.origin {
-                SourceKind::Database(served) => {
-                    served.database().following().needs_from(key.sequence + 1);
-                }
+                SourceKind::Database(_, reader) => reader.needs_from(key.sequence + 1),
                 SourceKind::Configuration(changes) => changes.forget(key.sequence),
             }
             source.reached.store(key.sequence, Ordering::Release);

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use larix_engine::Served;
 use larix_engine::audit::{Facts, Operation, Request};
-use larix_engine::log::{Follower, LogKey};
+use larix_engine::log::{Follower, Hold, LogKey, LogReader};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::WriteOutcome;
 use larix_proto::LdapResult;
@@ -52,8 +52,8 @@ struct Source {
 /// Where the changes of a source are told.
 #[derive(Clone, Debug)]
 enum SourceKind {
-    /// By its change log.
-    Database(Arc<Served<LmdbStore>>),
+    /// By its change log, of which no record goes before it was read.
+    Database(Arc<Served<LmdbStore>>, Arc<LogReader>),
     /// cn=config: by whoever changes it.
     Configuration(Arc<ConfigChanges>),
 }
@@ -175,7 +175,7 @@ impl AccessLogs {
         let recorders = self.recorders.load();
         let source = recorders.iter().find_map(|recorder| match &recorder.source.origin {
             SourceKind::Configuration(changes) => Some(changes),
-            SourceKind::Database(_) => None,
+            SourceKind::Database(..) => None,
         });
         source.map_or(0..0, |changes| changes.changed(before, after))
     }
@@ -246,7 +246,7 @@ impl Source {
     /// Whether it is this database; `None`: cn=config.
     fn is(&self, other: Option<&Arc<Served<LmdbStore>>>) -> bool {
         match (&self.origin, other) {
-            (SourceKind::Database(served), Some(other)) => Arc::ptr_eq(served, other),
+            (SourceKind::Database(served, _), Some(other)) => Arc::ptr_eq(served, other),
             (SourceKind::Configuration(_), None) => true,
             _ => false,
         }
@@ -255,7 +255,7 @@ impl Source {
     /// The last change that anybody may have been told of.
     fn committed(&self) -> u64 {
         match &self.origin {
-            SourceKind::Database(served) => served.database().writes().log_last(),
+            SourceKind::Database(served, _) => served.database().writes().log_last(),
             SourceKind::Configuration(changes) => changes.committed(),
         }
     }
@@ -263,7 +263,7 @@ impl Source {
     /// Nobody follows it any longer.
     fn leave(&self) {
         match &self.origin {
-            SourceKind::Database(served) => served.database().following().leave(),
+            SourceKind::Database(_, reader) => reader.leave(),
             SourceKind::Configuration(changes) => changes.end(),
         }
     }
@@ -271,7 +271,7 @@ impl Source {
     /// Whether nothing more is to come.
     fn has_ended(&self) -> bool {
         match &self.origin {
-            SourceKind::Database(served) => served.is_retired(),
+            SourceKind::Database(served, _) => served.is_retired(),
             SourceKind::Configuration(changes) => changes.has_ended(),
         }
     }
@@ -279,7 +279,7 @@ impl Source {
     /// By what facts about its changes are found.
     fn instance(&self) -> u64 {
         match &self.origin {
-            SourceKind::Database(served) => served.database().instance(),
+            SourceKind::Database(served, _) => served.database().instance(),
             SourceKind::Configuration(_) => CONFIGURATION,
         }
     }
@@ -328,7 +328,7 @@ impl Recorder {
     /// The database whose operations are recorded; `None`: cn=config.
     pub(crate) fn database(&self) -> Option<&Arc<Served<LmdbStore>>> {
         match &self.source.origin {
-            SourceKind::Database(served) => Some(served),
+            SourceKind::Database(served, _) => Some(served),
             SourceKind::Configuration(_) => None,
         }
     }
@@ -383,7 +383,8 @@ fn new_source(served: Arc<Served<LmdbStore>>, writer: &Arc<LogWriter>) -> Arc<So
         }
     };
     // Nothing is trimmed before it is known what was read.
-    served.database().following().follow(Arc::new(wake), 0);
-    let began = served.database().following().answered();
-    Arc::new(Source { origin: SourceKind::Database(served), name, began, reached: AtomicU64::new(0) })
+    let following = served.database().following();
+    let reader = following.join(Arc::new(wake), 0, Hold::Unbounded);
+    let began = following.answered();
+    Arc::new(Source { origin: SourceKind::Database(served, reader), name, began, reached: AtomicU64::new(0) })
 }

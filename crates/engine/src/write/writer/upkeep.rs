@@ -140,7 +140,7 @@ impl<S: Store> Core<S> {
             last_sequence: counters.last_log_sequence,
             last_entry_id: counters.last_entry_id,
             logged_bytes: counters.logged_bytes,
-            needed: self.database.following().needed(),
+            needed: self.database.following().needed(counters.last_log_sequence),
         }
     }
 

@@ -95,7 +95,7 @@ impl LogWriter {
     pub(super) fn retired(&self, recorders: &[Arc<Recorder>]) -> Result<Vec<Csn>, Fault> {
         let mut everywhere: Option<Vec<Csn>> = None;
         for recorder in recorders {
-            let SourceKind::Database(served) = &recorder.source.origin else { continue };
+            let SourceKind::Database(served, _) = &recorder.source.origin else { continue };
             let retired = log::retired_csns(&served.database().store().snapshot()?)?;
             let of = |csn: &Csn| retired.iter().find(|other| other.server_id == csn.server_id).copied();
             everywhere = Some(match everywhere {
@@ -132,7 +132,7 @@ impl LogWriter {
         let mut csns: Vec<Csn> = Vec::new();
         if let Some(recorder) = recorders.first() {
             csns = match &recorder.source.origin {
-                SourceKind::Database(served) => log::context_csns(&served.database().store().snapshot()?)?,
+                SourceKind::Database(served, _) => log::context_csns(&served.database().store().snapshot()?)?,
                 SourceKind::Configuration(source) => source.context_csns(),
             };
         }
