@@ -5,6 +5,7 @@
 
 mod binds;
 mod changes;
+mod committed;
 mod passwords;
 mod replicated;
 mod served;
@@ -16,6 +17,7 @@ use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
 pub use binds::BindLookup;
+pub use committed::{CommittedFollower, Round, TickOutcome};
 pub use served::Served;
 
 use crate::access::{AccessPolicy, OtherEntries};

@@ -36,6 +36,7 @@ mod low_turns;
 pub mod memory_tree;
 mod operation_log;
 pub mod operation_rules;
+mod overlay_threads;
 mod panics;
 pub mod password_pool;
 mod posix_regex;

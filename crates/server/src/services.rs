@@ -18,6 +18,7 @@ use crate::consumers::Consumers;
 use crate::decoy::Decoy;
 use crate::log::Log;
 use crate::low_turns::LowTurns;
+use crate::overlay_threads::OverlayThreads;
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::sync_peers::SyncPeers;
@@ -54,6 +55,8 @@ pub struct Services {
     /// What they are sent.
     pub(crate) configuration_in_force: ArcSwapOption<ConfigurationInForce>,
     pub(crate) access_logs: AccessLogs,
+    /// Overlays that see committed changes or have ticks.
+    pub(crate) overlay_threads: OverlayThreads,
     /// What an OpenTelemetry collector is told.
     pub(crate) traces: Traces,
 }
@@ -84,6 +87,7 @@ impl Services {
             configuration_watch: LogWatch::default(),
             configuration_in_force: ArcSwapOption::empty(),
             access_logs: AccessLogs::default(),
+            overlay_threads: OverlayThreads::default(),
             traces: Traces::default(),
             refreshes: RefreshQueue::default(),
             sync_peers: SyncPeers::default(),

@@ -248,6 +248,10 @@ impl Bound {
             .access_logs
             .follow((&config, recorded), (&server.clock, &server.log))
             .map_err(|source| ServeError::Start { what: "the access log's thread", source })?;
+        server
+            .overlay_threads
+            .follow(server.databases().directory().databases(), &server.log)
+            .map_err(|source| ServeError::Start { what: "a thread of an overlay", source })?;
         server.traces.follow(server.config().global.trace_export.as_ref(), &server.log);
         let backups = BackupThread::start(&server)
             .map_err(|source| ServeError::Start { what: "the backups' thread", source })?;
@@ -263,6 +267,7 @@ impl Bound {
         server.consumers.finish();
         drop(backups);
         server.access_logs.finish();
+        server.overlay_threads.finish();
         server.traces.finish();
         server.databases().close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));

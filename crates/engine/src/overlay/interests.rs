@@ -27,13 +27,20 @@ impl Interests {
     /// [`Overlay::shown`]
     pub const SHOW: Self = Self(1 << 5);
 
-    const NAMES: [(Self, &'static str); 6] = [
+    /// [`Overlay::committed`]
+    pub const COMMITTED: Self = Self(1 << 6);
+    /// [`Overlay::tick`]
+    pub const TICK: Self = Self(1 << 7);
+
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::PREPARE, "prepare"),
         (Self::BIND, "bind"),
         (Self::ANSWER, "answer"),
         (Self::MEMBERSHIP, "membership"),
         (Self::COMPUTE, "compute"),
         (Self::SHOW, "show"),
+        (Self::COMMITTED, "committed"),
+        (Self::TICK, "tick"),
     ];
 
     /// Both.

@@ -10,7 +10,9 @@
 //! * [`Answering`] sees an entry on its way out, and adds controls.
 //! * [`ShownEntries`] alters what is answered of an entry.
 //! * [`ComputedAttributes`] computes attributes, which filters and access rules see as they see stored ones.
+//! * [`Committed`] sees changes that are durable, and [`Tick`] has a turn at an interval; both on a thread of the overlay's own.
 
+pub mod committed;
 pub mod computed;
 pub mod descriptor;
 pub mod interests;
@@ -33,6 +35,7 @@ use crate::entry::{Entry, EntryId};
 use crate::index::{IndexConfig, Kinds};
 use crate::password::Scheme;
 use crate::time::{RandomSource, Timestamp};
+use committed::{Committed, Tick};
 use computed::ComputedAttributes;
 use internal_search::{InternalSearch, Searched, Visit};
 use shown::ShownEntries;
@@ -112,6 +115,16 @@ pub trait Overlay: Debug + Send + Sync {
 
     /// The hook on entries that a search answers.
     fn shown(&self) -> Option<&dyn ShownEntries> {
+        None
+    }
+
+    /// The hook behind commits.
+    fn committed(&self) -> Option<&dyn Committed> {
+        None
+    }
+
+    /// The hook of time.
+    fn tick(&self) -> Option<&dyn Tick> {
         None
     }
 

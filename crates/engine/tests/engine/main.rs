@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
 mod access_log;
+mod committed;
 mod common;
 mod fill;
 mod fill_states;

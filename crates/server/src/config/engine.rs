@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::{AccessPolicy, AccessPolicyError, AccessRule};
 use larix_engine::database::{DatabaseSettings, HardLimit, Limits, PagedTotal, Suffix};
 use larix_engine::log::LogRetention;
+use larix_engine::overlay::Interests;
 use larix_schema::NormalDn;
 
 use super::diagnostic::{ConfigError, Origin};
@@ -55,7 +56,7 @@ impl Config {
         let StoredSettings { change_log, index, relaxed, entry_bytes_max, value_conflicts } =
             database.kind.stored();
         let overlays = self.build_overlays(database)?;
-        let provider = overlays.provider();
+        let (provider, stack) = (overlays.provider(), overlays.stack());
         let access_log = self.access_log(database)?;
         let merges_records = self.merges_records(database);
         Ok(DatabaseSettings {
@@ -83,7 +84,8 @@ impl Config {
                 || provider.is_some()
                 || value_conflicts
                 || merges_records
-                || access_log.is_some(),
+                || access_log.is_some()
+                || stack.want(Interests::COMMITTED),
             hide_context: provider.is_none() && database.sync_replication.is_empty(),
             provider,
             value_conflicts,
@@ -95,7 +97,7 @@ impl Config {
             add_content_acl: database.shared.add_content_acl,
             audit_context: access_log.as_ref().map(|access_log| access_log.database.text.clone()),
             old_values: access_log.and_then(|access_log| access_log.old).map(Arc::new),
-            overlays: overlays.stack(),
+            overlays: stack,
             policy: Some(Arc::new(self.access_policy(Some(database))?)),
         })
     }

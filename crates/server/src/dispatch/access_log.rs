@@ -6,6 +6,7 @@ use larix_engine::access::Subject;
 use larix_engine::audit::{Facts, Operation, Request as LoggedRequest, Searched};
 use larix_engine::database::Limits;
 use larix_engine::log::{LoggedAttribute, LoggedKind, LoggedModification};
+use larix_engine::overlay::committed::ChangeOrigin;
 use larix_engine::time::Clock;
 use larix_engine::write::{AttributeValues, WriteOperation};
 use larix_proto::{
@@ -17,6 +18,7 @@ use larix_schema::{NormalDn, Schema};
 use super::Dispatcher;
 use crate::access_log::{RecordedRequest, Recorder};
 use crate::databases::Databases;
+use crate::overlay_threads::NotedOrigin;
 use crate::secrets::{WITHHELD, is_secret_in};
 
 impl Dispatcher {
@@ -72,6 +74,22 @@ impl Dispatcher {
         subject: &Subject,
     ) -> Option<RecordedRequest> {
         self.note_change(first, subject).map(RecordedRequest::without_name)
+    }
+
+    /// What overlays that follow committed changes are told of who sends this one; `None`: no one asks.
+    pub(crate) fn note_origin(&self, target: &str) -> Option<NotedOrigin> {
+        if !self.server.overlay_threads.ask_origin() {
+            return None;
+        }
+        let databases = self.server.databases();
+        let dn = databases.schema().parse_dn(target).ok()?;
+        let served = databases.directory().select(&dn)?;
+        let origin = ChangeOrigin {
+            connection: self.record.number,
+            peer: self.record.peer.clone(),
+            bound: self.session.subject().shown_dn().to_owned(),
+        };
+        Some(self.server.overlay_threads.noted(served, origin))
     }
 
     /// Records an unbind where the identity is from.

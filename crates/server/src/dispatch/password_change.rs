@@ -51,8 +51,10 @@ impl Dispatcher {
         let completer = self.completer(&begun);
         let mut noted = self.take_noted(begun.operation.serial);
         noted.iter_mut().for_each(|noted| noted.acts_as(&request.subject));
+        let origin = self.note_origin(request.operation.target());
         let done = move |outcome| {
             noted.into_iter().for_each(|noted| noted.changed(&outcome));
+            origin.into_iter().for_each(|origin| origin.changed(&outcome));
             completer.complete(Completion::Write(outcome));
         };
         if self.session.must_change_password {

@@ -87,11 +87,13 @@ impl Dispatcher {
         let own = self.session.subject().dn.as_ref() == Some(&dn);
         let about = WriteOperation::Modify { object: change.target.clone(), changes: Vec::new() };
         let mut noted = self.note_change(&about, &subject);
+        let mut origin = self.note_origin(about.target());
         let mut later = || -> Done<PasswordChanged> {
-            let (completer, noted) = (self.completer(&begun), noted.take());
+            let (completer, noted, origin) = (self.completer(&begun), noted.take(), origin.take());
             Box::new(move |changed| {
-                if let (Some(noted), Some(written)) = (noted, &changed.written) {
-                    noted.changed(written);
+                if let Some(written) = &changed.written {
+                    noted.into_iter().for_each(|noted| noted.changed(written));
+                    origin.into_iter().for_each(|origin| origin.changed(written));
                 }
                 completer.complete(Completion::Password(Box::new(PasswordOutcome { changed, own })));
             })

@@ -117,8 +117,10 @@ impl Dispatcher {
         let messages = transaction.messages;
         let first = transaction.requests.first();
         let noted = first.and_then(|first| self.note_transaction(&first.operation, &first.subject));
+        let origin = first.and_then(|first| self.note_origin(first.operation.target()));
         let done = move |outcome| {
             noted.into_iter().for_each(|noted| noted.changed(&outcome));
+            origin.into_iter().for_each(|origin| origin.changed(&outcome));
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
         let databases = self.server.databases();

@@ -17,11 +17,11 @@ use prometheus_client::registry::Registry;
 mod replication;
 
 use super::Answer;
-use crate::panics;
 use crate::server::Server;
 use crate::statistics::latency::BOUNDS;
 use crate::statistics::{Counters, LimitReached, OperationKind};
 use crate::virtual_entries::monitor::own::kind_name;
+use crate::{overlay_threads, panics};
 use larix_backend::DatabaseFigures;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -56,6 +56,7 @@ impl Collector for Figures {
         self.queues(out)?;
         self.databases(out)?;
         replication::encode(&self.0, out)?;
+        self.overlays(out)?;
         self.traces(out)?;
         self.backups(out)
     }
@@ -112,6 +113,39 @@ impl Figures {
                 &buckets(&figures),
                 None,
             )?;
+        }
+        Ok(())
+    }
+
+    /// Overlays that see committed changes or have ticks.
+    fn overlays(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let all = self.0.overlay_threads.figures();
+        if all.is_empty() {
+            return Ok(());
+        }
+        type Figure = fn(&overlay_threads::Figures) -> &AtomicU64;
+        let figures: [(&str, Figure); 5] = [
+            ("taken", |f| &f.taken),
+            ("missed", |f| &f.missed),
+            ("failed", |f| &f.failed),
+            ("panicked", |f| &f.panics),
+            ("ticked", |f| &f.ticked),
+        ];
+        let help = "What overlays beside operations did: committed changes taken and missed, failures, panics, changes of ticks";
+        let mut metric = out.encode_descriptor("overlay_work", help, None, MetricType::Counter)?;
+        for (database, overlay, own) in &all {
+            for (what, figure) in figures {
+                let count = ConstCounter::new(figure(own).load(Ordering::Relaxed));
+                let labels = [("database", database.as_str()), ("overlay", overlay.as_str()), ("what", what)];
+                count.encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Records of the change log that an overlay has still to see";
+        let mut metric = out.encode_descriptor("overlay_behind", help, None, MetricType::Gauge)?;
+        for (database, overlay, own) in &all {
+            let behind = ConstGauge::new(own.behind.load(Ordering::Relaxed) as f64);
+            let labels = [("database", database.as_str()), ("overlay", overlay.as_str())];
+            behind.encode(metric.encode_family(&labels)?)?;
         }
         Ok(())
     }

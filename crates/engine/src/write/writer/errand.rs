@@ -47,6 +47,8 @@ pub(crate) enum Errand {
     Reindex(Rebuild, SyncSender<Result<(), CommitError>>),
     /// Keeps the states of entries from now on, durably; answers whether they are kept.
     KeepStates(SyncSender<Result<bool, CommitError>>),
+    /// Keeps a row of the table meta, durably; none: removes it.
+    KeepRow(Vec<u8>, Option<Vec<u8>>, SyncSender<Result<(), CommitError>>),
     /// Fills the database; answers at its beginning whether it can be.
     Fill(Box<FillRequest>, SyncSender<bool>),
 }
@@ -77,6 +79,9 @@ impl<S: Store> Core<S> {
             }
             Errand::KeepStates(done) => {
                 let _ = done.send(self.keep_states());
+            }
+            Errand::KeepRow(key, row, done) => {
+                let _ = done.send(self.keep_row(&key, row));
             }
             Errand::Fill(request, begun) => {
                 let begun = |yes| {
@@ -139,6 +144,17 @@ impl<S: Store> Core<S> {
         })?;
         self.database.publish_states();
         Ok(true)
+    }
+
+    fn keep_row(&mut self, key: &[u8], row: Option<Vec<u8>>) -> Result<(), CommitError> {
+        self.commit_own(Durability::Sync, |_, _, set| {
+            match &row {
+                Some(row) => set.put(META, key, row.clone()),
+                None => set.delete(META, key),
+            }
+            Ok(Some(()))
+        })?;
+        Ok(())
     }
 
     fn forget_indexes(&self, schema: &Schema, index: &IndexConfig) -> Result<(), CommitError> {

@@ -1,0 +1,375 @@
+//! Overlays behind commits: what is handed to those that stand there, how far each has come, and what ticks bring.
+
+use std::sync::{Arc, mpsc};
+
+use larix_proto::LdapResult;
+use larix_schema::NormalDn;
+use larix_store::{CommitError, Store};
+use uuid::Uuid;
+
+use super::Served;
+use crate::fault::Fault;
+use crate::log::{self, Hold, LogKey, LogReader, LogRecord, LoggedChange};
+use crate::overlay::committed::{
+    ChangeOrigin, Committed, CommittedBatch, CommittedChange, Gap, NotTaken, TICK_CHANGES_MAX, Tick, Turn,
+};
+use crate::search::present::Present;
+use crate::tables::META;
+use crate::write::WriteOutcome;
+use crate::write::prepare::{Latitude, prepare_at};
+use crate::write::writer::errand::Errand;
+
+/// Changes that an overlay is handed at once.
+const BATCH_RECORDS: usize = 1_024;
+/// Bytes of the change log that it is handed at once, about.
+const BATCH_BYTES: usize = 8 << 20;
+
+const POSITION: &[u8] = b"follower/";
+
+/// Up to where an overlay has come in the change log.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Position {
+    history: Uuid,
+    key: LogKey,
+}
+
+impl Position {
+    fn to_bytes(self) -> Vec<u8> {
+        [self.history.as_bytes().as_slice(), &self.key.to_bytes()].concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (history, key) = bytes.split_first_chunk::<16>()?;
+        Some(Self { history: Uuid::from_bytes(*history), key: LogKey::from_bytes(key)? })
+    }
+}
+
+fn row(overlay: &str) -> Vec<u8> {
+    [POSITION, overlay.as_bytes()].concat()
+}
+
+/// An overlay that follows the changes of a database.
+#[derive(Debug)]
+pub struct CommittedFollower<S: Store> {
+    served: Arc<Served<S>>,
+    /// The overlay's name.
+    name: String,
+    reader: Arc<LogReader>,
+    position: Position,
+    kept: Option<Position>,
+    gap: Option<Gap>,
+    /// What the overlay has in hand: where it ends, and how many changes.
+    in_hand: Option<(Position, u64)>,
+}
+
+/// What a round came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Changes that the overlay took.
+    pub taken: u64,
+    /// What it was told to be missing.
+    pub gap: Option<Gap>,
+    /// There is more already.
+    pub more: bool,
+    /// Why nothing was taken.
+    pub not_taken: Option<NotTaken>,
+}
+
+impl<S: Store> CommittedFollower<S> {
+    /// Goes on where the overlay of this name was left, or begins with the next change. `wake` is called on the writer's
+    /// thread when there is something new.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn join(
+        served: &Arc<Served<S>>,
+        name: &str,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, Fault> {
+        let following = served.database().following();
+        // Nothing is trimmed before it is known what was read.
+        let reader = following.join(wake, 0, Hold::Bounded);
+        let answered = following.answered();
+        let snapshot = served.database().store().snapshot()?;
+        let history = log::history(&snapshot)?.unwrap_or_default();
+        let kept = snapshot.get_position(name)?;
+        let now = Position { history, key: answered };
+        let position = kept.filter(|kept| kept.key.sequence <= answered.sequence).unwrap_or(now);
+        let mut follower = Self {
+            served: Arc::clone(served),
+            name: name.to_owned(),
+            reader,
+            position,
+            kept,
+            gap: None,
+            in_hand: None,
+        };
+        if kept.is_some_and(|kept| kept.key.sequence > answered.sequence) {
+            follower.miss(Gap::Unknown);
+        }
+        follower.reader.needs_from(position.key.sequence + 1);
+        Ok(follower)
+    }
+
+    fn miss(&mut self, gap: Gap) {
+        self.gap = Some(self.gap.map_or(gap, |known| known.and(gap)));
+    }
+
+    /// The last record that was read.
+    pub fn reached(&self) -> u64 {
+        self.position.key.sequence
+    }
+
+    /// How many records it has still to read.
+    pub fn behind(&self) -> u64 {
+        let answered = self.served.database().following().answered();
+        answered.sequence.saturating_sub(self.position.key.sequence)
+    }
+
+    /// Hands the overlay what comes next, if anything. `origin`: who sent the change of this sequence.
+    ///
+    /// A panic of the overlay passes through: [`Self::leave_out`] then goes on behind what it had in hand.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn round(
+        &mut self,
+        overlay: &dyn Committed,
+        origin: &dyn Fn(u64) -> Option<Arc<ChangeOrigin>>,
+    ) -> Result<Round, Fault> {
+        let Batch { changes, end, more } = self.read(origin)?;
+        let gap = self.gap;
+        if changes.is_empty() && gap.is_none() {
+            self.reach(end);
+            return Ok(Round { more, ..Round::default() });
+        }
+        self.in_hand = Some((end, changes.len() as u64));
+        let schema = self.served.database().schema();
+        let settings = self.served.database().settings();
+        let suffix = settings.suffixes.first().map(|suffix| suffix.text.as_str()).unwrap_or_default();
+        let batch = CommittedBatch { changes: &changes, gap, schema: &schema, suffix };
+        let taken = overlay.take(&batch);
+        self.in_hand = None;
+        match taken {
+            Ok(()) => {
+                self.gap = None;
+                self.reach(end);
+                Ok(Round { taken: changes.len() as u64, gap, more, not_taken: None })
+            }
+            Err(not_taken) if not_taken.again => Ok(Round { not_taken: Some(not_taken), ..Round::default() }),
+            Err(not_taken) => {
+                self.reach(end);
+                self.miss(Gap::Records(changes.len() as u64));
+                Ok(Round { more, not_taken: Some(not_taken), ..Round::default() })
+            }
+        }
+    }
+
+    /// Goes on behind what the overlay had in hand when it panicked: it is told later that it missed that. Answers how many
+    /// changes there were.
+    pub fn leave_out(&mut self) -> u64 {
+        let Some((end, count)) = self.in_hand.take() else { return 0 };
+        self.reach(end);
+        self.miss(Gap::Records(count));
+        count
+    }
+
+    fn reach(&mut self, position: Position) {
+        self.position = position;
+        self.reader.needs_from(position.key.sequence + 1);
+    }
+
+    fn read(&mut self, origin: &dyn Fn(u64) -> Option<Arc<ChangeOrigin>>) -> Result<Batch, Fault> {
+        let database = Arc::clone(self.served.database());
+        let target = database.following().answered();
+        let snapshot = database.store().snapshot()?;
+        let history = log::history(&snapshot)?.unwrap_or_default();
+        if history != self.position.history {
+            self.position.history = history;
+            self.miss(Gap::Unknown);
+        }
+        let mut from = self.position.key;
+        if from.server_id != target.server_id
+            && log::last_sequence(&snapshot, from.server_id)? <= from.sequence
+        {
+            // Sequences go on under the next server ID.
+            from.server_id = target.server_id;
+            self.position.key = from;
+        }
+        let first = log::first_sequence(&snapshot, from.server_id)?;
+        if first > from.sequence + 1 && target.sequence > from.sequence {
+            self.miss(Gap::Records(first - from.sequence - 1));
+            from.sequence = first - 1;
+            self.position.key = from;
+        }
+        let mut changes = Vec::new();
+        let (mut reached, mut count, mut bytes, mut more) = (from, 0, 0, false);
+        log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
+            if key.sequence > target.sequence {
+                return false;
+            }
+            if count == BATCH_RECORDS || bytes > BATCH_BYTES {
+                more = true;
+                return false;
+            }
+            count += 1;
+            bytes += stored.len();
+            reached = key;
+            if changed_something(&record) {
+                changes.push(CommittedChange { key, record, origin: origin(key.sequence) });
+            }
+            true
+        })?;
+        more |= reached.server_id != target.server_id && reached.sequence < target.sequence;
+        if !more {
+            reached = LogKey { sequence: reached.sequence.max(target.sequence), ..reached };
+        }
+        Ok(Batch { changes, end: Position { history, key: reached }, more })
+    }
+
+    /// Makes durable how far the overlay has come, where that is not remembered yet. Waits for the writer.
+    ///
+    /// # Errors
+    /// A commit that failed.
+    pub fn keep_position(&mut self) -> Result<(), CommitError> {
+        if self.kept != Some(self.position) {
+            self.served.keep_follower(&self.name, Some(self.position.to_bytes()))?;
+            self.kept = Some(self.position);
+        }
+        Ok(())
+    }
+
+    /// Follows no more: nothing stays in the log for it.
+    pub fn leave(&self) {
+        self.reader.leave();
+    }
+
+    /// Follows no more, and forgets how far the overlay has come.
+    ///
+    /// # Errors
+    /// A commit that failed.
+    pub fn forget(self) -> Result<(), CommitError> {
+        self.leave();
+        self.served.keep_follower(&self.name, None)
+    }
+}
+
+/// What is read of the log at once.
+struct Batch {
+    changes: Vec<CommittedChange>,
+    end: Position,
+    more: bool,
+}
+
+/// Whether the record tells of a change here: not of a delete of what was not here, nor only of whose changes a merge brought.
+fn changed_something(record: &LogRecord) -> bool {
+    !record.absent && !matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty())
+}
+
+/// Positions of overlays.
+trait Positions {
+    fn get_position(&self, overlay: &str) -> Result<Option<Position>, Fault>;
+}
+
+impl<N: larix_store::Snapshot> Positions for N {
+    fn get_position(&self, overlay: &str) -> Result<Option<Position>, Fault> {
+        Ok(self.get(META, &row(overlay))?.and_then(|bytes| Position::from_bytes(&bytes)))
+    }
+}
+
+/// What came of a tick.
+#[derive(Debug, Default)]
+pub struct TickOutcome {
+    /// Changes that were carried out.
+    pub done: u64,
+    /// How others were refused.
+    pub refused: Vec<LdapResult>,
+    /// There is more to do at once.
+    pub more: bool,
+}
+
+impl<S: Store> Served<S> {
+    fn keep_follower(&self, overlay: &str, position: Option<Vec<u8>>) -> Result<(), CommitError> {
+        let key = row(overlay);
+        self.writer.send(|done| Errand::KeepRow(key, position, done)).unwrap_or(Ok(()))
+    }
+
+    /// The overlays for which a position in the change log is kept.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn kept_followers(&self) -> Result<Vec<String>, Fault> {
+        use larix_store::{Direction, KeyRange, Snapshot as _};
+        let snapshot = self.database().store().snapshot()?;
+        let mut names = Vec::new();
+        for found in snapshot.scan(META, KeyRange::prefix(POSITION), Direction::Forward)? {
+            let (key, _) = found?;
+            let name = key.get(POSITION.len()..).unwrap_or_default();
+            names.push(String::from_utf8_lossy(name).into_owned());
+        }
+        Ok(names)
+    }
+
+    /// Forgets how far the overlay of this name has come: it has left the configuration.
+    ///
+    /// # Errors
+    /// A commit that failed.
+    pub fn forget_follower(&self, overlay: &str) -> Result<(), CommitError> {
+        self.keep_follower(overlay, None)
+    }
+
+    /// Whether ticks of overlays are carried out here: clients' changes would be.
+    fn ticks(&self) -> bool {
+        let settings = self.database().current_settings();
+        let refuses = settings.shadow || settings.read_only;
+        !(refuses
+            || self.is_retired()
+            || self.database().is_filling()
+            || self.database().store().is_read_only())
+    }
+
+    /// Gives an overlay its turn, and has carried out what it asks for. Waits for the writer: not to be called on its thread, nor
+    /// on an event loop. `None`: the database has no ticks now.
+    ///
+    /// # Errors
+    /// The overlay's, or a store that cannot be read.
+    pub fn tick(&self, overlay: &dyn Tick) -> Result<Option<TickOutcome>, crate::failure::Failure> {
+        if !self.ticks() {
+            return Ok(None);
+        }
+        let (schema, ticked) = {
+            let database = self.database();
+            let policy = database.policy();
+            let snapshot = database.store().snapshot()?;
+            let view = database.view(&snapshot)?;
+            let entries = Present::of(&view, &policy);
+            let schema = Arc::clone(&view.schema);
+            let suffixes: Vec<NormalDn> =
+                view.settings.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
+            let turn =
+                Turn { entries: &entries, schema: &schema, suffixes: &suffixes, now: self.clock.now() };
+            let ticked = overlay.tick(&turn)?;
+            (schema, ticked)
+        };
+        let mut outcome = TickOutcome { more: ticked.more, ..TickOutcome::default() };
+        let (done, ended) = mpsc::channel::<LdapResult>();
+        for operation in ticked.changes.into_iter().take(TICK_CHANGES_MAX) {
+            let target = operation.target().to_owned();
+            let latitude = Latitude { internal: true, ..Latitude::default() };
+            match prepare_at(&schema, operation, None, &NormalDn::root(), latitude) {
+                Err(refused) => outcome.refused.push(refused),
+                Ok(prepared) => {
+                    let done = done.clone();
+                    // Nobody but this thread waits for it.
+                    let tell = move |outcome: WriteOutcome| drop(done.send(outcome.result));
+                    self.submit_own(target, prepared, None, Box::new(tell));
+                }
+            }
+        }
+        drop(done);
+        for result in ended {
+            if result.is_success() { outcome.done += 1 } else { outcome.refused.push(result) }
+        }
+        Ok(Some(outcome))
+    }
+}

@@ -1,0 +1,153 @@
+//! The doors beside operations: [`Committed`] sees changes once they are durable, [`Tick`] has a turn at an interval. Both are
+//! called on a thread of the overlay's own, so that they may wait for files and other servers: no answer waits for them.
+
+use std::fmt;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use larix_schema::{NormalDn, Schema};
+
+use super::Entries;
+use crate::change::WriteOperation;
+use crate::failure::Failure;
+use crate::log::{LogKey, LogRecord};
+use crate::time::Timestamp;
+
+/// Changes that one tick may bring; a tick that has more says so, and has its next turn at once.
+pub const TICK_CHANGES_MAX: usize = 1_000;
+
+/// The door behind commits.
+pub trait Committed: Debug + Send + Sync {
+    /// Takes changes in the order in which they were made, replicated ones included. Each comes once; after a crash of the
+    /// server those of its last seconds may come again. Called before the requesters' next changes or long after them.
+    ///
+    /// # Errors
+    /// What went wrong, and whether the same changes are to come again.
+    fn take(&self, batch: &CommittedBatch<'_>) -> Result<(), NotTaken>;
+
+    /// What was taken is to be durable: what comes next is remembered across a crash.
+    ///
+    /// # Errors
+    /// What went wrong; the position before stays remembered.
+    fn settle(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Whether it asks who was connected: otherwise no [`ChangeOrigin`] is noted.
+    fn asks_origin(&self) -> bool {
+        false
+    }
+}
+
+/// Changes in their order.
+#[derive(Debug)]
+pub struct CommittedBatch<'a> {
+    pub changes: &'a [CommittedChange],
+    /// What is missing before the first of them.
+    pub gap: Option<Gap>,
+    pub schema: &'a Schema,
+    /// The first suffix of the database, as configured.
+    pub suffix: &'a str,
+}
+
+/// A change that is durable.
+#[derive(Clone, Debug)]
+pub struct CommittedChange {
+    pub key: LogKey,
+    pub record: LogRecord,
+    /// Who sent it; `None` for what the server did by itself, what came by replication, and where it is not known any more.
+    pub origin: Option<std::sync::Arc<ChangeOrigin>>,
+}
+
+/// The connection that a change came on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeOrigin {
+    /// `conn=` in the log.
+    pub connection: u64,
+    /// `IP=192.0.2.1:40000` or `PATH=/run/ldapi`.
+    pub peer: String,
+    /// The DN that is bound there, as it is shown; empty: nobody.
+    pub bound: String,
+}
+
+/// Changes that an overlay is not shown.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// So many records left the change log unread, or met a panic of the overlay.
+    Records(u64),
+    /// Changes were made that are in no log, as by a load while the server was down.
+    Unknown,
+}
+
+impl Gap {
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Records(one), Self::Records(other)) => Self::Records(one.saturating_add(other)),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Records(count) => write!(f, "{count} changes"),
+            Self::Unknown => f.write_str("changes that are not in the change log"),
+        }
+    }
+}
+
+/// Why changes were not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotTaken {
+    pub message: String,
+    /// The same changes are to come again; otherwise they are left out.
+    pub again: bool,
+}
+
+impl NotTaken {
+    /// The same changes are to come again.
+    pub fn yet(message: impl Into<String>) -> Self {
+        Self { message: message.into(), again: true }
+    }
+
+    /// The changes are left out.
+    pub fn ever(message: impl Into<String>) -> Self {
+        Self { message: message.into(), again: false }
+    }
+}
+
+/// The door of time: a turn at an interval, in which changes may be asked for. They go through the ordinary writer in the name
+/// of the root DN. A shadow, a read-only database, and one whose first content is coming have no ticks.
+pub trait Tick: Debug + Send + Sync {
+    /// From the end of one turn to the next. Asked after each turn.
+    fn interval(&self) -> Duration;
+
+    /// Has its turn.
+    ///
+    /// # Errors
+    /// A store that cannot be read; the next turn comes as usual.
+    fn tick(&self, turn: &Turn<'_>) -> Result<Ticked, Failure>;
+}
+
+/// What a tick may look at.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    /// As committed.
+    pub entries: &'a dyn Entries,
+    pub schema: &'a Schema,
+    /// Of the database.
+    pub suffixes: &'a [NormalDn],
+    pub now: Timestamp,
+}
+
+/// What a tick comes to.
+#[derive(Debug, Default)]
+pub struct Ticked {
+    /// Carried out one after another, each in a commit with others; one that is refused is counted and left.
+    pub changes: Vec<WriteOperation>,
+    /// There is more to do at once.
+    pub more: bool,
+}

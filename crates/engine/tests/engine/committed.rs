@@ -1,0 +1,273 @@
+//! Overlays behind commits, and ticks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use larix_engine::log::{self, LogRetention};
+use larix_engine::overlay::committed::{
+    ChangeOrigin, Committed, CommittedBatch, Gap, NotTaken, Tick, Ticked, Turn,
+};
+use larix_engine::overlay::{Failure, Interests, Overlay, WriteOperation};
+use larix_engine::write::{AttributeValues, Modification};
+use larix_engine::{CommittedFollower, DatabaseSettings, Served};
+use larix_proto::ModifyOperation;
+use larix_store::Store as _;
+use larix_store::memory::MemoryStore;
+
+use crate::common::{Fixture, TREE, memory, schema, settings};
+
+/// Writes down what it is shown.
+#[derive(Debug, Default)]
+struct Witness {
+    seen: Mutex<Vec<String>>,
+    /// What the next batches come to: `again`, `never`, `panic`.
+    faults: Mutex<Vec<&'static str>>,
+}
+
+impl Witness {
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+impl Overlay for Witness {
+    fn name(&self) -> &str {
+        "witness"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::COMMITTED
+    }
+
+    fn committed(&self) -> Option<&dyn Committed> {
+        Some(self)
+    }
+}
+
+impl Committed for Witness {
+    fn take(&self, batch: &CommittedBatch<'_>) -> Result<(), NotTaken> {
+        let fault = self.faults.lock().unwrap().pop();
+        match fault {
+            Some("again") => return Err(NotTaken::yet("not now")),
+            Some("never") => return Err(NotTaken::ever("never")),
+            Some(other) => panic!("{other}"),
+            None => {}
+        }
+        let mut seen = self.seen.lock().unwrap();
+        seen.extend(batch.gap.map(|gap| gap.to_string()));
+        for change in batch.changes {
+            let origin = change.origin.as_ref().map_or(0, |origin| origin.connection);
+            seen.push(format!("{} {origin}", change.record.dn));
+        }
+        Ok(())
+    }
+}
+
+/// A database and a witness of its changes.
+struct Scene {
+    fixture: Fixture<MemoryStore>,
+    witness: Witness,
+    follower: CommittedFollower<MemoryStore>,
+    woken: Receiver<()>,
+}
+
+fn join(served: &Arc<Served<MemoryStore>>) -> (CommittedFollower<MemoryStore>, Receiver<()>) {
+    let (wake, woken) = mpsc::channel();
+    let wake = Arc::new(move || wake.send(()).unwrap_or_default());
+    (CommittedFollower::join(served, "witness", wake).unwrap(), woken)
+}
+
+impl Scene {
+    fn new(retention: LogRetention) -> Self {
+        let schema = schema("");
+        let settings = DatabaseSettings { log_retention: retention, ..settings(&schema) };
+        let fixture = Fixture::of(Arc::clone(&schema), vec![(memory(), settings)]);
+        fixture.apply(TREE);
+        let (follower, woken) = join(&fixture.directory.databases()[0]);
+        let mut scene = Self { fixture, witness: Witness::default(), follower, woken };
+        // It may have begun before the last of these: requesters hear first.
+        assert_eq!(scene.round(), None);
+        scene.witness.seen();
+        scene
+    }
+
+    fn change(&self, value: &str) {
+        self.fixture.apply(&format!(
+            "dn: ou=People,dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: {value}\n-\n"
+        ));
+    }
+
+    /// Waits until the last change may be read: requesters hear first.
+    fn settle(&mut self) {
+        let last = self.fixture.database().writes().log_last();
+        while self.fixture.database().following().answered().sequence < last {
+            self.woken.recv().unwrap();
+        }
+    }
+
+    fn round(&mut self) -> Option<NotTaken> {
+        self.settle();
+        let origin =
+            |sequence| Some(Arc::new(ChangeOrigin { connection: sequence, ..ChangeOrigin::default() }));
+        self.follower.round(&self.witness, &origin).unwrap().not_taken
+    }
+
+    fn last(&self) -> u64 {
+        self.fixture.database().writes().log_last()
+    }
+}
+
+const PEOPLE: &str = "ou=People,dc=example,dc=com";
+
+#[test]
+fn changes_come_once_in_their_order_and_again_only_where_that_is_asked_for() {
+    let mut scene = Scene::new(LogRetention::default());
+    scene.change("a");
+    scene.change("b");
+    let last = scene.last();
+    let line = |sequence: u64| format!("{PEOPLE} {sequence}");
+    scene.witness.faults.lock().unwrap().push("again");
+    assert_eq!(scene.round(), Some(NotTaken::yet("not now")));
+    assert_eq!(scene.follower.behind(), 2);
+    assert_eq!(scene.round(), None);
+    assert_eq!(scene.witness.seen(), [line(last - 1), line(last)]);
+    assert_eq!((scene.round(), scene.witness.seen()), (None, Vec::new()));
+    // What is left out is said with what comes next.
+    scene.change("c");
+    scene.witness.faults.lock().unwrap().push("never");
+    assert_eq!(scene.round(), Some(NotTaken::ever("never")));
+    scene.change("d");
+    assert_eq!(scene.round(), None);
+    assert_eq!(scene.witness.seen(), ["1 changes".to_owned(), line(last + 2)]);
+}
+
+#[test]
+fn a_panic_leaves_out_what_was_in_hand_and_nothing_else() {
+    let mut scene = Scene::new(LogRetention::default());
+    scene.change("a");
+    scene.change("b");
+    scene.settle();
+    scene.witness.faults.lock().unwrap().push("a panic on purpose");
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scene.round()));
+    assert!(caught.is_err());
+    assert_eq!(scene.follower.leave_out(), 2);
+    scene.change("c");
+    assert_eq!(scene.round(), None);
+    assert_eq!(scene.witness.seen(), ["2 changes".to_owned(), format!("{PEOPLE} {}", scene.last())]);
+    assert_eq!(scene.follower.leave_out(), 0);
+}
+
+#[test]
+fn an_overlay_goes_on_where_it_was_left() {
+    let mut scene = Scene::new(LogRetention::default());
+    let served = Arc::clone(&scene.fixture.directory.databases()[0]);
+    scene.change("a");
+    assert_eq!(scene.round(), None);
+    scene.follower.keep_position().unwrap();
+    scene.change("b");
+    assert_eq!(scene.round(), None);
+    assert_eq!(scene.witness.seen().len(), 2);
+    // As after a crash: what was seen behind the kept position comes again, and what was made meanwhile.
+    let last = scene.last();
+    scene.change("c");
+    (scene.follower, scene.woken) = join(&served);
+    assert_eq!(scene.round(), None);
+    assert_eq!(scene.witness.seen(), [format!("{PEOPLE} {last}"), format!("{PEOPLE} {}", last + 1)]);
+    assert_eq!(served.kept_followers().unwrap(), ["witness"]);
+    // The configuration no longer has it: who comes later begins anew.
+    let (follower, woken) = join(&served);
+    std::mem::replace(&mut scene.follower, follower).forget().unwrap();
+    assert_eq!(served.kept_followers().unwrap(), [""; 0]);
+    scene.change("d");
+    scene.woken = woken;
+    scene.settle();
+    (scene.follower, scene.woken) = join(&served);
+    assert_eq!((scene.round(), scene.witness.seen()), (None, Vec::new()));
+}
+
+#[test]
+fn what_left_the_log_unread_is_a_gap() {
+    let mut scene = Scene::new(LogRetention { age: Some(10), size: None });
+    let first = |fixture: &Fixture<MemoryStore>| {
+        let snapshot = fixture.database().store().snapshot().unwrap();
+        log::first_sequence(&snapshot, 1).unwrap()
+    };
+    let grow = |scene: &Scene| {
+        for number in 0..60 {
+            scene.fixture.clock.advance_micros(1_000_000);
+            scene.change(&number.to_string());
+        }
+    };
+    grow(&scene);
+    let reached = scene.follower.reached();
+    assert!(first(&scene.fixture) <= reached + 1, "it stays for the follower");
+    scene.follower.keep_position().unwrap();
+    // The server is down, as far as the overlay is concerned: what is old goes.
+    let served = Arc::clone(&scene.fixture.directory.databases()[0]);
+    scene.follower.leave();
+    grow(&scene);
+    let oldest = first(&scene.fixture);
+    assert!(oldest > reached + 1);
+    (scene.follower, scene.woken) = join(&served);
+    assert_eq!(scene.round(), None);
+    let seen = scene.witness.seen();
+    assert_eq!(seen.first(), Some(&format!("{} changes", oldest - reached - 1)));
+    assert_eq!(seen.len() as u64, scene.last() - oldest + 2);
+    assert_eq!(Gap::Records(3).and(Gap::Records(4)), Gap::Records(7));
+    assert_eq!(Gap::Records(3).and(Gap::Unknown), Gap::Unknown);
+}
+
+/// Asks for a change in each turn.
+#[derive(Debug, Default)]
+struct Clockwork {
+    turns: AtomicU64,
+}
+
+impl Tick for Clockwork {
+    fn interval(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    fn tick(&self, turn: &Turn<'_>) -> Result<Ticked, Failure> {
+        let people = turn.schema.parse_dn(PEOPLE).unwrap();
+        assert!(turn.entries.exists(&people)?);
+        let number = self.turns.fetch_add(1, Ordering::Relaxed);
+        let replace = |object: &str| WriteOperation::Modify {
+            object: object.to_owned(),
+            changes: vec![Modification {
+                operation: ModifyOperation::Replace,
+                attribute: AttributeValues {
+                    description: "description".to_owned(),
+                    values: vec![number.to_string().into_bytes()],
+                },
+            }],
+        };
+        Ok(Ticked {
+            changes: vec![replace(PEOPLE), replace("ou=Nobody,dc=example,dc=com")],
+            more: number == 0,
+        })
+    }
+}
+
+#[test]
+fn a_turn_brings_changes_in_the_name_of_the_root() {
+    let check = |shadow: bool, read_only: bool, ticks: bool| {
+        let schema = schema("");
+        let fixture = Fixture::of(Arc::clone(&schema), vec![(memory(), settings(&schema))]);
+        fixture.apply(TREE);
+        let served = &fixture.directory.databases()[0];
+        let settings = DatabaseSettings { shadow, read_only, ..settings(&schema) };
+        served.database().publish_settings(settings).unwrap();
+        let outcome = served.tick(&Clockwork::default()).unwrap();
+        assert_eq!(outcome.is_some(), ticks);
+        let Some(outcome) = outcome else { return };
+        assert_eq!((outcome.done, outcome.refused.len(), outcome.more), (1, 1, true));
+        assert_eq!(fixture.value(PEOPLE, "description").as_deref(), Some("0"));
+        assert_eq!(fixture.value(PEOPLE, "modifiersName").as_deref(), Some("cn=Manager,dc=example,dc=com"));
+    };
+    check(false, false, true);
+    check(true, false, false);
+    check(false, true, false);
+}

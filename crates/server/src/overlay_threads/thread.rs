@@ -1,0 +1,329 @@
+//! The thread of one overlay: rounds over what is committed, and ticks.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use larix_engine::overlay::committed::{ChangeOrigin, Gap};
+use larix_engine::overlay::{Interests, Overlay};
+use larix_engine::{CommittedFollower, Served, injected};
+use larix_store::lmdb::LmdbStore;
+
+use super::Figures;
+use crate::log::Log;
+use crate::panics;
+
+/// Changes of which it is remembered who sent them until the overlay has seen them.
+const ORIGINS_MAX: usize = 65_536;
+/// After a failure, until the next try.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often it is made durable how far an overlay has come: what a crash may have it see twice.
+const POSITION_EVERY: Duration = Duration::from_secs(10);
+/// How long the thread sleeps at most.
+const LOOK_EVERY: Duration = Duration::from_secs(3_600);
+
+/// An overlay with its thread.
+#[derive(Debug)]
+pub(super) struct Beside {
+    served: Arc<Served<LmdbStore>>,
+    /// By which its position is remembered.
+    name: String,
+    log: Log,
+    state: Mutex<State>,
+    changed: Condvar,
+    figures: Arc<Figures>,
+    /// The wake of the change log's writer finds the thread by it.
+    own: Weak<Beside>,
+}
+
+#[derive(Debug)]
+struct State {
+    overlay: Arc<dyn Overlay>,
+    origins: HashMap<u64, Arc<ChangeOrigin>>,
+    /// Something has happened since the last round.
+    awake: bool,
+    ending: bool,
+    /// The configuration no longer has the overlay.
+    leaves: bool,
+    ended: bool,
+}
+
+/// What the thread alone knows.
+#[derive(Debug, Default)]
+struct Known {
+    follower: Option<CommittedFollower<LmdbStore>>,
+    /// When the overlay's next turn is.
+    tick: Option<Instant>,
+    /// When it is to be made durable how far it has come.
+    position: Option<Instant>,
+    /// When to try again what failed.
+    retry: Option<Instant>,
+    /// The last failure, which was logged.
+    failing: Option<String>,
+}
+
+impl Beside {
+    pub(super) fn new(
+        served: &Arc<Served<LmdbStore>>,
+        name: String,
+        overlay: Arc<dyn Overlay>,
+        log: &Log,
+    ) -> Arc<Self> {
+        let state = State {
+            overlay,
+            origins: HashMap::new(),
+            awake: true,
+            ending: false,
+            leaves: false,
+            ended: false,
+        };
+        Arc::new_cyclic(|own| Self {
+            served: Arc::clone(served),
+            name,
+            log: log.clone(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            figures: Arc::default(),
+            own: Weak::clone(own),
+        })
+    }
+
+    pub(super) fn is(&self, served: &Arc<Served<LmdbStore>>, name: &str) -> bool {
+        self.follows(served) && self.name == name
+    }
+
+    pub(super) fn follows(&self, served: &Arc<Served<LmdbStore>>) -> bool {
+        Arc::ptr_eq(&self.served, served)
+    }
+
+    pub(super) fn asks_origin(&self) -> bool {
+        self.lock().overlay.committed().is_some_and(|committed| committed.asks_origin())
+    }
+
+    pub(super) fn figures(&self) -> (String, String, Arc<Figures>) {
+        (self.suffix(), self.name.clone(), Arc::clone(&self.figures))
+    }
+
+    fn suffix(&self) -> String {
+        let settings = self.served.database().settings();
+        settings.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default()
+    }
+
+    /// Goes on with an overlay that was built anew.
+    pub(super) fn set_overlay(&self, overlay: Arc<dyn Overlay>) {
+        self.lock().overlay = overlay;
+        self.wake();
+    }
+
+    /// Lets the overlay take what is there, and ends the thread.
+    pub(super) fn end(&self, leaves: bool) {
+        let mut state = self.lock();
+        (state.ending, state.leaves) = (true, leaves);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end of the thread; whether it came.
+    pub(super) fn has_ended_within(&self, patience: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.changed.wait_timeout_while(state, patience, |state| !state.ended);
+        let ended = waited.unwrap_or_else(PoisonError::into_inner).0.ended;
+        if !ended {
+            let name = &self.name;
+            self.log.warning(format_args!(
+                "overlay {name}: it has not taken the last changes within {} s, and is left behind",
+                patience.as_secs()
+            ));
+        }
+        ended
+    }
+
+    /// Remembers who sent the changes of these sequences.
+    pub(super) fn keep_origin(&self, sequences: Range<u64>, origin: &Arc<ChangeOrigin>) {
+        let mut state = self.lock();
+        for sequence in sequences {
+            if state.origins.len() >= ORIGINS_MAX {
+                break;
+            }
+            state.origins.insert(sequence, Arc::clone(origin));
+        }
+    }
+
+    fn wake(&self) {
+        self.lock().awake = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of it is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread.
+    pub(super) fn run(&self) {
+        let mut known = Known::default();
+        loop {
+            let (overlay, ending) = self.sleep(&known);
+            // What a panic ends is told by its own kind below; here the rest.
+            if panics::contained(|| self.work(&mut known, &*overlay, ending)).is_err() {
+                self.panicked(&mut known);
+            }
+            if ending || self.served.is_retired() {
+                break;
+            }
+        }
+        // What cannot be remembered now is seen again at the next start.
+        let _ = panics::contained(|| self.leave(known));
+        let mut state = self.lock();
+        state.ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is something to do. Answers the overlay, and whether it is the end.
+    fn sleep(&self, known: &Known) -> (Arc<dyn Overlay>, bool) {
+        let now = Instant::now();
+        let next = [known.tick, known.position].into_iter().flatten().min();
+        let due = known.retry.or(next).unwrap_or(now + LOOK_EVERY);
+        let patience = due.saturating_duration_since(now);
+        let is_idle = |state: &mut State| {
+            // While something fails, news wait for the next try.
+            !state.ending && (!state.awake || known.retry.is_some())
+        };
+        let state = self.lock();
+        let waited = self.changed.wait_timeout_while(state, patience, is_idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.awake = false;
+        (Arc::clone(&state.overlay), state.ending)
+    }
+
+    fn work(&self, known: &mut Known, overlay: &dyn Overlay, ending: bool) {
+        injected::panic_at("overlay");
+        known.retry = None;
+        let mut failure = None;
+        if overlay.interests().has(Interests::COMMITTED) {
+            failure = self.take_committed(known, overlay).err();
+        }
+        if overlay.interests().has(Interests::TICK) && !ending {
+            failure = self.take_turn(known, overlay).err().or(failure);
+        }
+        let Some(why) = failure else {
+            if known.failing.take().is_some() {
+                self.log.notice(format_args!("overlay {}: it goes on", self.name));
+            }
+            return;
+        };
+        self.figures.failed.fetch_add(1, Ordering::Relaxed);
+        known.retry = Some(Instant::now() + RETRY);
+        if known.failing.as_ref() != Some(&why) {
+            self.log.warning(format_args!("overlay {}: {why}", self.name));
+            known.failing = Some(why);
+        }
+    }
+
+    /// Hands the overlay what is committed, until there is no more.
+    fn take_committed(&self, known: &mut Known, overlay: &dyn Overlay) -> Result<(), String> {
+        let Some(committed) = overlay.committed() else { return Ok(()) };
+        if known.follower.is_none() {
+            let own = Weak::clone(&self.own);
+            let wake = move || {
+                if let Some(own) = own.upgrade() {
+                    own.wake();
+                }
+            };
+            let joined = CommittedFollower::join(&self.served, &self.name, Arc::new(wake));
+            let mut follower = joined.map_err(|fault| fault.to_string())?;
+            // From here on nothing is missed.
+            follower.keep_position().map_err(|error| error.to_string())?;
+            known.follower = Some(follower);
+        }
+        let Some(follower) = &mut known.follower else { return Ok(()) };
+        let origin = |sequence: u64| self.lock().origins.get(&sequence).cloned();
+        let mut more = true;
+        while more && !self.served.is_retired() {
+            let round = follower.round(committed, &origin).map_err(|fault| fault.to_string())?;
+            more = round.more;
+            self.figures.taken.fetch_add(round.taken, Ordering::Relaxed);
+            self.figures.behind.store(follower.behind(), Ordering::Relaxed);
+            if let Some(gap) = round.gap {
+                self.missed(gap);
+            }
+            if round.taken > 0 {
+                let reached = follower.reached();
+                self.lock().origins.retain(|sequence, _| *sequence > reached);
+                known.position.get_or_insert_with(|| Instant::now() + POSITION_EVERY);
+            }
+            if let Some(not_taken) = round.not_taken {
+                return Err(not_taken.message);
+            }
+        }
+        if known.position.is_some_and(|due| due <= Instant::now()) {
+            known.position = None;
+            committed.settle()?;
+            follower.keep_position().map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn missed(&self, gap: Gap) {
+        if let Gap::Records(count) = gap {
+            self.figures.missed.fetch_add(count, Ordering::Relaxed);
+        }
+        let (name, suffix) = (&self.name, self.suffix());
+        self.log
+            .warning(format_args!("overlay {name}: {gap} of \"{suffix}\" are missing from what it has seen"));
+    }
+
+    /// Gives the overlay its turn, if it is due.
+    fn take_turn(&self, known: &mut Known, overlay: &dyn Overlay) -> Result<(), String> {
+        let Some(tick) = overlay.tick() else { return Ok(()) };
+        let now = Instant::now();
+        let interval = tick.interval();
+        // The first comes at once, and an interval that is shorter than it was counts at once.
+        let due = known.tick.unwrap_or(now).min(now + interval);
+        known.tick = Some(due);
+        if due > now {
+            return Ok(());
+        }
+        known.tick = Some(now + interval);
+        let outcome = self.served.tick(tick).map_err(|failure| failure.into_result().to_string())?;
+        let Some(outcome) = outcome else { return Ok(()) };
+        self.figures.ticked.fetch_add(outcome.done, Ordering::Relaxed);
+        // What was refused comes again with the turn after: not at once.
+        let at = if outcome.more && outcome.refused.is_empty() { Duration::ZERO } else { tick.interval() };
+        known.tick = Some(Instant::now() + at);
+        match outcome.refused.first() {
+            Some(first) => {
+                let count = outcome.refused.len();
+                Err(format!("{count} of its changes were refused, the first with: {first}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The overlay panicked, which was reported: what it had in hand is left out.
+    fn panicked(&self, known: &mut Known) {
+        self.figures.panics.fetch_add(1, Ordering::Relaxed);
+        known.retry = Some(Instant::now() + RETRY);
+        let count = known.follower.as_mut().map_or(0, CommittedFollower::leave_out);
+        let what = if count == 0 { String::new() } else { format!(" behind the {count} changes in hand") };
+        self.log.warning(format_args!("overlay {}: it panicked, and goes on{what}", self.name));
+    }
+
+    fn leave(&self, known: Known) {
+        let Some(mut follower) = known.follower else { return };
+        let (overlay, leaves) = {
+            let state = self.lock();
+            (Arc::clone(&state.overlay), state.leaves)
+        };
+        let settled = overlay.committed().map_or(Ok(()), |committed| committed.settle());
+        let kept = match leaves {
+            true => follower.forget().map_err(|error| error.to_string()),
+            false => settled.and_then(|()| follower.keep_position().map_err(|error| error.to_string())),
+        };
+        if let Err(why) = kept {
+            let name = &self.name;
+            self.log.warning(format_args!("overlay {name}: how far it has come is not remembered: {why}"));
+        }
+    }
+}
