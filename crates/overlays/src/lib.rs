@@ -2,6 +2,7 @@
 //! one is written.
 
 pub mod accesslog;
+pub mod auditlog;
 pub mod authzid;
 pub mod collect;
 pub mod constraint;
@@ -44,6 +45,7 @@ use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
 /// Every overlay that is part of databases and sees no request before.
 pub static ALL: &[&Descriptor] = &[
     &accesslog::DESCRIPTOR,
+    &auditlog::DESCRIPTOR,
     &collect::DESCRIPTOR,
     &constraint::DESCRIPTOR,
     &deref::DESCRIPTOR,

@@ -5,10 +5,12 @@
 pub(crate) mod requests;
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 
 use larix_engine::compare::{CompareContext, compare};
 use larix_engine::controls::RequestControls;
 use larix_engine::index::IndexConfig;
+use larix_engine::overlay::committed::ChangeOrigin;
 use larix_engine::overlay::descriptor::{Form, Values};
 use larix_engine::overlay::settings::{SettingError, Settings, Value};
 use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
@@ -17,6 +19,7 @@ use larix_engine::search::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::time::Clock;
 use larix_proto::client::{self, Search};
 use larix_proto::{CompareRequest, FilterBuf, Frame, Message, MessageId, Request, Response, Scope, frame};
+use larix_engine::{CommittedFollower, Served};
 use larix_schema::Schema;
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
@@ -204,4 +207,45 @@ pub(crate) fn compared(fixture: &Fixture<MemoryStore>, dn: &str, attribute: &str
     };
     let request = CompareRequest { entry: dn, attribute, value: value.as_bytes() };
     compare(&view, &context, &fixture.schema.parse_dn(dn).unwrap(), &request).code.0
+}
+
+/// An overlay of a directory that is handed what is committed, as its thread would.
+pub(crate) struct Followed {
+    served: Arc<Served<MemoryStore>>,
+    follower: CommittedFollower<MemoryStore>,
+    overlay: Arc<dyn Overlay>,
+    woken: Receiver<()>,
+}
+
+impl Followed {
+    pub(crate) fn new(fixture: &Fixture<MemoryStore>, overlay: &str) -> Self {
+        let served = Arc::clone(&fixture.directory.databases()[0]);
+        let database = served.database();
+        let (wake, woken) = mpsc::channel();
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || wake.send(()).unwrap_or_default());
+        let waiting = CommittedFollower::join(&served, overlay, Arc::clone(&wake)).unwrap();
+        // Requesters hear first: it begins behind what was made before.
+        while database.following().answered().sequence < database.writes().log_last() {
+            woken.recv().unwrap();
+        }
+        drop(waiting);
+        let follower = CommittedFollower::join(&served, overlay, wake).unwrap();
+        let settings = served.database().settings();
+        let overlay = Arc::clone(settings.overlays.iter().find(|o| o.name() == overlay).unwrap());
+        Self { served, follower, overlay, woken }
+    }
+
+    /// Has it take all that is in the change log, as sent from there.
+    pub(crate) fn catch_up(&mut self, origin: Option<Arc<ChangeOrigin>>) {
+        let last = self.served.database().writes().log_last();
+        loop {
+            let round = self.follower.round(self.overlay.committed().unwrap(), &|_| origin.clone()).unwrap();
+            assert_eq!(round.not_taken, None);
+            if self.follower.reached() >= last {
+                break;
+            }
+            // Requesters hear first.
+            self.woken.recv().unwrap();
+        }
+    }
 }

@@ -32,7 +32,6 @@ pub(crate) enum OverlayHandling {
 use OverlayHandling::{BuiltIn, Noted, Refused};
 
 const OVERLAYS: &[OverlayKind] = &[
-    overlay("auditlog", "olcAuditlogConfig", Refused("no audit log would be written")),
     overlay("autoca", "olcAutoCAConfig", Refused("no certificates would be made")),
     overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),
     overlay("dds", "olcDDSConfig", Refused("entries would not expire")),
@@ -52,7 +51,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
 }
 
 /// Of those that are refused: those that a database has once at most.
-const SINGLE: [&str; 5] = ["auditlog", "autoca", "dds", "remoteauth", "rwm"];
+const SINGLE: [&str; 4] = ["autoca", "dds", "remoteauth", "rwm"];
 
 impl OverlayKind {
     fn of(descriptor: &'static Descriptor) -> Self {
@@ -132,8 +131,6 @@ const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form
 
 /// Directives of overlays that are refused.
 static TABLE: &[Directive] = &[
-    kept("auditlog", "olcAuditlogFile", Scope::Overlay("auditlog"), Form::Whole),
-    kept("auditlognonblocking", "olcAuditlogNonBlocking", Scope::Overlay("auditlog"), Form::Switch),
     kept("dds-state", "olcDDSstate", Scope::Overlay("dds"), Form::Switch),
     kept("dds-max-ttl", "olcDDSmaxTtl", Scope::Overlay("dds"), Form::Words),
     kept("dds-min-ttl", "olcDDSminTtl", Scope::Overlay("dds"), Form::Words),

@@ -1,0 +1,114 @@
+//! The file of an audit log. It is opened for each batch of changes: who renames it, as logrotate does, finds the next ones in a new
+//! file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use larix_engine::overlay::committed::NotTaken;
+use rustix::fs::OFlags;
+
+/// Of a file that is made: the owner writes, the group reads, for it has what entries have. The umask takes away from that.
+const MODE: u32 = 0o640;
+
+/// When a file is put aside.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rotation {
+    /// How many files are kept beside the one in use: `.01` is the newest.
+    pub(super) keep: u8,
+    /// A file does not grow beyond this, unless one batch of changes is longer.
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct AuditFile {
+    pub(super) path: PathBuf,
+    /// Not to wait for who reads a named pipe.
+    pub(super) non_blocking: bool,
+    pub(super) rotation: Option<Rotation>,
+}
+
+impl AuditFile {
+    /// Appends whole records: all of them, or nothing in an ordinary file.
+    ///
+    /// # Errors
+    /// A file that cannot be opened or written now, a pipe without a reader.
+    pub(super) fn append(&self, text: &[u8]) -> Result<(), NotTaken> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.write(text).map_err(|error| {
+            let message = format!("auditlog {}: {error}", self.path.display());
+            let is_unread = error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error());
+            let is_full_pipe = error.kind() == io::ErrorKind::WouldBlock;
+            if self.non_blocking && (is_unread || is_full_pipe) {
+                NotTaken::ever(message)
+            } else {
+                NotTaken::yet(message)
+            }
+        })
+    }
+
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        let mut file = self.open()?;
+        let mut metadata = file.metadata()?;
+        let length = text.len() as u64;
+        let is_full = |rotation: &Rotation| metadata.len() > 0 && metadata.len() + length > rotation.bytes;
+        if metadata.is_file()
+            && let Some(rotation) = self.rotation.filter(is_full)
+        {
+            self.put_aside(rotation);
+            file = self.open()?;
+            metadata = file.metadata()?;
+        }
+        let written = file.write_all(text);
+        if written.is_err() && metadata.is_file() {
+            // Half a record would be no LDIF, and all of them come again.
+            let _ = file.set_len(metadata.len());
+        }
+        written
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(MODE);
+        if self.non_blocking {
+            options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        }
+        options.open(&self.path)
+    }
+
+    /// `audit` becomes `audit.01`, that `audit.02`, and so on; the oldest goes. What cannot be renamed stays in use.
+    fn put_aside(&self, rotation: Rotation) {
+        for number in (1..rotation.keep).rev() {
+            // The first files have nothing to make room for.
+            let _ = fs::rename(self.numbered(number), self.numbered(number + 1));
+        }
+        // Where it stays, the file grows on.
+        let _ = fs::rename(&self.path, self.numbered(1));
+    }
+
+    fn numbered(&self, number: u8) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{number:02}"));
+        name.into()
+    }
+
+    /// What was written is durable then.
+    ///
+    /// # Errors
+    /// A file that cannot be synced.
+    pub(super) fn sync(&self) -> Result<(), String> {
+        let fault = |error: io::Error| format!("auditlog {}: {error}", self.path.display());
+        match fs::metadata(&self.path) {
+            Ok(metadata) if metadata.is_file() => OpenOptions::new()
+                .append(true)
+                .open(&self.path)
+                .and_then(|file| file.sync_data())
+                .map_err(fault),
+            // Moved away, or a pipe.
+            _ => Ok(()),
+        }
+    }
+}

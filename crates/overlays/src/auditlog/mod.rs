@@ -1,0 +1,73 @@
+//! `overlay auditlog`: changes as LDIF in a file (slapo-auditlog(5)). They are read from the change log once they are durable, on a
+//! thread of the overlay's own: no answer waits for the file, and none is missing while the disk is full.
+
+mod config;
+mod file;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use larix_engine::index::IndexConfig;
+use larix_engine::overlay::committed::{Committed, CommittedBatch, NotTaken};
+use larix_engine::overlay::{Descriptor, Interests, Overlay, OverlayDirective};
+use larix_schema::Schema;
+
+use file::AuditFile;
+
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("auditlog", "olcAuditlogConfig", config::build).once().directives(&[
+        OverlayDirective::whole("auditlog", "olcAuditlogFile"),
+        OverlayDirective::switch("auditlognonblocking", "olcAuditlogNonBlocking"),
+        OverlayDirective::words("auditlog-rotate", "olcLarixAuditlogRotate").arguments(2, 2),
+        OverlayDirective::whole("auditlog-passwords", "olcLarixAuditlogPasswords"),
+    ]);
+
+/// The overlay of one database.
+#[derive(Debug)]
+struct AuditLog {
+    /// None: nothing is written.
+    file: Option<AuditFile>,
+    hides_passwords: bool,
+}
+
+impl Overlay for AuditLog {
+    fn name(&self) -> &'static str {
+        "auditlog"
+    }
+
+    fn interests(&self) -> Interests {
+        if self.file.is_some() { Interests::COMMITTED } else { Interests::NONE }
+    }
+
+    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+        let nothing = "overlay auditlog: nothing is written; name a file with `auditlog <file>`";
+        if self.file.is_none() { vec![nothing.to_owned()] } else { Vec::new() }
+    }
+
+    fn committed(&self) -> Option<&dyn Committed> {
+        Some(self)
+    }
+}
+
+impl Committed for AuditLog {
+    fn take(&self, batch: &CommittedBatch<'_>) -> Result<(), NotTaken> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut out = Vec::new();
+        if let Some(gap) = batch.gap {
+            text::missing(&mut out, gap);
+        }
+        for change in batch.changes {
+            text::change(&mut out, change, batch, self.hides_passwords);
+        }
+        file.append(&out)
+    }
+
+    fn settle(&self) -> Result<(), String> {
+        self.file.as_ref().map_or(Ok(()), AuditFile::sync)
+    }
+
+    fn asks_origin(&self) -> bool {
+        self.file.is_some()
+    }
+}
