@@ -30,6 +30,8 @@ pub struct Descriptor {
     /// A second one on the same database is refused.
     pub once: bool,
     pub global: Global,
+    /// What to say where it stands before the first of several databases, each of which gets one of its own; `None`: nothing.
+    pub apart: Option<&'static str>,
     /// What to say when it is configured; `None`: nothing.
     pub note: Option<&'static str>,
     /// Definitions that it brings, each as a line of slapd.conf (`attributetype ( ... )`, `objectclass ( ... )`).
@@ -46,8 +48,6 @@ pub struct Descriptor {
 pub enum Global {
     /// Each database that stores entries gets one of its own, unless it has one already.
     EveryDatabase,
-    /// The only database that stores entries gets it; where there are several, the server does not start.
-    OnlyDatabase,
     /// It stands once, in front of all databases.
     Frontend,
 }
@@ -70,6 +70,7 @@ impl Descriptor {
             directives: &[],
             once: false,
             global,
+            apart: None,
             note: None,
             schema: "",
             maintains: None,
@@ -92,8 +93,8 @@ impl Descriptor {
     }
 
     #[must_use]
-    pub const fn global(mut self, global: Global) -> Self {
-        self.global = global;
+    pub const fn apart(mut self, what: &'static str) -> Self {
+        self.apart = Some(what);
         self
     }
 

@@ -11,7 +11,7 @@ mod tests;
 
 use larix_engine::index::Kinds;
 use larix_engine::overlay::{
-    Additions, Change, ChangeKind, Descriptor, Global, Interests, MembershipRule, Overlay, OverlayDirective,
+    Additions, Change, ChangeKind, Descriptor, Interests, MembershipRule, Overlay, OverlayDirective,
     PendingChange, Prepared, Refusal,
 };
 use larix_proto::{LdapResult, ResultCode};
@@ -20,7 +20,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 use crate::refint::{ReferentialIntegrity, ReferentialIntegritySettings};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("memberof", "olcMemberOfConfig", config::build)
-    .global(Global::OnlyDatabase)
+    .apart("an entry is not told of groups that are in another database")
     .maintains(config::maintained)
     .shows(&["memberOf"])
     .directives(&[

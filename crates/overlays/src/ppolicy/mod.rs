@@ -28,8 +28,8 @@ use larix_engine::controls::RequestControls;
 use larix_engine::entry::Entry;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedOf};
 use larix_engine::overlay::{
-    Additions, AnsweredEntry, Answering, Authentication, Descriptor, Entries, Failure, Global, Interests,
-    Judgement, NobodysBind, Overlay, OverlayDirective, PendingBind, PendingChange, Refusal,
+    Additions, AnsweredEntry, Answering, Authentication, Descriptor, Entries, Failure, Interests, Judgement,
+    NobodysBind, Overlay, OverlayDirective, PendingBind, PendingChange, Refusal,
 };
 use larix_engine::password::Hasher;
 
@@ -40,7 +40,6 @@ pub use rules::{Chosen, GroupCondition, ObjectPattern, PolicyName, PolicyRule, P
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("ppolicy", "olcPPolicyConfig", config::build)
     .once()
-    .global(Global::OnlyDatabase)
     .secrets(&["pwdHistory"])
     .directives(&[
         OverlayDirective::whole("ppolicy_default", "olcPPolicyDefault"),

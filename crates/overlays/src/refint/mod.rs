@@ -15,13 +15,14 @@ use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
 
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::{
-    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp, Global,
+    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
     Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference, Refusal, Sought,
     internal_change, split_rdn,
 };
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("refint", "olcRefintConfig", config::build).global(Global::OnlyDatabase).directives(&[
+pub static DESCRIPTOR: Descriptor = Descriptor::new("refint", "olcRefintConfig", config::build)
+    .apart("references from one database to another stay as they are")
+    .directives(&[
         OverlayDirective::words("refint_attributes", "olcRefintAttribute").many(),
         OverlayDirective::whole("refint_nothing", "olcRefintNothing"),
         OverlayDirective::whole("refint_modifiersName", "olcRefintModifiersName"),

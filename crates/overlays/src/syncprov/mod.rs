@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
-    BuildContext, Descriptor, Global, Interests, Overlay, OverlayDirective, ProviderSettings,
+    BuildContext, Descriptor, Interests, Overlay, OverlayDirective, ProviderSettings,
 };
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("syncprov", "olcSyncProvConfig", build)
-    .once()
-    .global(Global::OnlyDatabase)
-    .directives(&[
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("syncprov", "olcSyncProvConfig", build).once().directives(&[
         OverlayDirective::words("syncprov-checkpoint", "olcSpCheckpoint"),
         OverlayDirective::whole("syncprov-sessionlog", "olcSpSessionlog"),
         OverlayDirective::switch("syncprov-nopresent", "olcSpNoPresent"),

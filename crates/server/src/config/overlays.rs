@@ -20,10 +20,6 @@ impl Overlay {
         overlay_kind(&self.name).and_then(|kind| kind.descriptor)
     }
 
-    fn is_for_all(&self) -> Option<Global> {
-        self.descriptor().map(|descriptor| descriptor.global)
-    }
-
     /// Its settings as it reads them.
     pub(super) fn given(&self) -> Settings {
         let mut given = Settings::default();
@@ -84,18 +80,14 @@ impl Built {
 }
 
 impl Config {
-    /// The overlays in force in a database: its own, then those of the frontend that are meant for it.
+    /// The overlays in force in a database: its own, then those of the frontend, which each database that stores entries has
+    /// unless it has one of the name.
     pub fn overlays_of<'c>(&'c self, database: &'c Database) -> impl Iterator<Item = &'c Overlay> {
         let is_stored = database.kind.is_stored();
-        let is_only = is_stored
-            && self.stored_databases().all(|other| other.kind.directory() == database.kind.directory());
         let is_meant = move |overlay: &&Overlay| {
-            let is_for_it = match overlay.is_for_all() {
-                Some(Global::EveryDatabase) => is_stored,
-                Some(Global::OnlyDatabase) => is_only,
-                Some(Global::Frontend) | None => false,
-            };
-            is_for_it && !database.overlays.iter().any(|own| own.name == overlay.name)
+            is_stored
+                && overlay.descriptor().is_some_and(|descriptor| descriptor.global == Global::EveryDatabase)
+                && !database.overlays.iter().any(|own| own.name == overlay.name)
         };
         let of_all = self.frontend.overlays.iter().filter(is_meant);
         database.overlays.iter().chain(of_all).filter(|overlay| !overlay.disabled)
@@ -103,18 +95,6 @@ impl Config {
 
     fn stored_databases(&self) -> impl Iterator<Item = &Database> {
         self.databases.iter().filter(|database| database.kind.is_stored() && !database.disabled)
-    }
-
-    /// Why an overlay of the frontend cannot be in force.
-    pub(super) fn refused_for_all(&self, overlay: &Overlay) -> Option<ConfigError> {
-        let count = self.stored_databases().count();
-        if overlay.disabled || count == 1 || overlay.is_for_all() != Some(Global::OnlyDatabase) {
-            return None;
-        }
-        let message =
-            format!("the overlay {} for all databases is not supported: there are {count}", overlay.name);
-        let help = format!("put `overlay {}` into each database that is to have it", overlay.name);
-        Some(overlay.fault(message).with_help(help))
     }
 
     /// Whether the schema is not read yet: a name that is unknown may be known later.
@@ -202,6 +182,18 @@ impl Config {
     }
 }
 
+/// What an administrator should know of overlays for all databases.
+pub(super) fn notes_for_all(config: &Config, notes: &mut Vec<(Origin, String)>) {
+    let count = config.stored_databases().count();
+    for overlay in config.frontend.overlays.iter().filter(|overlay| count > 1 && !overlay.disabled) {
+        if let Some(what) = overlay.descriptor().and_then(|descriptor| descriptor.apart) {
+            let name = &overlay.name;
+            let text = format!("overlay {name}: each of the {count} databases has one of its own: {what}");
+            notes.push((overlay.origin.clone(), text));
+        }
+    }
+}
+
 /// What an administrator should know of the overlays of a database.
 pub(super) fn notes(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
     if database.kind.mdb().is_none() {
@@ -234,7 +226,7 @@ mod tests {
     const OTHER: &str = "database mdb\nsuffix dc=b\ndirectory $D/b\n";
 
     #[test]
-    fn overlays_before_the_only_database_are_meant_for_it() {
+    fn overlays_before_the_first_database_are_meant_for_each() {
         for (overlay, overlays, provides) in [
             ("overlay memberof\n", &["memberof"][..], false),
             ("overlay refint\nrefint_attributes member\n", &["refint"], false),
@@ -242,17 +234,23 @@ mod tests {
             ("overlay syncprov\nsyncprov-sessionlog 100\n", &[], true),
             ("overlay memberof\noverlay refint\nrefint_attributes member\n", &["memberof", "refint"], false),
         ] {
-            let config = read(&format!("{overlay}database monitor\n{ONE}")).unwrap();
+            let config = read(&format!("{overlay}database monitor\n{ONE}{OTHER}")).unwrap();
             assert_eq!(config.refusals(), [], "{overlay}");
-            let settings = config.engine_settings(&config.databases[2]).unwrap();
-            let found: Vec<_> = settings.overlays.iter().map(|overlay| overlay.name()).collect();
-            assert_eq!((found.as_slice(), settings.provider.is_some()), (overlays, provides), "{overlay}");
+            for database in config.databases.iter().filter(|database| database.kind.is_stored()) {
+                let settings = config.engine_settings(database).unwrap();
+                let found: Vec<_> = settings.overlays.iter().map(|overlay| overlay.name()).collect();
+                assert_eq!(
+                    (found.as_slice(), settings.provider.is_some()),
+                    (overlays, provides),
+                    "{overlay}"
+                );
+            }
             assert_eq!(config.overlays_of(&config.databases[1]).count(), 0, "{overlay}");
-            // With two of them nobody knows which is meant.
-            let config = read(&format!("{overlay}{ONE}{OTHER}")).unwrap();
-            let refusal = config.refusals().first().map(ToString::to_string).unwrap_or_default();
-            assert!(refusal.contains("for all databases is not supported: there are 2"), "{refusal}");
-            assert!(refusal.contains("into each database that is to have it"), "{refusal}");
+            // What is not seen between databases is said once.
+            let notes: Vec<String> = config.notes.iter().map(ToString::to_string).collect();
+            let apart = |note: &&String| note.contains("each of the 2 databases has one of its own");
+            let expected = overlays.iter().filter(|name| ["memberof", "refint"].contains(name)).count();
+            assert_eq!(notes.iter().filter(apart).count(), expected, "{overlay}");
         }
         // A database's own counts more.
         let own = format!("overlay ppolicy\nppolicy_hash_cleartext\n{ONE}overlay ppolicy\n");

@@ -68,6 +68,7 @@ fn access_notes(config: &mut Config) {
     }
     let mut notes = Vec::new();
     never_matching(config, &config.frontend.access, &[], &mut notes);
+    overlays::notes_for_all(config, &mut notes);
     for database in config.databases.iter().filter(|database| !database.disabled) {
         let stored = database.kind.is_stored();
         let own = database.suffixes.iter().filter(|_| stored).map(|suffix| suffix.normal.clone());
@@ -271,7 +272,6 @@ impl Config {
         let mut found = Vec::new();
         for overlay in &self.frontend.overlays {
             refuse_overlay(overlay, &mut found);
-            found.extend(self.refused_for_all(overlay));
         }
         if self.backends.iter().any(|backend| backend.name == "lload") {
             found.push(ConfigError::new(Origin::BuiltIn, "`backend lload`: balancing load is not supported"));
