@@ -11,6 +11,8 @@ use larix_proto::url::LdapUrl;
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 use regex::RegexBuilder;
 
+use super::numbers::without_number;
+
 /// Bytes that a compiled pattern of dgAuthz may take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
@@ -56,11 +58,8 @@ impl Identity {
                 Err(_) => return Ok(None),
             },
         };
-        // Values are ordered: slapd writes their numbers into them.
-        let texts_of_authz = texts("dgAuthz")?;
-        let authorized =
-            texts_of_authz.iter().map(|text| without_number(text).to_owned()).collect::<Vec<_>>();
-        let authorized = Some(authorized).filter(|values| !values.is_empty());
+        let values = texts("dgAuthz")?.iter().map(|text| without_number(text).to_owned()).collect::<Vec<_>>();
+        let authorized = Some(values).filter(|values| !values.is_empty());
         Ok(Some(Self { dn, authorized }))
     }
 
@@ -90,14 +89,6 @@ impl Identity {
         let anonymous = Subject::anonymous(requester.peer.clone(), requester.strength);
         Ok(As::Other(Box::new(anonymous.bound_as(dn.clone(), shown))))
     }
-}
-
-/// The value without the `{n}` before it (X-ORDERED 'VALUES').
-fn without_number(text: &str) -> &str {
-    let number = text.strip_prefix('{').and_then(|rest| rest.split_once('}'));
-    number
-        .filter(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()))
-        .map_or(text, |(_, rest)| rest)
 }
 
 fn texts(entry: &dyn EntrySource, description: &AttributeDescription) -> Result<Vec<String>, Fault> {

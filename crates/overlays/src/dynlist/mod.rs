@@ -16,6 +16,7 @@ mod groups;
 mod identity;
 mod known;
 mod lists;
+mod numbers;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +29,9 @@ use larix_engine::fault::Fault;
 use larix_engine::index::Kinds;
 use larix_engine::overlay::computed::{ComputedAttributes, StoredEntry};
 use larix_engine::overlay::shown::ShownEntries;
-use larix_engine::overlay::{Descriptor, Interests, Overlay, OverlayDirective};
+use larix_engine::overlay::{
+    Additions, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Refusal,
+};
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClassId, Schema};
 
@@ -50,6 +53,8 @@ pub struct DynList {
     /// `dynlist-simple`: no memberOf, no filters; lists and groups are expanded in answers and compares alone.
     simple: bool,
     object_class: Option<AttributeDescription>,
+    /// dgAuthz, whose values are numbered.
+    authz: Option<AttributeDescription>,
     /// The groups as of the latest commit that was looked at.
     known: ArcSwapOption<Known>,
     /// Members of static groups were found to have no equality index.
@@ -137,8 +142,14 @@ fn has_class(schema: &Schema, entry: &dyn EntrySource, wanted: &[ObjectClassId])
 
 impl DynList {
     fn new(schema: &Schema, sets: Vec<AttributeSet>, simple: bool) -> Self {
-        let object_class = schema.describe("objectClass").ok();
-        Self { sets, simple, object_class, known: ArcSwapOption::empty(), unindexed: AtomicBool::new(false) }
+        Self {
+            sets,
+            simple,
+            object_class: schema.describe("objectClass").ok(),
+            authz: schema.describe("dgAuthz").ok(),
+            known: ArcSwapOption::empty(),
+            unindexed: AtomicBool::new(false),
+        }
     }
 }
 
@@ -148,7 +159,21 @@ impl Overlay for DynList {
     }
 
     fn interests(&self) -> Interests {
-        if self.simple { Interests::SHOW } else { Interests::SHOW.and(Interests::COMPUTE) }
+        let mut interests = Interests::SHOW;
+        if !self.simple {
+            interests |= Interests::COMPUTE;
+        }
+        if self.authz.is_some() {
+            interests |= Interests::PREPARE;
+        }
+        interests
+    }
+
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        match &self.authz {
+            Some(authz) if !change.derived => numbers::number(change, authz),
+            _ => Ok(Additions::default()),
+        }
     }
 
     /// Groups are found by their class, and those with stored members by these.

@@ -232,6 +232,32 @@ fn groups_may_be_found_as_somebody_else() {
     }
 }
 
+/// Values of dgAuthz are in an order (X-ORDERED 'VALUES').
+#[test]
+fn authorizations_are_numbered() {
+    let fixture = ruled(&[(&DESCRIPTOR, GROUP)], &[]);
+    fixture.apply(TREE);
+    fixture.apply(IDENTITY);
+    let group = format!("cn=for bo,ou=Groups,{SUFFIX}");
+    let values = |fixture: &Fixture<MemoryStore>| {
+        let shown = fixture.show(&group);
+        let values: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("dgAuthz: ")).collect();
+        values.join(" ").replace(",ou=People,dc=example,dc=com", "")
+    };
+    assert_eq!(values(&fixture), "{0}dn:cn=Bo");
+    for (change, expected) in [
+        ("add: dgAuthz\ndgAuthz: dn:cn=x\ndgAuthz: dn:cn=y", "{0}dn:cn=Bo {1}dn:cn=x {2}dn:cn=y"),
+        ("delete: dgAuthz\ndgAuthz: dn:cn=x", "{0}dn:cn=Bo {2}dn:cn=y"),
+        ("add: dgAuthz\ndgAuthz: {7}dn:cn=z", "{0}dn:cn=Bo {2}dn:cn=y {3}dn:cn=z"),
+        ("delete: dgAuthz\n-\nadd: dgAuthz\ndgAuthz: dn:cn=x", "{0}dn:cn=x"),
+        ("replace: dgAuthz\ndgAuthz: dn:cn=y\ndgAuthz: dn:cn=x", "{0}dn:cn=y {1}dn:cn=x"),
+        ("replace: description\ndescription: x", "{0}dn:cn=y {1}dn:cn=x"),
+    ] {
+        fixture.apply(&format!("dn: {group}\nchangetype: modify\n{change}\n"));
+        assert_eq!(values(&fixture), expected, "{change}");
+    }
+}
+
 #[test]
 fn compares_are_answered_by_urls() {
     let ann = format!("cn=Ann Lee,ou=People,{SUFFIX}");
