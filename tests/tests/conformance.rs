@@ -250,6 +250,7 @@ scenarios! {
     deref: "deref.txt",
     in_chain: "in-chain.txt",
     collect: "collect.txt",
+    collective: "collective.txt",
     constraint: "constraint.txt",
     dyngroup: "dyngroup.txt",
     dynlist: "dynlist.txt",

@@ -5,6 +5,7 @@ pub mod accesslog;
 pub mod auditlog;
 pub mod authzid;
 pub mod collect;
+pub mod collective;
 pub mod constraint;
 pub mod denyop;
 pub mod deref;
@@ -47,6 +48,7 @@ pub static ALL: &[&Descriptor] = &[
     &accesslog::DESCRIPTOR,
     &auditlog::DESCRIPTOR,
     &collect::DESCRIPTOR,
+    &collective::DESCRIPTOR,
     &constraint::DESCRIPTOR,
     &deref::DESCRIPTOR,
     &dyngroup::DESCRIPTOR,

@@ -17,9 +17,9 @@ use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::search::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::time::Clock;
+use larix_engine::{CommittedFollower, Served};
 use larix_proto::client::{self, Search};
 use larix_proto::{CompareRequest, FilterBuf, Frame, Message, MessageId, Request, Response, Scope, frame};
-use larix_engine::{CommittedFollower, Served};
 use larix_schema::Schema;
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
@@ -109,7 +109,16 @@ pub(crate) fn directory(overlays: &[(&Descriptor, &str)]) -> Fixture<MemoryStore
 
 /// The same under access rules; without any everybody may do everything.
 pub(crate) fn ruled(overlays: &[(&Descriptor, &str)], rules: &[&str]) -> Fixture<MemoryStore> {
-    let mut definitions = vec![larix_schema::bundled("dyngroup").unwrap()];
+    ruled_with(larix_schema::bundled("dyngroup").unwrap(), overlays, rules)
+}
+
+/// The same with more definitions.
+pub(crate) fn ruled_with(
+    definitions: &str,
+    overlays: &[(&Descriptor, &str)],
+    rules: &[&str],
+) -> Fixture<MemoryStore> {
+    let mut definitions = vec![definitions];
     definitions.extend(overlays.iter().map(|(descriptor, _)| descriptor.schema));
     let schema = schema(&definitions.join("\n"));
     let mut settings = settings(&schema);
