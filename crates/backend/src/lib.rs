@@ -9,6 +9,7 @@ mod figures;
 mod glue;
 mod glued_pages;
 mod intercept;
+pub mod memory_tree;
 mod operation;
 mod router;
 

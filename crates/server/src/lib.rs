@@ -33,7 +33,6 @@ pub mod local;
 pub mod log;
 mod low_priority;
 mod low_turns;
-pub mod memory_tree;
 mod operation_log;
 pub mod operation_rules;
 mod overlay_threads;

@@ -15,7 +15,7 @@ use larix_schema::Schema;
 use uuid::Uuid;
 
 use crate::config::{Config, ConfigAttribute, ConfigEntry, ValueList};
-use crate::memory_tree::ordered_parts;
+use larix_backend::memory_tree::ordered_parts;
 
 /// By what it is known in the log's database.
 pub(super) const NAME: &str = "cn=config";

@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use super::slapd_d::Piece;
-use crate::memory_tree::ordered_parts;
+use larix_backend::memory_tree::ordered_parts;
 
 /// Values of a block.
 const BLOCK: usize = 64;

@@ -19,7 +19,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 
 use super::{Common, passwords};
-use crate::memory_tree::{Counted, Found, MemoryTree};
+use larix_backend::memory_tree::{Counted, Found, MemoryTree};
 use larix_backend::{
     Announced, Answered, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,

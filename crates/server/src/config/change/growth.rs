@@ -9,7 +9,7 @@ use larix_schema::{AttributeTypeId, Schema};
 
 use super::super::entries::{ConfigEntry, EntryName, Role};
 use super::super::value_list::ValueList;
-use crate::memory_tree::ordered_parts;
+use larix_backend::memory_tree::ordered_parts;
 
 /// With fewer definitions a section is changed as any entry is.
 const MANY: usize = 256;

@@ -7,7 +7,7 @@ use larix_proto::ResultCode;
 use larix_schema::{AttributeType, Schema};
 
 use super::ConfigRefusal;
-use crate::memory_tree::ordered_parts;
+use larix_backend::memory_tree::ordered_parts;
 
 /// The value without its number.
 pub(super) fn bare(value: &[u8]) -> &[u8] {

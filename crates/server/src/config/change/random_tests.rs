@@ -10,7 +10,7 @@ use larix_proto::{ModifyOperation, ResultCode};
 
 use super::super::model::{Config, Source};
 use super::fixture::{Ground, start};
-use crate::memory_tree::ordered_parts;
+use larix_backend::memory_tree::ordered_parts;
 
 struct Dice(u64);
 

@@ -9,7 +9,7 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
 use larix_schema::{NormalDn, Schema};
 
 use super::{ConfigRefusal, Requester};
-use crate::memory_tree::MemoryTree;
+use larix_backend::memory_tree::MemoryTree;
 
 /// The requester before the access rules of cn=config.
 #[derive(Debug)]

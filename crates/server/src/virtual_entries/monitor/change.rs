@@ -9,7 +9,7 @@ use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 
 use super::{DN, level_names};
 use crate::log::LogLevel;
-use crate::memory_tree::MemoryTree;
+use larix_backend::memory_tree::MemoryTree;
 
 /// What a permitted change comes to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -117,17 +117,17 @@ impl MemoryTree<'_> {
     }
 
     /// Whether the subject has a privilege on an entry, which need not be among the tree's.
-    pub(crate) fn allows(&self, dn: &NormalDn, entry: &Entry, item: Item<'_>, privilege: Privilege) -> bool {
+    pub fn allows(&self, dn: &NormalDn, entry: &Entry, item: Item<'_>, privilege: Privilege) -> bool {
         Seen { tree: self, entry, dn: dn.clone() }.allows(item, privilege)
     }
 
     /// Whether the assertion control's filter, if there is one, is true of an entry as the subject sees it.
-    pub(crate) fn is_as_asserted(&self, dn: &NormalDn, entry: &Entry, controls: &RequestControls) -> bool {
+    pub fn is_as_asserted(&self, dn: &NormalDn, entry: &Entry, controls: &RequestControls) -> bool {
         Seen { tree: self, entry, dn: dn.clone() }.is_as_asserted(controls)
     }
 
     /// A SearchResultEntry message with what the subject may read of an entry; none when it may not read the entry.
-    pub(crate) fn read<'n>(
+    pub fn read<'n>(
         &self,
         dn: &NormalDn,
         entry: &Entry,
@@ -146,7 +146,7 @@ impl MemoryTree<'_> {
     ///
     /// # Errors
     /// What to answer when there is none.
-    pub(crate) fn find(&self, dn: &NormalDn) -> Result<(&Entry, Box<dyn EntryFacts + '_>), LdapResult> {
+    pub fn find(&self, dn: &NormalDn) -> Result<(&Entry, Box<dyn EntryFacts + '_>), LdapResult> {
         let mut all: Vec<Seen<'_>> = self.seen().collect();
         match all.iter().position(|seen| seen.dn == *dn) {
             Some(at) => {
@@ -228,7 +228,7 @@ impl MemoryTree<'_> {
     ///
     /// # Errors
     /// What to answer when there is no such base, or nothing of it may be known.
-    pub(crate) fn matching(
+    pub fn matching(
         &self,
         base: &NormalDn,
         scope: Scope,
@@ -257,7 +257,7 @@ impl MemoryTree<'_> {
     }
 
     /// DNs of the entries that a filter is true of, whatever the access rules say.
-    pub(crate) fn matching_unguarded(&self, filter: &BoundFilter) -> impl Iterator<Item = &str> {
+    pub fn matching_unguarded(&self, filter: &BoundFilter) -> impl Iterator<Item = &str> {
         self.seen().filter(|seen| seen.matches(filter) == Match::True).map(|seen| seen.entry.dn.as_str())
     }
 
@@ -283,18 +283,19 @@ impl MemoryTree<'_> {
 }
 
 /// What a consumer is sent of entries.
-pub(crate) struct SyncSelection<'a> {
-    pub(crate) schema: &'a Schema,
-    pub(crate) policy: &'a AccessPolicy,
-    pub(crate) subject: &'a Subject,
+#[derive(Debug)]
+pub struct SyncSelection<'a> {
+    pub schema: &'a Schema,
+    pub policy: &'a AccessPolicy,
+    pub subject: &'a Subject,
     /// As the request has them.
-    pub(crate) names: &'a [String],
-    pub(crate) types_only: bool,
+    pub names: &'a [String],
+    pub types_only: bool,
 }
 
 impl SyncSelection<'_> {
     /// Appends the message with what the subject may read of an entry.
-    pub(crate) fn write(
+    pub fn write(
         &self,
         dn: &NormalDn,
         entry: &Entry,
@@ -425,7 +426,7 @@ impl FilterContext for Unguarded<'_> {
 }
 
 /// `{3}value` is (`{3}`, `value`). Only decimal digits make a number.
-pub(crate) fn ordered_parts(value: &[u8]) -> Option<(&[u8], &[u8])> {
+pub fn ordered_parts(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = value.iter().position(|byte| *byte == b'}')?;
     let (number, rest) = value.split_at_checked(end + 1)?;
     let digits = number.strip_prefix(b"{")?.strip_suffix(b"}")?;
