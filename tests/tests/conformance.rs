@@ -256,6 +256,7 @@ scenarios! {
     dynlist: "dynlist.txt",
     nestgroup: "nestgroup.txt",
     unique: "unique.txt",
+    retcode: "retcode.txt",
     valsort: "valsort.txt",
     vlv: "vlv.txt",
     update_controls: "update-controls.txt",

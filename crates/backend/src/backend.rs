@@ -4,8 +4,10 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use larix_engine::access::Subject;
+use larix_engine::Fault;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::OverlayControl;
+use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::Completion;
 use larix_proto::{LdapResult, ResultCode, Scope};
@@ -102,6 +104,25 @@ pub trait Backend: Any + Debug + Send + Sync {
         false
     }
 
+    /// The access rules in force at this name; none where nothing is looked at by rules.
+    fn policy(&self, _dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        None
+    }
+
+    /// An internal search, for who stands in front: hands entries to `visit` until it answers false. Nothing is found where nothing is
+    /// stored.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn find(
+        &self,
+        _context: &Context<'_>,
+        _query: &InternalSearch<'_>,
+        _visit: &mut Visit<'_>,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Whether an overlay in front of it heeds the control with this OID.
     fn heeds(&self, _control: &str) -> bool {
         false
@@ -134,9 +155,26 @@ pub struct Context<'a> {
     pub subject: &'a Arc<Subject>,
     /// The databases that there were when the request began: those of its generation.
     pub router: &'a dyn Routing,
+    /// The connection that it came by.
+    pub client: &'a dyn Client,
     pub clock: &'a dyn Clock,
     /// When the request began, from which its time is counted.
     pub began: Monotonic,
+}
+
+/// The connection of a request.
+pub trait Client: Debug {
+    /// What does something with it later.
+    fn handle(&self) -> Box<dyn ClientHandle>;
+}
+
+/// A connection, which may be gone.
+pub trait ClientHandle: Send {
+    /// Sends a message beside the answers to requests (RFC 4511 section 4.4).
+    fn send(&self, message: Vec<u8>);
+
+    /// Closes it behind what was answered before.
+    fn hang_up(&self);
 }
 
 /// A backend and the names that it holds.

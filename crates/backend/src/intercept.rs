@@ -6,9 +6,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use larix_engine::access::Subject;
+use larix_engine::Fault;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::{OverlayControl, RequestControls};
 use larix_engine::log::Follower;
+use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, WriteOutcome};
@@ -411,6 +413,24 @@ pub struct Next<'a> {
 }
 
 impl<'a> Next<'a> {
+    /// As [`Backend::policy`].
+    pub fn policy(self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        self.backend.policy(dn)
+    }
+
+    /// As [`Backend::find`].
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn find(
+        self,
+        context: &Context<'_>,
+        query: &InternalSearch<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Fault> {
+        self.backend.find(context, query, visit)
+    }
+
     /// The next overlay that sees such requests, and what comes behind it.
     fn interceptor(self, kind: Operations) -> Option<(&'a dyn Interceptor, Self)> {
         let at = self.interceptors.iter().position(|one| one.requests().has(kind))?;
@@ -542,6 +562,19 @@ impl Backend for Intercepted {
 
     fn provides_content(&self) -> bool {
         self.backend.provides_content()
+    }
+
+    fn policy(&self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        self.backend.policy(dn)
+    }
+
+    fn find(
+        &self,
+        context: &Context<'_>,
+        query: &InternalSearch<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Fault> {
+        self.backend.find(context, query, visit)
     }
 
     fn heeds(&self, control: &str) -> bool {

@@ -5,6 +5,7 @@
 
 mod backend;
 mod cursor;
+mod delay;
 mod figures;
 mod glue;
 mod glued_pages;
@@ -13,8 +14,9 @@ pub mod memory_tree;
 mod operation;
 mod router;
 
-pub use backend::{Announced, Backend, Below, Context, Mount, Routing};
+pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, Mount, Routing};
 pub use cursor::{Answered, Cursor, Effort, End, First, OUTPUT_HIGH, Slice, slice};
+pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
 pub use intercept::{Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};
 pub use operation::{

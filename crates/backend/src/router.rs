@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larix_engine::Frontend;
+use larix_engine::access::AccessPolicy;
 use larix_engine::controls::{OverlayControl, RequestControls};
+use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::write::{Completion, WriteOutcome, WriteRequest};
+use larix_engine::{Fault, Frontend};
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{NormalDn, Schema};
 
@@ -416,6 +418,19 @@ impl Backend for Routes {
             }
             Changes::Together(requests) => self.update_together(context, requests, done),
         }
+    }
+
+    fn policy(&self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        self.holder(dn).policy(dn)
+    }
+
+    fn find(
+        &self,
+        context: &Context<'_>,
+        query: &InternalSearch<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Fault> {
+        self.holder(query.base).find(context, query, visit)
     }
 
     fn provides_content(&self) -> bool {

@@ -18,6 +18,7 @@ pub mod noopsrch;
 pub mod nops;
 pub mod ppolicy;
 pub mod refint;
+pub mod retcode;
 pub mod seqmod;
 pub mod sssvlv;
 pub mod syncprov;
@@ -73,6 +74,7 @@ pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[
     (&authzid::DESCRIPTOR, authzid::build),
     (&denyop::DESCRIPTOR, denyop::build),
     (&noopsrch::DESCRIPTOR, noopsrch::build),
+    (&retcode::DESCRIPTOR, retcode::build),
 ];
 
 /// Every overlay that can be configured.

@@ -71,6 +71,11 @@ pub enum ResponseOp {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResultCode(pub u32);
 
+impl ResultCode {
+    /// No code of the protocol: what has this result is not answered, and nothing is encoded.
+    pub const UNANSWERED: Self = Self(u32::MAX);
+}
+
 macro_rules! codes {
     ($($name:ident = $number:literal, $text:literal;)*) => {
         impl ResultCode {

@@ -155,6 +155,12 @@ impl<S: Service> Connection<S> {
         self.input_ended()
     }
 
+    /// Sends a message that answers no request.
+    pub fn add_message(&mut self, message: &[u8]) -> Turn {
+        self.output.extend_from_slice(message);
+        self.resume()
+    }
+
     /// Ends what has waited for too long.
     pub fn expire(&mut self, now: Monotonic) -> Turn {
         let is_over = |deadline: Option<Monotonic>| deadline.is_some_and(|deadline| deadline <= now);

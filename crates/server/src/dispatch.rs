@@ -47,7 +47,7 @@ use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
-use larix_backend::{Cursor, ExtendedAnswer, Pending};
+use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, Pending};
 
 pub use away::{Away, Returned};
 use bind::BindOutcome;
@@ -84,6 +84,10 @@ pub(crate) enum ConnectionEvent {
     Expired,
     /// `idletimeout` or `writetimeout` has passed.
     TimedOut(&'static str),
+    /// A message beside the answers.
+    Message(Vec<u8>),
+    /// An overlay closes the connection.
+    HangUp,
     /// The server stops.
     Stop,
 }
@@ -166,6 +170,26 @@ impl Drop for Completer {
     /// Whoever had it panicked, or has ended: the request is answered all the same.
     fn drop(&mut self) {
         self.send(Completion::Lost);
+    }
+}
+
+impl Client for Dispatcher {
+    fn handle(&self) -> Box<dyn ClientHandle> {
+        Box::new(Connected(self.events.clone()))
+    }
+}
+
+/// A connection by its queue.
+struct Connected(UnboundedSender<ConnectionEvent>);
+
+impl ClientHandle for Connected {
+    fn send(&self, message: Vec<u8>) {
+        // A connection that is gone has no use for it.
+        let _ = self.0.send(ConnectionEvent::Message(message));
+    }
+
+    fn hang_up(&self) {
+        let _ = self.0.send(ConnectionEvent::HangUp);
     }
 }
 

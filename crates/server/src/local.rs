@@ -115,6 +115,8 @@ impl LocalConnection {
                 Turn::Idle => match self.events.blocking_recv() {
                     Some(ConnectionEvent::Completed(serial, done)) => self.connection.complete(serial, *done),
                     Some(ConnectionEvent::Returned(serial, back)) => self.connection.returned(serial, *back),
+                    Some(ConnectionEvent::Changed(serial)) => self.connection.wake(serial),
+                    Some(ConnectionEvent::Message(message)) => self.connection.add_message(&message),
                     _ => break,
                 },
             };

@@ -3,19 +3,20 @@
 use std::sync::{Arc, Mutex};
 
 use larix_backend::{
-    Announced, Answered, Backend, Below, Bind, Changes, Compare, Context, Cursor, Done, End, Extended,
-    ExtendedAnswer, First, Intercepted, Interceptor, Later, Mount, PasswordChange, PasswordChanged, Pending,
-    Proof, Reply, Routing, Search, Stack, Verdict,
+    Announced, Answered, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context, Cursor, Done,
+    End, Extended, ExtendedAnswer, First, Intercepted, Interceptor, Later, Mount, PasswordChange,
+    PasswordChanged, Pending, Proof, Reply, Routing, Search, Slice, Stack, Verdict, slice,
 };
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
+use larix_engine::log::Follower;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor};
 use larix_engine::time::{Clock, ManualClock};
-use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest};
+use larix_engine::write::{Completion, Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::ldif::Reader;
 use larix_proto::{
-    CompareRequest, DerefAliases, FilterBuf, LdapResult, MessageId, Scope, SearchRequest, Strings,
+    CompareRequest, DerefAliases, FilterBuf, LdapResult, MessageId, Response, Scope, SearchRequest, Strings,
 };
 use larix_schema::{NormalDn, Schema};
 
@@ -90,8 +91,8 @@ impl Routing for Alone {
     }
 }
 
-/// Builds an interceptor.
-type Build = fn(&Settings, &BuildContext<'_>) -> Result<Arc<dyn Interceptor>, SettingError>;
+/// How an interceptor is built, or is not.
+type Built = Result<Arc<dyn Interceptor>, SettingError>;
 
 /// A database behind one interceptor.
 #[derive(Debug)]
@@ -100,23 +101,83 @@ pub(crate) struct Requests {
     schema: Arc<Schema>,
     clock: ManualClock,
     subject: Arc<Subject>,
+    client: TestClient,
+    /// The answer that came later.
+    late: Arc<Mutex<Option<String>>>,
+    running: Mutex<Option<Box<dyn Cursor>>>,
+}
+
+/// A connection that notes what is done with it.
+#[derive(Clone, Debug, Default)]
+struct TestClient(Arc<Mutex<Vec<String>>>);
+
+impl Client for TestClient {
+    fn handle(&self) -> Box<dyn ClientHandle> {
+        Box::new(self.clone())
+    }
+}
+
+impl ClientHandle for TestClient {
+    fn send(&self, message: Vec<u8>) {
+        let decoded = Response::decode_message(&message).unwrap();
+        let (id, text) = (decoded.id.0, format!("{:?}", decoded.response.result().unwrap().1.code.0));
+        let name = match decoded.response {
+            Response::Extended { name, value, .. } => {
+                format!(" {} {}", name.unwrap(), String::from_utf8_lossy(value.unwrap_or_default()))
+            }
+            _ => String::new(),
+        };
+        self.0.lock().unwrap().push(format!("message {id}: {text}{name}"));
+    }
+
+    fn hang_up(&self) {
+        self.0.lock().unwrap().push("closed".to_owned());
+    }
 }
 
 impl Requests {
     pub(crate) fn through(
-        (descriptor, build): (&Descriptor, Build),
+        (descriptor, build): (&Descriptor, impl FnOnce(&Settings, &BuildContext<'_>) -> Built),
         lines: &str,
     ) -> Result<Self, SettingError> {
         let schema = schema(descriptor.schema);
         let built = with_context(&schema, |context| build(&settings_of(descriptor, lines), context));
         let backend = Intercepted::with(Stack::new(vec![built?]), Arc::new(Reached));
         let subject = Arc::new(Subject::default());
-        Ok(Self { backend, schema, clock: ManualClock::default(), subject })
+        let (client, late, running) = (TestClient::default(), Arc::default(), Mutex::new(None));
+        Ok(Self { backend, schema, clock: ManualClock::default(), subject, client, late, running })
+    }
+
+    /// What was done with the connection since the last time.
+    pub(crate) fn events(&self) -> Vec<String> {
+        std::mem::take(&mut self.client.0.lock().unwrap())
+    }
+
+    /// The answer that has come by now; none yet.
+    pub(crate) fn late(&self) -> Option<String> {
+        let running = self.running.lock().unwrap().take();
+        if let Some(mut cursor) = running {
+            let mut out = Vec::new();
+            return match cursor.step(slice(&self.clock), &mut out) {
+                Slice::Done(result, _) => Some(told(&result)),
+                _ => {
+                    *self.running.lock().unwrap() = Some(cursor);
+                    None
+                }
+            };
+        }
+        self.late.lock().unwrap().take()
     }
 
     fn context(&self) -> Context<'_> {
         let clock: &dyn Clock = &self.clock;
-        Context { subject: &self.subject, router: &Alone, clock, began: clock.monotonic() }
+        Context {
+            subject: &self.subject,
+            router: &Alone,
+            client: &self.client,
+            clock,
+            began: clock.monotonic(),
+        }
     }
 
     fn dn(&self, text: &str) -> NormalDn {
@@ -140,7 +201,11 @@ impl Requests {
             Search { request, base: &dn, controls: RequestControls::default(), message: MessageId(1) };
         match self.backend.search(&self.context(), search, &mut Vec::new()) {
             First::Done { result, .. } => told(&result),
-            First::Running(_) => "later".to_owned(),
+            First::Running(mut cursor) => {
+                cursor.follow(Follower::new(Box::new(|| {})));
+                *self.running.lock().unwrap() = Some(cursor);
+                "later".to_owned()
+            }
         }
     }
 
@@ -148,14 +213,17 @@ impl Requests {
         let (dn, controls) = (self.dn(entry), RequestControls::default());
         let request = CompareRequest { entry, attribute: "cn", value: b"x" };
         let compare = Compare { request: &request, dn: &dn, controls: &controls };
-        answered(|later| self.backend.compare(&self.context(), &compare, later), |end| told(&end.0))
+        self.answered(|later| self.backend.compare(&self.context(), &compare, later), |end| told(&end.0))
     }
 
     pub(crate) fn bind(&self, name: &str, by_mechanism: bool) -> String {
         let (dn, controls) = (self.dn(name), RequestControls::default());
         let proof = if by_mechanism { Proof::Judged(true) } else { Proof::Password(b"secret") };
         let bind = Bind { dn: &dn, proof, by_mechanism, policy_control: false, controls: &controls };
-        answered(|later| self.backend.bind(&self.context(), &bind, later), |verdict| told(&verdict.result))
+        self.answered(
+            |later| self.backend.bind(&self.context(), &bind, later),
+            |verdict| told(&verdict.result),
+        )
     }
 
     /// The records of an LDIF text, in one transaction if there are several.
@@ -177,18 +245,14 @@ impl Requests {
             }
             _ => Changes::Together(requests),
         };
-        let outcome = Arc::new(Mutex::new(None));
-        let noted = Arc::clone(&outcome);
-        self.backend.update(
-            &self.context(),
-            changes,
-            Box::new(move |done| *noted.lock().unwrap() = Some((told(&done.result), done.refused))),
-        );
-        match outcome.lock().unwrap().take() {
-            Some((text, Some(at))) => format!("{text}, at {at}"),
-            Some((text, None)) => text,
-            None => "later".to_owned(),
-        }
+        let noted = Arc::clone(&self.late);
+        let done = move |done: WriteOutcome| {
+            let at = done.refused.map_or_else(String::new, |at| format!(", at {at}"));
+            *noted.lock().unwrap() = Some(told(&done.result) + &at);
+        };
+        self.backend.update(&self.context(), changes, Box::new(done));
+        let answer = self.late.lock().unwrap().take();
+        answer.unwrap_or_else(|| "later".to_owned())
     }
 
     pub(crate) fn modify_password(&self, name: &str) -> String {
@@ -202,7 +266,7 @@ impl Requests {
             proof_begins: &|| Ok(()),
         };
         let mut change = Some(change);
-        answered(
+        self.answered(
             |later| self.backend.modify_password(&self.context(), change.take().unwrap(), later),
             |changed| told(&changed.result),
         )
@@ -211,7 +275,10 @@ impl Requests {
     pub(crate) fn extended(&self, oid: &str, name: &str) -> String {
         let (dn, controls) = (self.dn(name), RequestControls::default());
         let asked = Extended { oid, controls: &controls, dn: &dn, value: None };
-        answered(|later| self.backend.extended(&self.context(), &asked, later), |answer| told(&answer.result))
+        self.answered(
+            |later| self.backend.extended(&self.context(), &asked, later),
+            |answer| told(&answer.result),
+        )
     }
 }
 
@@ -226,14 +293,20 @@ fn told(result: &LdapResult) -> String {
     text
 }
 
-/// What is answered now, or `later`.
-fn answered<T: 'static>(
-    ask: impl FnOnce(Later<'_, T>) -> Reply<T>,
-    told: impl FnOnce(&T) -> String,
-) -> String {
-    let mut later = || -> Done<T> { Box::new(|_| {}) };
-    match ask(&mut later) {
-        Reply::Now(answer) => told(&answer),
-        Reply::Later(_) => "later".to_owned(),
+impl Requests {
+    /// What is answered now, or `later`.
+    fn answered<T: 'static>(
+        &self,
+        ask: impl FnOnce(Later<'_, T>) -> Reply<T>,
+        told: fn(&T) -> String,
+    ) -> String {
+        let mut later = || -> Done<T> {
+            let late = Arc::clone(&self.late);
+            Box::new(move |answer| *late.lock().unwrap() = Some(told(&answer)))
+        };
+        match ask(&mut later) {
+            Reply::Now(answer) => told(&answer),
+            Reply::Later(_) => "later".to_owned(),
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::ber::write::{self, Open};
 use crate::control::ControlBuf;
 use crate::message_id::MessageId;
 use crate::oid;
-use crate::result::{LdapResult, ResponseOp};
+use crate::result::{LdapResult, ResponseOp, ResultCode};
 
 pub use entry::{AttributeHead, EntryEncoder};
 
@@ -19,6 +19,9 @@ pub fn result(
     result: &LdapResult,
     controls: &[ControlBuf],
 ) {
+    if result.code == ResultCode::UNANSWERED {
+        return;
+    }
     message(out, id, controls, |out| {
         write::constructed(out, tag(op), |out| components(out, result));
     });
@@ -32,6 +35,9 @@ pub fn bind_result(
     server_sasl: Option<&[u8]>,
     controls: &[ControlBuf],
 ) {
+    if result.code == ResultCode::UNANSWERED {
+        return;
+    }
     message(out, id, controls, |out| {
         write::constructed(out, tag(ResponseOp::Bind), |out| {
             components(out, result);
@@ -49,6 +55,9 @@ pub fn extended_result(
     value: Option<&[u8]>,
     controls: &[ControlBuf],
 ) {
+    if result.code == ResultCode::UNANSWERED {
+        return;
+    }
     message(out, id, controls, |out| {
         write::constructed(out, tag(ResponseOp::Extended), |out| {
             components(out, result);

@@ -8,17 +8,33 @@ use larix_proto::{Scope, url::LdapUrl};
 use larix_schema::{BoundFilter, NormalDn};
 
 use super::Databases;
-use larix_backend::{Context, Identities, Routing};
+use larix_backend::{Client, ClientHandle, Context, Identities, Routing};
+
+/// The server asks itself: nobody is there to be told anything.
+#[derive(Copy, Clone, Debug)]
+struct Inside;
+
+impl Client for Inside {
+    fn handle(&self) -> Box<dyn ClientHandle> {
+        Box::new(Self)
+    }
+}
+
+impl ClientHandle for Inside {
+    fn send(&self, _: Vec<u8>) {}
+
+    fn hang_up(&self) {}
+}
 
 impl Databases {
     /// What a request of this subject is carried out under, which began then.
     pub(crate) fn context<'a>(
         &'a self,
         subject: &'a Arc<Subject>,
-        clock: &'a dyn Clock,
+        (client, clock): (&'a dyn Client, &'a dyn Clock),
         began: Monotonic,
     ) -> Context<'a> {
-        Context { subject, router: &self.router, clock, began }
+        Context { subject, router: &self.router, client, clock, began }
     }
 
     /// Values of an attribute that this subject may use to authenticate.
@@ -28,7 +44,7 @@ impl Databases {
         dn: &NormalDn,
         attribute: &str,
     ) -> Vec<Vec<u8>> {
-        let context = self.context(subject, clock, clock.monotonic());
+        let context = self.context(subject, (&Inside, clock), clock.monotonic());
         let backend = self.router.backend(dn);
         backend.map(|backend| backend.authentication_values(&context, dn, attribute)).unwrap_or_default()
     }
@@ -44,7 +60,7 @@ impl Databases {
         let scope = url.scope.unwrap_or(Scope::Base);
         let filter = url.filter.as_ref();
         let filter = filter.map_or(BoundFilter::True, |filter| self.schema().bind_filter(filter.as_filter()));
-        let context = self.context(subject, clock, clock.monotonic());
+        let context = self.context(subject, (&Inside, clock), clock.monotonic());
         let mut found = Vec::new();
         let first = self.router.backend(&base).map(|backend| (backend, &base, scope));
         for (backend, base, scope) in first.into_iter().chain(self.router.glued_below(&base, scope)) {

@@ -261,7 +261,7 @@ impl Dispatcher {
         let anonymous = Arc::clone(self.session.anonymous());
         let databases = self.server.databases();
         let subject = self.in_request(&databases, anonymous, || Operation::Bind, Controls::default());
-        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
         let dn = login.dn.clone();
         let bind = Bind {
             dn: &dn,

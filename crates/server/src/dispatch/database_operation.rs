@@ -61,7 +61,7 @@ impl Dispatcher {
             .map_err(|_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))?;
         let kind = || access::Operation::Extended(request.name.to_owned());
         let subject = self.in_request(&databases, subject, kind, sent);
-        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
         let asked = Extended { oid: request.name, controls, dn: &dn, value: request.value };
         let mut later = || -> Done<ExtendedAnswer> {
             let completer = self.completer(&begun);

@@ -64,7 +64,7 @@ impl Dispatcher {
             }
         }
         let subject = Arc::clone(&request.subject);
-        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
         let pending = databases.router().update(&context, request, Box::new(done));
         self.wait_for_pending(begun, pending);
     }

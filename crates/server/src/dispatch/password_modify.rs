@@ -98,7 +98,7 @@ impl Dispatcher {
                 completer.complete(Completion::Password(Box::new(PasswordOutcome { changed, own })));
             })
         };
-        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
         match databases.router().modify_password(&context, change, &mut later) {
             Reply::Now(changed) => {
                 self.password_modified(&begun, PasswordOutcome { changed, own }, out);

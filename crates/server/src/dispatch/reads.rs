@@ -59,7 +59,7 @@ impl Dispatcher {
             Err(exceeded) => return self.refuse(&begun, &exceeded.into(), out),
         };
         let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
-        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
         match databases.router().search(&context, request, controls, begun.operation.id, out) {
             First::Done { result, controls, effort } => {
                 self.count_entries(effort.entries);
@@ -176,7 +176,7 @@ impl Dispatcher {
             Ok(prepared) => prepared,
             Err(refused) => return self.refuse(begun, &refused, out),
         };
-        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
         let mut later = || -> Done<End> {
             let completer = self.completer(begun);
             Box::new(move |(result, controls)| {

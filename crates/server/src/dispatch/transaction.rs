@@ -124,7 +124,7 @@ impl Dispatcher {
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
         let databases = self.server.databases();
-        let context = databases.context(self.session.subject(), &*self.server.clock, begun.started);
+        let context = databases.context(self.session.subject(), (self, &*self.server.clock), begun.started);
         let pending = databases.router().update_together(&context, transaction.requests, Box::new(done));
         self.wait_for_pending(begun, pending);
         Ok(Started::Waiting)

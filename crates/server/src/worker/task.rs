@@ -234,6 +234,11 @@ impl<'c> Task<'c> {
             ConnectionEvent::Changed(serial) => Ok(self.connection.wake(serial)),
             ConnectionEvent::Expired => Ok(self.connection.expire(self.core.server.clock.monotonic())),
             ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
+            ConnectionEvent::Message(message) => Ok(self.connection.add_message(&message)),
+            ConnectionEvent::HangUp => {
+                self.connection.service_mut().close_because("closed by an overlay");
+                Ok(Turn::Close)
+            }
             ConnectionEvent::Stop => {
                 self.connection.service_mut().close_because("slapd shutdown");
                 let result = LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down");

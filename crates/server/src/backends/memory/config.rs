@@ -12,8 +12,8 @@ use larix_schema::{BoundFilter, Schema};
 use super::config_sync::{self, ConfigSearch};
 use super::{Common, Content, Tree};
 use crate::config::{self, Config, ConfigEntry};
-use larix_backend::memory_tree::MemoryTree;
 use crate::virtual_entries::Builder;
+use larix_backend::memory_tree::MemoryTree;
 use larix_backend::{Announced, Context, Cursor, Search};
 
 #[derive(Debug)]

@@ -22,8 +22,8 @@ use uuid::Uuid;
 
 use super::config::entries;
 use crate::config::Config;
-use larix_backend::memory_tree::{MemoryTree, SyncSelection};
 use crate::services::{ConfigurationInForce, Services};
+use larix_backend::memory_tree::{MemoryTree, SyncSelection};
 use larix_backend::{Cursor, Effort, Search, Slice};
 
 /// entryUUIDs in one message.

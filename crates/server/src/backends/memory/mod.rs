@@ -170,6 +170,10 @@ impl<C: Content> Backend for Tree<C> {
         self.content.stands_apart()
     }
 
+    fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        Some(Arc::clone(&self.policy))
+    }
+
     fn provides_content(&self) -> bool {
         self.content.provides_content(&self.common)
     }

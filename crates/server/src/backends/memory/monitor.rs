@@ -6,9 +6,9 @@ use larix_proto::LdapResult;
 
 use super::{Common, Content, Tree, not_supported};
 use crate::backends::Stored;
-use larix_backend::memory_tree::Counted;
 use crate::virtual_entries::monitor::change::{self, Wanted};
 use crate::virtual_entries::monitor::{self, Monitor};
+use larix_backend::memory_tree::Counted;
 use larix_backend::{Announced, Context};
 
 #[derive(Debug)]

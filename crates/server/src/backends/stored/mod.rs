@@ -10,9 +10,11 @@ mod sync;
 use std::any::Any;
 use std::sync::Arc;
 
+use larix_engine::access::AccessPolicy;
 use larix_engine::compare::{self, CompareContext};
-use larix_engine::overlay::internal_search::Ended;
+use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
 use larix_engine::overlay::{BindAttempt, BindConclusion};
+use larix_engine::search::internal;
 use larix_engine::write::{Completion, WriteRequest};
 use larix_engine::{Chosen, Fault, Held, Served};
 use larix_proto::{LdapResult, ResultCode};
@@ -263,6 +265,18 @@ impl Backend for Stored {
                 false
             }
         }
+    }
+
+    fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        Some(self.served.database().policy())
+    }
+
+    fn find(&self, _: &Context<'_>, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<(), Fault> {
+        let database = self.served.database();
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let policy = database.current_policy();
+        internal::search(&view, &policy, query, visit).map(|_| ())
     }
 
     fn set_read_only(&self, value: bool) -> LdapResult {

@@ -41,7 +41,6 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
     overlay("remoteauth", "olcRemoteAuthCfg", Refused("binds would not be forwarded")),
-    overlay("retcode", "olcRetcodeConfig", Refused("no result codes would be put in")),
     overlay("rwm", "olcRwmConfig", Refused("names would not be rewritten")),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
 ];
@@ -195,10 +194,6 @@ static TABLE: &[Directive] = &[
         .attribute_alias(&["olcProxyCheckCacheability"]),
     kept("pcacheOffline", "olcPcacheOffline", Scope::Overlay("pcache"), Form::Switch),
     kept("pcacheBind", "olcPcacheBind", Scope::Overlay("pcache"), Form::Words).many(),
-    kept("retcode-parent", "olcRetcodeParent", Scope::Overlay("retcode"), Form::Whole),
-    kept("retcode-item", "olcRetcodeItem", Scope::Overlay("retcode"), Form::Words).ordered(),
-    kept("retcode-indir", "olcRetcodeInDir", Scope::Overlay("retcode"), Form::Switch),
-    kept("retcode-sleep", "olcRetcodeSleep", Scope::Overlay("retcode"), Form::Whole),
     kept("userClass", "olcAutoCAuserClass", Scope::Overlay("autoca"), Form::Whole),
     kept("serverClass", "olcAutoCAserverClass", Scope::Overlay("autoca"), Form::Whole),
     kept("userKeybits", "olcAutoCAuserKeybits", Scope::Overlay("autoca"), Form::Whole),

@@ -405,7 +405,7 @@ impl Dispatcher {
     fn secret_of(&self, dn: &NormalDn, hash: Option<scram::Hash>) -> Option<ScramSecret> {
         let databases = self.server.databases();
         let clock = &*self.server.clock;
-        let context = databases.context(self.session.anonymous(), clock, clock.monotonic());
+        let context = databases.context(self.session.anonymous(), (self, clock), clock.monotonic());
         let passwords = databases.router().backend(dn)?.secrets(&context, dn);
         scram_secret(passwords.iter().map(|value| value.as_slice()), hash)
     }
