@@ -50,6 +50,10 @@ impl Delayed {
 }
 
 impl Delays {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "its thread waits by this clock; in a test time stands still"
+    )]
     fn new(stopped: Option<Mutex<Duration>>) -> Arc<Self> {
         let (waiting, changed) = (Mutex::new((BTreeMap::new(), 0)), Condvar::new());
         Arc::new(Self { start: Instant::now(), stopped, waiting, changed })

@@ -483,7 +483,7 @@ impl<'a, S: Store> Group<'a, S> {
         }
         let done = operator.finish();
         self.check_descriptions(numbered)?;
-        if !idle && !(derived && self.state.settings.shadow) {
+        if !(idle || derived && self.state.settings.shadow) {
             self.counters.csn = Some(done.csn);
         }
         Ok(done)

@@ -420,7 +420,7 @@ impl ReturnCode {
             Err(_) => next.open(context, search)?,
         };
         let time = time.saturating_add(self.sleep(context.clock));
-        Ok(PlannedSearch::new(&self.delays, time, Some(inner), Some(planned)))
+        Ok(PlannedSearch::cursor(&self.delays, time, Some(inner), Some(planned)))
     }
 }
 
@@ -447,7 +447,7 @@ impl Interceptor for ReturnCode {
         let is_base = search.request.scope == Scope::Base;
         if !is_base && *search.base == self.parent {
             let listed = self.list(next, context, &search);
-            return Ok(PlannedSearch::new(&self.delays, self.sleep(context.clock), Some(listed), None));
+            return Ok(PlannedSearch::cursor(&self.delays, self.sleep(context.clock), Some(listed), None));
         }
         let manage_dsa_it = search.controls.manage_dsa_it;
         if !is_base && self.in_directory && !manage_dsa_it && !search.base.is_within(&self.parent) {
@@ -461,14 +461,14 @@ impl Interceptor for ReturnCode {
             Fate::Answer(response) => {
                 let planned = self.plan(response, context, Kind::Search, search.request.base);
                 let time = planned.sleep();
-                Ok(PlannedSearch::new(&self.delays, time, None, Some(planned)))
+                Ok(PlannedSearch::cursor(&self.delays, time, None, Some(planned)))
             }
             Fate::Pass => {
                 let time = self.sleep(context.clock);
                 let inner = next.open(context, search)?;
                 Ok(match time.is_zero() {
                     true => inner,
-                    false => PlannedSearch::new(&self.delays, time, Some(inner), None),
+                    false => PlannedSearch::cursor(&self.delays, time, Some(inner), None),
                 })
             }
         }

@@ -196,7 +196,7 @@ impl fmt::Debug for PlannedSearch {
 
 impl PlannedSearch {
     /// The search `inner`, after a time; `planned` answers it if it succeeds, or if there is none.
-    pub(super) fn new(
+    pub(super) fn cursor(
         delays: &Arc<Delays>,
         time: Duration,
         inner: Option<Box<dyn Cursor>>,
