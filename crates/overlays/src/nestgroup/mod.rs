@@ -68,11 +68,16 @@ impl Overlay for NestGroup {
         interests
     }
 
+    /// Each step is a look-up.
     fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
-        if self.interests().is_empty() {
-            return Vec::new();
+        let mut looked_up = Vec::new();
+        if !self.interests().is_empty() {
+            looked_up.push(&self.member);
         }
-        vec![(self.member.clone(), Kinds::EQUALITY)]
+        if self.member_of_wanted.filter {
+            looked_up.push(&self.member_of);
+        }
+        looked_up.into_iter().map(|attribute| (attribute.clone(), Kinds::EQUALITY)).collect()
     }
 
     fn computed(&self) -> Option<&dyn ComputedAttributes> {
