@@ -11,6 +11,8 @@
 //! what another one finds.
 
 mod config;
+#[cfg(test)]
+mod costs;
 mod door;
 mod groups;
 mod identity;
