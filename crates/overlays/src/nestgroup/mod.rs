@@ -266,9 +266,13 @@ impl ComputedAttributes for NestGroup {
         normal: &[u8],
     ) -> Result<Option<Holders>, Failure> {
         let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
-        let root = NormalDn::root();
+        let (root, asked) = (NormalDn::root(), NormalDn::from_normal(normal));
         let mut ids = Vec::new();
-        for dn in self.reaching(within, attribute, NormalDn::from_normal(normal))? {
+        if *attribute == self.member_of && !self.is_within_base(&asked) {
+            // No entry is told of it through others.
+            return Ok(Some(Holders { ids, exact: true }));
+        }
+        for dn in self.reaching(within, attribute, asked)? {
             let Some(filter) = equals(within.schema, attribute, &dn) else { return Ok(None) };
             let query = InternalSearch::new(&root, Scope::Subtree, &filter);
             within.entries.search(&query, &mut |found| {
