@@ -100,7 +100,7 @@ impl Scene {
     }
 
     /// Waits until the last change may be read: requesters hear first.
-    fn settle(&mut self) {
+    fn settle(&self) {
         let last = self.fixture.database().writes().log_last();
         while self.fixture.database().following().answered().sequence < last {
             self.woken.recv().unwrap();

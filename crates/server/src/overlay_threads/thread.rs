@@ -35,7 +35,7 @@ pub(super) struct Beside {
     changed: Condvar,
     figures: Arc<Figures>,
     /// The wake of the change log's writer finds the thread by it.
-    own: Weak<Beside>,
+    own: Weak<Self>,
 }
 
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl Beside {
 
     /// Waits until there is something to do. Answers the overlay, and whether it is the end.
     fn sleep(&self, known: &Known) -> (Arc<dyn Overlay>, bool) {
-        let now = Instant::now();
+        let now = clock();
         let next = [known.tick, known.position].into_iter().flatten().min();
         let due = known.retry.or(next).unwrap_or(now + LOOK_EVERY);
         let patience = due.saturating_duration_since(now);
@@ -214,7 +214,7 @@ impl Beside {
             return;
         };
         self.figures.failed.fetch_add(1, Ordering::Relaxed);
-        known.retry = Some(Instant::now() + RETRY);
+        known.retry = Some(clock() + RETRY);
         if known.failing.as_ref() != Some(&why) {
             self.log.warning(format_args!("overlay {}: {why}", self.name));
             known.failing = Some(why);
@@ -251,13 +251,13 @@ impl Beside {
             if round.taken > 0 {
                 let reached = follower.reached();
                 self.lock().origins.retain(|sequence, _| *sequence > reached);
-                known.position.get_or_insert_with(|| Instant::now() + POSITION_EVERY);
+                known.position.get_or_insert_with(|| clock() + POSITION_EVERY);
             }
             if let Some(not_taken) = round.not_taken {
                 return Err(not_taken.message);
             }
         }
-        if known.position.is_some_and(|due| due <= Instant::now()) {
+        if known.position.is_some_and(|due| due <= clock()) {
             known.position = None;
             committed.settle()?;
             follower.keep_position().map_err(|error| error.to_string())?;
@@ -277,7 +277,7 @@ impl Beside {
     /// Gives the overlay its turn, if it is due.
     fn take_turn(&self, known: &mut Known, overlay: &dyn Overlay) -> Result<(), String> {
         let Some(tick) = overlay.tick() else { return Ok(()) };
-        let now = Instant::now();
+        let now = clock();
         let interval = tick.interval();
         // The first comes at once, and an interval that is shorter than it was counts at once.
         let due = known.tick.unwrap_or(now).min(now + interval);
@@ -291,7 +291,7 @@ impl Beside {
         self.figures.ticked.fetch_add(outcome.done, Ordering::Relaxed);
         // What was refused comes again with the turn after: not at once.
         let at = if outcome.more && outcome.refused.is_empty() { Duration::ZERO } else { tick.interval() };
-        known.tick = Some(Instant::now() + at);
+        known.tick = Some(clock() + at);
         match outcome.refused.first() {
             Some(first) => {
                 let count = outcome.refused.len();
@@ -304,7 +304,7 @@ impl Beside {
     /// The overlay panicked, which was reported: what it had in hand is left out.
     fn panicked(&self, known: &mut Known) {
         self.figures.panics.fetch_add(1, Ordering::Relaxed);
-        known.retry = Some(Instant::now() + RETRY);
+        known.retry = Some(clock() + RETRY);
         let count = known.follower.as_mut().map_or(0, CommittedFollower::leave_out);
         let what = if count == 0 { String::new() } else { format!(" behind the {count} changes in hand") };
         self.log.warning(format_args!("overlay {}: it panicked, and goes on{what}", self.name));
@@ -326,4 +326,9 @@ impl Beside {
             self.log.warning(format_args!("overlay {name}: how far it has come is not remembered: {why}"));
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the server is where the ambient clock enters")]
+fn clock() -> Instant {
+    Instant::now()
 }
