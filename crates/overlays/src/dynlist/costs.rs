@@ -3,6 +3,7 @@
 //! `cargo test -p larix-overlays costs -- --ignored --nocapture` prints it, for a directory in memory.
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+#![allow(clippy::disallowed_methods, reason = "it measures time, and judges nothing by it")]
 
 use std::fmt::Write as _;
 use std::time::Instant;
