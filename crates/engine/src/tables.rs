@@ -65,8 +65,8 @@ pub mod meta {
     pub const WRITTEN_BY: &[u8] = b"written-by";
     /// Indexes that are being built or cleared, and how far that is; none when nothing is.
     pub const INDEX_WORK: &[u8] = b"index-work";
-    /// For which rules all entries say which groups name them, or how far that is: `crate::write::membership_walk`.
-    pub const MEMBERSHIPS: &[u8] = b"memberships";
+    /// For which rules the back links of all entries are right, or how far that is: `crate::write::back_link_walk`.
+    pub const BACK_LINKS: &[u8] = b"memberships";
 }
 
 /// The disk format that this code writes.

@@ -32,11 +32,11 @@ impl<S: Store> Served<S> {
         };
         let ReplicatedBatch { changes, context_csns, mut rules } = batch;
         let settings = self.database().settings();
-        let overlays = settings.overlays.at(Interests::MEMBERSHIP);
-        let rules_of_groups = overlays.filter_map(|overlay| overlay.membership());
-        let own: Vec<_> = rules_of_groups.map(|rule| rule.member_of.attribute).collect();
+        let overlays = settings.overlays.at(Interests::BACK_LINK);
+        let links = overlays.filter_map(|overlay| overlay.back_link());
+        let own: Vec<_> = links.map(|rule| rule.back.attribute).collect();
         if !own.is_empty() {
-            // Each server finds out by itself which groups an entry is in.
+            // Each server keeps back links by itself.
             rules.attributes = Arc::new(rules.attributes.without(&own));
         }
         let changes = changes.into_iter().map(|change| prepare(&schema, &known, &rules, change)).collect();

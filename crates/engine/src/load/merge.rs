@@ -221,7 +221,7 @@ impl Group {
         self.csns.iter().for_each(|csn| log::put_context_csn(&mut self.set, csn));
         // What is loaded is not in the change log, and no overlay saw it.
         log::end_history(&mut self.set);
-        self.set.delete(META, meta::MEMBERSHIPS);
+        self.set.delete(META, meta::BACK_LINKS);
         let catalog = local.catalog.catalog();
         local.catalog.write_new(&mut self.set);
         database.publish_catalog(catalog.clone());

@@ -20,8 +20,8 @@ impl Interests {
     pub const BIND: Self = Self(1 << 1);
     /// [`Overlay::answering`]
     pub const ANSWER: Self = Self(1 << 2);
-    /// [`Overlay::membership`]
-    pub const MEMBERSHIP: Self = Self(1 << 3);
+    /// [`Overlay::back_link`]
+    pub const BACK_LINK: Self = Self(1 << 3);
     /// [`Overlay::computed`]
     pub const COMPUTE: Self = Self(1 << 4);
     /// [`Overlay::shown`]
@@ -36,7 +36,7 @@ impl Interests {
         (Self::PREPARE, "prepare"),
         (Self::BIND, "bind"),
         (Self::ANSWER, "answer"),
-        (Self::MEMBERSHIP, "membership"),
+        (Self::BACK_LINK, "back link"),
         (Self::COMPUTE, "compute"),
         (Self::SHOW, "show"),
         (Self::COMMITTED, "committed"),

@@ -12,12 +12,12 @@
 //! * [`ComputedAttributes`] computes attributes, which filters and access rules see as they see stored ones.
 //! * [`Committed`] sees changes that are durable, and [`Tick`] has a turn at an interval; both on a thread of the overlay's own.
 
+pub mod back_links;
 pub mod committed;
 pub mod computed;
 pub mod descriptor;
 pub mod interests;
 pub mod internal_search;
-pub mod membership;
 pub mod settings;
 pub mod shown;
 
@@ -44,9 +44,9 @@ pub use crate::change::prepare::{Change, ChangeKind, Prepared, PreparedModifyDn,
 pub use crate::change::{BindAttempt, WriteOperation};
 pub use crate::entry::split_rdn;
 pub use crate::failure::Failure;
+pub use back_links::BackLinkRule;
 pub use descriptor::{BuildContext, Descriptor, Global, OverlayDirective, WordFault};
 pub use interests::{Interests, Overlays};
-pub use membership::MembershipRule;
 pub use password_work::{PasswordWork, Purpose};
 
 /// Changes that one change may lead to, those of these included: a bound against overlays that answer each other.
@@ -128,8 +128,8 @@ pub trait Overlay: Debug + Send + Sync {
         None
     }
 
-    /// What makes entries members, where an attribute of theirs is to say so.
-    fn membership(&self) -> Option<&MembershipRule> {
+    /// A back link that the writer keeps.
+    fn back_link(&self) -> Option<&BackLinkRule> {
         None
     }
 }

@@ -194,7 +194,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     fn end(mut self, done: Result<Applied, Failure>) -> Result<Applied, Fault> {
         match done {
             Ok(applied) => {
-                self.group.follow_memberships(self.transaction, &mut self.unit, Some(self.stamp.csn))?;
+                self.group.follow_links(self.transaction, &mut self.unit, Some(self.stamp.csn))?;
                 self.group.set.merge(self.unit);
                 Ok(applied)
             }

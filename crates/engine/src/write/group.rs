@@ -259,7 +259,7 @@ impl<'a, S: Store> Group<'a, S> {
             }
         }
         let csn = self.counters.csn;
-        Ok(self.follow_memberships(transaction, unit, csn)?)
+        Ok(self.follow_links(transaction, unit, csn)?)
     }
 
     /// Whether the requester may make the change, and overlays may look at it.

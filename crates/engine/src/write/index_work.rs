@@ -62,8 +62,10 @@ pub enum IndexNotice {
     Cleared {
         indexes: String,
     },
-    /// All entries were gone through, and so many of them did not say which groups they are in.
-    Memberships {
+    /// All entries were gone through, and back links of so many of them were not right.
+    BackLinks {
+        /// The back links, a comma between them.
+        attributes: String,
         entries: u64,
         changed: u64,
     },

@@ -6,6 +6,8 @@
 
 pub(crate) mod add;
 pub(crate) mod authority;
+pub(crate) mod back_link_walk;
+mod back_links;
 pub mod change;
 mod checked_classes;
 pub(crate) mod delete;
@@ -13,8 +15,6 @@ mod disclosure;
 pub(crate) mod group;
 pub mod index_work;
 pub mod known;
-mod membership;
-pub(crate) mod membership_walk;
 pub(crate) mod modify;
 mod modify_dn;
 pub mod operational;
@@ -42,9 +42,9 @@ use crate::failure;
 pub use crate::failure::Failure;
 pub use crate::figures::{self, WriteFigures};
 pub use crate::search::REFERENCES_LIMIT;
+pub use back_links::BACK_LINKS_LIMIT;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
-pub use membership::MEMBERS_LIMIT;
 pub use request::{Completion, Origin, WriteOutcome, WriteRequest};
 pub use retiring::Retiring;
 pub use writer::errand::Reconfiguration;

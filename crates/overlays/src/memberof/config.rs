@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larix_engine::overlay::settings::{SettingError, Settings, described};
-use larix_engine::overlay::{BuildContext, MembershipRule, Overlay};
-use larix_engine::write::MEMBERS_LIMIT;
+use larix_engine::overlay::{BackLinkRule, BuildContext, Overlay};
+use larix_engine::write::BACK_LINKS_LIMIT;
 use larix_proto::ResultCode;
 use larix_schema::{AttributeDescription, Schema};
 
@@ -22,7 +22,7 @@ pub(super) fn maintained(
     settings: &Settings,
     context: &BuildContext<'_>,
 ) -> Result<Vec<AttributeDescription>, SettingError> {
-    Ok(vec![read(settings, context)?.rule.member_of])
+    Ok(vec![read(settings, context)?.rule.back])
 }
 
 fn read(settings: &Settings, context: &BuildContext<'_>) -> Result<MembershipSettings, SettingError> {
@@ -41,14 +41,14 @@ fn read(settings: &Settings, context: &BuildContext<'_>) -> Result<MembershipSet
         let name = settings.text(attribute).unwrap_or(otherwise);
         names_attribute(schema, keyword, name.trim().trim_matches('"'))
     };
-    let rule = MembershipRule {
-        group_class,
-        member: names("memberof-member-ad", "olcMemberOfMemberAD", "member")?,
-        member_of: names("memberof-memberof-ad", "olcMemberOfMemberOfAD", "memberOf")?,
-        at_once: MEMBERS_LIMIT,
+    let rule = BackLinkRule {
+        class: group_class,
+        forward: names("memberof-member-ad", "olcMemberOfMemberAD", "member")?,
+        back: names("memberof-memberof-ad", "olcMemberOfMemberOfAD", "memberOf")?,
+        at_once: BACK_LINKS_LIMIT,
     };
-    if rule.member == rule.member_of {
-        let name = rule.member.to_text(schema);
+    if rule.forward == rule.back {
+        let name = rule.forward.to_text(schema);
         let text = format!("memberof-memberof-ad <{name}>: the same attribute as memberof-member-ad");
         return Err(
             SettingError::new(text).with_help("name the attribute that members are to have, as memberOf")

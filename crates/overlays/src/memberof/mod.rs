@@ -1,7 +1,7 @@
 //! `overlay memberof`: an attribute of members that says which groups name them.
 //!
 //! What it says is a function of the groups that there are, whatever the way that led to them: the entries of the group class
-//! that have the entry's name as a member. The writer keeps it so (`larix_engine::write::membership`), with every change and for
+//! that have the entry's name as a member. It is a back link, which the writer keeps (`larix_engine::overlay::back_links`), with every change and for
 //! changes of other servers, too. What is done here is what only requests of clients are asked about: whether members are there,
 //! and what becomes of groups whose members go.
 
@@ -11,7 +11,7 @@ mod tests;
 
 use larix_engine::index::Kinds;
 use larix_engine::overlay::{
-    Additions, Change, ChangeKind, Descriptor, Interests, MembershipRule, Overlay, OverlayDirective,
+    Additions, BackLinkRule, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective,
     PendingChange, Prepared, Refusal,
 };
 use larix_proto::{LdapResult, ResultCode};
@@ -50,7 +50,7 @@ pub enum Dangling {
 /// `overlay memberof` with its directives.
 #[derive(Clone, Debug)]
 pub struct MembershipSettings {
-    pub rule: MembershipRule,
+    pub rule: BackLinkRule,
     pub dangling: Dangling,
     /// `memberof-refint`: groups follow when members are deleted or renamed.
     pub integrity: bool,
@@ -61,7 +61,7 @@ pub struct MembershipSettings {
 /// Groups and their members.
 #[derive(Debug)]
 pub struct Membership {
-    rule: MembershipRule,
+    rule: BackLinkRule,
     dangling: Dangling,
     integrity: Option<ReferentialIntegrity>,
 }
@@ -71,7 +71,7 @@ impl Membership {
         let MembershipSettings { rule, dangling, integrity, modifier } = settings;
         let integrity = integrity.then(|| {
             ReferentialIntegrity::new(ReferentialIntegritySettings {
-                attributes: vec![rule.member.clone()],
+                attributes: vec![rule.forward.clone()],
                 nothing: None,
                 modifier,
             })
@@ -82,7 +82,7 @@ impl Membership {
     /// Whether the change names members of a group.
     fn names_members(&self, change: &PendingChange<'_>) -> Result<bool, Refusal> {
         let schema = change.schema;
-        let is_group = |classes: &[Vec<u8>]| self.rule.is_group(schema, classes.iter().map(Vec::as_slice));
+        let is_group = |classes: &[Vec<u8>]| self.rule.is_source(schema, classes.iter().map(Vec::as_slice));
         let Some(object_class) = schema.attribute_type_id("objectClass") else { return Ok(false) };
         Ok(match change.operation {
             Prepared::Add { entry, .. } => is_group(entry.values(object_class)),
@@ -96,7 +96,7 @@ impl Membership {
     fn adds_members(&self, schema: &Schema, change: &Change) -> bool {
         matches!(change.kind, ChangeKind::Add | ChangeKind::Replace | ChangeKind::SoftAdd)
             && !change.values.is_empty()
-            && change.description.is_subdescription_of(schema, &self.rule.member)
+            && change.description.is_subdescription_of(schema, &self.rule.forward)
     }
 
     /// The change without members that are not there, or a refusal; `None` when it can stay as it is.
@@ -173,12 +173,12 @@ impl Overlay for Membership {
 
     fn interests(&self) -> Interests {
         let prepares = self.dangling != Dangling::Ignore || self.integrity.is_some();
-        Interests::MEMBERSHIP | if prepares { Interests::PREPARE } else { Interests::NONE }
+        Interests::BACK_LINK | if prepares { Interests::PREPARE } else { Interests::NONE }
     }
 
     fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
         // Who names an entry as a member is looked up with every change of it.
-        vec![(self.rule.member.clone(), Kinds::EQUALITY)]
+        vec![(self.rule.forward.clone(), Kinds::EQUALITY)]
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
@@ -190,7 +190,7 @@ impl Overlay for Membership {
         Ok(additions)
     }
 
-    fn membership(&self) -> Option<&MembershipRule> {
+    fn back_link(&self) -> Option<&BackLinkRule> {
         Some(&self.rule)
     }
 }

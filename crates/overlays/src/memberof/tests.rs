@@ -13,11 +13,11 @@ use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::log::{LogKey, LogRecord};
-use larix_engine::overlay::MembershipRule;
+use larix_engine::overlay::BackLinkRule;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, LOG};
 use larix_engine::time::{RandomSource, SeededRandom, Timestamp};
-use larix_engine::write::{AttributeValues, MEMBERS_LIMIT};
+use larix_engine::write::{AttributeValues, BACK_LINKS_LIMIT};
 use larix_engine::{DatabaseSettings, Entry};
 use larix_proto::ResultCode;
 use larix_schema::Schema;
@@ -37,12 +37,12 @@ const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
 /// Two rules with one attribute of members.
 const RULES: [(&str, &str); 2] = [("groupOfNames", "member"), ("groupOfUniqueNames", "uniqueMember")];
 
-fn rule(schema: &Schema, (class, member): (&str, &str), member_of: &str) -> MembershipRule {
-    MembershipRule {
-        group_class: schema.object_class_id(class).unwrap(),
-        member: schema.describe(member).unwrap(),
-        member_of: schema.describe(member_of).unwrap(),
-        at_once: MEMBERS_LIMIT,
+fn rule(schema: &Schema, (class, member): (&str, &str), member_of: &str) -> BackLinkRule {
+    BackLinkRule {
+        class: schema.object_class_id(class).unwrap(),
+        forward: schema.describe(member).unwrap(),
+        back: schema.describe(member_of).unwrap(),
+        at_once: BACK_LINKS_LIMIT,
     }
 }
 
@@ -74,8 +74,8 @@ fn with_overlays(schema: &Schema, options: Options) -> DatabaseSettings {
     let member_of = if options.writable { "seeAlso" } else { "memberOf" };
     for of in RULES {
         settings.overlays.push(Arc::new(Membership::new(MembershipSettings {
-            rule: MembershipRule {
-                at_once: options.at_once.unwrap_or(MEMBERS_LIMIT),
+            rule: BackLinkRule {
+                at_once: options.at_once.unwrap_or(BACK_LINKS_LIMIT),
                 ..rule(schema, of, member_of)
             },
             dangling: options.dangling,

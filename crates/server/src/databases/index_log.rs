@@ -34,8 +34,8 @@ impl IndexWatch for IndexLog {
             IndexNotice::Cleared { indexes } => {
                 log.notice(format_args!("indexes of \"{suffix}\" that were dropped are gone: {indexes}"));
             }
-            IndexNotice::Memberships { entries, changed } => log.notice(format_args!(
-                "overlay memberof of \"{suffix}\": {changed} of {entries} entries did not say which groups they are in"
+            IndexNotice::BackLinks { attributes, entries, changed } => log.notice(format_args!(
+                "{attributes} of \"{suffix}\": {changed} of {entries} entries did not say which entries name them"
             )),
             IndexNotice::Failed { message } => log.warning(format_args!(
                 "indexes of \"{suffix}\" cannot be worked on, which is tried again every few seconds: {message}"

@@ -21,10 +21,10 @@ use crate::injected;
 use crate::log;
 use crate::mirror;
 use crate::tree;
+use crate::write::back_link_walk::Walked;
 use crate::write::failure::{Failure, commit_failed};
 use crate::write::group::{Group, Ready};
 use crate::write::known::MissingElement;
-use crate::write::membership_walk::Walked;
 use crate::write::operator::Counters;
 use crate::write::request::WriteOutcome;
 use crate::write::training;
@@ -116,7 +116,7 @@ impl<S: Store> Core<S> {
             tree::forget(self.instance);
             self.as_of = None;
             self.index_work.forget();
-            self.membership_walk.failed(&*self.environment.clock);
+            self.back_link_walk.failed(&*self.environment.clock);
         }
         let behind = gathering.answer(failed.as_ref());
         if !self.doubtful {
@@ -166,7 +166,7 @@ impl<S: Store> Core<S> {
             training::renew_dictionary(&transaction, &mut group.catalog, last_entry_id)?;
         }
         carry_out_all(gathering, &mut group, &transaction)?;
-        let walked = self.membership_walk.along(&mut group, &transaction, gathering.is_nothing())?;
+        let walked = self.back_link_walk.along(&mut group, &transaction, gathering.is_nothing())?;
         let walks_anew = group.walks;
         let counters = Counters { csn: None, ..group.counters.clone() };
         let Some(mut ready) = group.ready() else { return Ok(()) };
@@ -238,7 +238,7 @@ impl<S: Store> Core<S> {
             self.forget_merge();
         }
         let watch = self.environment.index_watch.as_deref();
-        self.membership_walk.committed(settled.walked, settled.walks_anew, watch);
+        self.back_link_walk.committed(settled.walked, settled.walks_anew, watch);
         database.log_watch().tell();
     }
 }

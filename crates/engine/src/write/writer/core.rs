@@ -17,9 +17,9 @@ use crate::index::merge::Merger;
 use crate::log;
 use crate::tables::{ENTRIES, META, meta};
 use crate::tree;
+use crate::write::back_link_walk::BackLinkWalk;
 use crate::write::index_work::IndexWork;
 use crate::write::known::{KnownSchema, MissingElement};
-use crate::write::membership_walk::MembershipWalk;
 use crate::write::operator::Counters;
 use crate::write::retiring::Retiring;
 use crate::write::training;
@@ -40,7 +40,7 @@ pub(super) struct Core<S> {
     pub(super) known: (Arc<Schema>, Arc<KnownSchema>),
     pub(super) merger: Merger,
     pub(super) index_work: IndexWork,
-    pub(super) membership_walk: MembershipWalk,
+    pub(super) back_link_walk: BackLinkWalk,
     /// Nothing has come for a while, and what is pending is being brought in.
     pub(super) quiet: bool,
     pub(super) log: LogUpkeep,
@@ -86,11 +86,11 @@ impl<S: Store> Core<S> {
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
         let next_training = next_training(&database, &counters);
-        let mut membership_walk = MembershipWalk::default();
-        membership_walk.look(&database);
+        let mut back_link_walk = BackLinkWalk::default();
+        back_link_walk.look(&database);
         Ok(Self {
             index_work: IndexWork::new(environment.index_watch.clone(), Arc::clone(&environment.clock)),
-            membership_walk,
+            back_link_walk,
             database,
             environment,
             counters,
@@ -165,7 +165,7 @@ impl<S: Store> Core<S> {
         (self.counters, self.log, self.merger) = (counters, log, merger);
         self.index_work.look_again();
         if S::SHARED {
-            self.membership_walk.look(&database);
+            self.back_link_walk.look(&database);
             database.log_watch().tell();
         }
         self.as_of = Some(commit);

@@ -188,7 +188,7 @@ impl<S: Store> Core<S> {
         self.database.publish_configuration(schema, settings);
         self.claim_content();
         let database = Arc::clone(&self.database);
-        self.membership_walk.look(&database);
+        self.back_link_walk.look(&database);
         tree::forget(self.instance);
     }
 }

@@ -103,7 +103,7 @@ impl<S: Store> Core<S> {
         // What came is not in the change log: whoever follows this server asks for the content.
         log::end_history(&mut set);
         // Nor was anybody asked which groups it is in.
-        set.delete(META, meta::MEMBERSHIPS);
+        set.delete(META, meta::BACK_LINKS);
         database.publish_catalog(std::sync::Arc::clone(catalog.catalog()));
         transaction.commit(&set, database.settings().durability())?;
         self.unfinished = false;
@@ -116,7 +116,7 @@ impl<S: Store> Core<S> {
         if let Some(catalog) = catalog.committed() {
             database.publish_catalog(catalog);
         }
-        self.membership_walk.look(&database);
+        self.back_link_walk.look(&database);
         self.contexts_rose = true;
         self.note_answered();
         database.log_watch().tell();

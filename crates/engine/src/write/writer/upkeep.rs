@@ -47,7 +47,7 @@ impl<S: Store> Core<S> {
     }
 
     fn patience_of_walk(&self) -> Option<Duration> {
-        self.membership_walk.patience(&self.database, &*self.environment.clock)
+        self.back_link_walk.patience(&self.database, &*self.environment.clock)
     }
 
     /// Does what is due while no change waits.

@@ -1,5 +1,5 @@
-//! All entries gone through once, so that each says which groups it is in (`overlay memberof`): where the overlay is new, behind a
-//! load that runs no overlays, and behind a change of more members than one commit takes.
+//! All entries gone through once, so that the back links of each are right: where the overlay is new, behind a load that runs no
+//! overlays, and behind a change of more targets than one commit takes.
 //!
 //! The writer does it in slices between and beside groups of changes, once an index tells who names an entry. How far it is stands
 //! in the slice's commit; changes meanwhile keep right what they concern, on either side of that place.
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use larix_store::{Direction, KeyRange, Layered, Snapshot, Store, WriteSet};
 
+use super::back_links::{Rules, corrections};
 use super::group::Group;
 use super::index_work::{IndexNotice, IndexWatch};
-use super::membership::{Rules, corrections};
 use crate::database::{Database, View};
 use crate::entry::EntryId;
 use crate::fault::Fault;
@@ -22,7 +22,7 @@ const IDLE_NANOS: u64 = 10_000_000;
 const BESIDE_NANOS: u64 = 1_000_000;
 /// Entries of one slice.
 const SLICE_ENTRIES: u64 = 8_192;
-/// Changes of members of one slice.
+/// Changes of targets of one slice.
 const SLICE_CHANGES: usize = 1_024;
 /// Entries between two looks at the clock.
 const ENTRIES_A_LOOK: u64 = 16;
@@ -47,12 +47,14 @@ enum Task {
 
 /// The work of a writer.
 #[derive(Debug, Default)]
-pub(super) struct MembershipWalk {
+pub(super) struct BackLinkWalk {
     task: Task,
     /// Not before.
     next: Monotonic,
     entries: u64,
     changed: u64,
+    /// The back links, as a notice names them.
+    attributes: String,
 }
 
 /// What a slice did.
@@ -63,7 +65,7 @@ pub(super) struct Walked {
     ended: bool,
 }
 
-impl MembershipWalk {
+impl BackLinkWalk {
     /// Finds out what there is to do under the settings in force.
     pub(super) fn look<S: Store>(&mut self, database: &Database<S>) {
         let (schema, settings) = (database.schema(), database.settings());
@@ -77,6 +79,7 @@ impl MembershipWalk {
             (false, _) => Task::Walk,
         };
         (self.entries, self.changed) = (0, 0);
+        self.attributes = rules.names(&schema);
     }
 
     /// How long the writer waits for changes before it goes on.
@@ -103,7 +106,7 @@ impl MembershipWalk {
         match self.task {
             Task::Nothing => Ok(None),
             Task::Forget => {
-                group.set.delete(META, meta::MEMBERSHIPS);
+                group.set.delete(META, meta::BACK_LINKS);
                 Ok(Some(Walked { entries: 0, changed: 0, ended: true }))
             }
             Task::Walk => group.walk(transaction, if alone { IDLE_NANOS } else { BESIDE_NANOS }),
@@ -118,13 +121,16 @@ impl MembershipWalk {
             if walked.ended {
                 let (entries, changed) = (self.entries, self.changed);
                 if let Some(watch) = watch.filter(|_| changed > 0) {
-                    watch.notice(IndexNotice::Memberships { entries, changed });
+                    let attributes = self.attributes.clone();
+                    watch.notice(IndexNotice::BackLinks { attributes, entries, changed });
                 }
-                *self = Self::default();
+                let attributes = std::mem::take(&mut self.attributes);
+                *self = Self { attributes, ..Self::default() };
             }
         }
         if anew {
-            *self = Self { task: Task::Walk, ..Self::default() };
+            let attributes = std::mem::take(&mut self.attributes);
+            *self = Self { task: Task::Walk, attributes, ..Self::default() };
         }
     }
 
@@ -137,7 +143,7 @@ impl MembershipWalk {
 
 /// For which rules entries were gone through, and the last of them.
 fn place<N: Snapshot>(snapshot: &N) -> Result<Option<(String, u64)>, Fault> {
-    let Some(bytes) = snapshot.get(META, meta::MEMBERSHIPS)? else { return Ok(None) };
+    let Some(bytes) = snapshot.get(META, meta::BACK_LINKS)? else { return Ok(None) };
     let known = bytes.split_at_checked(HEAD_BYTES).and_then(|(head, text)| {
         let &[VERSION, ref place @ ..] = head else { return None };
         let place = u64::from_be_bytes(place.try_into().ok()?);
@@ -151,7 +157,7 @@ fn put_place(set: &mut WriteSet, text: &str, place: u64) {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&place.to_be_bytes());
     bytes.extend_from_slice(text.as_bytes());
-    set.put(META, meta::MEMBERSHIPS, bytes);
+    set.put(META, meta::BACK_LINKS, bytes);
 }
 
 /// All entries are to be gone through.
@@ -201,7 +207,7 @@ impl<S: Store> Group<'_, S> {
         }
         walked.changed = edits.len() as u64;
         let mut unit = WriteSet::new();
-        self.edit_members(transaction, &mut unit, edits, None)?;
+        self.edit_targets(transaction, &mut unit, edits, None)?;
         put_place(&mut unit, &text, if walked.ended { DONE } else { last });
         self.set.merge(unit);
         Ok(Some(walked))

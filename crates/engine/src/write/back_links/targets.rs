@@ -1,4 +1,4 @@
-//! Members are changed as their groups say.
+//! Targets are changed as the links to them say.
 
 use larix_schema::AttributeDescription;
 use larix_store::{Layered, Snapshot, Store, WriteSet};
@@ -18,8 +18,8 @@ use crate::write::prepare::Change;
 use crate::write::{change, modify};
 
 impl<S: Store> Group<'_, S> {
-    /// Carries out changes of members.
-    pub(in crate::write) fn edit_members<T: Snapshot>(
+    /// Carries out changes of targets.
+    pub(in crate::write) fn edit_targets<T: Snapshot>(
         &mut self,
         transaction: &T,
         unit: &mut WriteSet,
@@ -52,7 +52,7 @@ impl<S: Store> Group<'_, S> {
         };
         // Each changes another entry, so that none has to see the ones before it.
         for (id, changes) in edits {
-            match edit_member(&mut operator, id, &changes) {
+            match edit_target(&mut operator, id, &changes) {
                 Err(Failure::Storage(fault)) => return Err(fault),
                 // What cannot be changed stays as it is.
                 Err(Failure::Refused(_)) | Ok(()) => {}
@@ -64,8 +64,8 @@ impl<S: Store> Group<'_, S> {
     }
 }
 
-/// Changes one member, without a look at the schema: whatever class it is of, it may say which groups it is in.
-fn edit_member<V: Snapshot>(
+/// Changes one target, without a look at the schema: whatever class it is of, it may have back links.
+fn edit_target<V: Snapshot>(
     operator: &mut Operator<'_, V>,
     id: EntryId,
     changes: &[Change],

@@ -1,4 +1,4 @@
-//! What a unit of changes did to groups and their members.
+//! What a unit of changes did to links.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
@@ -6,24 +6,24 @@ use std::rc::Rc;
 use larix_schema::NormalDn;
 use larix_store::{Snapshot, WriteSet};
 
-use super::{Edits, GroupName, Rules, change_of, corrections, has_value, is_group, members, name_of};
+use super::{Edits, Rules, SourceName, change_of, corrections, has_value, is_source, name_of, targets_of};
 use crate::database::View;
 use crate::entry::record::Form;
 use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, ValuesView};
 use crate::fault::Fault;
-use crate::overlay::MembershipRule;
+use crate::overlay::BackLinkRule;
 use crate::tables::{ENTRIES, META, VALUES, meta};
 use crate::tree;
 use crate::write::prepare::{Change, ChangeKind};
 
-/// What changes in one attribute of a member.
+/// What changes in one back link of a target.
 #[derive(Default)]
 struct Edit {
-    gone: Vec<Rc<GroupName>>,
-    come: Vec<Rc<GroupName>>,
+    gone: Vec<Rc<SourceName>>,
+    come: Vec<Rc<SourceName>>,
 }
 
-/// The changes that a unit asks for, and whether no index tells yet which groups name the entries that are new in it. None:
+/// The changes that a unit asks for, and whether no index tells yet which sources name the entries that are new in it. None:
 /// there is too much of it.
 pub(super) fn difference<B: Snapshot, A: Snapshot>(
     rules: &Rules<'_>,
@@ -31,8 +31,8 @@ pub(super) fn difference<B: Snapshot, A: Snapshot>(
     now: &View<'_, A>,
     unit: &WriteSet,
 ) -> Result<Option<(Edits, bool)>, Fault> {
-    let members = rules.rules.iter().map(|(rule, _)| &rule.member);
-    let attributes = members.chain(rules.targets.iter().copied());
+    let forward = rules.rules.iter().map(|(rule, _)| &rule.forward);
+    let attributes = forward.chain(rules.backs.iter().copied());
     let numbers: Vec<AttributeNumber> =
         attributes.filter_map(|description| now.catalog.number(description)).collect();
     let mut rows = Rows::new();
@@ -60,13 +60,13 @@ fn is_large(values: Option<ValuesView<'_>>) -> bool {
 /// Rows of a large set that a unit changed: key, and value if it is not removed.
 type Rows<'u> = BTreeMap<(EntryId, AttributeNumber), Vec<(&'u [u8], Option<&'u [u8]>)>>;
 
-/// What a unit of changes did to groups and members.
+/// What a unit of changes did to links.
 struct Difference<'v, 'b, 'a, B, A> {
     rules: &'v Rules<'v>,
     was: &'v View<'b, B>,
     now: &'v View<'a, A>,
     rows: Rows<'v>,
-    /// Members that are not `anew`, by entry and place of the attribute.
+    /// Targets that are not `anew`, by entry and place of the back link.
     edits: BTreeMap<(EntryId, usize), Edit>,
     /// Entries that are new, have another name, or whose values somebody else changed.
     anew: BTreeSet<EntryId>,
@@ -119,74 +119,76 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
             self.anew.insert(id);
         }
         let rules = self.rules;
-        for (place, (rule, target)) in rules.rules.iter().enumerate() {
-            let old = old.as_ref().map(|old| Ok::<_, Fault>((old, is_group(was, old, rule)?))).transpose()?;
-            let new = new.as_ref().map(|new| Ok::<_, Fault>((new, is_group(now, new, rule)?))).transpose()?;
-            let old = old.filter(|(_, is_group)| *is_group).map(|(old, _)| old);
-            let now_group = new.filter(|(_, is_group)| *is_group).map(|(new, _)| new);
-            let (gone, come) = match (old, now_group) {
+        for (place, (rule, back)) in rules.rules.iter().enumerate() {
+            let old =
+                old.as_ref().map(|old| Ok::<_, Fault>((old, is_source(was, old, rule)?))).transpose()?;
+            let new =
+                new.as_ref().map(|new| Ok::<_, Fault>((new, is_source(now, new, rule)?))).transpose()?;
+            let old = old.filter(|(_, is_source)| *is_source).map(|(old, _)| old);
+            let now_source = new.filter(|(_, is_source)| *is_source).map(|(new, _)| new);
+            let (gone, come) = match (old, now_source) {
                 (None, None) => continue,
-                (Some(old), Some(new)) if !renamed => self.members_between(rule, old, new)?,
+                (Some(old), Some(new)) if !renamed => self.targets_between(rule, old, new)?,
                 (old, new) => {
-                    let gone = old.map(|old| members(was, old, rule)).transpose()?.unwrap_or_default();
-                    let come = new.map(|new| members(now, new, rule)).transpose()?.unwrap_or_default();
+                    let gone = old.map(|old| targets_of(was, old, rule)).transpose()?.unwrap_or_default();
+                    let come = new.map(|new| targets_of(now, new, rule)).transpose()?.unwrap_or_default();
                     (gone, come)
                 }
             };
             if let Some(old) = old.filter(|_| !gone.is_empty()) {
-                let name = GroupName::of(was, old)?;
+                let name = SourceName::of(was, old)?;
                 let stays = new.map(|(new, _)| new).filter(|_| !renamed);
-                self.gone(&name, (place, *target), gone, stays)?;
+                self.gone(&name, (place, *back), gone, stays)?;
             }
-            if let Some(new) = now_group.filter(|_| !come.is_empty()) {
-                let name = GroupName::of(now, new)?;
-                for member in come {
-                    self.edit(&member, *target, |edit| edit.come.push(Rc::clone(&name)))?;
+            if let Some(new) = now_source.filter(|_| !come.is_empty()) {
+                let name = SourceName::of(now, new)?;
+                for target in come {
+                    self.edit(&target, *back, |edit| edit.come.push(Rc::clone(&name)))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Members that a group has no longer by one rule; by another one it may have them still.
+    /// Targets that a source has no longer by one rule; by another one it may have them still.
     fn gone(
         &mut self,
-        name: &Rc<GroupName>,
-        (place, target): (usize, usize),
-        members: Vec<NormalDn>,
+        name: &Rc<SourceName>,
+        (place, back): (usize, usize),
+        targets: Vec<NormalDn>,
         stays: Option<&EntryReader<'_, A>>,
     ) -> Result<(), Fault> {
         let mut others = Vec::new();
         for (at, (rule, of)) in self.rules.rules.iter().enumerate() {
-            if let Some(stays) = stays.filter(|_| at != place && *of == target)
-                && is_group(self.now, stays, rule)?
+            if let Some(stays) = stays.filter(|_| at != place && *of == back)
+                && is_source(self.now, stays, rule)?
             {
                 others.push((*rule, stays));
             }
         }
-        'members: for member in members {
-            for (rule, group) in &others {
-                if has_value(self.now, group, &rule.member, &member)? {
-                    continue 'members;
+        'targets: for target in targets {
+            for (rule, source) in &others {
+                if has_value(self.now, source, &rule.forward, &target)? {
+                    continue 'targets;
                 }
             }
-            self.edit(&member, target, |edit| edit.gone.push(Rc::clone(name)))?;
+            self.edit(&target, back, |edit| edit.gone.push(Rc::clone(name)))?;
         }
         Ok(())
     }
 
-    /// Notes a change of who is a member, if there is such an entry.
-    fn edit(&mut self, member: &NormalDn, target: usize, note: impl FnOnce(&mut Edit)) -> Result<(), Fault> {
-        if let Some(id) = self.now.resolve(member)?.and_then(|resolved| resolved.id) {
-            note(self.edits.entry((id, target)).or_default());
+    /// Notes a change of what a back link is to say, if there is such an entry.
+    fn edit(&mut self, target: &NormalDn, back: usize, note: impl FnOnce(&mut Edit)) -> Result<(), Fault> {
+        if let Some(id) = self.now.resolve(target)?.and_then(|resolved| resolved.id) {
+            note(self.edits.entry((id, back)).or_default());
         }
         Ok(())
     }
 
-    /// Whether somebody changed what an entry says of its groups.
+    /// Whether somebody changed the back links of an entry.
     fn differs(&self, old: &EntryReader<'_, B>, new: &EntryReader<'_, A>) -> bool {
-        self.rules.targets.iter().any(|target| {
-            let Some(number) = self.now.catalog.number(target) else { return false };
+        self.rules.backs.iter().any(|back| {
+            let Some(number) = self.now.catalog.number(back) else { return false };
             if self.rows.contains_key(&(new.view.id(), number)) {
                 return true;
             }
@@ -196,14 +198,14 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
         })
     }
 
-    /// Members that went and members that came.
-    fn members_between(
+    /// Targets that went and targets that came.
+    fn targets_between(
         &self,
-        rule: &MembershipRule,
+        rule: &BackLinkRule,
         old: &EntryReader<'_, B>,
         new: &EntryReader<'_, A>,
     ) -> Result<(Vec<NormalDn>, Vec<NormalDn>), Fault> {
-        let Some(number) = self.now.catalog.number(&rule.member) else { return Ok(Default::default()) };
+        let Some(number) = self.now.catalog.number(&rule.forward) else { return Ok(Default::default()) };
         let (before, after) = (old.view.get(number)?, new.view.get(number)?);
         if is_large(before) && is_large(after) {
             return self.rows_between(rule, (new.view.id(), number));
@@ -213,63 +215,63 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
         {
             return Ok(Default::default());
         }
-        let (before, after) = (members(self.was, old, rule)?, members(self.now, new, rule)?);
+        let (before, after) = (targets_of(self.was, old, rule)?, targets_of(self.now, new, rule)?);
         let (had, has): (HashSet<&NormalDn>, HashSet<&NormalDn>) =
             (before.iter().collect(), after.iter().collect());
-        let gone = before.iter().filter(|member| !has.contains(member)).cloned().collect();
-        let come = after.iter().filter(|member| !had.contains(member)).cloned().collect();
+        let gone = before.iter().filter(|target| !has.contains(target)).cloned().collect();
+        let come = after.iter().filter(|target| !had.contains(target)).cloned().collect();
         Ok((gone, come))
     }
 
     fn rows_between(
         &self,
-        rule: &MembershipRule,
+        rule: &BackLinkRule,
         set: (EntryId, AttributeNumber),
     ) -> Result<(Vec<NormalDn>, Vec<NormalDn>), Fault> {
         let (mut gone, mut come) = (Vec::new(), Vec::new());
         let schema = &self.now.schema;
         for (key, value) in self.rows.get(&set).map(Vec::as_slice).unwrap_or_default() {
             match (self.was.snapshot.get(VALUES, key)?, value) {
-                (None, Some(value)) => come.extend(name_of(schema, &rule.member, value)),
-                (Some(value), None) => gone.extend(name_of(schema, &rule.member, &value)),
+                (None, Some(value)) => come.extend(name_of(schema, &rule.forward, value)),
+                (Some(value), None) => gone.extend(name_of(schema, &rule.forward, &value)),
                 _ => {}
             }
         }
         Ok((gone, come))
     }
 
-    /// The changes of members, whoever is one.
+    /// The changes of targets, whatever they are.
     fn changes(self) -> Result<Edits, Fault> {
         let mut all: BTreeMap<EntryId, Vec<Change>> = BTreeMap::new();
-        for ((id, target), edit) in self.edits {
+        for ((id, back), edit) in self.edits {
             if self.anew.contains(&id) {
                 continue;
             }
-            let Some(description) = self.rules.targets.get(target) else { continue };
+            let Some(description) = self.rules.backs.get(back) else { continue };
             let Some(record) = self.now.record(id)? else { continue };
             let reader = self.now.reader(id, &record)?;
-            let says = |group: &Rc<GroupName>| has_value(self.now, &reader, description, &group.normal);
-            // By several rules a group comes or goes several times.
+            let says = |source: &Rc<SourceName>| has_value(self.now, &reader, description, &source.normal);
+            // By several rules a source comes or goes several times.
             let (mut gone, mut come) = (Vec::new(), Vec::new());
             let (mut left, mut known) = (HashSet::new(), HashSet::new());
-            for group in edit.gone {
-                if left.insert(group.normal.as_str().to_owned()) && says(&group)? {
-                    gone.push(group);
+            for source in edit.gone {
+                if left.insert(source.normal.as_str().to_owned()) && says(&source)? {
+                    gone.push(source);
                 }
             }
-            for group in edit.come {
-                if !known.insert(group.normal.as_str().to_owned()) {
+            for source in edit.come {
+                if !known.insert(source.normal.as_str().to_owned()) {
                     continue;
                 }
-                // The same group may have got another spelling.
-                if left.contains(group.normal.as_str()) || !says(&group)? {
-                    come.push(group);
+                // The same source may have got another spelling.
+                if left.contains(source.normal.as_str()) || !says(&source)? {
+                    come.push(source);
                 }
             }
             let changes = all.entry(id).or_default();
-            for (kind, groups) in [(ChangeKind::Delete, gone), (ChangeKind::SoftAdd, come)] {
-                if !groups.is_empty() {
-                    changes.push(change_of(description, kind, &groups));
+            for (kind, sources) in [(ChangeKind::Delete, gone), (ChangeKind::SoftAdd, come)] {
+                if !sources.is_empty() {
+                    changes.push(change_of(description, kind, &sources));
                 }
             }
         }

@@ -1,12 +1,12 @@
-//! Which groups an entry is in, kept in the entry (`overlay memberof`): a function of the groups that there are.
+//! Back links, kept in the entries that links lead to: a function of the links that there are.
 //!
-//! What a unit of changes did to groups is read off its write set: records before and behind it are compared, of large sets the
+//! What a unit of changes did to links is read off its write set: records before and behind it are compared, of large sets the
 //! rows that changed. So it is the same for a request, for what overlays added to it, for a transaction, and for what another
-//! server did; a member that comes costs the same in a group of ten as in one of a million. Changes of members are local: each
-//! server makes its own, nothing of them is sent, and no operational attribute of a member changes.
+//! server did; a target that comes costs the same in a set of ten as in one of a million. Changes of targets are local: each
+//! server makes its own, nothing of them is sent, and no operational attribute of a target changes.
 
 mod difference;
-mod members;
+mod targets;
 
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::group::Group;
 use super::prepare::{Change, ChangeKind, Standing};
-use super::{membership_walk, values};
+use super::{back_link_walk, values};
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View, next_instance};
 use crate::entry::record::Form;
@@ -24,71 +24,76 @@ use crate::entry::values::member_key_of_normal;
 use crate::entry::{EntryId, EntryReader};
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
-use crate::overlay::{Interests, MembershipRule};
+use crate::overlay::{BackLinkRule, Interests};
 use crate::plan::Plan;
 use crate::tree;
 
 use difference::difference;
 
-/// Members that change in the commit of the change that asks for it, and entries below a renamed one that are looked at there.
+/// Targets that change in the commit of the change that asks for it, and entries below a renamed one that are looked at there.
 /// Of more, all entries are gone through afterwards, slice by slice.
-pub const MEMBERS_LIMIT: usize = 250_000;
+pub const BACK_LINKS_LIMIT: usize = 250_000;
 
 /// The rules of a database.
 pub(super) struct Rules<'s> {
-    /// Each with the place of its attribute of members in `targets`.
-    rules: Vec<(&'s MembershipRule, usize)>,
-    targets: Vec<&'s AttributeDescription>,
-    /// Members that change at once.
+    /// Each with the place of its back link in `backs`.
+    rules: Vec<(&'s BackLinkRule, usize)>,
+    backs: Vec<&'s AttributeDescription>,
+    /// Targets that change at once.
     at_once: usize,
 }
 
 impl<'s> Rules<'s> {
     pub(super) fn of(settings: &'s DatabaseSettings) -> Self {
-        let (mut rules, mut at_once) = (Vec::new(), MEMBERS_LIMIT);
-        let mut targets: Vec<&AttributeDescription> = Vec::new();
-        for rule in settings.overlays.at(Interests::MEMBERSHIP).filter_map(|overlay| overlay.membership()) {
-            let place = targets.iter().position(|target| **target == rule.member_of);
+        let (mut rules, mut at_once) = (Vec::new(), BACK_LINKS_LIMIT);
+        let mut backs: Vec<&AttributeDescription> = Vec::new();
+        for rule in settings.overlays.at(Interests::BACK_LINK).filter_map(|overlay| overlay.back_link()) {
+            let place = backs.iter().position(|back| **back == rule.back);
             let place = place.unwrap_or_else(|| {
-                targets.push(&rule.member_of);
-                targets.len() - 1
+                backs.push(&rule.back);
+                backs.len() - 1
             });
             rules.push((rule, place));
             at_once = at_once.min(rule.at_once);
         }
-        Self { rules, targets, at_once }
+        Self { rules, backs, at_once }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// What it depends on which groups an entry is in.
+    /// What the back links of an entry depend on.
     pub(super) fn text(&self, schema: &Schema) -> String {
-        let line = |(rule, _): &(&MembershipRule, usize)| {
-            let class = schema.class(rule.group_class).name();
-            format!("{class} {} {}\n", rule.member.to_text(schema), rule.member_of.to_text(schema))
+        let line = |(rule, _): &(&BackLinkRule, usize)| {
+            let class = schema.class(rule.class).name();
+            format!("{class} {} {}\n", rule.forward.to_text(schema), rule.back.to_text(schema))
         };
         self.rules.iter().map(line).collect()
+    }
+
+    /// The back links, a comma between them.
+    pub(super) fn names(&self, schema: &Schema) -> String {
+        self.backs.iter().map(|back| back.to_text(schema)).collect::<Vec<_>>().join(",")
     }
 
     /// Whether an index tells who names an entry.
     pub(super) fn are_indexed(&self, catalog: &crate::catalog::Catalog) -> bool {
         self.rules.iter().all(|(rule, _)| {
             // What has no number no entry has.
-            let row = catalog.number(&rule.member).and_then(|number| catalog.row(number));
+            let row = catalog.number(&rule.forward).and_then(|number| catalog.row(number));
             row.is_none_or(|row| row.usable().has(Kinds::EQUALITY) && row.equality.is_some())
         })
     }
 }
 
-/// What a group is called.
-struct GroupName {
+/// What a source is called.
+struct SourceName {
     normal: NormalDn,
     shown: String,
 }
 
-impl GroupName {
+impl SourceName {
     fn of<N: Snapshot>(view: &View<'_, N>, reader: &EntryReader<'_, N>) -> Result<Rc<Self>, Fault> {
         let (normal, shown) = (view.names.normal_dn(&reader.view)?, view.dn(&reader.view)?);
         Ok(Rc::new(Self { normal, shown }))
@@ -98,7 +103,7 @@ impl GroupName {
 /// What is to be changed, by entries.
 pub(super) type Edits = Vec<(EntryId, Vec<Change>)>;
 
-/// The changes that make an entry say which groups it is in; none where it does.
+/// The changes that make the back links of an entry right; none where they are.
 pub(super) fn corrections<N: Snapshot>(
     view: &View<'_, N>,
     rules: &Rules<'_>,
@@ -108,57 +113,57 @@ pub(super) fn corrections<N: Snapshot>(
     let reader = view.reader(id, &record)?;
     let name = view.names.normal_dn(&reader.view)?;
     let mut changes = Vec::new();
-    for (place, target) in rules.targets.iter().enumerate() {
-        let mut groups: BTreeMap<EntryId, Rc<GroupName>> = BTreeMap::new();
+    for (place, back) in rules.backs.iter().enumerate() {
+        let mut sources: BTreeMap<EntryId, Rc<SourceName>> = BTreeMap::new();
         for (rule, _) in rules.rules.iter().filter(|(_, of)| *of == place) {
-            let Some(number) = view.catalog.number(&rule.member) else { continue };
+            let Some(number) = view.catalog.number(&rule.forward) else { continue };
             let key = key::make(number, KeyKind::Equality, name.as_str().as_bytes());
             let found = Plan::of_key(view.snapshot, key)?.into_candidates(view.snapshot)?.ids;
             let mut ids: Vec<EntryId> = Vec::new();
             found.read_after(EntryId::ROOT, usize::MAX, &mut ids);
-            for group in ids {
-                let Some(record) = view.record(group)? else { continue };
-                let reader = view.reader(group, &record)?;
-                if !groups.contains_key(&group) && is_group(view, &reader, rule)? {
-                    groups.insert(group, GroupName::of(view, &reader)?);
+            for source in ids {
+                let Some(record) = view.record(source)? else { continue };
+                let reader = view.reader(source, &record)?;
+                if !sources.contains_key(&source) && is_source(view, &reader, rule)? {
+                    sources.insert(source, SourceName::of(view, &reader)?);
                 }
             }
         }
         let mut present: HashSet<Vec<u8>> = HashSet::new();
-        visit(view, &reader, target, &mut |value| {
+        visit(view, &reader, back, &mut |value| {
             present.insert(value.to_vec());
             true
         })?;
-        let is_right = present.len() == groups.len()
-            && groups.values().all(|group| present.contains(group.shown.as_bytes()));
+        let is_right = present.len() == sources.len()
+            && sources.values().all(|source| present.contains(source.shown.as_bytes()));
         if !is_right {
-            let groups: Vec<Rc<GroupName>> = groups.into_values().collect();
-            changes.push(change_of(target, ChangeKind::Replace, &groups));
+            let sources: Vec<Rc<SourceName>> = sources.into_values().collect();
+            changes.push(change_of(back, ChangeKind::Replace, &sources));
         }
     }
     Ok(changes)
 }
 
-fn change_of(description: &AttributeDescription, kind: ChangeKind, groups: &[Rc<GroupName>]) -> Change {
+fn change_of(description: &AttributeDescription, kind: ChangeKind, sources: &[Rc<SourceName>]) -> Change {
     Change {
         kind,
         description: description.clone(),
-        values: groups.iter().map(|group| group.shown.clone().into_bytes()).collect(),
-        keys: groups.iter().map(|group| group.normal.as_str().as_bytes().to_vec()).collect(),
+        values: sources.iter().map(|source| source.shown.clone().into_bytes()).collect(),
+        keys: sources.iter().map(|source| source.normal.as_str().as_bytes().to_vec()).collect(),
         standing: Standing::Internal,
     }
 }
 
-fn is_group<N: Snapshot>(
+fn is_source<N: Snapshot>(
     view: &View<'_, N>,
     reader: &EntryReader<'_, N>,
-    rule: &MembershipRule,
+    rule: &BackLinkRule,
 ) -> Result<bool, Fault> {
     let Some(number) = view.catalog.object_class() else { return Ok(false) };
     let Some(stored) = reader.view.get(number)? else { return Ok(false) };
     let mut found = false;
     reader.visit_values(number, &stored, &mut |value| {
-        found = rule.is_group(&view.schema, std::iter::once(value));
+        found = rule.is_source(&view.schema, std::iter::once(value));
         !found
     })?;
     Ok(found)
@@ -183,15 +188,15 @@ fn name_of(schema: &Schema, description: &AttributeDescription, value: &[u8]) ->
     String::from_utf8(normal).ok().map(|text| NormalDn::from_normal(&text))
 }
 
-/// All members of a group.
-fn members<N: Snapshot>(
+/// All targets of a source.
+fn targets_of<N: Snapshot>(
     view: &View<'_, N>,
     reader: &EntryReader<'_, N>,
-    rule: &MembershipRule,
+    rule: &BackLinkRule,
 ) -> Result<Vec<NormalDn>, Fault> {
     let mut all = Vec::new();
-    visit(view, reader, &rule.member, &mut |value| {
-        all.extend(name_of(&view.schema, &rule.member, value));
+    visit(view, reader, &rule.forward, &mut |value| {
+        all.extend(name_of(&view.schema, &rule.forward, value));
         true
     })?;
     Ok(all)
@@ -218,18 +223,18 @@ fn has_value<N: Snapshot>(
 }
 
 impl<S: Store> Group<'_, S> {
-    /// Has the members of groups that the unit changed say so, in the unit. `csn`: under which that is logged.
+    /// Has the targets of links that the unit changed say so, in the unit. `csn`: under which that is logged.
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub(crate) fn follow_memberships<T: Snapshot>(
+    pub(crate) fn follow_links<T: Snapshot>(
         &mut self,
         transaction: &T,
         unit: &mut WriteSet,
         csn: Option<Csn>,
     ) -> Result<(), Fault> {
         let settings = std::sync::Arc::clone(&self.state.settings);
-        if !settings.overlays.want(Interests::MEMBERSHIP) || unit.is_empty() {
+        if !settings.overlays.want(Interests::BACK_LINK) || unit.is_empty() {
             return Ok(());
         }
         let rules = Rules::of(&settings);
@@ -250,14 +255,14 @@ impl<S: Store> Group<'_, S> {
         match edits {
             Some((edits, waits)) => {
                 if waits {
-                    // Nobody can tell yet which groups name the new ones.
-                    membership_walk::begin_anew(unit);
+                    // Nobody can tell yet which sources name the new ones.
+                    back_link_walk::begin_anew(unit);
                     self.walks = true;
                 }
-                self.edit_members(transaction, unit, edits, csn)
+                self.edit_targets(transaction, unit, edits, csn)
             }
             None => {
-                membership_walk::begin_anew(unit);
+                back_link_walk::begin_anew(unit);
                 self.walks = true;
                 Ok(())
             }
