@@ -9,6 +9,7 @@ pub mod collective;
 pub mod constraint;
 pub mod denyop;
 pub mod deref;
+pub mod dna;
 pub mod dyngroup;
 pub mod dynlist;
 pub mod lastbind;
@@ -52,6 +53,7 @@ pub static ALL: &[&Descriptor] = &[
     &collective::DESCRIPTOR,
     &constraint::DESCRIPTOR,
     &deref::DESCRIPTOR,
+    &dna::DESCRIPTOR,
     &dyngroup::DESCRIPTOR,
     &dynlist::DESCRIPTOR,
     &memberof::DESCRIPTOR,

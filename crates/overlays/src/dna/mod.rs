@@ -1,0 +1,237 @@
+//! `overlay dna`: numbers for new entries out of a range, as by the distributed numeric assignment of 389 Directory Server.
+//!
+//! The writer hands them out in the transaction of the change: of several adds at once each gets another number, and one that is
+//! refused takes none. The next number stands in the entry at the range's base, so that a number is not given twice, even after its
+//! entry is gone. Each server has a range of its own.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::index::Kinds;
+use larix_engine::overlay::internal_search::InternalSearch;
+use larix_engine::overlay::{
+    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, FollowUp, Interests, Overlay,
+    OverlayDirective, PendingChange, Prepared, Refusal, internal_change,
+};
+use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+
+/// Operational attribute of a range's base: the range and the number that is given next, `uidNumber 1000-1999 1007`.
+const NEXT: &str = "larixNumberNext";
+
+pub static DESCRIPTOR: Descriptor = Descriptor::new("dna", "olcLarixDnaConfig", config::build)
+    .once()
+    .schema(
+        "attributetype ( 2.25.87610412117718157885716886434399491440.1.52 NAME 'olcLarixDnaRange' \
+         EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\
+         attributetype ( 2.25.87610412117718157885716886434399491440.1.53 NAME 'larixNumberNext' \
+         DESC 'a range of numbers, and the one that is given next' EQUALITY caseIgnoreMatch \
+         SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 NO-USER-MODIFICATION USAGE directoryOperation )\n\
+         objectclass ( 2.25.87610412117718157885716886434399491440.2.52 NAME 'olcLarixDnaConfig' SUP olcOverlayConfig \
+         MAY ( olcLarixDnaRange ) )",
+    )
+    .directives(&[OverlayDirective::words("dna-range", "olcLarixDnaRange").many().arguments(4, 5)]);
+
+/// Numbers in use that are passed over for one change; more are an error.
+const PASSED_OVER_MAX: u64 = 10_000;
+
+/// The overlay of one database.
+#[derive(Debug)]
+struct NumericAssignment {
+    ranges: Vec<Range>,
+}
+
+/// `dna-range`
+#[derive(Clone, Debug)]
+struct Range {
+    /// They get the same number.
+    attributes: Vec<AttributeDescription>,
+    first: u64,
+    last: u64,
+    /// Entries below get numbers; the base itself has the next one.
+    base: NormalDn,
+    filter: BoundFilter,
+    /// The value that asks for a number; `None`: an entry without the attribute gets one.
+    magic: Option<Vec<u8>>,
+    /// The range in the attribute of the base: `uidNumber 1000-1999`.
+    text: String,
+}
+
+/// A number that is given.
+#[derive(Debug)]
+struct Given {
+    base: NormalDn,
+    /// The value that the base has; `None`: no number was given yet.
+    before: Option<Vec<u8>>,
+    after: Vec<u8>,
+}
+
+impl Overlay for NumericAssignment {
+    fn name(&self) -> &'static str {
+        "dna"
+    }
+
+    fn interests(&self) -> Interests {
+        if self.ranges.is_empty() { Interests::NONE } else { Interests::PREPARE }
+    }
+
+    fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
+        // Whether a number is in use is looked up with each that is given.
+        let attributes = self.ranges.iter().flat_map(|range| &range.attributes);
+        attributes.map(|attribute| (attribute.clone(), Kinds::EQUALITY)).collect()
+    }
+
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        if change.derived {
+            return Ok(Additions::default());
+        }
+        let (mut altered, mut given) = (None, Vec::new());
+        for range in &self.ranges {
+            let operation = altered.as_ref().unwrap_or(change.operation);
+            if !range.is_asked(change, operation)? {
+                continue;
+            }
+            let number = range.next(change, &mut given)?;
+            altered = Some(range.with(operation, change.schema, number)?);
+        }
+        let follow_up: Option<Box<dyn FollowUp>> =
+            if given.is_empty() { None } else { Some(Box::new(Numbers(given))) };
+        Ok(Additions { altered, follow_up, ..Additions::default() })
+    }
+}
+
+impl Range {
+    /// Whether the change asks for a number out of the range.
+    fn is_asked(&self, change: &PendingChange<'_>, operation: &Prepared) -> Result<bool, Refusal> {
+        let is_below = |dn: &NormalDn| dn.is_within(&self.base) && *dn != self.base;
+        match operation {
+            Prepared::Add { dn, entry, .. } if is_below(dn) => {
+                let asks = |attribute: &AttributeDescription| match (&self.magic, entry.attribute(attribute))
+                {
+                    (Some(magic), Some(own)) => own.values.contains(magic),
+                    (None, own) => own.is_none(),
+                    (Some(_), None) => false,
+                };
+                Ok(self.attributes.iter().any(asks) && change.entries.matches(dn, entry, &self.filter)?)
+            }
+            Prepared::Modify { dn, mods } if is_below(dn) => {
+                let Some(magic) = &self.magic else { return Ok(false) };
+                let asks = |one: &Change| self.covers(one) && one.values.contains(magic);
+                if !mods.iter().any(asks) {
+                    return Ok(false);
+                }
+                let Some(entry) = change.entries.entry(dn)? else { return Ok(false) };
+                Ok(change.entries.matches(dn, &entry, &self.filter)?)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn covers(&self, one: &Change) -> bool {
+        one.kind != ChangeKind::Delete && self.attributes.contains(&one.description)
+    }
+
+    /// The next number that no entry below the base has.
+    fn next(&self, change: &PendingChange<'_>, given: &mut Vec<Given>) -> Result<u64, Refusal> {
+        let before = match change.entries.entry(&self.base)? {
+            Some(entry) => self.noted(&entry, change.schema),
+            None => None,
+        };
+        let noted = before.as_deref().and_then(|value| self.number_of(value));
+        let start = noted.unwrap_or(self.first);
+        for number in start..=self.last.min(start.saturating_add(PASSED_OVER_MAX)) {
+            if self.is_free(change, number)? {
+                let after = format!("{} {}", self.text, number + 1).into_bytes();
+                given.push(Given { base: self.base.clone(), before, after });
+                return Ok(number);
+            }
+        }
+        let text = format!("Allocation of a new value for range \"{}\" failed: no number is free", self.text);
+        Err(LdapResult::with(ResultCode::OPERATIONS_ERROR, text).into())
+    }
+
+    /// What the base says of this range.
+    fn noted(&self, base: &Entry, schema: &Schema) -> Option<Vec<u8>> {
+        let attribute = base.attribute(&schema.describe(NEXT).ok()?)?;
+        attribute.values.iter().find(|value| self.number_of(value).is_some()).cloned()
+    }
+
+    /// The number of a value that is about this range.
+    fn number_of(&self, value: &[u8]) -> Option<u64> {
+        let (range, number) = std::str::from_utf8(value).ok()?.rsplit_once(' ')?;
+        if range.eq_ignore_ascii_case(&self.text) { number.parse().ok() } else { None }
+    }
+
+    fn is_free(&self, change: &PendingChange<'_>, number: u64) -> Result<bool, Refusal> {
+        for attribute in &self.attributes {
+            let text = format!("({}={number})", attribute.to_text(change.schema));
+            let filter = FilterBuf::parse(&text)
+                .map_err(|error| Refusal::from(LdapResult::with(ResultCode::OTHER, error.to_string())))?;
+            let filter = change.schema.bind_filter(filter.as_filter());
+            let query = InternalSearch::new(&self.base, Scope::Subtree, &filter);
+            if change.entries.finds_any(&query)?.entries > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The change with the number.
+    fn with(&self, operation: &Prepared, schema: &Schema, number: u64) -> Result<Prepared, Refusal> {
+        let mut altered = operation.clone();
+        let change = |attribute: &AttributeDescription| {
+            let value = vec![number.to_string().into_bytes()];
+            internal_change(schema, ChangeKind::Add, &attribute.to_text(schema), value)
+        };
+        match &mut altered {
+            Prepared::Add { entry, .. } => {
+                for attribute in &self.attributes {
+                    let Change { values, .. } = change(attribute)?;
+                    match (entry.attribute_mut(attribute), &self.magic) {
+                        (Some(own), Some(magic)) if own.values.contains(magic) => own.values = values,
+                        (Some(_), _) => {}
+                        (None, None) => entry.attributes.push(EntryAttribute::new(attribute.clone(), values)),
+                        (None, Some(_)) => {}
+                    }
+                }
+            }
+            Prepared::Modify { mods, .. } => {
+                let is_magic = |one: &&mut Change| {
+                    self.covers(one) && self.magic.as_ref().is_some_and(|magic| one.values.contains(magic))
+                };
+                for one in mods.iter_mut().filter(is_magic) {
+                    let Change { values, keys, .. } = change(&one.description)?;
+                    (one.values, one.keys) = (values, keys);
+                }
+            }
+            _ => {}
+        }
+        Ok(altered)
+    }
+}
+
+/// What ranges are to say once the change is made.
+#[derive(Debug)]
+struct Numbers(Vec<Given>);
+
+impl FollowUp for Numbers {
+    fn consequences(
+        self: Box<Self>,
+        _: &AroundChange<'_>,
+        schema: &Schema,
+    ) -> Result<Vec<Consequence>, Refusal> {
+        let mut consequences = Vec::new();
+        for Given { base, before, after } in self.0 {
+            let mut mods = Vec::new();
+            if let Some(before) = before {
+                mods.push(internal_change(schema, ChangeKind::Delete, NEXT, vec![before])?);
+            }
+            mods.push(internal_change(schema, ChangeKind::Add, NEXT, vec![after])?);
+            let operation = Prepared::Modify { dn: base, mods };
+            consequences.push(Consequence { operation, local: false });
+        }
+        Ok(consequences)
+    }
+}
