@@ -133,18 +133,18 @@ impl Figures {
         ];
         let help = "What overlays beside operations did: committed changes taken and missed, failures, panics, changes of ticks";
         let mut metric = out.encode_descriptor("overlay_work", help, None, MetricType::Counter)?;
-        for (database, overlay, own) in &all {
+        for (suffix, overlay, own) in &all {
             for (what, figure) in figures {
                 let count = ConstCounter::new(figure(own).load(Ordering::Relaxed));
-                let labels = [("database", database.as_str()), ("overlay", overlay.as_str()), ("what", what)];
+                let labels = [("suffix", suffix.as_str()), ("overlay", overlay.as_str()), ("what", what)];
                 count.encode(metric.encode_family(&labels)?)?;
             }
         }
         let help = "Records of the change log that an overlay has still to see";
         let mut metric = out.encode_descriptor("overlay_behind", help, None, MetricType::Gauge)?;
-        for (database, overlay, own) in &all {
+        for (suffix, overlay, own) in &all {
             let behind = ConstGauge::new(own.behind.load(Ordering::Relaxed) as f64);
-            let labels = [("database", database.as_str()), ("overlay", overlay.as_str())];
+            let labels = [("suffix", suffix.as_str()), ("overlay", overlay.as_str())];
             behind.encode(metric.encode_family(&labels)?)?;
         }
         Ok(())
