@@ -320,12 +320,10 @@ impl<S: Store> Served<S> {
 
     /// Whether ticks of overlays are carried out here: clients' changes would be.
     fn ticks(&self) -> bool {
-        let settings = self.database().current_settings();
-        let refuses = settings.shadow || settings.read_only;
-        !(refuses
-            || self.is_retired()
-            || self.database().is_filling()
-            || self.database().store().is_read_only())
+        let (database, settings) = (self.database(), self.database().current_settings());
+        let changes_are_refused = settings.shadow || settings.read_only || database.store().is_read_only();
+        let is_coming_or_gone = self.is_retired() || database.is_filling();
+        !changes_are_refused && !is_coming_or_gone
     }
 
     /// Gives an overlay its turn, and has carried out what it asks for. Waits for the writer: not to be called on its thread, nor
