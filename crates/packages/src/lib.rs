@@ -115,6 +115,15 @@ pub const POSTFIX: Package = Package {
     wanted_by: Command::Test,
 };
 
+pub const REDIS: Package = Package {
+    name: "redis-server",
+    variable: None,
+    files: &[&["/usr/bin/redis-server"]],
+    folders: &[],
+    tests: "a comparison's rows beside Redis",
+    wanted_by: Command::Test,
+};
+
 pub const CHROMIUM: Package = Package {
     name: "chromium",
     variable: None,
@@ -143,7 +152,7 @@ pub const SASL_GSSAPI: Package =
     kerberos("libsasl2-modules-gssapi-mit", &[&["/usr/lib/*/sasl2/libgssapiv2.so"]]);
 
 /// Every package, in the order in which they are shown.
-pub const PACKAGES: [&Package; 18] = [
+pub const PACKAGES: [&Package; 19] = [
     &SLAPD,
     &LDAP_UTILS,
     &SASL_MODULES,
@@ -153,6 +162,7 @@ pub const PACKAGES: [&Package; 18] = [
     &OPENSSL,
     &GNUTLS,
     &POSTFIX,
+    &REDIS,
     &CHROMIUM,
     &VALGRIND,
     &KRB5_LIBRARY,

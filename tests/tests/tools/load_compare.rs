@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use larix_load::generate::{self, Kind as Directory};
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Server};
+use larix_testkit::{Kind, Server, packages};
 use serde_json::Value;
 
 fn larix() -> PathBuf {
@@ -96,6 +96,39 @@ fn larix_alone_in_rounds_with_chosen_rows() {
     assert_eq!(add.expect("an add")["figures"][0].as_array().map(Vec::len), Some(2));
 }
 
+/// Where a syslog daemon listens, or nobody may make its socket, the rows with lines are left out and a note says so.
+#[test]
+fn both_log_levels_and_redis() {
+    let redis = packages::REDIS.is_lacking();
+    let mut more = vec!["--only", "search,read", "--log-level", "both"];
+    if !redis {
+        more.push("--with-redis");
+    }
+    let document = smoke("mail", &more);
+    let rows = document["rows"].as_array().expect("rows");
+    let row = |name: &str| rows.iter().find(|row| row["name"] == name);
+    let notes = document["notes"].as_array().expect("notes");
+    let note =
+        |start: &str| notes.iter().any(|note| note.as_str().is_some_and(|note| note.starts_with(start)));
+    match row("read by DN, 16 connections, `stats` lines, lines a request") {
+        Some(lines) => {
+            let lines = lines["figures"][0][0].as_f64().expect("lines");
+            // An operation, its result, and the connections'; a machine that is very busy may lose some.
+            assert!((1.5..3.0).contains(&lines), "{lines}");
+            assert!(note("Lines sent to syslog with `loglevel stats`: larix "), "{notes:?}");
+            assert!(note("Lines sent to syslog with `loglevel 0`: larix "), "{notes:?}");
+        }
+        None => assert!(note("Rows with `loglevel stats` are left out"), "{notes:?}"),
+    }
+    if !redis {
+        let beside = row("search, 16 connections, 8 in flight, to Redis").expect("a row beside Redis");
+        assert!(
+            beside["note"].as_str().is_some_and(|note| note.contains("GETs of 2,100 bytes")),
+            "{beside:#}"
+        );
+    }
+}
+
 #[test]
 fn faults_are_named_before_anything_is_measured() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -112,6 +145,9 @@ fn faults_are_named_before_anything_is_measured() {
         (&["mail", "--smoke", "--with", "ldaps://host"], &["ldaps://host"]),
         (&["mail", "--smoke", "--with", "/nowhere/slapd"], &["/nowhere/slapd", "package slapd"]),
         (&["mail", "--smoke", "--slapd", "/nowhere/slapd"], &["--with slapd"]),
+        (&["mail", "--smoke", "--with-redis", "--redis", "/nowhere/redis-server"], &["package redis-server"]),
+        (&["mail", "--smoke", "--redis", "/usr/bin/redis-server"], &["--with-redis"]),
+        (&["mail", "--smoke", "--log-level", "all"], &["'all'", "0, stats, both"]),
         (&["mail", "--smoke", "--with", "/bin/true"], &["/bin/true", "no version of slapd"]),
         (&["grid", "--smoke", "--load-once"], &["--load-once"]),
     ] {

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use larix_load::compare::{self, Broken, Options, Progress};
 use larix_load::generate;
-use larix_load::peer::{Access, Given, Guard, LogLevel, Peer};
+use larix_load::peer::{Access, Given, Guard, LogLevel, Peer, Redis};
 use larix_load::report::{Document, TextOptions};
 use larix_load::scenario::{self, Known, Scenario, Size};
 
@@ -52,9 +52,16 @@ pub(super) struct CompareArgs {
     /// Load in the first round only; later rounds go on with the data as they are (scenarios with one directory)
     #[arg(long)]
     load_once: bool,
-    /// What every server logs: 0 (nothing), or stats: lines to a syslog socket that this command makes, takes from and drops
-    #[arg(long, value_name = "0|stats", default_value = "0", value_parser = log_level)]
-    log_level: LogLevel,
+    /// What every server logs: 0 (nothing); stats: lines to a syslog socket that this command makes, takes from and drops; or
+    /// both: nothing, and the reads a second time with stats
+    #[arg(long, value_enum, default_value = "0")]
+    log_level: LogLevels,
+    /// Set searches beside a GET of as many bytes from Redis, the least that a request over a socket costs here
+    #[arg(long)]
+    with_redis: bool,
+    /// The redis-server for --with-redis
+    #[arg(long, value_name = "PATH", requires = "with_redis")]
+    redis: Option<PathBuf>,
     /// Write the report with its charts here
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -87,12 +94,12 @@ pub(super) struct CompareArgs {
     process: Option<u32>,
 }
 
-fn log_level(word: &str) -> Result<LogLevel, String> {
-    match word {
-        "0" => Ok(LogLevel::Nothing),
-        "stats" => Ok(LogLevel::Stats),
-        other => Err(format!("{other:?}: 0 or stats")),
-    }
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum LogLevels {
+    #[value(name = "0")]
+    Nothing,
+    Stats,
+    Both,
 }
 
 fn after_help() -> String {
@@ -124,7 +131,12 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<()> {
         keep: args.keep,
         schema: crate::demo::write_bundled_schema(&scratch.path().join("schema"))?,
         port: args.port,
-        log_level: args.log_level,
+        log_level: match args.log_level {
+            LogLevels::Nothing | LogLevels::Both => LogLevel::Nothing,
+            LogLevels::Stats => LogLevel::Stats,
+        },
+        also_stats: args.log_level == LogLevels::Both,
+        redis: args.with_redis.then(|| Redis::find(args.redis.as_deref())).transpose()?,
         load_once: args.load_once,
         seed: args.seed,
         command: command_line(),

@@ -14,7 +14,7 @@ use super::rows::LIMITED;
 use crate::clock;
 use crate::drive::{self, Report, Usage};
 use crate::generate::ROOT_PASSWORD;
-use crate::peer::Session;
+use crate::peer::{Session, SyslogSink};
 use crate::scenario::{Adds, Bunches, Identity, Rewrite, Step, Stream, Work, object_class};
 
 /// The account that may change cn=config.
@@ -29,6 +29,8 @@ pub(super) struct Asked<'a> {
     /// Who may write into each database.
     pub(super) identities: &'a [(String, String)],
     pub(super) process: Option<u32>,
+    /// Who takes the lines that it sends, where it sends one for each operation.
+    pub(super) lines: Option<&'a SyslogSink>,
     /// The folder of the databases.
     pub(super) data: Option<&'a Path>,
     pub(super) seed: u64,
@@ -44,6 +46,7 @@ pub(super) fn measure(
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
+    let lines = asked.lines.map(SyslogSink::taken_at_rest);
     let mut outcome = match &step.work {
         Work::Look => Outcome::default(),
         Work::Drive(streams) => drive_streams(streams, asked, sequence, added)?,
@@ -52,6 +55,8 @@ pub(super) fn measure(
         Work::Classes { bunches, each } => add_classes(*bunches, *each, asked)?,
         Work::Rewrite(rewrite) => change_all(rewrite, asked, sequence, added)?,
     };
+    let lines_after = asked.lines.map(SyslogSink::taken_at_rest);
+    outcome.lines = lines.zip(lines_after).map(|(before, after)| after - before);
     outcome.resident = asked.process.map(Usage::of).transpose()?.map(|usage| usage.resident);
     outcome.disk = asked.data.map(disk).transpose()?;
     Ok(outcome)

@@ -17,6 +17,8 @@ pub(super) struct Outcome {
     pub(super) resident: Option<u64>,
     /// Bytes of the databases at the end of the step.
     pub(super) disk: Option<u64>,
+    /// Lines that the server sent to syslog meanwhile; absent where nobody took them.
+    pub(super) lines: Option<u64>,
     /// Why the figures are wrong.
     pub(super) invalid: Option<String>,
     /// Why there are no figures, or how to read them.
@@ -78,6 +80,10 @@ impl Outcome {
                 let changes: u64 = self.bunches.iter().map(|bunch| bunch.changes).sum();
                 let seconds = positive(self.bunches.iter().map(|bunch| bunch.seconds).sum())?;
                 (changes > 0).then_some(changes as f64 / seconds)
+            }
+            Metric::LinesPerOperation => {
+                let operations: u64 = self.streams.iter().map(|report| report.operations).sum();
+                Some(self.lines? as f64 / positive(operations as f64)?)
             }
             Metric::BunchGrowth => self.growth(|bunch| Some(bunch.seconds)),
             Metric::BunchCpuGrowth => self.growth(|bunch| bunch.cpu_seconds),

@@ -87,6 +87,21 @@ impl Rows {
         }
     }
 
+    /// The row of that name, as far as it is filled.
+    pub(super) fn find(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+
+    #[cfg(test)]
+    pub(super) fn find_mut(&mut self, name: &str) -> Option<&mut Row> {
+        self.rows.iter_mut().find(|row| row.name == name)
+    }
+
+    /// One more row, behind those of the scenario.
+    pub(super) fn add(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
     fn plot(&mut self, point: &ChartPoint, server: usize, outcome: &Outcome, served: &Served) {
         let values: Vec<(f64, f64)> = match point.metric {
             PointMetric::One(metric) => {

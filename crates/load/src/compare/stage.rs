@@ -15,7 +15,8 @@ use super::progress::{Plan, Progress};
 use super::rows::Rows;
 use crate::generate::ROOT_PASSWORD;
 use crate::peer::{
-    Access, Database, Given, Guard, Paths, Peer, Program, Running, Session, Start, configuration, run_tool,
+    Access, Database, Given, Guard, LogLevel, Paths, Peer, Program, Running, Session, Start, SyslogSink,
+    configuration, run_tool,
 };
 use crate::scenario::{Scenario, Stage};
 
@@ -35,6 +36,9 @@ pub(super) struct Bench<'a> {
     loaded_disk: Option<u64>,
     /// The highest number that was given to an added entry.
     sequence: u64,
+    sink: Option<&'a SyslogSink>,
+    /// Lines that it sent to syslog, in the order of [`LogLevel::ALL`].
+    lines: [u64; LogLevel::ALL.len()],
 }
 
 impl<'a> Bench<'a> {
@@ -45,6 +49,7 @@ impl<'a> Bench<'a> {
         guard: &'a Guard,
         folder: &Folder,
         contents: &'a [Written],
+        sink: Option<&'a SyslogSink>,
     ) -> Self {
         Self {
             position,
@@ -56,11 +61,19 @@ impl<'a> Bench<'a> {
             expected: Vec::new(),
             loaded_disk: None,
             sequence: options.entries,
+            sink,
+            lines: [0; LogLevel::ALL.len()],
         }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.peer.name
+    }
+
+    /// Lines that it sent to syslog at a level.
+    pub(super) fn lines(&self, level: LogLevel) -> u64 {
+        let counts = LogLevel::ALL.into_iter().zip(self.lines);
+        counts.filter(|(known, _)| *known == level).map(|(_, lines)| lines).sum()
     }
 
     /// All stages of one round.
@@ -99,7 +112,7 @@ impl<'a> Bench<'a> {
         turn: &mut Turn<'_, '_>,
     ) -> anyhow::Result<()> {
         turn.begin(self.name(), &format!("load of {}", stage.name));
-        let configuration = self.configure(program, stage)?;
+        let configuration = self.configure(program, stage, LogLevel::Nothing)?;
         let loaded_before = self.options.load_once && turn.round > 0 && stage_can_stay(turn);
         let loaded = if stage.again || loaded_before {
             None
@@ -107,7 +120,10 @@ impl<'a> Bench<'a> {
             Some(self.load(program, stage, &configuration)?)
         };
         let log = self.folder.join("log");
-        let command = || program.serve_command(&configuration);
+        let command = |address| program.serve_command(&configuration, address);
+        let level = stage.log_level.unwrap_or(self.options.log_level);
+        self.configure(program, stage, level)?;
+        let lines_before = self.sink.map(SyslogSink::taken);
         let start = Start {
             name: &self.peer.name,
             command: &command,
@@ -130,6 +146,7 @@ impl<'a> Bench<'a> {
                 address: running.address,
                 identities: &identities,
                 process: Some(running.process_id()),
+                lines: self.sink.filter(|_| level == LogLevel::Stats),
                 data: Some(&self.data()),
                 seed: self.options.seed + u64::from(turn.round),
                 suffixes: &databases.iter().map(|database| database.suffix.clone()).collect::<Vec<_>>(),
@@ -145,6 +162,10 @@ impl<'a> Bench<'a> {
             self.check_counts(running.address, &databases, &added).map_err(|error| running.explain(error))?;
         }
         turn.rows.notes.extend(running.stop());
+        let sent =
+            self.sink.map(SyslogSink::taken).zip(lines_before).map_or(0, |(after, before)| after - before);
+        let counts = LogLevel::ALL.into_iter().zip(&mut self.lines);
+        counts.filter(|(known, _)| *known == level).for_each(|(_, lines)| *lines += sent);
         Ok(())
     }
 
@@ -173,6 +194,7 @@ impl<'a> Bench<'a> {
                         address: given.address,
                         identities: &identities,
                         process: given.process,
+                        lines: None,
                         data: None,
                         seed: self.options.seed + u64::from(turn.round),
                         suffixes: &[],
@@ -188,8 +210,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Writes the stage's schema and slapd.conf.
-    fn configure(&self, program: &Program, stage: &Stage) -> anyhow::Result<PathBuf> {
+    /// Writes the stage's schema and slapd.conf, with what is to be logged.
+    fn configure(&self, program: &Program, stage: &Stage, level: LogLevel) -> anyhow::Result<PathBuf> {
         let write = |path: &Path, text: &str| {
             fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
         };
@@ -206,7 +228,7 @@ impl<'a> Bench<'a> {
         let text = configuration(
             &program.preamble,
             &databases,
-            (stage.directory.online_configuration, self.options.log_level),
+            (stage.directory.online_configuration, level),
             &paths,
         );
         let path = self.folder.join("slapd.conf");

@@ -4,6 +4,7 @@ mod configuration;
 mod detect;
 mod guard;
 mod process;
+mod redis;
 mod session;
 mod syslog;
 
@@ -16,6 +17,8 @@ pub(crate) use configuration::{Paths, configuration};
 pub use guard::Guard;
 pub use process::ToolCost;
 pub(crate) use process::{Running, Start, run_tool};
+pub use redis::Redis;
+pub(crate) use redis::Shape;
 pub(crate) use session::Session;
 pub use syslog::LogLevel;
 pub(crate) use syslog::SyslogSink;
@@ -97,10 +100,11 @@ impl Program {
         command
     }
 
-    /// A command that serves in the foreground; the URLs follow.
-    pub(crate) fn serve_command(&self, configuration: &Path) -> Command {
+    /// A command that serves in the foreground.
+    pub(crate) fn serve_command(&self, configuration: &Path, address: SocketAddr) -> Command {
         let mut command = Command::new(&self.path);
         command.args(self.serve).args(["-d", "0", "-f"]).arg(configuration);
+        command.args(["-h", &format!("ldap://{address}/")]);
         command
     }
 }

@@ -84,8 +84,8 @@ pub(crate) struct Running {
 /// How a server is started.
 pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
-    /// The program with all its arguments but the URL to listen on, which follows `-h`.
-    pub(crate) command: &'a dyn Fn() -> Command,
+    /// The program with all its arguments, for the address that it is to listen on.
+    pub(crate) command: &'a dyn Fn(SocketAddr) -> Command,
     /// A fixed port instead of a free one.
     pub(crate) port: Option<u16>,
     /// Run it on this many cores alone.
@@ -114,8 +114,8 @@ impl Running {
             None => free_port()?,
         };
         let output = open_log(start.log)?;
-        let mut command = (start.command)();
-        command.args(["-h", &format!("ldap://127.0.0.1:{port}/")]);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut command = (start.command)(address);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
         let begin = clock::now();
         let child = on_cores(start.cores, || {
@@ -124,7 +124,7 @@ impl Running {
         guard.add_child(child.id());
         let mut running = Self {
             name: start.name.to_owned(),
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            address,
             start_seconds: 0.0,
             child,
             log: start.log.to_owned(),
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn a_server_that_ends_at_once_is_reported_with_its_log() {
         let log = log("server");
-        let command = || shell("echo no such database >&2; exit 1");
+        let command = |_: SocketAddr| shell("echo no such database >&2; exit 1");
         let start = Start { name: "peer", command: &command, port: None, cores: Some(1), log: &log };
         let error = Running::start(&Guard::default(), &start).unwrap_err().to_string();
         assert!(error.contains("peer ended by itself") && error.contains("no such database"), "{error}");

@@ -16,6 +16,13 @@ use super::Guard;
 const SOCKET: &str = "/dev/log";
 /// How long the thread that takes lines waits before it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked whether lines still come, before the count is taken as it is.
+const REST_LOOKS: u32 = 100;
+/// So many looks in a row find no new line when all have come.
+const QUIET_LOOKS: u32 = 3;
+/// Lines for which a new socket has room, and what they are set to while ours is made: what systemd sets them to. With room for
+/// the kernel's 10, every tenth line would wait for a switch of threads.
+const ROOM: (&str, &str) = ("/proc/sys/net/unix/max_dgram_qlen", "512");
 /// Longer lines are cut by whoever takes them; so are these.
 const LINE_BYTES: usize = 8 << 10;
 
@@ -30,6 +37,9 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
+    /// Both, in the order in which reports name them.
+    pub(crate) const ALL: [Self; 2] = [Self::Nothing, Self::Stats];
+
     /// The value of `loglevel` in slapd.conf. Without that line slapd logs `stats`.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -71,7 +81,7 @@ impl SyslogSink {
             }
             Err(_) => {}
         }
-        let socket = UnixDatagram::bind(path).with_context(|| {
+        let socket = with_room(|| UnixDatagram::bind(path)).with_context(|| {
             format!("cannot make {}, to which the servers send their lines: root may", path.display())
         })?;
         guard.add_file(path);
@@ -92,10 +102,46 @@ impl SyslogSink {
         Ok(Self { taken, ends, thread: Some(thread), guard: guard.clone() })
     }
 
+    /// Lines when none came for a moment: a server may send its lines behind its answers.
+    pub(crate) fn taken_at_rest(&self) -> u64 {
+        let (mut taken, mut quiet) = (self.taken(), 0);
+        for _ in 0..REST_LOOKS {
+            std::thread::park_timeout(LOOK);
+            let now = self.taken();
+            quiet = if now == taken { quiet + 1 } else { 0 };
+            if quiet == QUIET_LOOKS {
+                break;
+            }
+            taken = now;
+        }
+        taken
+    }
+
     /// Lines so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
+}
+
+/// Makes a socket while the system has room for more lines in new ones. Where that cannot be set, it has the room that there is.
+fn with_room<T>(make: impl FnOnce() -> T) -> T {
+    let (setting, lines) = ROOM;
+    let before = std::fs::read_to_string(setting).ok();
+    let is_less = before.as_ref().is_some_and(|before| {
+        before
+            .trim()
+            .parse::<u64>()
+            .ok()
+            .zip(lines.parse().ok())
+            .is_some_and(|(before, lines)| before < lines)
+    });
+    let changed = is_less && std::fs::write(setting, lines).is_ok();
+    let made = make();
+    if let Some(before) = before.filter(|_| changed) {
+        // It was written a moment ago.
+        let _ = std::fs::write(setting, before);
+    }
+    made
 }
 
 impl Drop for SyslogSink {

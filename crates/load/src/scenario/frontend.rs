@@ -17,6 +17,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
         name: format!("{cores} core{}", if *cores == 1 { "" } else { "s" }),
         directory: mail::directory(size.entries),
         cores: Some(*cores),
+        log_level: None,
         again: position > 0,
         steps: CONNECTIONS
             .iter()

@@ -32,6 +32,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
             name: "flat list".into(),
             directory: directory(&INDEXES, Content::Files { suffix: SUFFIX.into(), entries: size.entries }),
             cores: None,
+            log_level: None,
             again: false,
             steps: reading(size).chain(mixing(size)).collect(),
         },
@@ -198,7 +199,14 @@ fn writing(name: &str, chart: &'static str, indexed: bool, size: Size) -> Stage 
         step.points.push(bunch_points(chart, parent));
         step
     });
-    Stage { name: name.into(), directory: empty(indexes), cores: None, again: false, steps: steps.collect() }
+    Stage {
+        name: name.into(),
+        directory: empty(indexes),
+        cores: None,
+        log_level: None,
+        again: false,
+        steps: steps.collect(),
+    }
 }
 
 fn bunch_points(chart: &'static str, series: &str) -> ChartPoint {
@@ -224,6 +232,7 @@ fn many(indexed: bool, size: Size) -> Stage {
         name: format!("empty, {how}"),
         directory: empty(indexes),
         cores: None,
+        log_level: None,
         again: false,
         steps: vec![step],
     }
@@ -240,7 +249,7 @@ fn schema_growth(bunches: u64) -> Stage {
         .show(Figure::new("Test VI", "object classes added", Metric::BunchRate));
     step.points.push(bunch_points(SCHEMA, ""));
     let directory = Directory { online_configuration: true, ..empty(&[]) };
-    Stage { name: "schema".into(), directory, cores: None, again: false, steps: vec![step] }
+    Stage { name: "schema".into(), directory, cores: None, log_level: None, again: false, steps: vec![step] }
 }
 
 /// Its end: a start with all of them.
@@ -252,6 +261,7 @@ fn many_classes(classes: u64) -> Stage {
         name: "start".into(),
         directory: Directory { schemas, ..empty(&[]) },
         cores: None,
+        log_level: None,
         again: false,
         steps: vec![Step::new("start", "start", Work::Look).show(figure)],
     }

@@ -17,8 +17,11 @@ pub(crate) use content::object_class;
 pub use content::{Content, object_classes};
 
 use crate::drive::{Operation, Workload};
-use crate::peer::Database;
+use crate::peer::{Database, LogLevel};
 use crate::report::{Better, Chart};
+
+/// How many times better searches are to be where every server sends `stats` lines.
+const STATS_GOAL: f64 = 4.0;
 
 /// A scenario's name, what it is, and the number of entries of a long comparison.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +110,8 @@ pub struct Stage {
     pub directory: Directory,
     /// The server has this many cores; none for all.
     pub cores: Option<usize>,
+    /// What the servers log in this stage; none for what the comparison says.
+    pub log_level: Option<LogLevel>,
     /// The data of the stage before is served again instead of a fresh load.
     pub again: bool,
     pub steps: Vec<Step>,
@@ -264,6 +269,8 @@ pub enum Metric {
     BunchGrowth,
     /// Server CPU of the last tenth of the bunches, to that of the first.
     BunchCpuGrowth,
+    /// Lines that the server sent to syslog, to operations.
+    LinesPerOperation,
 }
 
 impl Metric {
@@ -278,6 +285,7 @@ impl Metric {
             Self::DiskGrowth | Self::BunchGrowth | Self::BunchCpuGrowth => ("x", Better::Lower),
             Self::LoadSeconds | Self::StartSeconds => ("s", Better::Lower),
             Self::LoadCpuSeconds => ("CPU-s", Better::Lower),
+            Self::LinesPerOperation => ("lines", Better::Lower),
         }
     }
 }
@@ -331,6 +339,31 @@ impl Scenario {
             bail!("{} entries: a scenario can be made of {min} to {max}", size.entries);
         }
         Ok((known.build)(size))
+    }
+
+    /// Puts a stage before each that loads: the same data, served with `loglevel stats`, and its reads once more. They
+    /// come first, before changes make the servers' data unlike.
+    pub(crate) fn add_stats_lines(&mut self) {
+        let mut stages = Vec::new();
+        for mut stage in std::mem::take(&mut self.stages) {
+            let lines: Vec<Step> = stage.steps.iter().filter_map(Step::with_stats_lines).collect();
+            if !stage.again && !lines.is_empty() {
+                // The rows of the load belong to the stage that loads.
+                let (mut steps, rest) =
+                    stage.steps.drain(..).partition::<Vec<Step>, _>(Step::looks_at_the_load);
+                steps.extend(lines);
+                stage.steps = rest;
+                stages.push(Stage {
+                    name: format!("{}, stats lines", stage.name),
+                    log_level: Some(LogLevel::Stats),
+                    steps,
+                    ..stage.clone()
+                });
+                stage.again = true;
+            }
+            stages.push(stage);
+        }
+        self.stages = stages;
     }
 
     /// Keeps the steps that `only` names; the stages that have none left go.
@@ -436,6 +469,35 @@ impl Step {
         self
     }
 
+    fn looks_at_the_load(&self) -> bool {
+        self.key == "load" && matches!(self.work, Work::Look)
+    }
+
+    /// The same reads for servers that send a line for each operation; none for other steps and for those whose figures
+    /// hang on the machine's other load.
+    fn with_stats_lines(&self) -> Option<Self> {
+        const GROUP: &str = "Read, with `loglevel stats`";
+        let Work::Drive(streams) = &self.work else { return None };
+        let [stream] = streams.as_slice() else { return None };
+        let figure = self.figures.iter().find(|figure| figure.metric == Metric::PerCpuSecond)?;
+        if stream.identity != Identity::Anonymous || stream.rate.is_some() {
+            return None;
+        }
+        let name = format!("{}, `stats` lines", figure.name);
+        // Requests of a warm-up are not counted, and their lines would be.
+        let stream = Stream { warm_up: 0.0, ..stream.clone() };
+        let lines = Figure::new(GROUP, format!("{name}, lines a request"), Metric::LinesPerOperation);
+        let mut step = Self::new(self.key, name.clone(), Work::Drive(vec![stream]))
+            .show(Figure::new(GROUP, name, Metric::PerCpuSecond))
+            .show(lines.note("those of the connections' begin and end included"));
+        if self.key == "search"
+            && let Some(figure) = step.figures.first_mut()
+        {
+            figure.goal = Some(STATS_GOAL);
+        }
+        Some(step)
+    }
+
     /// Changes every name of an entry that the step's requests carry.
     pub(crate) fn move_names(&mut self, moved: &dyn Fn(&str) -> String) {
         let streams = match &mut self.work {
@@ -464,6 +526,7 @@ impl Step {
             (writes && !may_write).then_some("nobody was named who may write (--bind-dn)")
         };
         match &self.work {
+            _ if stage.log_level.is_some() => Some("what a given server logs is not chosen here"),
             _ if stage.cores.is_some() => Some("a given server cannot be put on fewer cores"),
             Work::Drive(streams) => unwritable(streams),
             Work::Optimize(stream) => unwritable(std::slice::from_ref(stream)),

@@ -40,6 +40,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
             name: "three databases".into(),
             directory,
             cores: None,
+            log_level: None,
             again: false,
             steps: steps(size, shares),
         }],

@@ -111,3 +111,43 @@ fn a_stage_whose_loader_was_dropped_loads_by_itself() {
     assert_eq!(scenario.stages.len(), 1);
     assert!(!scenario.stages[0].again);
 }
+
+#[test]
+fn stats_lines_come_first_on_the_same_data() {
+    let mut scenario = Scenario::new("mail", Size::SMOKE).unwrap();
+    let reads = scenario.stages[0].steps.clone();
+    scenario.add_stats_lines();
+    let [lines, rest] = scenario.stages.as_slice() else { panic!("{} stages", scenario.stages.len()) };
+    assert_eq!((lines.log_level, lines.again), (Some(LogLevel::Stats), false));
+    assert_eq!((rest.log_level, rest.again), (None, true));
+    assert_eq!(lines.steps[0].key, "load", "its rows belong to the stage that loads");
+    assert!(rest.steps.iter().all(|step| step.key != "load"));
+    assert_eq!(
+        lines.steps.len() + rest.steps.len(),
+        reads.len() + lines.steps.len() - 1,
+        "nothing else is lost"
+    );
+    for step in &lines.steps[1..] {
+        let Work::Drive(streams) = &step.work else { panic!("{}", step.title) };
+        assert!(["search", "substrings", "read", "compare", "bind"].contains(&step.key), "{}", step.title);
+        assert_eq!((streams[0].identity, streams[0].warm_up), (Identity::Anonymous, 0.0));
+        let metrics: Vec<Metric> = step.figures.iter().map(|figure| figure.metric).collect();
+        assert_eq!(metrics, [Metric::PerCpuSecond, Metric::LinesPerOperation]);
+        assert_eq!(step.figures[0].goal, (step.key == "search").then_some(4.0));
+    }
+    let figures = scenario.stages.iter().flat_map(|stage| &stage.steps).flat_map(|step| &step.figures);
+    let mut names: Vec<&str> = figures.map(|figure| figure.name.as_str()).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[test]
+fn stages_without_reads_stay_as_they_are() {
+    let mut scenario = Scenario::new("mail", Size::SMOKE).unwrap();
+    scenario.keep(&["modify".to_owned(), "load".to_owned()]).unwrap();
+    scenario.add_stats_lines();
+    assert_eq!(scenario.stages.len(), 1);
+    assert!(!scenario.stages[0].again);
+}
