@@ -20,16 +20,12 @@ pub fn settings_of(stored: &[u8]) -> &[u8] {
         // BSDi's crypt: the count is in four characters.
         return stored.get(..scheme_len + 5).unwrap_or_default();
     }
-    let dollars: Vec<usize> = stored
-        .iter()
-        .enumerate()
-        .filter(|(at, byte)| *at >= scheme_len && **byte == b'$')
-        .map(|(at, _)| at)
-        .collect();
+    let value = stored.get(scheme_len..).unwrap_or_default();
+    let dollar_before = |end: usize| value.get(..end)?.iter().rposition(|byte| *byte == b'$');
+    let last = dollar_before(value.len());
     // bcrypt writes salt and hash in one piece.
-    let pieces = if is_bcrypt(stored.get(scheme_len..).unwrap_or_default()) { 1 } else { 2 };
-    let end = dollars.len().checked_sub(pieces).and_then(|last| dollars.get(last));
-    stored.get(..end.map_or(scheme_len, |end| end + 1)).unwrap_or_default()
+    let end = if is_bcrypt(value) { last } else { last.and_then(dollar_before) };
+    stored.get(..end.map_or(scheme_len, |end| scheme_len + end + 1)).unwrap_or_default()
 }
 
 fn is_bcrypt(crypt: &[u8]) -> bool {

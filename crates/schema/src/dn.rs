@@ -68,6 +68,8 @@ struct Whole {
     text: Box<str>,
     /// Where each RDN starts, leaf first.
     starts: SmallVec<[u32; 8]>,
+    /// It was made of a text whose values are shown as they were given.
+    plain: bool,
 }
 
 /// An RDN in normal form: `cn=foo` or `cn=foo+uid=bar`, sorted by attribute name.
@@ -188,7 +190,12 @@ impl NormalDn {
     }
 
     fn from_parts(text: String, starts: SmallVec<[u32; 8]>) -> Self {
-        Self { whole: Arc::new(Whole { text: text.into_boxed_str(), starts }), first: 0 }
+        Self { whole: Arc::new(Whole { text: text.into_boxed_str(), starts, plain: false }), first: 0 }
+    }
+
+    /// As [`Self::from_parts`], of a text of the [short way](plain).
+    fn from_plain(text: String, starts: SmallVec<[u32; 8]>) -> Self {
+        Self { whole: Arc::new(Whole { text: text.into_boxed_str(), starts, plain: true }), first: 0 }
     }
 }
 
@@ -250,9 +257,23 @@ impl Schema {
         if plain::write_plain(self, text, &mut normal, &mut starts)
             && let Ok(normal) = String::from_utf8(normal)
         {
-            return Ok(NormalDn::from_parts(normal, starts));
+            return Ok(NormalDn::from_plain(normal, starts));
         }
         self.normalize_dn(&Dn::parse(text)?)
+    }
+
+    /// A DN's text in normal form, as [`Self::parse_dn`] gives it, and in pretty form, as [`Self::pretty_dn`] does.
+    ///
+    /// # Errors
+    /// The text is no DN, or names what the schema does not know.
+    pub fn parse_and_show_dn(&self, text: &str) -> Result<(NormalDn, String), DnError> {
+        let dn = self.parse_dn(text)?;
+        // The pretty form has the canonical attribute names, as the normal form has them, and plain values as they are given.
+        if dn.whole.plain && dn.as_str() == text {
+            return Ok((dn, text.to_owned()));
+        }
+        let shown = self.pretty_dn(&Dn::parse(text)?)?;
+        Ok((dn, shown))
     }
 
     /// Appends the normal form of a DN's text.

@@ -45,6 +45,12 @@ fn forms_are_those_of_openldap() {
         assert_eq!(schema.parse_dn(normal).unwrap().as_str(), normal, "{text}");
         assert_eq!(schema.parse_dn(pretty).unwrap().as_str(), normal, "{text}");
         assert_eq!(schema.pretty_dn(&Dn::parse(pretty).unwrap()).unwrap(), pretty, "{text}");
+        for (text, shown) in
+            [(text, pretty), (normal, schema.pretty_dn(&Dn::parse(normal).unwrap()).unwrap().as_str())]
+        {
+            let (dn, got) = schema.parse_and_show_dn(text).unwrap();
+            assert_eq!((dn.as_str(), got.as_str()), (normal, shown), "{text}");
+        }
     }
     for text in [
         "cn=#0403666f6f",
@@ -132,4 +138,48 @@ proptest! {
             prop_assert_eq!(schema.parse_dn(&pretty), Ok(long));
         }
     }
+}
+
+/// What one schema says of a superior is not taken for another, and each name stays its own.
+#[test]
+fn remembered_superiors_give_what_parsing_gives() {
+    let first = schema();
+    let mut builder = SchemaBuilder::from(&first);
+    builder
+        .add_attribute_type(
+            "( 1.2.3.4.5 NAME 'exact' EQUALITY caseExactMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )",
+        )
+        .unwrap();
+    let second = builder.build();
+    let check = |schema: &Schema, text: &str| {
+        let expected = schema.normalize_dn(&Dn::parse(text).unwrap()).unwrap();
+        for _ in 0..2 {
+            let dn = schema.parse_dn(text).unwrap();
+            assert_eq!(dn, expected, "{text}");
+            assert!(dn.rdns().eq(expected.rdns()), "{text}");
+            let parents = (0..=dn.depth()).map(|levels| dn.ancestor(levels).unwrap());
+            assert!(parents.eq((0..=dn.depth()).map(|levels| expected.ancestor(levels).unwrap())), "{text}");
+        }
+    };
+    for text in [
+        "uid=A,ou=People,dc=X",
+        "uid=BB,ou=People,dc=X",
+        "uid=B,OU=people,dc=x",
+        "cn=C,ou=Peoplf,dc=X",
+        "ou=People,dc=X",
+        "dc=X",
+        "uid=A+cn=B,ou=People,dc=X",
+        "uid=a,ou=Pe\\2Cple,dc=X",
+        "",
+    ] {
+        check(&first, text);
+        check(&second, text);
+    }
+    assert!(first.parse_dn("uid=a,exact=B,dc=X").is_err());
+    check(&second, "uid=a,exact=B,dc=X");
+    assert!(first.parse_dn("uid=a,exact=B,dc=X").is_err(), "the other schema's superior");
+    assert!(Schema::system().parse_dn("cn=a,").is_err() && first.parse_dn("cn=a,").is_err());
+    let long = format!("ou={},dc=X", "Y".repeat(600));
+    check(&first, &format!("uid=a,{long}"));
+    check(&first, &format!("uid=b,{long}"));
 }

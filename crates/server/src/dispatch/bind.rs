@@ -5,9 +5,9 @@ use std::sync::Arc;
 use larix_engine::access::Operation;
 use larix_engine::controls;
 use larix_proto::{
-    Authentication, BindRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode, encode, oid,
+    Authentication, BindRequest, ControlBuf, Controls, LdapResult, Message, ResultCode, encode, oid,
 };
-use larix_schema::NormalDn;
+use larix_schema::{DnError, NormalDn};
 
 use super::sasl::SaslLogin;
 use super::sasl::exchange::Exchange;
@@ -143,12 +143,9 @@ impl Dispatcher {
         let controls = self.controls(message.controls, controls::OperationKind::Bind)?;
         self.session.asks_password_policy = controls.password_policy;
         let goes_on = continued.is_some();
-        let invalid = |_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
-        let parsed = Dn::parse(request.name).map_err(|_| invalid(()))?;
+        let invalid = |_: DnError| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
         let databases = self.server.databases();
-        let schema = databases.schema();
-        let dn = schema.parse_dn(request.name).map_err(|_| invalid(()))?;
-        let shown = schema.pretty_dn(&parsed).map_err(|_| invalid(()))?;
+        let (dn, shown) = databases.schema().parse_and_show_dn(request.name).map_err(invalid)?;
         let method = match request.authentication {
             Authentication::Simple(_) => 128,
             Authentication::Sasl { .. } => 163,

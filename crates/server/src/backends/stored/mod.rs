@@ -14,6 +14,7 @@ use larix_engine::access::AccessPolicy;
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
 use larix_engine::overlay::{BindAttempt, BindConclusion};
+use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::internal;
 use larix_engine::write::{Completion, WriteRequest};
 use larix_engine::{Chosen, Fault, Held, Served};
@@ -154,6 +155,21 @@ impl Stored {
         }
     }
 
+    /// The root DN's configured password where it is the right one and quickly compared: what its entry may have beside it
+    /// decides nothing then, and the store is not asked. With `rehash` the entry's own password may be stored anew.
+    fn root_password(&self, bind: &Bind<'_>) -> Option<passwords::Stored> {
+        let Proof::Password(sent) = bind.proof else { return None };
+        if self.common.config.frontend.password_costs.rehash {
+            return None;
+        }
+        let found = self.chosen().root_lookup(bind.dn)?;
+        let passwords: Vec<Secret> = found.secrets.into_iter().map(Zeroizing::new).collect();
+        let is_right = |secret: &Secret| {
+            password::cost(secret) == Cost::Light && password::verify(secret, sent) == Verification::Match
+        };
+        passwords.iter().all(is_right).then_some(passwords::Stored { passwords, shown: Some(found.shown) })
+    }
+
     /// What a password is compared with.
     fn lookup(&self, context: &Context<'_>, dn: &NormalDn) -> Result<passwords::Stored, LdapResult> {
         let found = self.chosen().bind_lookup(dn, context.subject)?;
@@ -190,7 +206,7 @@ impl Backend for Stored {
         if let Proof::Judged(_) = bind.proof {
             return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
         }
-        match self.lookup(context, bind.dn) {
+        match self.root_password(bind).map_or_else(|| self.lookup(context, bind.dn), Ok) {
             Ok(stored) => self.common.bind(judge, context, bind, stored, later),
             Err(_) if bind.by_mechanism => {
                 self.common.bind(judge, context, bind, passwords::Stored::none(), later)
