@@ -1,5 +1,6 @@
 //! Building and extending schemas.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use crate::bundled::{SYSTEM, bundled};
@@ -40,7 +41,8 @@ impl From<&Schema> for SchemaBuilder {
     fn from(schema: &Schema) -> Self {
         let system = Schema::system();
         let given = Gone::clone(&schema.gone);
-        Self { schema: schema.clone(), built_in: (system.attributes.len(), system.classes.len()), given }
+        let schema = Schema { instance: next_instance(), ..schema.clone() };
+        Self { schema, built_in: (system.attributes.len(), system.classes.len()), given }
     }
 }
 
@@ -67,7 +69,7 @@ impl SchemaBuilder {
     }
 
     pub fn build(self) -> Schema {
-        Schema { gone: Arc::new(self.given), ..self.schema }
+        Schema { gone: Arc::new(self.given), instance: next_instance(), ..self.schema }
     }
 
     /// Adds the definitions of a `.schema` text. `origin` names it in errors.
@@ -469,6 +471,12 @@ impl Schema {
         static SYSTEM: LazyLock<Schema> = LazyLock::new(system_schema);
         &SYSTEM
     }
+}
+
+/// A number that no schema of this process has.
+fn next_instance() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// Builds what [`Schema::system`] gives.

@@ -25,6 +25,8 @@ pub struct Schema {
     pub(crate) oid_macros: NameTable<Arc<str>>,
     pub(crate) options: Arc<AttributeOptions>,
     pub(crate) fingerprint: u64,
+    /// Tells this schema from all others of the process; 0 for the system schema.
+    pub(crate) instance: u64,
     /// Numbers of what an earlier schema had and this one has not.
     pub(crate) gone: Arc<Gone>,
 }

@@ -1,5 +1,9 @@
 //! The short way to the normal form, for DNs as nearly all are: ASCII, no escapes, one value an RDN, strings whose
 //! only change is letter case.
+//!
+//! Entries that are asked for in turn mostly lie below the same few superiors: each thread remembers the normal forms of some.
+
+use std::cell::RefCell;
 
 use smallvec::SmallVec;
 
@@ -20,10 +24,12 @@ pub(super) fn write_plain(
     let begin = out.len();
     let mut rest = text;
     let mut named = None;
+    // The superior's name in the text, and where its normal form begins.
+    let mut superior = None;
     loop {
         starts.push((out.len() - begin) as u32);
         match write_rdn(schema, rest, &mut named, out) {
-            Some(length) if length == rest.len() => return true,
+            Some(length) if length == rest.len() => break,
             Some(length) => {
                 out.push(b',');
                 rest = rest.get(length + 1..).unwrap_or_default();
@@ -34,7 +40,77 @@ pub(super) fn write_plain(
                 return false;
             }
         }
+        if superior.is_none() {
+            if recall(schema, rest, begin, out, starts) {
+                return true;
+            }
+            superior = Some((rest, out.len()));
+        }
     }
+    if let Some((text, start)) = superior {
+        remember(schema, text, out.get(start..).unwrap_or_default(), starts, start - begin);
+    }
+    true
+}
+
+/// Superiors that a thread remembers, each in the place that the length of its name gives.
+const SUPERIORS: usize = 4;
+/// Longer names are not remembered.
+const SUPERIOR_BYTES_MAX: usize = 512;
+
+/// The normal form of a name below which entries were named.
+struct Superior {
+    /// The [instance](Schema::instance) of the schema.
+    schema: u64,
+    text: String,
+    normal: Vec<u8>,
+    /// Where each RDN starts in `normal`.
+    starts: Vec<u32>,
+}
+
+thread_local! {
+    static REMEMBERED: RefCell<[Superior; SUPERIORS]> = const {
+        const NONE: Superior =
+            Superior { schema: 0, text: String::new(), normal: Vec::new(), starts: Vec::new() };
+        RefCell::new([NONE; SUPERIORS])
+    };
+}
+
+/// Appends the normal form of a superior if it is remembered.
+fn recall(
+    schema: &Schema,
+    text: &str,
+    begin: usize,
+    out: &mut Vec<u8>,
+    starts: &mut SmallVec<[u32; 8]>,
+) -> bool {
+    REMEMBERED.with_borrow(|all| {
+        let Some(known) = all.get(text.len() % SUPERIORS) else { return false };
+        if known.schema != schema.instance || known.text != text || text.is_empty() {
+            return false;
+        }
+        let offset = (out.len() - begin) as u32;
+        starts.extend(known.starts.iter().map(|start| start + offset));
+        out.extend_from_slice(&known.normal);
+        true
+    })
+}
+
+/// Remembers a superior whose first RDN starts at `offset` of the whole name.
+fn remember(schema: &Schema, text: &str, normal: &[u8], starts: &[u32], offset: usize) {
+    if text.len() > SUPERIOR_BYTES_MAX {
+        return;
+    }
+    REMEMBERED.with_borrow_mut(|all| {
+        let Some(place) = all.get_mut(text.len() % SUPERIORS) else { return };
+        place.schema = schema.instance;
+        place.text.clear();
+        place.text.push_str(text);
+        place.normal.clear();
+        place.normal.extend_from_slice(normal);
+        place.starts.clear();
+        place.starts.extend(starts.iter().filter_map(|start| start.checked_sub(offset as u32)));
+    });
 }
 
 /// The name in the RDN before, its type and whether letter case counts: most RDNs of a DN have the same.
