@@ -227,11 +227,8 @@ fn stored<N: Snapshot>(
     }
     let mut scratch = Scratch::default();
     let mut is_present = false;
-    for attribute in seen.reader.view.attributes() {
+    for attribute in seen.reader.covered(&target) {
         let (number, stored) = attribute?;
-        if !target.numbers.contains(number) {
-            continue;
-        }
         is_present = true;
         let own = seen.view.catalog.row(number).and_then(|row| row.description.as_ref());
         // A subtype, or one with more options, has access rules of its own.

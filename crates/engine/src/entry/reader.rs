@@ -6,7 +6,7 @@ use larix_store::Snapshot;
 use super::{AttributeNumber, Entry, EntryAttribute, EntryView, Kept, LargeValues, values};
 use crate::catalog::{Catalog, Covered, CoveredOnce};
 use crate::fault::Fault;
-use crate::record::{Form, RecordFlags, StoredValue, ValuesView, put_octet_string};
+use crate::record::{Form, RecordError, RecordFlags, StoredValue, ValuesView, put_octet_string};
 
 /// An attribute description, and the numbers that it covers in one database: itself, its subtypes, more options.
 #[derive(Clone, Debug)]
@@ -113,6 +113,25 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
         Self { snapshot, schema, catalog, view }
     }
 
+    /// The attributes that the target covers.
+    pub(crate) fn covered<'t>(
+        &self,
+        target: &'t Target,
+    ) -> impl Iterator<Item = Result<(AttributeNumber, ValuesView<'a>), RecordError>> + use<'a, 't, S> {
+        let mut attributes = self.view.attributes();
+        let only = match target.numbers.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        };
+        std::iter::from_fn(move || match only {
+            Some(only) => attributes.next_of(only),
+            None => attributes.find(|found| match found {
+                Ok((number, _)) => target.numbers.contains(*number),
+                Err(_) => true,
+            }),
+        })
+    }
+
     /// Calls `visit` with each value of one attribute, until it answers false. Answers false if it was stopped.
     pub fn visit_values(
         &self,
@@ -215,9 +234,9 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
 
 impl<S: Snapshot> EntrySource for EntryReader<'_, S> {
     fn visit(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
-        for attribute in self.view.attributes() {
+        for attribute in self.covered(target) {
             let (number, stored) = attribute?;
-            if target.numbers.contains(number) && !self.visit_values(number, &stored, visit)? {
+            if !self.visit_values(number, &stored, visit)? {
                 break;
             }
         }
@@ -257,9 +276,9 @@ impl<S: Snapshot> EntrySource for EntryReader<'_, S> {
     }
 
     fn is_present(&self, target: &Target) -> Result<bool, Fault> {
-        for attribute in self.view.attributes() {
-            let (number, stored) = attribute?;
-            if !stored.is_empty() && target.numbers.contains(number) {
+        for attribute in self.covered(target) {
+            let (_, stored) = attribute?;
+            if !stored.is_empty() {
                 return Ok(true);
             }
         }

@@ -76,13 +76,8 @@ impl<'a> EntryView<'a> {
 
     /// The stored values of one attribute description.
     pub fn get(&self, number: AttributeNumber) -> Result<Option<ValuesView<'a>>, RecordError> {
-        for attribute in self.attributes() {
-            let (found, values) = attribute?;
-            if found == number {
-                return Ok(Some(values));
-            }
-        }
-        Ok(None)
+        let found = self.attributes().next_of(number).transpose()?;
+        Ok(found.map(|(_, values)| values))
     }
 }
 
@@ -102,7 +97,16 @@ impl<'a> AttributesIter<'a> {
 
     #[inline]
     fn read(&mut self) -> Option<Result<(AttributeNumber, ValuesView<'a>), RecordError>> {
-        // Nearly always all three numbers are of one byte, and all values stand here.
+        match self.read_short() {
+            Some(found) => Some(Ok(found)),
+            None => self.read_long(),
+        }
+    }
+
+    /// The next attribute, if all values stand in the record and each of its numbers is of one byte, as nearly always.
+    /// `None` leaves it to be read otherwise.
+    #[inline(always)]
+    fn read_short(&mut self) -> Option<(AttributeNumber, ValuesView<'a>)> {
         if let &[number, count, length, ref rest @ ..] = self.rest
             && (number | count | length) < 0x80
             && count & 3 == 0
@@ -111,9 +115,38 @@ impl<'a> AttributesIter<'a> {
             self.rest = rest;
             let count = u64::from(count >> 2);
             let values = ValuesView { entry: self.entry, form: Form::Inline, count, bytes };
-            return Some(Ok((AttributeNumber(number.into()), values)));
+            return Some((AttributeNumber(number.into()), values));
         }
-        self.read_long()
+        None
+    }
+
+    /// As [`read_short`](Self::read_short), of a record that is not packed: for who goes over all attributes of many
+    /// records. What is left when this ends is read by the iterator itself.
+    #[inline(always)]
+    pub(crate) fn next_short(&mut self) -> Option<(AttributeNumber, ValuesView<'a>)> {
+        if self.packed { None } else { self.read_short() }
+    }
+
+    /// The next attribute with this number: the others are passed over without a look at what they hold.
+    #[inline]
+    pub(crate) fn next_of(&mut self, number: AttributeNumber) -> Option<<Self as Iterator>::Item> {
+        // Nearly always the number is of one byte in the record.
+        let short = u8::try_from(number.0).ok().filter(|short| *short < 0x80 && !self.packed);
+        loop {
+            while let Some(short) = short
+                && let &[own, count, length, ref rest @ ..] = self.rest
+                && own != short
+                && (own | count | length) < 0x80
+                && count & 3 != 3
+                && let Some(rest) = rest.get(usize::from(length)..)
+            {
+                self.rest = rest;
+            }
+            match self.next()? {
+                Ok((own, _)) if own != number => {}
+                item => return Some(item),
+            }
+        }
     }
 
     #[inline(never)]

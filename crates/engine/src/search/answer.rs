@@ -16,6 +16,7 @@ use crate::entry::{EntryId, ValuesView};
 use crate::fault::Fault;
 use crate::filter::{charge, value_steps};
 use crate::log;
+use crate::record::AttributesIter;
 use crate::tree;
 
 /// The name of the subschema subentry, the same for every entry.
@@ -79,7 +80,14 @@ impl Answer {
         }
         let mut encoder = EntryEncoder::begin(out, self.message, dn);
         let mut beside = self.computed_by_overlays(seen)?;
-        for attribute in seen.reader.view.attributes() {
+        let mut attributes = seen.reader.view.attributes();
+        // No filter looks at single values: attributes that may be read as a whole are copied.
+        let is_plain = beside.is_empty() && !self.types_only && self.matched_values.is_none();
+        loop {
+            if is_plain {
+                self.plain_attributes(seen, &mut attributes, &mut encoder)?;
+            }
+            let Some(attribute) = attributes.next() else { break };
             let (number, stored) = attribute?;
             let Some(row) = seen.view.catalog.row(number) else { continue };
             if self.selection.has(number, row.operational) {
@@ -96,6 +104,33 @@ impl Answer {
             })?;
         }
         self.end(seen, dn, encoder, controls)
+    }
+
+    /// Copies attributes up to the first that takes more than that.
+    #[inline]
+    fn plain_attributes<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        attributes: &mut AttributesIter<'_>,
+        encoder: &mut EntryEncoder<'_>,
+    ) -> Result<(), Fault> {
+        let (catalog, reads_all) = (&*seen.view.catalog, seen.reads_all());
+        while let Some((number, stored)) = attributes.next_short() {
+            let Some(row) = catalog.row(number) else { continue };
+            if !self.selection.has(number, row.operational) {
+                continue;
+            }
+            match (&row.description, stored.as_ber()) {
+                (Some(description), Some(ber))
+                    if reads_all || seen.readable(description)? == Verdict::Granted =>
+                {
+                    encoder.attribute_under(&row.head, &row.text, ber);
+                }
+                // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
+                _ => self.attribute(seen, row, &stored, encoder)?,
+            }
+        }
+        Ok(())
     }
 
     /// What comes behind the attributes that are stored or that overlays compute.

@@ -281,6 +281,11 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Ok(self.gate.policy.check(self.gate.subject, &self.target()?, item, privilege))
     }
 
+    /// Whether all values of all entries may be read.
+    pub fn reads_all(&self) -> bool {
+        self.gate.read_all
+    }
+
     /// What can be said of all values of an attribute.
     pub fn readable(&self, description: &AttributeDescription) -> Result<Verdict, Fault> {
         if self.gate.read_all {

@@ -110,6 +110,7 @@ impl Selection {
     }
 
     /// Whether a stored attribute is answered.
+    #[inline]
     pub fn has(&self, number: AttributeNumber, operational: bool) -> bool {
         (if operational { self.all_operational } else { self.all_user }) || has_number(&self.numbers, number)
     }

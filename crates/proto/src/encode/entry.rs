@@ -80,16 +80,19 @@ impl<'o> EntryEncoder<'o> {
             self.end_attribute();
         }
         let head = &*head.octets;
-        let content = (head.len() + values_ber.len()).wrapping_sub(2);
-        if content < 0x80
-            && let [tag, _, name @ .., _] = head
-        {
-            // All three lengths are of one octet: the usual case, written with as few steps as can be.
-            self.out.reserve(content + 2);
-            self.out.extend_from_slice(&[*tag, content as u8]);
-            self.out.extend_from_slice(name);
-            self.out.push(values_ber.len() as u8);
+        let length = head.len() + values_ber.len();
+        // All three lengths are of one octet: the usual case, written in two pieces, in which the lengths are then filled.
+        if length < 0x80 + 2 && !head.is_empty() {
+            let at = self.out.len();
+            self.out.reserve(length);
+            self.out.extend_from_slice(head);
             self.out.extend_from_slice(values_ber);
+            if let Some(written) = self.out.get_mut(at..at + head.len())
+                && let [_, content, .., values] = written
+            {
+                *content = (length - 2) as u8;
+                *values = values_ber.len() as u8;
+            }
             return;
         }
         self.attribute(description, values_ber);
