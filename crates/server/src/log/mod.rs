@@ -196,7 +196,7 @@ impl Log {
     /// The last lines that went anywhere, the newest last.
     pub fn recent(&self) -> Vec<String> {
         let recent = self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.lines.iter().cloned().collect()
+        recent.shown()
     }
 
     /// Whether any output wants one of these levels.

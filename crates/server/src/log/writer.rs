@@ -18,6 +18,8 @@ use super::syslog::Syslog;
 use super::{Batch, Kind, Line, Order, Severity, Shared, json, thread_number, time_of_day};
 use crate::panics;
 
+/// How long the thread sleeps after it has written: to be woken for each batch of a busy server would cost more than the lines.
+const LINGER: Duration = Duration::from_millis(2);
 /// Bytes gathered for one write.
 const BATCH_BYTES: usize = 64 * 1024;
 
@@ -86,7 +88,8 @@ struct Told {
 pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Shared) {
     let mut formatted = Formatted::default();
     let mut told = Told::default();
-    while let Ok(first) = orders.recv() {
+    let mut next = orders.recv().ok();
+    while let Some(first) = next {
         // A panic costs the lines of this time.
         let ended = panics::contained(|| {
             injected::panic_at("log");
@@ -97,6 +100,9 @@ pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Share
             Ok(false) => {}
             Err(_) => formatted = Formatted::default(),
         }
+        // Who is not waited for need not be woken: a busy loop only puts its lines into the queue.
+        std::thread::park_timeout(LINGER);
+        next = orders.try_recv().or_else(|_| orders.recv()).ok();
     }
 }
 
@@ -139,7 +145,7 @@ impl Outputs {
         ended
     }
 
-    fn format(&self, batch: &Batch, out: &mut Formatted) {
+    fn format(&mut self, batch: &Batch, out: &mut Formatted) {
         for (line, text) in batch.iter() {
             self.format_line(line, text.trim_end(), out);
         }
@@ -150,17 +156,12 @@ impl Outputs {
         let file_levels = if self.file.is_some() { self.file_levels } else { 0 };
         let wanted = self.stderr_levels | self.levels | file_levels;
         let mut recent = shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = String::new();
         for (line, said) in batch.iter().filter(|(line, _)| line.level & wanted != 0) {
-            text.clear();
-            push_time(&mut text, line.at);
-            text.push(' ');
-            text.push_str(said.trim_end());
-            recent.add(&text);
+            recent.add(line.at, said.trim_end());
         }
     }
 
-    fn format_line(&self, line: &Line, text: &str, out: &mut Formatted) {
+    fn format_line(&mut self, line: &Line, text: &str, out: &mut Formatted) {
         let wants = |levels: u32| line.level & levels != 0;
         let shown = match (self.format, line.kind) {
             (LogFormat::Stats, Kind::Text) => text,
@@ -179,7 +180,7 @@ impl Outputs {
             out.file_lines += 1;
         }
         if wants(self.levels) {
-            self.syslog.iter().for_each(|syslog| syslog.send(shown));
+            self.syslog.iter_mut().for_each(|syslog| syslog.send(shown));
             self.journal.iter().for_each(|journal| journal.send(line.severity, shown));
         }
     }
@@ -226,7 +227,7 @@ impl Outputs {
         out.file_lines = 0;
     }
 
-    fn tell_losses(&self, out: &mut Formatted, shared: &Shared, told: &mut Told) {
+    fn tell_losses(&mut self, out: &mut Formatted, shared: &Shared, told: &mut Told) {
         let lost = shared.lost.load(Ordering::Relaxed);
         if lost != told.lost {
             let more = lost.wrapping_sub(told.lost);
@@ -235,7 +236,7 @@ impl Outputs {
         }
     }
 
-    fn own_line(&self, text: &str, out: &mut Formatted) {
+    fn own_line(&mut self, text: &str, out: &mut Formatted) {
         let line = Line {
             level: LogLevel::ANY,
             severity: Severity::Warning,
@@ -248,7 +249,7 @@ impl Outputs {
     }
 
     /// On all outputs but the file, which failed.
-    fn tell_others(&self, text: &str) {
+    fn tell_others(&mut self, text: &str) {
         let mut out = Formatted::default();
         self.own_line(text, &mut out);
         let _ = io::stderr().write_all(&out.stderr);
