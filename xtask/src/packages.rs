@@ -111,7 +111,7 @@ fn recorded(
 }
 
 /// A few tests that want packages, one at least for each, and some that must not: the test's program, and the test.
-const WANTING: [(&str, &str); 12] = [
+const WANTING: [(&str, &str); 13] = [
     ("tools", "slappasswd::values_of_either_bind_at_both"),
     ("replication", "slow::ldapsearch_follows_as_it_follows_slapd"),
     ("server", "sasl::cyrus_clients_are_let_in_as_slapd_lets_them"),
@@ -121,6 +121,7 @@ const WANTING: [(&str, &str); 12] = [
     ("server", "tls::clients_of_all_libraries"),
     ("tools", "load_run::tls_and_local_sockets_on_slapd"),
     ("tools", "mail::the_mail_directory"),
+    ("tools", "load_compare::both_log_levels_and_redis"),
     ("admin", "browser::the_first_quarter_of_an_hour_takes_a_minute"),
     ("replication", "provider::abandon_cancel_and_the_end_of_the_server_end_a_search"),
     ("binary", "slapds_names_are_its_tools"),
