@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use larix_configuration::slapd_d::Stamp;
+use larix_configuration::values::AdminAddress;
+use larix_configuration::{Config, Location};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::slapd_d::Stamp;
-use larix_server::config::values::AdminAddress;
-use larix_server::config::{Config, Location};
 use larix_server::daemon::{Detached, Privileges, Readiness, detach};
 use larix_server::listener::{AddressFamily, parse_urls};
 use larix_server::log::LogLevel;
@@ -82,7 +82,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Answer /metrics, /health/live and /health/ready there, for example on http://127.0.0.1:9389/
-    #[arg(long, value_name = "URL", value_parser = larix_server::config::values::http_address)]
+    #[arg(long, value_name = "URL", value_parser = larix_configuration::values::http_address)]
     http: Vec<SocketAddr>,
     /// Serve the admin page there, for example on 127.0.0.1:9390; with TLS if that is not loopback
     #[arg(long, value_name = "ADDRESS", value_parser = AdminAddress::parse)]

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use larix_configuration::slapd_d::Stamp;
+use larix_configuration::{Config, Location};
 use larix_engine::load::{self, LoadContext, LoadObserver, LoadOptions, RecordError};
 use larix_engine::tables::TABLES;
 use larix_load::generate::{self, Kind};
 use larix_load::peer::Guard;
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::slapd_d::Stamp;
-use larix_server::config::{self, Config, Location};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Statistics, Store};
 
@@ -192,7 +192,10 @@ fn read_config(file: &Path) -> anyhow::Result<Config> {
     location.load(&Stamp { clock: &clock, random: &random }, true).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
-fn section<'c>(config: &'c Config, suffix: Option<&str>) -> anyhow::Result<&'c config::Database> {
+fn section<'c>(
+    config: &'c Config,
+    suffix: Option<&str>,
+) -> anyhow::Result<&'c larix_configuration::Database> {
     let args = crate::tools::DatabaseArgs { suffix: suffix.map(str::to_owned), number: None, no_glue: true };
     match args.choose(config)? {
         crate::tools::Chosen::Stored(found) => found.first().copied().context("no database is chosen"),
@@ -214,7 +217,7 @@ pub(super) struct Loaded {
 
 fn load_sample(
     config: &Config,
-    section: &config::Database,
+    section: &larix_configuration::Database,
     ldif: &Path,
     data: &Path,
 ) -> anyhow::Result<Loaded> {

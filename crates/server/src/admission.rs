@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use larix_configuration::values::{ClientLimits, Rate};
 use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, ResultCode};
-
-use crate::config::values::{ClientLimits, Rate};
 
 /// Descriptors kept for everything that is no client: databases, logs, listeners, event loops.
 const RESERVED_DESCRIPTORS: u64 = 128;
@@ -22,7 +21,6 @@ const RESERVED_DESCRIPTORS: u64 = 128;
 pub const ADDRESSES_MAX: usize = 65_536;
 /// Addresses above which those that have nothing to remember are looked for.
 const FIRST_SWEEP: usize = 1_024;
-const NANOS_A_SECOND: u64 = 1_000_000_000;
 
 /// The limits and what was counted against them.
 #[derive(Debug)]
@@ -226,13 +224,6 @@ fn connections_max(limits: &ClientLimits, descriptors: u64) -> usize {
     }
 }
 
-impl ClientLimits {
-    fn ask_for_address(&self) -> bool {
-        self.connections_per_address > 0
-            || [self.connects, self.anonymous_operations, self.failures].iter().any(Option::is_some)
-    }
-}
-
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
@@ -271,25 +262,6 @@ impl Bucket {
 
     fn is_full(&self, now: Monotonic) -> bool {
         self.0.load(Ordering::Relaxed) <= now.0
-    }
-}
-
-impl Rate {
-    /// Nanoseconds in which a token comes back, and in which all do.
-    fn nanos(self) -> (u64, u64) {
-        let each = u64::from(self.seconds) * NANOS_A_SECOND / u64::from(self.count.max(1));
-        (each, each * u64::from(self.count))
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.seconds {
-            1 => write!(f, "{} a second", self.count),
-            60 => write!(f, "{} a minute", self.count),
-            3600 => write!(f, "{} an hour", self.count),
-            seconds => write!(f, "{} in {seconds} seconds", self.count),
-        }
     }
 }
 

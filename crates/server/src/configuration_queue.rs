@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
+use larix_configuration::Present;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
-
-use crate::config::Present;
 
 /// Changes that wait for their turn; more are answered busy.
 pub(crate) const QUEUE_LIMIT: usize = 1_024;

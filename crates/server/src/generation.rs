@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::config::Config;
+use larix_configuration::Config;
+
 use crate::databases::Databases;
 
 /// One state of the server: a configuration and what was made of it. A change of the configuration publishes another.

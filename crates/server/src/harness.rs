@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::config::HarnessSettings;
+use larix_configuration::HarnessSettings;
 
 /// How long the harness may take to accept a connection, and to take a line.
 const PATIENCE: Duration = Duration::from_secs(10);

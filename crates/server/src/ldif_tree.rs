@@ -16,6 +16,8 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use larix_configuration::slapd_d::{FileChanges, checksum_fits, file_bytes, files_of};
+use larix_configuration::{Config, ConfigError};
 use larix_engine::Database as EngineDatabase;
 use larix_engine::DatabaseSettings;
 use larix_engine::load::{self, LoadContext, LoadError, LoadOptions, Unobserved};
@@ -27,8 +29,6 @@ use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use crate::clock::{SystemClock, SystemRandom};
-use crate::config::slapd_d::{FileChanges, checksum_fits, file_bytes, files_of};
-use crate::config::{Config, ConfigError};
 
 use image::Image;
 pub(crate) use image::remove_left as remove_left_images;

@@ -1,4 +1,4 @@
-//! Everything with a socket, a thread or a signal: listeners, per-core workers, connections, configuration, logs.
+//! Everything with a socket, a thread or a signal: listeners, per-core workers, connections, logs.
 //!
 //! The way of a request: [`listener`] binds, the acceptor gives each connection to a worker, which reads;
 //! [`connection`] cuts the bytes into requests (no I/O in it), [`session`] knows who asks, [`dispatch`] hands the
@@ -11,7 +11,6 @@ pub mod admission;
 mod backends;
 pub mod backup;
 pub mod clock;
-pub mod config;
 mod configuration_queue;
 pub mod connection;
 pub mod consumers;
@@ -38,12 +37,10 @@ pub mod operation_rules;
 mod overlay_threads;
 mod panics;
 pub mod password_pool;
-mod posix_regex;
 mod processor_time;
 mod proxy_header;
 mod replica_health;
 pub mod restrictions;
-pub mod rewrite;
 pub mod sasl;
 mod sasl_mechanisms;
 pub mod saslauthd;
@@ -64,6 +61,7 @@ mod upkeep;
 pub mod virtual_entries;
 mod worker;
 
+pub use backends::config_entries_matching;
 pub use startup::{Bound, ServeError, ServeOptions, run};
 
 /// The server's name and version, as monitoring and the log show it.

@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use larix_configuration::values::TcpBuffer;
 use larix_proto::url::{percent_decode_text, with_scheme};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -150,15 +151,6 @@ pub struct Listener {
     /// As in its [`ListenUrl`].
     pub tls: bool,
     pub proxied: bool,
-}
-
-/// Sizes of the kernel's buffers for connections: `tcp-buffer [listener=<url>] [{read|write}=]<bytes>`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TcpBuffer {
-    /// Of one listener; `None`: of all.
-    pub listener: Option<String>,
-    pub read: Option<u32>,
-    pub write: Option<u32>,
 }
 
 /// The two kinds of listening sockets.

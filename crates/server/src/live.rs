@@ -1,6 +1,6 @@
 //! Changes of cn=config while the server serves: one thread makes them, one after another.
 //!
-//! A change is judged ([`Config::changed`](crate::config::Config::changed)), everything it needs is made ready beside what
+//! A change is judged ([`Config::changed`](larix_configuration::Config::changed)), everything it needs is made ready beside what
 //! is in force, it becomes durable, and then it is published, which cannot fail. Whatever fails before leaves everything
 //! as it was. A change is answered when it is in force: whoever saw the answer sees the change.
 
@@ -16,6 +16,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use larix_configuration::slapd_d::{Keeper, Stamp};
+use larix_configuration::values::AdminAddress;
+use larix_configuration::{
+    Changed, Config, ConfigChange, ConfigRefusal, Global, Present, Replicated, Requester,
+};
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::Clock;
 use larix_engine::write::{Retiring, WriteOutcome, WriteRequest};
@@ -26,9 +31,6 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::admin::{self, AdminChange, AdminListener};
 use crate::clock::SystemRandom;
-use crate::config::slapd_d::{Keeper, Stamp};
-use crate::config::values::AdminAddress;
-use crate::config::{Changed, Config, ConfigChange, ConfigRefusal, Global, Present, Replicated, Requester};
 use crate::configuration_queue::{ConfigurationRequest, QUEUE_LIMIT};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::generation::Generation;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use larix_configuration::Config;
 use larix_store::lmdb;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::clock::SystemClock;
-use crate::config::Config;
 use crate::connection::{Connection, Turn};
 use crate::databases::Databases;
 use crate::dispatch::ConnectionEvent;

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use larix_configuration::values::operation_rule::requester;
+use larix_configuration::values::{OperationAction, OperationRule};
+use larix_configuration::{Config, ConfigError, Database, Origin};
 use larix_engine::access::{
     AccessPolicy, AccessPolicyError, AccessTarget, EntryFacts, FlowControl, Item, Privilege, Subject,
 };
 use larix_engine::controls::{self, OperationKind};
 use larix_proto::{Controls, LdapResult, ResultCode, oid};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
-
-use crate::config::values::operation_rule::requester;
-use crate::config::values::{OperationAction, OperationRule};
-use crate::config::{Config, ConfigError, Database, Origin};
 
 /// An operation as the rules tell them apart.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Rules as written -> what they say to a request.
 
+use larix_configuration::Config;
 use larix_engine::access::Subject;
 use larix_proto::{ControlBuf, Controls, oid};
 use larix_schema::NormalDn;
 
 use super::{OperationRules, Restricted};
-use crate::config::Config;
 
 fn read(lines: &str) -> Result<Config, String> {
     let directory = tempfile::tempdir().unwrap();

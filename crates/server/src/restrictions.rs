@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use larix_configuration::Shared;
+use larix_configuration::values::{Requirements, Restrictions, SecurityFactors};
 use larix_engine::access::Subject;
 use larix_proto::{Controls, LdapResult, ResultCode, oid};
 
-use crate::config::Shared;
-use crate::config::values::{Requirements, Restrictions, SecurityFactors};
 use crate::operation_rules::{OperationRules, Restricted};
 
 /// The rules in force: the frontend's, tightened by those of the database that the operation is for.

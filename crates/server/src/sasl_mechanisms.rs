@@ -1,9 +1,9 @@
 //! Which mechanisms a connection may use, by `sasl-mechanisms` and `sasl-secprops`, as Cyrus SASL judges them.
 
+use larix_configuration::values::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 use larix_engine::access::{Strength, Subject};
 use larix_proto::{LdapResult, ResultCode};
 
-use crate::config::values::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 use crate::tls::TlsFacts;
 
 /// What of a connection decides about mechanisms.

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use larix_configuration::Config;
 use larix_engine::time::RandomSource;
 
 use crate::clock::SystemRandom;
-use crate::config::Config;
 use crate::databases::Databases;
 use crate::generation::Generation;
 use crate::services::Services;

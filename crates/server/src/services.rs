@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use larix_configuration::Config;
 use larix_engine::access::AccessPolicy;
 use larix_engine::log::LogWatch;
 use larix_engine::time::{Clock, Monotonic, Timestamp};
@@ -12,7 +13,6 @@ use crate::access_log::AccessLogs;
 use crate::admission::Admission;
 use crate::backup::Backups;
 use crate::clock::SystemClock;
-use crate::config::Config;
 use crate::configuration_queue::ConfigurationQueue;
 use crate::consumers::Consumers;
 use crate::decoy::Decoy;

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use larix_configuration::slapd_d::InUse;
+use larix_configuration::values::AdminAddress;
+use larix_configuration::{Config, ConfigError};
 use larix_engine::time::Clock;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
 use crate::admin::{self, AdminListener};
 use crate::clock::SystemClock;
-use crate::config::slapd_d::InUse;
-use crate::config::values::AdminAddress;
-use crate::config::{Config, ConfigError};
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
 use crate::hardening;

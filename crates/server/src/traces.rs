@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use larix_configuration::values::TraceExport;
 use larix_engine::time::RandomSource as _;
 
 use crate::clock::SystemRandom;
-use crate::config::values::TraceExport;
 use crate::log::Log;
 
 pub(crate) use span::Span;

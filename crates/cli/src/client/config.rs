@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use larix_configuration::slapd_d::{InUse, Stamp};
+use larix_configuration::{Config, ConfigEntry, DEFAULT_DIRECTORY, Difference, Source, Step};
 use larix_engine::write::WriteOperation;
 use larix_proto::extended::{EndTransaction, ExtendedValue, StartTransactionResponse};
 use larix_proto::ldif::{Body, Change, LdifAttribute, Modification, Record, Writer};
 use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client, oid};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::slapd_d::{InUse, Stamp};
-use larix_server::config::{Config, ConfigEntry, DEFAULT_DIRECTORY, Difference, Source, Step};
 
 use super::modify;
 use super::options::CommonArgs;

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use clap::Args;
+use larix_configuration::slapd_d::{self, Stamp};
+use larix_configuration::{Config, QuickStart, convert};
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::time::Clock as _;
 use larix_proto::dn::Dn;
 use larix_server::Bound;
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::slapd_d::{self, Stamp};
-use larix_server::config::{Config, QuickStart, convert};
 use larix_server::generated_password::generate_password;
 use larix_server::tls::TlsState;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};

@@ -7,7 +7,6 @@ use anyhow::Context;
 use larix_load::drive::{self, Operation, Options, Step, Workload};
 use larix_load::generate::{self, Kind};
 use larix_load::peer::Guard;
-use larix_server::config;
 
 use super::sample::{Sample, Target};
 use super::{SizeArgs, Source};
@@ -15,7 +14,7 @@ use crate::demo;
 
 /// What is served.
 pub(super) struct Served<'a> {
-    pub(super) section: &'a config::Database,
+    pub(super) section: &'a larix_configuration::Database,
     pub(super) source: &'a Source,
     pub(super) sample: &'a Sample,
 }

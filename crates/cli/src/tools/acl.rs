@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use larix_configuration::Config;
 use larix_engine::access::{
     AccessLevel, AccessPolicy, AccessTarget, EntryFacts, Item, PeerNames, Privilege, Strength, Subject,
 };
 use larix_engine::search::entry::{Gate, Seen};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
-use larix_server::config::{self, Config};
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use larix_store::Store;
 
@@ -135,8 +135,8 @@ fn show_subject(args: &AclArgs, subject: &Subject) {
 }
 
 /// The database with the longest suffix above the DN.
-fn section_of<'c>(config: &'c Config, dn: &NormalDn) -> Option<&'c config::Database> {
-    let depth = |database: &&config::Database| {
+fn section_of<'c>(config: &'c Config, dn: &NormalDn) -> Option<&'c larix_configuration::Database> {
+    let depth = |database: &&larix_configuration::Database| {
         database
             .suffixes
             .iter()

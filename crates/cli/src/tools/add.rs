@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use larix_configuration::{Config, ConfigEntry, slapd_d};
 use larix_engine::load::{
     self, LoadContext, LoadError, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
 };
 use larix_proto::ldif::{self, Body, Change, LocalFiles};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::{self, Config, ConfigEntry, slapd_d};
 use larix_server::ldif_tree;
 use larix_store::OpenError;
 use larix_store::lmdb::LmdbOptions;
@@ -109,7 +109,7 @@ fn load_glued(
     name: &str,
     args: &AddArgs,
     config: &Config,
-    databases: &[&config::Database],
+    databases: &[&larix_configuration::Database],
     ldif: impl BufRead,
     options: &LoadOptions,
 ) -> anyhow::Result<LoadReport> {
@@ -149,9 +149,9 @@ fn load_glued(
 
 /// The database whose suffix is the nearest above the record; the first when its DN says nothing, which its loader
 /// will then explain.
-fn owner(config: &Config, databases: &[&config::Database], record: &[Vec<u8>]) -> usize {
+fn owner(config: &Config, databases: &[&larix_configuration::Database], record: &[Vec<u8>]) -> usize {
     let Some(dn) = record_dn(record).and_then(|dn| config.schema.parse_dn(&dn).ok()) else { return 0 };
-    let depth = |database: &config::Database| {
+    let depth = |database: &larix_configuration::Database| {
         let above = database.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
         above.map(|suffix| suffix.normal.depth()).max()
     };
@@ -171,7 +171,7 @@ fn load_one(
     name: &str,
     args: &AddArgs,
     config: &Config,
-    section: &config::Database,
+    section: &larix_configuration::Database,
     mut ldif: impl BufRead + Send,
     options: &LoadOptions,
 ) -> anyhow::Result<LoadReport> {
@@ -234,7 +234,7 @@ fn load_beside(
 /// Into a database of LDIF files: all of the files are written, or none.
 fn load_files(
     config: &Config,
-    section: &config::Database,
+    section: &larix_configuration::Database,
     ldif: impl BufRead + Send,
     context: LoadContext<'_>,
     options: &LoadOptions,

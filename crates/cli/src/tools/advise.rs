@@ -9,13 +9,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use larix_configuration::Config;
 use larix_engine::database::View;
 use larix_engine::index::Kinds;
 use larix_engine::plan::advice::{self, Advice, IndexCost, Lines};
 use larix_proto::FilterBuf;
 use larix_proto::ldif::{Body, LdifAttribute, Reader};
 use larix_schema::NormalDn;
-use larix_server::config::{self, Config};
 use larix_store::{Snapshot, Store};
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
@@ -154,7 +154,11 @@ impl Asked {
     }
 
     /// Takes what the server says of the database.
-    fn add_monitor(&mut self, entries: &[(String, Vec<LdifAttribute>)], section: &config::Database) {
+    fn add_monitor(
+        &mut self,
+        entries: &[(String, Vec<LdifAttribute>)],
+        section: &larix_configuration::Database,
+    ) {
         let values = |attributes: &[LdifAttribute], name: &str| -> Vec<String> {
             let own = attributes.iter().filter(|a| a.description.eq_ignore_ascii_case(name));
             own.flat_map(|a| &a.values).map(|v| String::from_utf8_lossy(v).into_owned()).collect()
@@ -266,7 +270,12 @@ struct Proposal {
 }
 
 impl Found {
-    fn new<N: Snapshot>(view: &View<'_, N>, section: &config::Database, asked: &Asked, least: u64) -> Self {
+    fn new<N: Snapshot>(
+        view: &View<'_, N>,
+        section: &larix_configuration::Database,
+        asked: &Asked,
+        least: u64,
+    ) -> Self {
         let mut found = Self::default();
         for ((filter, base), count) in &asked.searches {
             if !concerns(view, section, base) {
@@ -299,7 +308,7 @@ impl Found {
     fn report<N: Snapshot>(
         &self,
         view: &View<'_, N>,
-        section: &config::Database,
+        section: &larix_configuration::Database,
         asked: &Asked,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
@@ -382,7 +391,7 @@ impl Found {
     fn write_ldif(
         &self,
         config: &Config,
-        section: &config::Database,
+        section: &larix_configuration::Database,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         if self.lacking.is_empty() {
@@ -413,7 +422,7 @@ impl Found {
 }
 
 /// Whether a search from this base goes into the database.
-fn concerns<N: Snapshot>(view: &View<'_, N>, section: &config::Database, base: &str) -> bool {
+fn concerns<N: Snapshot>(view: &View<'_, N>, section: &larix_configuration::Database, base: &str) -> bool {
     let Ok(base) = view.schema.parse_dn(base) else { return false };
     let meets = |suffix: &NormalDn| base.is_within(suffix) || suffix.is_within(&base);
     section.suffixes.iter().any(|suffix| meets(&suffix.normal))

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
-use larix_server::config::Config;
+use larix_configuration::Config;
 use larix_server::sasl::authorize::Authorizer;
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 

@@ -8,8 +8,8 @@ pub(super) use take::main as take;
 
 use std::io::{self, IsTerminal, Write};
 
+use larix_configuration::values::Throttle;
 use larix_server::backup::{Pace, Progress};
-use larix_server::config::values::Throttle;
 
 /// Tells a person at a terminal how far it is, on one line.
 fn pace(throttle: Throttle) -> Pace<'static> {

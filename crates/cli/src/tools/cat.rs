@@ -11,11 +11,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use larix_configuration::Config;
 use larix_engine::entry::Entry;
 use larix_engine::{Database, EntryId, View, log};
 use larix_proto::ldif::{Body, LdifAttribute, Record, Writer};
 use larix_schema::NormalDn;
-use larix_server::config::{self, Config};
+use larix_server::config_entries_matching;
 use larix_store::Snapshot;
 use larix_store::lmdb::LmdbStore;
 
@@ -131,7 +132,7 @@ impl<W: Write> Output<'_, W> {
     fn database(
         &mut self,
         database: &Database<LmdbStore>,
-        section: &config::Database,
+        section: &larix_configuration::Database,
     ) -> anyhow::Result<u64> {
         let mut unreadable = 0;
         let mut order = Order::default();
@@ -230,7 +231,7 @@ fn write_configuration(
     writer: &Writer,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let matching = selection.filter().map(|filter| config.matching(filter));
+    let matching = selection.filter().map(|filter| config_entries_matching(config, filter));
     for entry in config.entries() {
         let dn =
             config.schema.parse_dn(&entry.dn).map_err(|error| anyhow::anyhow!("{}: {error}", entry.dn))?;

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use larix_configuration::Config;
 use larix_engine::Directory;
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
@@ -13,7 +14,6 @@ use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::control::{ControlValue as _, ManageDsaIt, Relax, TreeDelete};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_server::config::{self, Config};
 use larix_server::tool_socket::ToolClient;
 use larix_store::OpenError;
 use larix_store::lmdb::LmdbStore;
@@ -32,7 +32,7 @@ impl Changing {
     /// Opens the databases, or finds who serves them. `verbose`: says when it waits for a server.
     pub(super) fn open(
         config: &Config,
-        databases: &[&config::Database],
+        databases: &[&larix_configuration::Database],
         verbose: bool,
     ) -> anyhow::Result<Self> {
         let error = match common::open_directory(config, databases) {
@@ -103,7 +103,10 @@ const START_LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// A server that takes work, but not from this user.
-pub(super) fn server_of(section: &config::Database, verbose: bool) -> anyhow::Result<Option<ToolClient>> {
+pub(super) fn server_of(
+    section: &larix_configuration::Database,
+    verbose: bool,
+) -> anyhow::Result<Option<ToolClient>> {
     let Some(mdb) = section.kind.mdb() else { return Ok(None) };
     let is_absent = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, Parser};
+use larix_configuration::slapd_d::{InUse, Stamp};
+use larix_configuration::{Config, ConfigChange, ConfigError, Location, Requester, Source};
 use larix_engine::controls::RequestControls;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
@@ -15,8 +17,6 @@ use larix_engine::{Database, Directory, Frontend, Served};
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::slapd_d::{InUse, Stamp};
-use larix_server::config::{self, Config, ConfigChange, ConfigError, Location, Requester, Source};
 use larix_server::ldif_tree;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
@@ -190,7 +190,7 @@ pub(crate) enum Chosen<'c> {
     /// cn=config itself.
     Configuration,
     /// A stored database, then those glued below it.
-    Stored(Vec<&'c config::Database>),
+    Stored(Vec<&'c larix_configuration::Database>),
 }
 
 impl DatabaseArgs {
@@ -208,7 +208,7 @@ impl DatabaseArgs {
         if self.is_configuration() {
             return Ok(Chosen::Configuration);
         }
-        let stored = |database: &&config::Database| database.kind.is_stored();
+        let stored = |database: &&larix_configuration::Database| database.kind.is_stored();
         let database = match (&self.suffix, self.number) {
             (Some(suffix), _) => {
                 let dn = config
@@ -216,7 +216,7 @@ impl DatabaseArgs {
                     .parse_dn(suffix)
                     .map_err(|error| anyhow::anyhow!("-b {suffix}: {error}"))?;
                 // A DN below a suffix names the database that serves it, by the nearest suffix.
-                let depth = |database: &&config::Database| {
+                let depth = |database: &&larix_configuration::Database| {
                     let above = database.suffixes.iter().map(|suffix| &suffix.normal);
                     above.filter(|s| **s == dn || dn.is_descendant_of(s)).map(|s| s.depth()).max()
                 };
@@ -253,7 +253,7 @@ impl DatabaseArgs {
 }
 
 /// Without `-b` and `-n`: the first stored database that is not glued below another.
-fn first_stored(config: &Config) -> anyhow::Result<&config::Database> {
+fn first_stored(config: &Config) -> anyhow::Result<&larix_configuration::Database> {
     config
         .databases
         .iter()
@@ -276,7 +276,7 @@ pub(crate) enum Access {
 /// Opens the store and database of a section.
 pub(crate) fn open(
     config: &Config,
-    database: &config::Database,
+    database: &larix_configuration::Database,
     access: Access,
 ) -> anyhow::Result<Database<LmdbStore>> {
     let settings = config.engine_settings(database).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -314,7 +314,7 @@ pub(crate) fn ldif_attribute(description: String, values: Vec<Vec<u8>>) -> LdifA
 /// Opens the chosen databases with their writers: changes go the way of the server's own.
 pub(crate) fn open_directory(
     config: &Config,
-    databases: &[&config::Database],
+    databases: &[&larix_configuration::Database],
 ) -> anyhow::Result<Directory<LmdbStore>> {
     let clock = Arc::new(SystemClock::new());
     let server_id = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use larix_configuration::Config;
 use larix_engine::Database;
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::write::WriteOperation;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_server::config::Config;
+use larix_server::config_entries_matching;
 use larix_store::lmdb::LmdbStore;
 
 use super::changing::Changing;
@@ -147,7 +148,7 @@ fn each(
 /// another number before its turn. With `recursive` those below another one go with it.
 fn matching_configuration(config: &Config, filter: &str, recursive: bool) -> anyhow::Result<Vec<String>> {
     let selection = Selection::matching(filter, config)?;
-    let Some(matching) = selection.filter().map(|filter| config.matching(filter)) else {
+    let Some(matching) = selection.filter().map(|filter| config_entries_matching(config, filter)) else {
         return Ok(Vec::new());
     };
     let mut found: Vec<(NormalDn, String)> = Vec::new();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
-use larix_server::config::values::ConfigDn;
+use larix_configuration::values::ConfigDn;
 
 use super::common::{self, ConfigArgs};
 

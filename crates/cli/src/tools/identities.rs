@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_configuration::Config;
 use larix_engine::access::{PeerNames, Strength, Subject};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
 use larix_engine::search::{Gate, Seen, internal};
@@ -9,7 +10,6 @@ use larix_engine::{Database, EntrySource};
 use larix_proto::Scope;
 use larix_proto::url::LdapUrl;
 use larix_schema::{BoundFilter, NormalDn, Schema};
-use larix_server::config::Config;
 use larix_server::sasl::identity::Lookups;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
@@ -22,7 +22,7 @@ const FOUND_MAX: u64 = 2;
 /// The databases of a configuration, read beside a server or without one.
 pub(super) struct Offline<'c> {
     config: &'c Config,
-    opened: Vec<(&'c larix_server::config::Database, Database<LmdbStore>)>,
+    opened: Vec<(&'c larix_configuration::Database, Database<LmdbStore>)>,
 }
 
 impl<'c> Offline<'c> {
@@ -45,7 +45,7 @@ impl<'c> Offline<'c> {
     }
 
     fn holder(&self, dn: &NormalDn) -> Option<&Database<LmdbStore>> {
-        let depth = |section: &larix_server::config::Database| {
+        let depth = |section: &larix_configuration::Database| {
             let above = section.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
             above.map(|suffix| suffix.normal.depth()).max()
         };
@@ -53,7 +53,7 @@ impl<'c> Offline<'c> {
         held.max_by_key(|(depth, _)| *depth).map(|(_, database)| database)
     }
 
-    fn section_over(&self, dn: &NormalDn) -> Option<&'c larix_server::config::Database> {
+    fn section_over(&self, dn: &NormalDn) -> Option<&'c larix_configuration::Database> {
         let sections = self.opened.iter().map(|(section, _)| *section);
         sections.filter(|section| section.suffixes.iter().any(|suffix| dn.is_within(&suffix.normal))).last()
     }

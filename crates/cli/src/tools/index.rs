@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Parser;
 use larix_engine::load::{self, Rebuild, RebuildOptions, RebuildProgress};
-use larix_server::config;
 use larix_server::tool_socket::ReindexRequest;
 
 use super::changing::{is_in_use, server_of};
@@ -107,7 +106,11 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// `error`, where there is none; and what the server says.
-fn index_served(args: &IndexArgs, section: &config::Database, error: anyhow::Error) -> anyhow::Result<()> {
+fn index_served(
+    args: &IndexArgs,
+    section: &larix_configuration::Database,
+    error: anyhow::Error,
+) -> anyhow::Result<()> {
     if !is_in_use(&error) {
         return Err(error);
     }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Parser;
+use larix_configuration::Config;
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::write::WriteOperation;
 use larix_proto::ldif::{self, LocalFiles};
 use larix_proto::{LdapResult, ResultCode};
-use larix_server::config::Config;
 
 use super::changing::Changing;
 use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, InputArgs};

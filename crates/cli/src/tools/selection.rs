@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use clap::Args;
+use larix_configuration::Config;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::search::entry::{Gate, Seen, Unguarded};
 use larix_engine::search::filter::Filter;
@@ -10,7 +11,6 @@ use larix_engine::{Database, EntryId, View};
 use larix_proto::url::LdapUrl;
 use larix_proto::{FilterBuf, Scope};
 use larix_schema::{BoundFilter, Match, NormalDn, Schema};
-use larix_server::config::Config;
 use larix_store::lmdb::{LmdbSnapshot, LmdbStore};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use larix_configuration::{Config, ConfigError, Origin};
 use larix_engine::time::Clock as _;
 use larix_server::clock::SystemClock;
-use larix_server::config::{Config, ConfigError, Origin};
 use larix_server::tls::TlsState;
 
 use super::common::{self, ConfigArgs};

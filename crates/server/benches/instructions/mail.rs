@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use larix_configuration::Config;
 use larix_engine::load::{self, LoadContext, LoadObserver, LoadOptions, Progress, RecordError};
 use larix_load::generate::{self, Kind, ROOT_PASSWORD};
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Scope};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::Config;
 use larix_server::local::{LocalConnection, LocalServer};
 use larix_store::lmdb::LmdbOptions;
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use larix_configuration::{Config, ConfigAttribute, ConfigEntry, ValueList};
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
@@ -14,7 +15,6 @@ use larix_proto::Dn;
 use larix_schema::Schema;
 use uuid::Uuid;
 
-use crate::config::{Config, ConfigAttribute, ConfigEntry, ValueList};
 use larix_backend::memory_tree::ordered_parts;
 
 /// By what it is known in the log's database.

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
+use larix_configuration::{AccessLogSettings, Config};
 use larix_engine::Served;
 use larix_engine::audit::{Facts, Operation, Request};
 use larix_engine::log::{Follower, Hold, LogKey, LogReader};
@@ -27,7 +28,6 @@ use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 
 use crate::clock::SystemClock;
-use crate::config::{AccessLogSettings, Config};
 use crate::log::Log;
 
 use configuration::ConfigChanges;

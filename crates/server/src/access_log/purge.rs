@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use larix_configuration::Purge;
 use larix_engine::csn::Csn;
 use larix_engine::time::Timestamp;
 use larix_engine::{EntryId, EntrySource, Fault, Served, tree};
@@ -10,7 +11,6 @@ use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
 use super::Recorder;
-use crate::config::Purge;
 
 const MICROS: i64 = 1_000_000;
 

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use larix_configuration::values::AdminAddress;
 use larix_engine::time::Clock as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -35,7 +36,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::config::values::AdminAddress;
 use crate::http::{self, HttpListenError, Place};
 use crate::processor_time::{LOW, give_way};
 use crate::server::Server;

@@ -1,6 +1,6 @@
 use super::*;
 
-const SECOND: u64 = NANOS_A_SECOND;
+const SECOND: u64 = 1_000_000_000;
 
 fn with(words: &[&str]) -> Admission {
     let mut limits = ClientLimits::default();

@@ -6,12 +6,13 @@ mod stored;
 
 use std::sync::Arc;
 
+use larix_configuration::Config;
 use larix_engine::Directory;
 use larix_store::lmdb::LmdbStore;
 
-use crate::config::Config;
 use crate::services::Services;
 
+pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use larix_configuration::{Config, QuickStart};
 use larix_engine::time::Monotonic;
 use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, Search};
@@ -18,7 +19,6 @@ use larix_proto::{
     DerefAliases, FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, oid,
 };
 
-use crate::config::{Config, QuickStart};
 use crate::connection::{Connection, Turn};
 use crate::dispatch::{ConnectionEvent, Dispatcher};
 use crate::local::{LocalConnection, LocalServer};

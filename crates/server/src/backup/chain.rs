@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use larix_configuration::Config;
 use larix_engine::log::LogRecord;
 use larix_engine::tables::TABLES;
 use larix_engine::{Database, check};
@@ -15,7 +16,6 @@ use super::manifest::{DatabaseBackup, Manifest};
 use super::restore::{carry_out, open_database};
 use super::{BackupError, INCREMENT_MANIFEST, MANIFEST, Pace, Until};
 use crate::clock::SystemRandom;
-use crate::config::Config;
 
 /// What stands in a backup's directory, by its manifests.
 #[derive(Clone, Debug)]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use larix_configuration::values::Throttle;
 use larix_engine::time::{Clock, Monotonic, Timestamp};
 
 use super::BackupError;
 use crate::clock::SystemClock;
-use crate::config::values::Throttle;
 
 /// How far something is, for people.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

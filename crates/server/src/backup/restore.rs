@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use larix_configuration::Config;
 use larix_engine::log::{self, LogRecord};
 use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::{Clock as _, Timestamp};
@@ -18,7 +19,6 @@ use super::changes::Records;
 use super::manifest::DatabaseBackup;
 use super::{BackupError, Chain, Pace, RestoreNote, Until, sync_directory};
 use crate::clock::{SystemClock, SystemRandom};
-use crate::config::Config;
 
 /// A database of the backup and where it goes.
 #[derive(Debug)]
@@ -206,14 +206,17 @@ pub(super) mod open_database {
     use larix_engine::DatabaseSettings;
 
     use super::{BackupError, Config, DatabaseBackup};
-    use crate::config;
 
     /// Its section.
-    pub(crate) fn section<'c>(config: &'c Config, backup: &DatabaseBackup) -> Option<&'c config::Database> {
+    pub(crate) fn section<'c>(
+        config: &'c Config,
+        backup: &DatabaseBackup,
+    ) -> Option<&'c larix_configuration::Database> {
         let suffixes: Vec<_> =
             backup.suffixes.iter().filter_map(|text| config.schema.parse_dn(text).ok()).collect();
-        let serves =
-            |database: &&config::Database| database.suffixes.iter().any(|own| suffixes.contains(&own.normal));
+        let serves = |database: &&larix_configuration::Database| {
+            database.suffixes.iter().any(|own| suffixes.contains(&own.normal))
+        };
         config.databases.iter().find(serves)
     }
 

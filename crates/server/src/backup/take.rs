@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use larix_configuration::Config;
 use larix_engine::log;
 use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::Timestamp;
@@ -23,7 +24,6 @@ use super::{
     BackupError, CONFIGURATION, INCREMENT_MANIFEST, MANIFEST, Pace, changes, hexadecimal, make_directory,
     sync_directory, write_private,
 };
-use crate::config::Config;
 
 /// A database to be copied.
 #[derive(Copy, Clone, Debug)]

@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use larix_client::Stop;
+use larix_configuration::values::{SyncReplication, TlsSettings};
 use larix_engine::Served;
 use larix_store::lmdb::LmdbStore;
 
-use crate::config::values::{SyncReplication, TlsSettings};
 pub(crate) use status::Status;
 pub use status::{ConsumerCounts, ConsumerPhase, ConsumerStatus};
 

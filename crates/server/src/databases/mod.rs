@@ -13,6 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use larix_configuration::{Config, ConfigError, Origin as ConfigOrigin};
 use larix_engine::access::AccessPolicy;
 use larix_engine::plan::{Explain, Plan};
 use larix_engine::search::filter::Filter;
@@ -25,7 +26,6 @@ use larix_store::{OpenError as StoreError, Store};
 pub(crate) use open::PreparedDatabases;
 
 use crate::backends::{Stored, figures, has_failed_sync, suffix_of};
-use crate::config::{Config, ConfigError, Origin as ConfigOrigin};
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
 use crate::restrictions::Rules;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_configuration::{Config, Database, NullSettings};
 use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
 use larix_proto::ldif::{self, Body};
@@ -13,7 +14,6 @@ use super::OpenError;
 use crate::backends::{
     Common, Configuration, Content, MonitorTree, Nowhere, Null, RootDseTree, Stored, SubschemaTree, Tree,
 };
-use crate::config::{Config, Database, NullSettings};
 use larix_backend::{Backend, Intercepted, Mount, Special};
 
 /// A database, opened if it stores anything, and who may do what to it.

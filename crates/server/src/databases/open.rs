@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use larix_configuration::{Config, Database, MdbSettings, Overlay};
 use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
@@ -17,7 +18,6 @@ use super::mounting::{mount, special};
 use super::{Databases, OpenError, Section, memory};
 use crate::backends::Common;
 use crate::clock::{SystemClock, SystemRandom};
-use crate::config::{Config, Database, MdbSettings, Overlay};
 use crate::ldif_tree;
 use crate::log::Log;
 use crate::operation_rules::OperationRules;

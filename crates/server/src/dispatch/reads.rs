@@ -1,5 +1,6 @@
 //! Searches and compares: asked, run slice by slice, answered.
 
+use larix_configuration::Config;
 use larix_engine::access::{self, Subject};
 use larix_engine::budget::Exceeded;
 use larix_engine::controls::{self, RequestControls};
@@ -12,7 +13,6 @@ use larix_proto::{
 use super::password_change::password_first;
 use super::persistent::Persists;
 use super::{Begun, Completion, Dispatcher, Running, shown_dn};
-use crate::config::Config;
 use crate::connection::{Operation, Started, Stepped};
 use crate::databases::Databases;
 use crate::dispatch::ConnectionEvent;

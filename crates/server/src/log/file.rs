@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::settings::LogRotation;
 use super::time_of_day;
+use larix_configuration::values::LogRotation;
 
 /// How often it is looked for a file that was moved away.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -5,7 +5,6 @@
 mod file;
 mod journal;
 pub mod json;
-mod level;
 mod recent;
 mod settings;
 mod syslog;
@@ -20,9 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use file::LogFileError;
-pub use level::LogLevel;
-pub use settings::{LinePrefix, LogCall, LogDirectives, LogFormat, LogRotation, LogSettings};
+pub use larix_configuration::values::LogLevel;
+pub use settings::{LogCall, LogSettings};
 pub use syslog::syslog_facility;
+
+use larix_configuration::values::LogFormat;
 
 use crate::panics;
 use recent::Recent;

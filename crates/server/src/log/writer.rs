@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use larix_configuration::values::{LinePrefix, LogFormat, LogLevel};
 use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
 use super::file::LogFile;
 use super::journal::Journal;
-use super::level::LogLevel;
-use super::settings::{LinePrefix, LogCall, LogFormat, LogSettings};
+use super::settings::{LogCall, LogSettings};
 use super::syslog::Syslog;
 use super::{Batch, Kind, Line, Order, Severity, Shared, json, thread_number, time_of_day};
 use crate::panics;

@@ -1,13 +1,13 @@
 //! Who may act for whom (RFC 4513 section 5.2.1.8, RFC 4370): one judgement for authorization identities in SASL binds
 //! and for the proxied authorization control, by `authz-policy` and the rules in `authzTo` and `authzFrom`.
 
+use larix_configuration::values::{AuthzPolicy, AuthzRegexp};
 use larix_proto::FilterBuf;
 use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
 
 use super::identity::{Lookups, Mapper, is_plain_search, user_name};
-use crate::config::values::{AuthzPolicy, AuthzRegexp};
-use crate::rewrite::Rewrite;
+use larix_configuration::rewrite::Rewrite;
 
 /// Longest regular expression that a rule may hold, in bytes of its compiled form.
 const REGEX_BYTES_MAX: usize = 1 << 18;

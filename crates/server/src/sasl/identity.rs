@@ -1,12 +1,12 @@
 //! From an authentication or authorization identity to the directory's name for it: `u:` names become
 //! `uid=NAME,cn=REALM,cn=MECHANISM,cn=auth`, and `authz-regexp` or `authid-rewrite` leads from there to an entry.
 
+use larix_configuration::values::AuthzRegexp;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{Dn, ResultCode, Scope, dn::write_escaped};
 use larix_schema::{NormalDn, Schema};
 
-use crate::config::values::AuthzRegexp;
-use crate::rewrite::Rewrite;
+use larix_configuration::rewrite::Rewrite;
 
 /// What identities are looked up in. Searches need the `auth` privilege on what they ask for, no more.
 pub trait Lookups {

@@ -7,10 +7,10 @@ use larix_client::{
     Ambient, ClientError, ConnectionOptions, Credentials, KeepAlive, Mechanism, SaslPassword, Session, Stop,
     TlsOptions,
 };
+use larix_configuration::values::{SecurityProperties, StartTls, SyncReplication, TlsSettings};
 use larix_engine::time::RandomSource as _;
 
 use crate::clock::SystemRandom;
-use crate::config::values::{SecurityProperties, StartTls, SyncReplication, TlsSettings};
 use crate::tls::end_point_binding;
 
 /// Where a line says nothing of it: a provider whose machine or network is gone is noticed after two minutes. The system's

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use larix_client::Stop;
+use larix_configuration::{Config, Database};
 
-use crate::config::{Config, Database};
 use crate::consumers::{Running, Status, Task};
 use crate::generation::Generation;
 use crate::server::Server;

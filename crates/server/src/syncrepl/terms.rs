@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_configuration::values::SyncData;
 use larix_engine::Served;
 use larix_engine::replica::ReplicaRules;
 use larix_proto::control::{ControlValue as _, ProxiedAuthorization, SyncMode};
@@ -10,7 +11,6 @@ use larix_replication::consumer::{Line, Massage, Request};
 use larix_replication::delta;
 use larix_schema::Schema;
 
-use crate::config::values::SyncData;
 use crate::consumers::Task;
 
 impl Task {

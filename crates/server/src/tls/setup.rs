@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_client::ciphers::{self, Choice};
+use larix_configuration::values::{TlsSettings, TlsVerify};
 use larix_engine::time::Timestamp;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -16,7 +17,6 @@ use super::certificate::Certificate;
 use super::context::{TlsState, end_point_binding};
 use super::files::{self, Sections, Source, TlsError};
 use super::verify::{ClientRules, RevocationCheck};
-use crate::config::values::{TlsSettings, TlsVerify};
 
 const CERTIFICATE: &str = "TLSCertificateFile";
 const KEY: &str = "TLSCertificateKeyFile";

@@ -9,7 +9,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoClientAuth, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
-use crate::config::values::TlsVerify;
+use larix_configuration::values::TlsVerify;
 
 /// Which certificates of a chain must be known as not revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

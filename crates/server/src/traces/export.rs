@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use larix_configuration::values::TraceExport;
 use larix_engine::injected;
 use larix_engine::time::Clock as _;
 
 use super::Figures;
 use super::span::{Span, request};
 use crate::clock::SystemClock;
-use crate::config::values::TraceExport;
 use crate::log::Log;
 use crate::panics;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use larix_configuration::values::BackupSchedule;
 use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
@@ -15,7 +16,6 @@ use crate::backup::{
     BackupError, BackupStatus, Chain, MICROS, Manifest, Pace, Progress, Source, sync_directory, take_full,
     take_increment,
 };
-use crate::config::values::BackupSchedule;
 use crate::panics;
 use crate::processor_time::{LOW, give_way};
 use crate::server::Server;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::config::values::TlsSettings;
+use larix_configuration::values::TlsSettings;
+
 use crate::server::Server;
 use crate::tls::{self, Loaded, TlsState};
 

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use larix_configuration::values::ConfigDn;
+use larix_configuration::{Config, Database};
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{Verification, verify};
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
-use larix_server::config::values::ConfigDn;
-use larix_server::config::{Config, Database};
 
 use super::{Prepared, Start, configured, self_signed};
 use crate::serve::served;

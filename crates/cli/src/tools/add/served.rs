@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::BufRead;
 
+use larix_configuration::Config;
 use larix_engine::controls::Import;
 use larix_engine::csn::{Csn, CsnGenerator};
 use larix_engine::load::{
@@ -13,7 +14,6 @@ use larix_engine::write::AttributeValues;
 use larix_proto::ldif::{Body, LdifAttribute, LocalFiles, Reader, Record};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_server::config::{self, Config};
 use larix_server::tool_socket::{IMPORT_ENTRIES_MAX, ImportRequest, NewEntry, ToolClient};
 
 /// Bytes of values that are handed over at once, about.
@@ -39,7 +39,7 @@ impl Sent {
 /// One load.
 pub(super) struct Load<'l> {
     pub(super) config: &'l Config,
-    pub(super) section: &'l config::Database,
+    pub(super) section: &'l larix_configuration::Database,
     pub(super) options: &'l LoadOptions,
     /// `-S`: whose CSNs entries get that have none. Without it the server's own.
     pub(super) server_id: Option<u16>,

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use larix_configuration::Config;
+use larix_configuration::values::Throttle;
 use larix_server::backup::{self, CONFIGURATION, Chain, DatabaseBackup, Target, Until};
-use larix_server::config::values::Throttle;
-use larix_server::config::{self, Config};
 use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, REPLACED_FILE, UNPACKING};
 
 use super::pace;
@@ -129,8 +129,9 @@ fn target<'a>(
 ) -> anyhow::Result<Target<'a>> {
     let normal = |text: &String| config.schema.parse_dn(text).ok();
     let suffixes: Vec<_> = backup.suffixes.iter().filter_map(normal).collect();
-    let serves =
-        |database: &&config::Database| database.suffixes.iter().any(|own| suffixes.contains(&own.normal));
+    let serves = |database: &&larix_configuration::Database| {
+        database.suffixes.iter().any(|own| suffixes.contains(&own.normal))
+    };
     let section = config.databases.iter().find(serves).with_context(|| {
         format!("the configuration has no database {:?}; -b restores others alone", backup.suffixes)
     })?;

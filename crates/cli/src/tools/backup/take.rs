@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Parser;
+use larix_configuration::Config;
+use larix_configuration::values::Throttle;
 use larix_engine::tables::TABLES;
 use larix_server::backup::{self, Chain, Manifest, Source};
-use larix_server::config::values::Throttle;
-use larix_server::config::{self, Config};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::pace;
@@ -152,9 +152,12 @@ fn report(manifest: &Manifest, what: &str) {
     }
 }
 
-fn chosen<'c>(args: &BackupArgs, config: &'c Config) -> anyhow::Result<Vec<&'c config::Database>> {
+fn chosen<'c>(
+    args: &BackupArgs,
+    config: &'c Config,
+) -> anyhow::Result<Vec<&'c larix_configuration::Database>> {
     if args.database.is_unset() {
-        let stored = |database: &&config::Database| database.kind.mdb().is_some();
+        let stored = |database: &&larix_configuration::Database| database.kind.mdb().is_some();
         let all: Vec<_> = config.databases.iter().filter(stored).collect();
         if all.is_empty() {
             bail!("the configuration has no database that stores entries");

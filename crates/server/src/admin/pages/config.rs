@@ -1,5 +1,6 @@
 //! The configuration: what is asked for most, each a change of cn=config that is reviewed first.
 
+use larix_configuration::Source;
 use larix_engine::index::IndexStatus;
 use larix_proto::Scope;
 use maud::{Markup, html};
@@ -12,7 +13,6 @@ use crate::admin::client::Found;
 use crate::admin::form::url;
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
-use crate::config::Source;
 use crate::log::LogLevel;
 
 /// Entries of cn=config that are read for the page.

@@ -1,5 +1,6 @@
 //! The first page: what the server does now.
 
+use larix_configuration::{Config, Database};
 use larix_engine::time::Timestamp;
 use maud::{Markup, html};
 
@@ -11,7 +12,6 @@ use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::backup::BackupStatus;
 use crate::backup::RestoreNote;
-use crate::config::{Config, Database};
 use larix_backend::DatabaseFigures;
 
 /// Who may read this entry may see the figures.

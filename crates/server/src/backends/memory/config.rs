@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use larix_configuration::{Config, ConfigEntry};
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::entry::Entry;
 use larix_engine::write::{Completion, WriteRequest};
@@ -11,7 +12,6 @@ use larix_schema::{BoundFilter, Schema};
 
 use super::config_sync::{self, ConfigSearch};
 use super::{Common, Content, Tree};
-use crate::config::{self, Config, ConfigEntry};
 use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::MemoryTree;
 use larix_backend::{Announced, Context, Cursor, Search};
@@ -51,19 +51,17 @@ impl Content for Configuration {
     }
 }
 
-impl Config {
-    /// The DNs of the entries of cn=config that a filter is true of, whatever the access rules say: what tools write.
-    pub fn matching(&self, filter: &BoundFilter) -> HashSet<String> {
-        let policy = AccessPolicy::open(Arc::clone(&self.schema), None);
-        let tree = MemoryTree {
-            schema: &self.schema,
-            policy: &policy,
-            subject: &Subject::default(),
-            entries: entries(self, &self.schema, "cn=Subschema"),
-            counted: None,
-        };
-        tree.matching_unguarded(filter).map(str::to_owned).collect()
-    }
+/// The DNs of the entries of cn=config that a filter is true of, whatever the access rules say: what tools write.
+pub fn config_entries_matching(config: &Config, filter: &BoundFilter) -> HashSet<String> {
+    let policy = AccessPolicy::open(Arc::clone(&config.schema), None);
+    let tree = MemoryTree {
+        schema: &config.schema,
+        policy: &policy,
+        subject: &Subject::default(),
+        entries: entries(config, &config.schema, "cn=Subschema"),
+        counted: None,
+    };
+    tree.matching_unguarded(filter).map(str::to_owned).collect()
 }
 
 /// The entries of a configuration, superiors first.
@@ -80,5 +78,5 @@ pub(super) fn entries(config: &Config, schema: &Schema, subschema_dn: &str) -> V
         }
         built.one("entryDN", entry.dn).one("subschemaSubentry", subschema_dn).build()
     };
-    config::entries(config).into_iter().map(convert).collect()
+    larix_configuration::entries(config).into_iter().map(convert).collect()
 }

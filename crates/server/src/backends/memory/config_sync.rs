@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use larix_configuration::Config;
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::entry::Entry;
@@ -21,7 +22,6 @@ use larix_schema::NormalDn;
 use uuid::Uuid;
 
 use super::config::entries;
-use crate::config::Config;
 use crate::services::{ConfigurationInForce, Services};
 use larix_backend::memory_tree::{MemoryTree, SyncSelection};
 use larix_backend::{Cursor, Effort, Search, Slice};

@@ -1,11 +1,10 @@
 //! Which limits a search is under: the first `limits` line that is for the client, or the section's own.
 
+use larix_configuration::values::{DnStyle, LimitRule, LimitSubject};
 use larix_engine::access::{GroupQuery, Subject};
 use larix_engine::{Fault, Limits, View};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
-
-use crate::config::values::{DnStyle, LimitRule, LimitSubject};
 
 /// The limits for this client's search of this base. `otherwise` are the section's own.
 pub(super) fn of_subject<N: Snapshot>(

@@ -10,6 +10,7 @@ mod sync;
 use std::any::Any;
 use std::sync::Arc;
 
+use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
@@ -26,7 +27,6 @@ use zeroize::Zeroizing;
 
 use super::{Common, passwords};
 
-use crate::config::values::LimitRule;
 use crate::services::Services;
 use crate::statistics::latency::in_database;
 use larix_backend::{

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use larix_configuration::{Config, QuickStart};
 use larix_engine::load::{self, LoadContext, LoadObserver, LoadOptions, Progress, RecordError};
 use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, Search};
@@ -13,7 +14,6 @@ use larix_store::lmdb::{self, LmdbOptions};
 
 use super::*;
 use crate::clock::SystemRandom;
-use crate::config::{Config, QuickStart};
 use crate::connection::{Connection, Turn};
 use crate::local::{LocalConnection, LocalServer};
 use crate::statistics::OperationKind;

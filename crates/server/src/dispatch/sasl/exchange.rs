@@ -1,11 +1,11 @@
 //! A SASL bind of several requests: what the next one continues (RFC 4513 section 5.2.1).
 
+use larix_configuration::values::Mechanism;
 use larix_engine::password::ScramSecret;
 use larix_sasl::scram::{self, Verifier};
 use larix_sasl::{digest_md5, prepare};
 use larix_schema::NormalDn;
 
-use crate::config::values::Mechanism;
 use crate::security_layer::{LayerError, SecurityLayer};
 
 /// Largest token of a mechanism that is looked at, in bytes: a Kerberos ticket with its privileges has tens of thousands.

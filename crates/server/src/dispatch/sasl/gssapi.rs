@@ -3,6 +3,7 @@
 //! The service's key comes from the keytab that the library finds (`KRB5_KTNAME`), for `ldap@` and `sasl-host`. Reading it
 //! and the replay cache touch the disk: each step of an exchange runs on the password pool.
 
+use larix_configuration::values::{ChannelBinding, Mechanism};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use libgssapi::context::{CtxFlags, SecurityContext, ServerCtx};
@@ -12,7 +13,6 @@ use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, OidSet};
 
 use super::exchange::{Claim, State};
 use super::{Prepared, SaslOutcome, failure, malformed};
-use crate::config::values::{ChannelBinding, Mechanism};
 use crate::dispatch::bind::BindStep;
 use crate::dispatch::{Begun, Completion, Dispatcher};
 use crate::sasl_mechanisms::{self, MechanismContext};

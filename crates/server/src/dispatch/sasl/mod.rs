@@ -10,6 +10,7 @@ mod gssapi;
 use std::sync::Arc;
 
 use larix_backend::Routing;
+use larix_configuration::values::Mechanism;
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{ScramSecret, scram_secret};
@@ -24,7 +25,6 @@ use larix_schema::NormalDn;
 use super::bind::{BindStep, Login, Way};
 use super::{Begun, Completion, Dispatcher};
 use crate::clock::SystemRandom;
-use crate::config::values::Mechanism;
 use crate::generation::Generation;
 use crate::log::printable;
 use crate::operation_rules::Restricted;

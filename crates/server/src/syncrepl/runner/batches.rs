@@ -6,6 +6,7 @@
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use larix_configuration::Present;
 use larix_engine::csn::Csn;
 use larix_engine::replica::{
     Applied, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome, UuidSet,
@@ -15,7 +16,6 @@ use larix_proto::ResultCode;
 
 use super::Runner;
 use super::log_state::LogState;
-use crate::config::Present;
 
 /// A batch that the writer has.
 pub(super) struct Underway {

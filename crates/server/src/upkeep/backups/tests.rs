@@ -1,11 +1,11 @@
 use std::cell::Cell;
 
+use larix_configuration::values::Throttle;
+use larix_configuration::{Config, QuickStart};
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::{MessageId, ModifyOperation};
 
 use super::*;
-use crate::config::values::Throttle;
-use crate::config::{Config, QuickStart};
 use crate::local::LocalServer;
 
 #[test]

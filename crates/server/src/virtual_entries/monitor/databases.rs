@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use larix_configuration::Database;
 use larix_engine::entry::Entry;
 
 use super::{DN, Monitor, truth};
-use crate::config::Database;
 
 /// What a database that is only read refuses.
 const WRITES: [&str; 4] = ["add", "delete", "modify", "rename"];

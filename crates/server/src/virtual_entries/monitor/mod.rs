@@ -7,6 +7,7 @@ pub(crate) mod own;
 mod replication;
 mod threads;
 
+use larix_configuration::{Config, Database};
 use larix_engine::entry::Entry;
 use larix_engine::time::{Monotonic, Timestamp};
 use larix_proto::oid;
@@ -15,7 +16,6 @@ use larix_schema::Schema;
 use super::Builder;
 use crate::admission::Admission;
 use crate::backup::BackupStatus;
-use crate::config::{Config, Database};
 use crate::consumers::ConsumerStatus;
 use crate::log::Log;
 use crate::log::LogLevel;

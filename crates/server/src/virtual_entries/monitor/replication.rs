@@ -1,11 +1,11 @@
 //! Replication: each consumer below its database, in OpenLDAP's words, and cn=Replication,cn=Larix with the rest.
 
+use larix_configuration::Database;
 use larix_engine::csn::Csn;
 use larix_engine::entry::Entry;
 use larix_engine::time::Timestamp;
 
 use super::{DN, Monitor};
-use crate::config::Database;
 use crate::consumers::{ConsumerPhase, ConsumerStatus};
 use crate::sync_peers::SyncPeerFigures;
 

@@ -1,22 +1,22 @@
 //! No setting is read and forgotten: what the table takes without a note is asked for somewhere else.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::overlays::{OverlayHandling, overlay_kind};
 use super::*;
 
-/// The source that uses settings: all of the server's but the tables that take them, the model that holds them, and tests.
+/// The source that uses settings, here and in the server: all but the tables that take them, the model that holds them, and tests.
 fn users_of_settings() -> Vec<String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut texts = Vec::new();
-    let mut folders = vec![source.clone()];
+    let mut folders = vec![own.clone(), own.join("../../server/src")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the source") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if is_user(&path, &source) {
+            } else if is_user(&path, &own) {
                 texts.push(fs::read_to_string(&path).expect("a source file"));
             }
         }
@@ -24,22 +24,13 @@ fn users_of_settings() -> Vec<String> {
     texts
 }
 
-fn is_user(path: &Path, source: &Path) -> bool {
-    let takes = [
-        "config/directives",
-        "config/directives.rs",
-        "config/kinds",
-        "config/kinds.rs",
-        "config/model.rs",
-        "config/builder.rs",
-        "config/defaults.rs",
-    ];
+fn is_user(path: &Path, own: &Path) -> bool {
+    let takes = ["directives", "directives.rs", "kinds", "kinds.rs", "model.rs", "builder.rs", "defaults.rs"];
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let within: PathBuf = path.strip_prefix(source).expect("below the source").into();
     name.ends_with(".rs")
         && !name.ends_with("tests.rs")
-        && !within.components().any(|part| part.as_os_str() == "tests")
-        && !takes.iter().any(|taken| within.starts_with(taken))
+        && !path.components().any(|part| part.as_os_str() == "tests")
+        && !takes.iter().any(|taken| path.starts_with(own.join(taken)))
 }
 
 /// Whether the overlay or database that the directive belongs to does anything by its settings here.

@@ -12,7 +12,7 @@ impl Config {
     ///
     /// # Errors
     /// A setting that cannot be understood.
-    pub(crate) fn interceptors(&self, database: Option<&Database>) -> Result<Stack, ConfigError> {
+    pub fn interceptors(&self, database: Option<&Database>) -> Result<Stack, ConfigError> {
         let overlays = database.map_or(&self.frontend.overlays, |database| &database.overlays);
         let configured = overlays.iter().rev().filter(|overlay| !overlay.disabled);
         let builders: Vec<(&Overlay, larix_overlays::BuildInterceptor)> = configured

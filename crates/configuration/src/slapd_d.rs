@@ -29,9 +29,9 @@ use super::model::{Config, Source};
 
 pub use add::{add_entries, merge_entries};
 pub use commit::FileChanges;
-pub(crate) use commit::files_of;
+pub use commit::files_of;
 pub use in_use::{InUse, User, server_of};
-pub(crate) use journal::Keeper;
+pub use journal::Keeper;
 pub(super) use text::Piece;
 use text::Text;
 
@@ -128,7 +128,7 @@ fn entry_of(file: &Path, bytes: &[u8], parent: &str, notes: &mut Notes) -> Resul
 }
 
 /// Whether the checksum in the second line is that of the rest; a file without one passes.
-pub(crate) fn checksum_fits(bytes: &[u8]) -> bool {
+pub fn checksum_fits(bytes: &[u8]) -> bool {
     let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
     let (_, second, rest) = (lines.next(), lines.next(), lines.next());
     let stated = second
@@ -227,7 +227,7 @@ fn file_of(dn: &str) -> Result<(PathBuf, String), ConfigError> {
 }
 
 /// What the file of an entry holds.
-pub(crate) fn file_bytes(rdn: &str, attributes: &[LdifAttribute]) -> Vec<u8> {
+pub fn file_bytes(rdn: &str, attributes: &[LdifAttribute]) -> Vec<u8> {
     let writer = writer();
     let mut body = Vec::new();
     writer.value(&mut body, "dn", rdn.as_bytes());

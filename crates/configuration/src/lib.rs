@@ -24,7 +24,9 @@ mod model;
 mod overlays;
 mod own_urls;
 mod passwords;
+mod posix_regex;
 mod quick_start;
+pub mod rewrite;
 mod settings;
 mod slapd_conf;
 pub mod slapd_d;
@@ -35,8 +37,7 @@ mod value_list;
 pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
-pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
-pub(crate) use change::{Present, Replicated};
+pub use change::{Changed, ConfigChange, ConfigRefusal, Present, Replicated, Requester};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
 pub use entries::{ConfigAttribute, ConfigEntry, entries};
@@ -46,7 +47,10 @@ pub use kinds::{
     StoredSettings,
 };
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
-pub use model::*;
+pub use model::{
+    AccessLine, Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,
+    QuickStart, SchemaSection, Shared, Source,
+};
 pub use passwords::PasswordCosts;
 pub use settings::{Setting, Settings};
 pub use value_list::ValueList;

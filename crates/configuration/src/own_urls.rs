@@ -7,14 +7,14 @@ use super::values::{ServerId, SyncReplication, is_own_url};
 
 impl Config {
     /// Our own server ID: the one without a URL, or the one with the URL of a listener. The others are the peers'.
-    pub(crate) fn server_id(&self) -> u16 {
+    pub fn server_id(&self) -> u16 {
         let is_own = |id: &&ServerId| id.url.as_deref().is_none_or(|url| self.is_own(url));
         self.global.server_ids.iter().find(is_own).map_or(0, |id| id.number)
     }
 
     /// Whether a `syncrepl` line names this server as its provider: all members of a group may have the same lines, one for
     /// each member.
-    pub(crate) fn names_itself(&self, line: &SyncReplication) -> bool {
+    pub fn names_itself(&self, line: &SyncReplication) -> bool {
         line.suffix_massage.is_none() && line.providers.iter().any(|url| self.is_own(&url.to_string()))
     }
 

@@ -1,10 +1,12 @@
 //! `client-limits`: bounds on clients that OpenLDAP has no keyword for.
 
+use std::fmt;
 use std::net::IpAddr;
 
 /// Seconds that the rest of a request may take to arrive from an anonymous client, unless the configuration says
 /// otherwise. Generous: the slowest line sends 256 KB in that time.
 const REQUEST_SECONDS: u32 = 120;
+const NANOS_A_SECOND: u64 = 1_000_000_000;
 
 /// What clients may do together and by address. 0 and `None` are: no limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,25 @@ pub struct Rate {
     pub seconds: u32,
 }
 
+impl Rate {
+    /// Nanoseconds until one more is allowed, and until all of `count` are.
+    pub fn nanos(self) -> (u64, u64) {
+        let each = u64::from(self.seconds) * NANOS_A_SECOND / u64::from(self.count.max(1));
+        (each, each * u64::from(self.count))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.seconds {
+            1 => write!(f, "{} a second", self.count),
+            60 => write!(f, "{} a minute", self.count),
+            3600 => write!(f, "{} an hour", self.count),
+            seconds => write!(f, "{} in {seconds} seconds", self.count),
+        }
+    }
+}
+
 /// An address, or all that begin as it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
@@ -54,12 +75,21 @@ pub struct Network {
 }
 
 impl ClientLimits {
+    /// Whether any limit is by address.
+    pub fn ask_for_address(&self) -> bool {
+        self.connections_per_address > 0
+            || [self.connects, self.anonymous_operations, self.failures].iter().any(Option::is_some)
+    }
+
     /// The words, for messages.
     pub(crate) const WORDS: &'static str = "connections=, connections.address=, connects.address=, operations.anonymous=, \
          failures.address=, request.time=, except=";
 
     /// One word of the line.
-    pub(crate) fn apply_word(&mut self, word: &str) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Names the word and what it may be.
+    pub fn apply_word(&mut self, word: &str) -> Result<(), String> {
         let (name, value) = word.split_once('=').ok_or_else(|| format!("`{word}` has no value"))?;
         match name.to_ascii_lowercase().as_str() {
             "connections" => self.connections = number(value)?,

@@ -16,30 +16,30 @@ use uuid::Uuid;
 use super::super::entries::ConfigAttribute;
 use super::transition::Transition;
 use super::{Changed, ConfigChange, ConfigRefusal, Requester};
-use crate::config::entries::ConfigEntry;
-use crate::config::model::Config;
-use crate::config::slapd_d::Stamp;
+use crate::entries::ConfigEntry;
+use crate::model::Config;
+use crate::slapd_d::Stamp;
 
 /// What each server computes, or keeps for itself.
 const OWN: [&str; 4] = ["contextCSN", "entryDN", "subschemaSubentry", "hasSubordinates"];
 
 /// What a provider's changes make of the configuration.
 #[derive(Debug)]
-pub(crate) struct Replicated {
+pub struct Replicated {
     /// None: nothing is to be done.
-    pub(crate) changed: Option<Changed>,
+    pub changed: Option<Changed>,
     /// In the order of the changes.
-    pub(crate) applied: Vec<Applied>,
+    pub applied: Vec<Applied>,
     /// Entries that went because the provider does not have them.
-    pub(crate) absent: u64,
+    pub absent: u64,
 }
 
 /// What a provider has of its share.
 #[derive(Clone, Debug)]
-pub(crate) struct Present {
+pub struct Present {
     /// What is not below it is not the provider's.
-    pub(crate) base: NormalDn,
-    pub(crate) uuids: UuidSet,
+    pub base: NormalDn,
+    pub uuids: UuidSet,
 }
 
 impl Config {
@@ -48,7 +48,7 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with the configuration that would come of it.
-    pub(crate) fn replicated(
+    pub fn replicated(
         &self,
         changes: &[ReplicatedChange],
         present: Option<&Present>,
@@ -361,7 +361,7 @@ fn operation(dn: &str, change: &LoggedChange) -> WriteOperation {
     }
 }
 
-pub(crate) fn uuid_of(entry: &ConfigEntry) -> Option<Uuid> {
+fn uuid_of(entry: &ConfigEntry) -> Option<Uuid> {
     let value = entry.values("entryUUID").first()?;
     Uuid::parse_str(std::str::from_utf8(value).ok()?).ok()
 }

@@ -49,13 +49,13 @@ impl AdminAddress {
 
     /// The same at the port that was really bound.
     #[must_use]
-    pub(crate) fn bound(&self, address: SocketAddr) -> Self {
+    pub fn bound(&self, address: SocketAddr) -> Self {
         Self { address, ..self.clone() }
     }
 
     /// Whether a browser that asks for `host` (the Host header) means this server. Another name may be a page's that had
     /// its own name lead to this address (DNS rebinding).
-    pub(crate) fn answers_to(&self, host: &str, machine: &str) -> bool {
+    pub fn answers_to(&self, host: &str, machine: &str) -> bool {
         let name = host_name(host);
         if let Ok(address) = name.parse::<IpAddr>() {
             // No page has an address of ours as its name, but those that came from there.

@@ -7,7 +7,7 @@ use super::Config;
 
 impl Config {
     /// The contextCSN of cn=config, and the CSNs of its entries.
-    pub(crate) fn context_csns(&self) -> CsnVector {
+    pub fn context_csns(&self) -> CsnVector {
         let entries = self.shared_entries();
         let values = entries.iter().flat_map(|e| e.values("contextCSN").iter().chain(e.values("entryCSN")));
         values.filter_map(|value| std::str::from_utf8(value).ok()?.parse::<Csn>().ok()).collect()

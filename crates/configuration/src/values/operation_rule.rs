@@ -31,7 +31,7 @@ pub struct OperationClause {
 ///
 /// # Errors
 /// `<who>` names what the schema does not define.
-pub(crate) fn requester(schema: &Arc<Schema>, who: &AccessRule) -> Result<AccessPolicy, AccessPolicyError> {
+pub fn requester(schema: &Arc<Schema>, who: &AccessRule) -> Result<AccessPolicy, AccessPolicyError> {
     AccessPolicy::new(Arc::clone(schema), None, std::slice::from_ref(who), &[])
 }
 

@@ -26,7 +26,11 @@ pub struct AuthzRegexp {
 }
 
 impl AuthzRegexp {
-    pub(crate) fn new(pattern: &str, replacement: &str) -> Result<Self, String> {
+    /// Compiles the pattern.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn new(pattern: &str, replacement: &str) -> Result<Self, String> {
         let regex = posix_regex(pattern, true)?;
         Ok(Self { pattern: pattern.to_owned(), replacement: replacement.to_owned(), regex })
     }

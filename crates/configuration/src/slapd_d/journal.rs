@@ -117,7 +117,7 @@ pub(super) fn end(disk: &mut dyn Disk, directory: &Path, touched: &BTreeSet<Path
 
 /// Makes a server's changes, and keeps the journal between them.
 #[derive(Debug, Default)]
-pub(crate) struct Keeper {
+pub struct Keeper {
     open: Option<Open>,
 }
 
@@ -126,7 +126,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Names the file or directory that could not be written; then nothing has changed.
-    pub(crate) fn commit(&mut self, changes: &FileChanges) -> Result<(), ConfigError> {
+    pub fn commit(&mut self, changes: &FileChanges) -> Result<(), ConfigError> {
         self.commit_on(changes, &mut RealDisk)
     }
 
@@ -134,7 +134,7 @@ impl Keeper {
     ///
     /// # Errors
     /// Names the file or directory that could not be written; the journal stays.
-    pub(crate) fn settle(&mut self) -> Result<(), ConfigError> {
+    pub fn settle(&mut self) -> Result<(), ConfigError> {
         self.settle_on(&mut RealDisk)
     }
 

@@ -1,5 +1,5 @@
 //! What a change costs beside a large schema. Run with
-//! `cargo test -p larix-server --lib growth -- --ignored --nocapture`.
+//! `cargo test -p larix-configuration --lib growth -- --ignored --nocapture`.
 
 use larix_engine::controls::RequestControls;
 use rustix::time::{ClockId, clock_gettime};

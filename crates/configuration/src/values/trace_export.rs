@@ -59,7 +59,7 @@ impl TraceExport {
     }
 
     /// A random number below this chooses an operation.
-    pub(crate) fn threshold(&self) -> u64 {
+    pub fn threshold(&self) -> u64 {
         if self.sample >= 1.0 {
             return u64::MAX;
         }

@@ -6,11 +6,10 @@ use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
     AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits,
-    Disallowed, Mechanism, SecurityProperties, ServerId, TlsVerify, TraceExport, http_address, request_words,
+    Disallowed, LinePrefix, LogFormat, LogLevel, LogRotation, Mechanism, SecurityProperties, ServerId,
+    TcpBuffer, TlsVerify, TraceExport, http_address, request_words,
 };
 use super::{Directive, Form, MANY, Scope, keep};
-use crate::listener::TcpBuffer;
-use crate::log::{LinePrefix, LogFormat, LogLevel, LogRotation};
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
 const NO_KNOB: &str = "the server runs one event loop a core";

@@ -16,15 +16,14 @@ use super::diagnostic::{ConfigError, Notes, Origin};
 use super::entries::ConfigEntry;
 use super::kinds::DatabaseKind;
 use super::passwords::PasswordCosts;
+use super::rewrite::Rewrite;
 use super::settings::Settings;
 use super::values::{
     AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ClientLimits, ConfigDn, Disallowed,
-    LimitRule, OperationRule, Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors,
-    ServerId, Subordinate, SyncReplication, TlsSettings, TraceExport,
+    LimitRule, LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation, OperationRule, Requirements,
+    Restrictions, SaslSettings, SearchLimits, SecurityFactors, ServerId, Subordinate, SyncReplication,
+    TcpBuffer, TlsSettings, TraceExport,
 };
-use crate::listener::TcpBuffer;
-use crate::log::{LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation};
-use crate::rewrite::Rewrite;
 
 /// The whole configuration of one server. Immutable once published.
 #[derive(Debug, Clone)]
@@ -396,7 +395,7 @@ impl Config {
     }
 
     /// The same, shared with whoever else has them.
-    pub(crate) fn shared_entries(&self) -> Vec<Arc<ConfigEntry>> {
+    pub fn shared_entries(&self) -> Vec<Arc<ConfigEntry>> {
         super::entries::shared(self)
     }
 

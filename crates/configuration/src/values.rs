@@ -7,12 +7,14 @@ mod client_limits;
 mod features;
 mod http_address;
 mod limits;
-pub(crate) mod operation_rule;
+mod log;
+pub mod operation_rule;
 pub mod quantity;
 pub(crate) mod request_words;
 mod sasl;
 mod security;
 mod sync_replication;
+mod tcp_buffer;
 mod trace_export;
 
 pub use admin_address::AdminAddress;
@@ -24,11 +26,13 @@ pub use http_address::http_address;
 pub use limits::{
     DnStyle, Hard, LimitRule, LimitSubject, PagedTotal, SearchLimits, SizeLimit, Soft, TimeLimit, Unchecked,
 };
+pub use log::{LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation};
 pub use operation_rule::{OperationAction, OperationClause, OperationRule};
 pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
 pub use sync_replication::{StartTls, SyncBind, SyncData, SyncReplication};
 pub(crate) use sync_replication::{SyncFault, is_own_url};
+pub use tcp_buffer::TcpBuffer;
 pub use trace_export::TraceExport;
 
 use std::fmt;

@@ -33,7 +33,7 @@ use super::entries::ConfigEntry;
 use super::model::{Config, Source};
 use super::slapd_d::{FileChanges, Keeper, Stamp};
 
-pub(crate) use self::replicate::{Present, Replicated};
+pub use self::replicate::{Present, Replicated};
 
 /// A change of cn=config, as requested: nothing of it has been checked.
 #[derive(Debug, Clone)]
@@ -218,7 +218,7 @@ impl Changed {
     }
 
     /// The same for a server, which keeps the journal of its changes.
-    pub(crate) fn commit_by(&self, keeper: &mut Keeper) -> Result<(), ConfigError> {
+    pub fn commit_by(&self, keeper: &mut Keeper) -> Result<(), ConfigError> {
         match &self.files {
             Some(files) if !self.no_op => keeper.commit(files),
             _ => Ok(()),

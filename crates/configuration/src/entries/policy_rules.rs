@@ -92,7 +92,7 @@ mod tests {
     use larix_proto::ldif::{Body, Reader};
 
     use super::*;
-    use crate::config::{Config, Source};
+    use crate::{Config, Source};
 
     const START: &str = "\
 dn: cn=config

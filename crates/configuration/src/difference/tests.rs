@@ -1,9 +1,10 @@
 //! What has to change, as people are told.
 
+use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
+
 use super::super::entries::ConfigEntry;
 use super::super::model::{Config, Source};
 use super::super::slapd_d::Stamp;
-use crate::clock::{SystemClock, SystemRandom};
 
 const BASE: &str = "schema core\ndatabase mdb\nsuffix dc=a\ndirectory $D/a\n";
 
@@ -30,7 +31,8 @@ fn check(name: &str, current: &str, wanted: &str, expected: &str) {
 
 /// One configuration after all that makes it another: as the tools carry it out on files.
 fn applied(from: &Config, to: &Config) -> Result<Config, String> {
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let clock = ManualClock::new(Timestamp::from_seconds(1_790_000_000));
+    let random = SeededRandom::new(7);
     let difference = from.difference(to);
     let changed =
         from.changed_together(&difference.offline_changes(), &Stamp { clock: &clock, random: &random });

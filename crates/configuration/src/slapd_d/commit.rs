@@ -73,7 +73,7 @@ impl FileChanges {
     }
 
     /// Files below a directory that come, or go where they have no content; all others stay.
-    pub(crate) fn of(directory: &Path, files: BTreeMap<PathBuf, Option<Vec<u8>>>) -> Self {
+    pub fn of(directory: &Path, files: BTreeMap<PathBuf, Option<Vec<u8>>>) -> Self {
         let files = files.into_iter().map(|(file, bytes)| (file, bytes.map(Text::from).into())).collect();
         Self { directory: directory.to_owned(), files, before: BTreeMap::new() }
     }
@@ -93,7 +93,7 @@ impl FileChanges {
     ///
     /// # Errors
     /// Names the file or directory that could not be written; then nothing has changed.
-    pub(crate) fn commit(&self) -> Result<(), ConfigError> {
+    pub fn commit(&self) -> Result<(), ConfigError> {
         self.commit_on(&mut RealDisk)
     }
 
@@ -269,10 +269,7 @@ pub(super) fn recover(disk: &mut dyn Disk, directory: &Path) -> Result<(), Confi
 }
 
 /// The content of every file of an entry, by its path below the directory, in directories nested up to `depth_max`.
-pub(crate) fn files_of(
-    directory: &Path,
-    depth_max: usize,
-) -> Result<BTreeMap<PathBuf, Vec<u8>>, ConfigError> {
+pub fn files_of(directory: &Path, depth_max: usize) -> Result<BTreeMap<PathBuf, Vec<u8>>, ConfigError> {
     let _lock = Lock::shared(directory)?;
     let mut files = BTreeMap::new();
     collect(directory, Path::new(""), depth_max, &mut files)?;
