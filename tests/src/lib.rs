@@ -3,6 +3,7 @@
 pub mod browser;
 pub mod client;
 pub mod controls;
+pub mod generated;
 pub mod matrix;
 pub mod raw;
 pub mod relay;

@@ -15,6 +15,7 @@ mod logs;
 mod long_searches;
 mod memberof;
 mod memory;
+mod overlays_generated;
 mod panics;
 mod pass_through;
 mod process;
