@@ -1,15 +1,15 @@
 //! Directives applied one after another until a [`Config`] stands.
 
+pub(super) mod call;
+pub(super) mod directive;
+
 use std::sync::Arc;
 
-use larix_engine::access::Quoting;
 use larix_engine::overlay::{Descriptor, WordFault};
 use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 
-use super::call::{Call, Fault};
 use super::defaults::is_default;
-use super::diagnostic::{ConfigError, Notes, Origin};
-use super::directives::{Cardinality, Directive, Form, Handling, Scope};
+use super::diagnostic::{Notes, Origin};
 use super::kinds::{DatabaseKind, KindSettings, MdbSettings};
 use super::line;
 use super::model::{
@@ -18,6 +18,8 @@ use super::model::{
 };
 use super::settings::Settings;
 use super::values::ConfigDn;
+use call::{Call, Fault};
+use directive::{Cardinality, Directive, Form, Handling, Scope};
 
 /// What a keyword may mean depends on this.
 #[derive(Debug, Default)]
@@ -256,24 +258,6 @@ impl Builder {
         self.notes.push(call.origin.clone(), format!("`{keyword}` has no effect: {why}"));
     }
 
-    /// Applies a directive given by its keyword and words, as flags and defaults do.
-    pub(super) fn run(&mut self, keyword: &str, arguments: &[&str]) -> Result<(), Fault> {
-        let Some(directive) = super::directives::by_keyword(keyword, &self.place()) else {
-            return Err(Fault::keyword("not known here"));
-        };
-        let text = line::join(arguments.iter().copied());
-        let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let bytes = arguments.first().map(|word| word.as_bytes().to_vec()).unwrap_or_default();
-        self.apply(&Call {
-            directive,
-            arguments: &arguments,
-            text: &text,
-            quoting: Quoting::Ldif,
-            bytes: &bytes,
-            origin: &Origin::BuiltIn,
-        })
-    }
-
     /// Keeps the values as cn=config shows them.
     fn keep(&mut self, call: &Call<'_>) {
         let directive = call.directive;
@@ -437,35 +421,6 @@ impl Builder {
             let added = define_in(&mut self.definitions, &keyword.to_ascii_lowercase(), &[], text);
             added.map_err(|error| Fault::argument(0, format!("what comes with it: {error}")))?;
         }
-        Ok(())
-    }
-
-    /// Adds a bundled schema as if its file were included.
-    pub(super) fn bundled(&mut self, name: &str) -> Result<(), ConfigError> {
-        let fail =
-            |message: String| ConfigError::new(Origin::BuiltIn, format!("bundled schema {name}: {message}"));
-        let text =
-            larix_schema::bundled(name).ok_or_else(|| fail("there is none of this name".to_owned()))?;
-        let section = SchemaSection { name: name.to_owned(), settings: Settings::default() };
-        self.schema_sections.push(Arc::new(section));
-        let outer = self.schema_section.replace(self.schema_sections.len() - 1);
-        for line in line::logical_lines(text) {
-            let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
-            let words: Vec<String> = line::words(rest).0.into_iter().map(|word| word.text).collect();
-            let Some(directive) = super::directives::by_keyword(keyword, &self.place()) else {
-                return Err(fail(format!("unknown directive `{keyword}`")));
-            };
-            let call = Call {
-                directive,
-                arguments: &words,
-                text: rest.trim(),
-                quoting: Quoting::Configuration,
-                bytes: b"",
-                origin: &Origin::BuiltIn,
-            };
-            self.apply(&call).map_err(|fault| fail(format!("line {}: {}", line.number, fault.message)))?;
-        }
-        self.schema_section = outer;
         Ok(())
     }
 

@@ -7,11 +7,13 @@ use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::ModifyOperation;
 use larix_proto::dn::Dn;
 
+use super::builder::directive::{Cardinality, Form};
 use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
-use super::directives::{self, Cardinality, Form};
-use super::entries::{ConfigEntry, EntryName, PLAIN, Role, is_policy_rule, split_number};
+use super::directives::{self};
+use super::entries::{EntryName, PLAIN, Role, is_policy_rule, split_number};
+use super::entry::ConfigEntry;
 use super::model::Config;
 
 /// Requests that make one configuration out of another, in an order in which each is valid after those before it.

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::builder::Place;
+use super::builder::directive::{Directive, Form, Scope};
 use super::defaults::is_default;
 use super::definition::meaning;
-use super::directives::{self, Directive, Form, Scope};
+use super::directives::{self};
 use super::line;
 use super::model::{Config, Overlay, SchemaSection};
 use super::settings::{Setting, Settings};

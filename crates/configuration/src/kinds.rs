@@ -15,8 +15,8 @@ use std::path::Path;
 use larix_engine::index::IndexConfig;
 use larix_schema::NormalDn;
 
+use super::builder::directive::Directive;
 use super::diagnostic::ConfigError;
-use super::directives::Directive;
 use super::model::Database;
 use super::settings::Settings;
 use super::values::ChangeLog;

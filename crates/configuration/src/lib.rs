@@ -5,7 +5,6 @@
 
 mod access_log;
 mod builder;
-mod call;
 mod change;
 mod context_csns;
 mod defaults;
@@ -15,6 +14,7 @@ mod difference;
 mod directives;
 mod engine;
 mod entries;
+mod entry;
 mod export;
 mod interceptors;
 mod kinds;
@@ -32,6 +32,7 @@ mod slapd_conf;
 pub mod slapd_d;
 #[cfg(test)]
 mod tests;
+mod text;
 mod validate;
 mod value_list;
 pub mod values;
@@ -40,7 +41,8 @@ pub use access_log::{AccessLogSettings, Purge};
 pub use change::{Changed, ConfigChange, ConfigRefusal, Present, Replicated, Requester};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
-pub use entries::{ConfigAttribute, ConfigEntry, entries};
+pub use entries::entries;
+pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
 pub use kinds::{
     DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, MdbSettings, NullSettings,
@@ -51,6 +53,6 @@ pub use model::{
     AccessLine, Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,
     QuickStart, SchemaSection, Shared, Source,
 };
-pub use passwords::PasswordCosts;
 pub use settings::{Setting, Settings};
 pub use value_list::ValueList;
+pub use values::PasswordCosts;

@@ -1,10 +1,13 @@
-//! Which configuration: `-f`, `-F`, both, or neither.
+//! Where a configuration is read from: files, entries or flags; and which of them `-f`, `-F`, both or neither mean.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::diagnostic::{ConfigError, Origin};
-use super::model::{Config, Source};
+use super::entry::ConfigEntry;
+use super::model::{Config, QuickStart, Source};
 use super::slapd_d::{self, Stamp};
+use super::{entries, quick_start, slapd_conf};
 
 /// Where slapd looks when it is told nothing, in this order.
 pub const DEFAULT_DIRECTORY: &str = "/etc/ldap/slapd.d";
@@ -76,4 +79,48 @@ pub fn convert(config: &Config, directory: &Path, stamp: &Stamp<'_>) -> Result<(
         }
     }
     slapd_d::write_entries(directory, &all, stamp)
+}
+
+impl Config {
+    /// Reads a slapd.conf and all it includes.
+    pub fn from_slapd_conf(path: &Path) -> Result<Self, ConfigError> {
+        slapd_conf::read(path)
+    }
+
+    /// Builds and validates a configuration from entries under cn=config, given in any order.
+    ///
+    /// # Errors
+    /// Names the entry, the attribute and the value.
+    pub fn from_entries(all: Vec<ConfigEntry>, source: Source) -> Result<Self, ConfigError> {
+        entries::from_entries(all.into_iter().map(Arc::new).collect(), source, None)
+    }
+
+    /// The same for a configuration that takes this one's place: attribute types and object classes that both have keep
+    /// their numbers, so that what was begun under this one is still understood.
+    ///
+    /// # Errors
+    /// As [`Self::from_entries`].
+    pub fn followed_by(&self, all: Vec<Arc<ConfigEntry>>) -> Result<Self, ConfigError> {
+        entries::from_entries(all, self.source.clone(), Some(self))
+    }
+
+    /// The entries under cn=config, parents before children.
+    pub fn entries(&self) -> Vec<ConfigEntry> {
+        entries(self)
+    }
+
+    /// The same, shared with whoever else has them.
+    pub fn shared_entries(&self) -> Vec<Arc<ConfigEntry>> {
+        entries::shared(self)
+    }
+
+    /// Reads a slapd.d directory.
+    pub fn from_slapd_d(path: &Path) -> Result<Self, ConfigError> {
+        slapd_d::read(path)
+    }
+
+    /// A directory with safe defaults and sensible indexes, for `larix serve --suffix`.
+    pub fn quick_start(start: &QuickStart) -> Result<Self, ConfigError> {
+        quick_start::build(start)
+    }
 }

@@ -4,7 +4,7 @@
 //! fields each section keeps its [`Settings`], the values as an administrator reads them under `cn=config`.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use larix_engine::access::AccessRule;
 use larix_engine::budget::RequestLimits;
 use larix_schema::Schema;
 
-use super::diagnostic::{ConfigError, Notes, Origin};
-use super::entries::ConfigEntry;
+use super::diagnostic::{Notes, Origin};
+use super::entry::ConfigEntry;
 use super::kinds::DatabaseKind;
-use super::passwords::PasswordCosts;
 use super::rewrite::Rewrite;
 use super::settings::Settings;
+use super::values::PasswordCosts;
 use super::values::{
     AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ClientLimits, ConfigDn, Disallowed,
     LimitRule, LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation, OperationRule, Requirements,
@@ -364,48 +364,4 @@ pub struct QuickStart {
     /// The certificate's file, and the key's; the key may be in the certificate's file.
     pub tls_certificate: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
-}
-
-impl Config {
-    /// Reads a slapd.conf and all it includes.
-    pub fn from_slapd_conf(path: &Path) -> Result<Self, ConfigError> {
-        super::slapd_conf::read(path)
-    }
-
-    /// Builds and validates a configuration from entries under cn=config, given in any order.
-    ///
-    /// # Errors
-    /// Names the entry, the attribute and the value.
-    pub fn from_entries(all: Vec<ConfigEntry>, source: Source) -> Result<Self, ConfigError> {
-        super::entries::from_entries(all.into_iter().map(Arc::new).collect(), source, None)
-    }
-
-    /// The same for a configuration that takes this one's place: attribute types and object classes that both have keep
-    /// their numbers, so that what was begun under this one is still understood.
-    ///
-    /// # Errors
-    /// As [`Self::from_entries`].
-    pub fn followed_by(&self, all: Vec<Arc<ConfigEntry>>) -> Result<Self, ConfigError> {
-        super::entries::from_entries(all, self.source.clone(), Some(self))
-    }
-
-    /// The entries under cn=config, parents before children.
-    pub fn entries(&self) -> Vec<ConfigEntry> {
-        super::entries::entries(self)
-    }
-
-    /// The same, shared with whoever else has them.
-    pub fn shared_entries(&self) -> Vec<Arc<ConfigEntry>> {
-        super::entries::shared(self)
-    }
-
-    /// Reads a slapd.d directory.
-    pub fn from_slapd_d(path: &Path) -> Result<Self, ConfigError> {
-        super::slapd_d::read(path)
-    }
-
-    /// A directory with safe defaults and sensible indexes, for `larix serve --suffix`.
-    pub fn quick_start(start: &QuickStart) -> Result<Self, ConfigError> {
-        super::quick_start::build(start)
-    }
 }

@@ -2,24 +2,9 @@
 
 use larix_engine::password::{Argon2Cost, CryptMethod, Hasher, Scheme};
 
-use super::call::{Call, Fault};
+use super::builder::call::{Call, Fault};
 use super::model::Config;
-
-/// What new passwords cost (`password-cost`, `moduleload argon2 m=... t=... p=...`), and whether old ones follow.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct PasswordCosts {
-    pub argon2: Argon2Cost,
-    pub pbkdf2_rounds: u32,
-    /// `password-rehash`: after a bind a password is stored anew if it was stored in a weaker way.
-    pub rehash: bool,
-}
-
-impl Default for PasswordCosts {
-    fn default() -> Self {
-        let Hasher { argon2, pbkdf2_rounds, .. } = Hasher::default();
-        Self { argon2, pbkdf2_rounds, rehash: false }
-    }
-}
+use super::values::PasswordCosts;
 
 impl PasswordCosts {
     /// Reads `m=KIB`, `t=PASSES`, `p=LANES` (Argon2) and `pbkdf2=ROUNDS`, from the argument `first` on.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use larix_engine::access::Quoting;
 
+use super::builder::call::{At, Call, Fault};
+use super::builder::directive::{Directive, Form, Scope};
 use super::builder::{Builder, schema_section_name};
-use super::call::{At, Call, Fault};
 use super::diagnostic::{ConfigError, Excerpt, Origin};
-use super::directives::{self, Directive, Form, Scope};
+use super::directives::{self};
 use super::line::{self, LogicalLine, UnterminatedQuote, Word};
 use super::model::{Config, SchemaSection, Source};
 use super::settings::Settings;

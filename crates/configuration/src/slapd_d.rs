@@ -13,7 +13,6 @@ mod journal;
 #[cfg(test)]
 mod journal_tests;
 mod splice;
-mod text;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,16 +23,16 @@ use larix_engine::time::{Clock, RandomSource, new_uuid};
 use larix_proto::ldif::{Body, LdifAttribute, Reader, Record, Writer};
 
 use super::diagnostic::{ConfigError, Notes, Origin};
-use super::entries::{ConfigAttribute, ConfigEntry, EntryName, from_entries};
+use super::entries::{EntryName, from_entries};
+use super::entry::{ConfigAttribute, ConfigEntry};
 use super::model::{Config, Source};
+use super::text::{Piece, Text, crc32};
 
 pub use add::{add_entries, merge_entries};
 pub use commit::FileChanges;
 pub use commit::files_of;
 pub use in_use::{InUse, User, server_of};
 pub use journal::Keeper;
-pub(super) use text::Piece;
-use text::Text;
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";
 /// The file of the topmost entry.
@@ -270,31 +269,6 @@ fn writer() -> Writer {
 fn io_error(what: &str, path: &Path, error: &std::io::Error) -> ConfigError {
     ConfigError::new(Origin::BuiltIn, format!("cannot {what} `{}`: {error}", path.display()))
 }
-
-/// CRC-32 as in ISO 3309 and zlib.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc: u32, byte| {
-        let [low, ..] = crc.to_le_bytes();
-        // A byte is always in a table of 256.
-        (crc >> 8) ^ CRC_STEPS.get(usize::from(low ^ byte)).copied().unwrap_or(0)
-    })
-}
-
-/// What each byte does to the sum.
-const CRC_STEPS: [u32; 256] = {
-    let mut steps = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut step, mut bit) = (byte as u32, 0);
-        while bit < 8 {
-            step = if step & 1 == 1 { (step >> 1) ^ 0xedb8_8320 } else { step >> 1 };
-            bit += 1;
-        }
-        steps[byte] = step;
-        byte += 1;
-    }
-    steps
-};
 
 #[cfg(test)]
 mod tests {

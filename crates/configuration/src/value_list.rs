@@ -5,7 +5,7 @@ use std::iter::FlatMap;
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-use super::slapd_d::Piece;
+use super::text::Piece;
 use larix_backend::memory_tree::ordered_parts;
 
 /// Values of a block.

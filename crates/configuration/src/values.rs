@@ -9,6 +9,7 @@ mod http_address;
 mod limits;
 mod log;
 pub mod operation_rule;
+mod password_costs;
 pub mod quantity;
 pub(crate) mod request_words;
 mod sasl;
@@ -28,6 +29,7 @@ pub use limits::{
 };
 pub use log::{LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation};
 pub use operation_rule::{OperationAction, OperationClause, OperationRule};
+pub use password_costs::PasswordCosts;
 pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
 pub use sync_replication::{StartTls, SyncBind, SyncData, SyncReplication};

@@ -5,7 +5,7 @@ use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::WriteOperation;
 use larix_proto::ldif::{Body, Reader, Record};
 
-use super::super::entries::ConfigEntry;
+use super::super::entry::ConfigEntry;
 use super::super::model::{Config, Source};
 use super::super::slapd_d::Stamp;
 use super::{Changed, ConfigChange, ConfigRefusal, Requester};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use larix_engine::write::prepare::{Change, ChangeKind};
 use larix_schema::{AttributeTypeId, Schema};
 
-use super::super::entries::{ConfigEntry, EntryName, Role};
+use super::super::entries::{EntryName, Role};
+use super::super::entry::ConfigEntry;
 use super::super::value_list::ValueList;
 use larix_backend::memory_tree::ordered_parts;
 

@@ -29,7 +29,7 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode};
 
 use self::transition::{Effect, Transition};
 use super::diagnostic::{ConfigError, Excerpt, Origin};
-use super::entries::ConfigEntry;
+use super::entry::ConfigEntry;
 use super::model::{Config, Source};
 use super::slapd_d::{FileChanges, Keeper, Stamp};
 

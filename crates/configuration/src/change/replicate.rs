@@ -13,10 +13,10 @@ use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::NormalDn;
 use uuid::Uuid;
 
-use super::super::entries::ConfigAttribute;
+use super::super::entry::ConfigAttribute;
 use super::transition::Transition;
 use super::{Changed, ConfigChange, ConfigRefusal, Requester};
-use crate::entries::ConfigEntry;
+use crate::entry::ConfigEntry;
 use crate::model::Config;
 use crate::slapd_d::Stamp;
 

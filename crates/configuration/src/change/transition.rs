@@ -16,7 +16,8 @@ use larix_engine::write::{Failure, KnownSchema};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 
-use super::super::entries::{ConfigAttribute, ConfigEntry, Role, split_number};
+use super::super::entries::{Role, split_number};
+use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::model::Config;
 use super::super::slapd_d::Stamp;
 use super::growth::Growth;

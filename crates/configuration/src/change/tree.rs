@@ -7,7 +7,8 @@ use larix_proto::ResultCode;
 use larix_proto::dn::Dn;
 use larix_schema::{NormalDn, Schema};
 
-use super::super::entries::{ConfigAttribute, ConfigEntry, EntryName, Role};
+use super::super::entries::{EntryName, Role};
+use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::ConfigRefusal;
 
 /// One entry with its name taken apart.

@@ -2,7 +2,7 @@
 
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 
-use super::super::entries::ConfigEntry;
+use super::super::entry::ConfigEntry;
 use super::super::model::{Config, Source};
 use super::super::slapd_d::Stamp;
 

@@ -2,8 +2,8 @@
 
 use larix_engine::access::AccessRule;
 
+use super::super::builder::call::{Call, Fault};
 use super::super::builder::{Builder, Section};
-use super::super::call::{Call, Fault};
 use super::super::model::AccessLine;
 use super::super::values::{LimitRule, LimitSubject, Subordinate, SyncFault, SyncReplication};
 use super::global::is_ldap_url;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::builder::Builder;
-use super::super::call::{Call, Fault, c_integer};
+use super::super::builder::call::{Call, Fault};
+use super::super::line::c_integer;
 use super::super::values::{
     AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits,
     Disallowed, LinePrefix, LogFormat, LogLevel, LogRotation, Mechanism, SecurityProperties, ServerId,

@@ -7,7 +7,7 @@ use larix_engine::controls;
 use larix_schema::Schema;
 
 use super::super::builder::Builder;
-use super::super::call::{Call, Fault};
+use super::super::builder::call::{Call, Fault};
 use super::super::values::operation_rule::requester;
 use super::super::values::{OperationAction, OperationClause, OperationRule, Restrictions};
 use super::shared::{RESTRICTABLE, restrict_word};

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::super::builder::directive::Apply;
 use super::overlays::{OverlayHandling, overlay_kind};
 use super::*;
 

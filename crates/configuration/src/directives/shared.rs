@@ -1,7 +1,7 @@
 //! Directives that set the frontend, and those that set the frontend or a database alike.
 
 use super::super::builder::Builder;
-use super::super::call::{Call, Fault};
+use super::super::builder::call::{Call, Fault};
 use super::super::values::{Requirements, Restrictions, SearchLimits, SecurityFactors};
 use super::global::{Field, flags};
 use super::operations::restrict_operations;

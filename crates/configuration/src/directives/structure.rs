@@ -1,14 +1,18 @@
 //! Directives that start a section, name modules or define schema.
 
+use super::super::builder::call::{Call, Fault};
 use super::super::builder::{Builder, Section};
-use super::super::call::{Call, Fault};
 use super::super::kinds::DatabaseKind;
 use super::super::model::{Backend, Overlay};
 use super::super::settings::Settings;
 use super::{Directive, Form, Scope, keep, overlay_kind};
 
 /// A keyword of `backend harness`.
-const fn harness(keyword: &'static str, attribute: &'static str, apply: super::Apply) -> Directive {
+const fn harness(
+    keyword: &'static str,
+    attribute: &'static str,
+    apply: super::super::builder::directive::Apply,
+) -> Directive {
     Directive::new(keyword, attribute, Scope::Backend, Form::Whole, apply)
 }
 

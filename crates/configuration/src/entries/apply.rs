@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use larix_engine::access::Quoting;
 
+use super::super::builder::call::{At, Call, Fault};
+use super::super::builder::directive::{Cardinality, Directive, Form, Scope};
 use super::super::builder::{Builder, Section};
-use super::super::call::{At, Call, Fault};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
-use super::super::directives::{self, Cardinality, Directive, Form, Scope};
+use super::super::directives::{self};
+use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::line;
 use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
@@ -15,7 +17,6 @@ use super::super::value_list::ValueList;
 use super::kept::Kept;
 use super::names::{EntryName, Role, split_number};
 use super::policy_rules;
-use super::{ConfigAttribute, ConfigEntry};
 
 /// Attributes that say nothing to a directive.
 pub(crate) const PLAIN: [&str; 15] = [

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::super::builder::{Builder, Defined, Section};
 use super::super::diagnostic::ConfigError;
+use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::model::{Config, SchemaSection};
 use super::apply::{PLAIN, apply_attributes};
 use super::names::{EntryName, Role};
-use super::{ConfigAttribute, ConfigEntry};
 
 /// Attributes that make up the schema.
 const DEFINING: [&str; 6] = [

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::Quoting;
 
 use super::super::builder::Builder;
-use super::super::call::{Call, Fault};
+use super::super::builder::call::{Call, Fault};
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::directives;
 use super::super::line;

@@ -1,7 +1,7 @@
 //! Database kinds that are not served here: their directives are known, so that a file which has them can be read, and
 //! the server refuses to start.
 
-use super::super::directives::{Directive, Form, MANY, Scope, keep};
+use super::super::builder::directive::{Directive, Form, MANY, Scope, keep};
 use super::{Descriptor, NOTHING};
 
 const fn kind(name: &'static str, class: Option<&'static str>) -> Descriptor {

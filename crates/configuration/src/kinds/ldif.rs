@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use larix_engine::index::IndexConfig;
 
+use super::super::builder::directive::{Directive, Form, Scope};
 use super::super::diagnostic::ConfigError;
-use super::super::directives::{Directive, Form, Scope};
 use super::super::model::Database;
 use super::super::values::ChangeLog;
 use super::{Descriptor, KindSettings, NOTHING, StoredSettings};

@@ -6,10 +6,11 @@ use larix_engine::index::{IndexConfig, IndexConfigError};
 use larix_proto::{FilterBuf, Scope as SearchScope};
 
 use super::super::builder::Builder;
-use super::super::call::{Call, Fault, c_integer};
+use super::super::builder::call::{Call, Fault};
+use super::super::builder::directive::{Directive, Form, MANY, Scope, keep};
 use super::super::diagnostic::ConfigError;
-use super::super::directives::{Directive, Form, MANY, Scope, keep};
 use super::super::line;
+use super::super::line::c_integer;
 use super::super::model::Database;
 use super::super::settings::Settings;
 use super::super::values::{ChangeLog, EnvFlags, IndexLine, SyncData};

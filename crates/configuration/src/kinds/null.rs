@@ -1,6 +1,6 @@
 //! `database null`: keeps nothing, answers success.
 
-use super::super::directives::{Directive, Form, Scope};
+use super::super::builder::directive::{Directive, Form, Scope};
 use super::{Descriptor, KindSettings, NOTHING};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {

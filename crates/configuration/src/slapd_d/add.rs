@@ -4,9 +4,11 @@ use std::path::Path;
 
 use larix_proto::dn::Dn;
 
+use super::super::builder::directive::Cardinality;
 use super::super::diagnostic::{ConfigError, Origin};
-use super::super::directives::{self, Cardinality};
-use super::super::entries::{ConfigAttribute, ConfigEntry, EntryName, Role, split_number};
+use super::super::directives::{self};
+use super::super::entries::{EntryName, Role, split_number};
+use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::model::{Config, Source};
 use super::{Stamp, read_entries, write_entries};
 

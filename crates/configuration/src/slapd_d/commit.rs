@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::diagnostic::ConfigError;
-use super::super::entries::ConfigEntry;
+use super::super::entry::ConfigEntry;
 use super::super::model::Config;
+use super::super::text::Text;
 use super::disk::{Disk, RealDisk, Sync, make_directory, overwrite, put, remove};
 use super::journal;
 use super::splice::Splice;
-use super::text::Text;
 use super::{file_of, file_text, io_error};
 
 /// What becomes of the files of a slapd.d.

@@ -6,7 +6,7 @@ use std::path::Path;
 use larix_engine::controls::{ControlValues, RequestControls};
 
 use super::super::change::fixture::{Ground, operations, start};
-use super::super::entries::{ConfigAttribute, ConfigEntry};
+use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::model::{Config, Source};
 use super::commit::FileChanges;
 use super::disk::Disk;

@@ -7,8 +7,8 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
+use super::super::text::Text;
 use super::splice::Splice;
-use super::text::Text;
 
 /// Asked before each step that changes anything on the disk.
 pub(super) trait Disk {

@@ -12,10 +12,11 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::super::diagnostic::{ConfigError, Origin};
+use super::super::text::Text;
+use super::super::text::crc32;
 use super::commit::{FileChanges, Lock, recover, split_line};
 use super::disk::{Disk, RealDisk, Sync, make_directory, put, remove, sync_directory, sync_file};
-use super::text::Text;
-use super::{crc32, io_error};
+use super::io_error;
 
 pub(super) const JOURNAL: &str = "larix.journal";
 const MAGIC: &str = "# Changes of this directory that may not be safe in its files yet. Do not remove.\n";

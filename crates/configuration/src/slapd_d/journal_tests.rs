@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use larix_engine::controls::{ControlValues, RequestControls};
 
 use super::super::change::fixture::{Ground, operations};
-use super::super::entries::ConfigEntry;
+use super::super::entry::ConfigEntry;
 use super::super::model::{Config, Source};
 use super::commit::FileChanges;
 use super::commit_tests::{CHANGES, Failing, contents, entries, names, write};

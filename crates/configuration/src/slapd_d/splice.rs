@@ -9,8 +9,8 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::super::text::{Piece, Text};
 use super::commit::split_line;
-use super::text::{Piece, Text};
 
 /// Files of fewer bytes are written anew.
 const LARGE_BYTES: usize = 32 * 1024;

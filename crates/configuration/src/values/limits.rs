@@ -235,7 +235,7 @@ fn split(word: &str) -> Result<(&str, &str), String> {
 fn number(value: &str) -> Result<Option<u32>, String> {
     match value {
         "unlimited" | "none" | "-1" => Ok(None),
-        _ => crate::call::c_integer(value)
+        _ => crate::line::c_integer(value)
             .and_then(|number| u32::try_from(number).ok())
             .map(Some)
             .ok_or_else(|| format!("`{value}` is not a limit; say a number or unlimited")),

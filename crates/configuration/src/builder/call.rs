@@ -5,36 +5,37 @@ use std::path::PathBuf;
 use larix_engine::access::Quoting;
 use larix_schema::{DnError, Schema};
 
-use super::diagnostic::Origin;
-use super::directives::Directive;
-use super::values::ConfigDn;
+use super::super::diagnostic::Origin;
+use super::super::line::c_integer;
+use super::super::values::ConfigDn;
+use super::directive::Directive;
 
 /// A directive as a handler sees it.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
-    pub(super) directive: &'static Directive,
+pub(crate) struct Call<'a> {
+    pub(crate) directive: &'static Directive,
     /// The arguments, without the keyword.
-    pub(super) arguments: &'a [String],
+    pub(crate) arguments: &'a [String],
     /// What follows the keyword, as written.
-    pub(super) text: &'a str,
+    pub(crate) text: &'a str,
     /// How `text` quotes.
-    pub(super) quoting: Quoting,
+    pub(crate) quoting: Quoting,
     /// The value in bytes, for secrets and certificates.
-    pub(super) bytes: &'a [u8],
-    pub(super) origin: &'a Origin,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) origin: &'a Origin,
 }
 
 /// What a handler found wrong; the caller knows where that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) at: At,
-    pub(super) message: String,
-    pub(super) help: Option<String>,
+pub(crate) struct Fault {
+    pub(crate) at: At,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
 }
 
 /// The part of the line that is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum At {
+pub(crate) enum At {
     Keyword,
     /// The argument with this number, from 0.
     Argument(usize),
@@ -43,38 +44,38 @@ pub(super) enum At {
 }
 
 impl Fault {
-    pub(super) fn keyword(message: impl Into<String>) -> Self {
+    pub(crate) fn keyword(message: impl Into<String>) -> Self {
         Self { at: At::Keyword, message: message.into(), help: None }
     }
 
-    pub(super) fn argument(number: usize, message: impl Into<String>) -> Self {
+    pub(crate) fn argument(number: usize, message: impl Into<String>) -> Self {
         Self { at: At::Argument(number), message: message.into(), help: None }
     }
 
-    pub(super) fn text(offset: usize, message: impl Into<String>) -> Self {
+    pub(crate) fn text(offset: usize, message: impl Into<String>) -> Self {
         Self { at: At::Text(offset), message: message.into(), help: None }
     }
 
-    pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn argument(&self, number: usize) -> Result<&'a str, Fault> {
+    pub(crate) fn argument(&self, number: usize) -> Result<&'a str, Fault> {
         self.arguments
             .get(number)
             .map(String::as_str)
             .ok_or_else(|| Fault::keyword(format!("`{}` needs another argument", self.directive.keyword)))
     }
 
-    pub(super) fn path(&self, number: usize) -> Result<PathBuf, Fault> {
+    pub(crate) fn path(&self, number: usize) -> Result<PathBuf, Fault> {
         self.argument(number).map(PathBuf::from)
     }
 
     /// `on`, `true`, `yes` and their opposites. Without an argument: on.
-    pub(super) fn switch(&self) -> Result<bool, Fault> {
+    pub(crate) fn switch(&self) -> Result<bool, Fault> {
         let Some(word) = self.arguments.first() else { return Ok(true) };
         switch_word(word).ok_or_else(|| {
             Fault::argument(0, format!("`{word}` is neither on nor off"))
@@ -83,32 +84,32 @@ impl<'a> Call<'a> {
     }
 
     /// An integer as C reads it: decimal, 0x hexadecimal or 0 octal.
-    pub(super) fn integer(&self, number: usize) -> Result<i64, Fault> {
+    pub(crate) fn integer(&self, number: usize) -> Result<i64, Fault> {
         let word = self.argument(number)?;
         c_integer(word).ok_or_else(|| Fault::argument(number, format!("`{word}` is not a number")))
     }
 
     /// A number that fits the type.
-    pub(super) fn number<T: TryFrom<i64>>(&self, number: usize) -> Result<T, Fault> {
+    pub(crate) fn number<T: TryFrom<i64>>(&self, number: usize) -> Result<T, Fault> {
         let value = self.integer(number)?;
         T::try_from(value).map_err(|_| Fault::argument(number, format!("{value} is out of range")))
     }
 
     /// What slapd takes as an `int` and means nothing below 0: such a number counts as 0, and is shown as it was given.
-    pub(super) fn int_from_zero(&self, number: usize) -> Result<u32, Fault> {
+    pub(crate) fn int_from_zero(&self, number: usize) -> Result<u32, Fault> {
         let value: i32 = self.number(number)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
     /// A number from 1 up.
-    pub(super) fn positive<T: TryFrom<i64>>(&self, number: usize) -> Result<T, Fault> {
+    pub(crate) fn positive<T: TryFrom<i64>>(&self, number: usize) -> Result<T, Fault> {
         if self.integer(number)? < 1 {
             return Err(Fault::argument(number, "must be 1 or more"));
         }
         self.number(number)
     }
 
-    pub(super) fn dn(&self, schema: &Schema, number: usize) -> Result<ConfigDn, Fault> {
+    pub(crate) fn dn(&self, schema: &Schema, number: usize) -> Result<ConfigDn, Fault> {
         let text = self.argument(number)?;
         let parsed = match self.quoting {
             Quoting::Configuration => ConfigDn::parse(schema, text),
@@ -127,7 +128,7 @@ impl<'a> Call<'a> {
     }
 
     /// One of some words, matched without regard to case.
-    pub(super) fn choice<T: Copy>(&self, number: usize, choices: &[(&str, T)]) -> Result<T, Fault> {
+    pub(crate) fn choice<T: Copy>(&self, number: usize, choices: &[(&str, T)]) -> Result<T, Fault> {
         let word = self.argument(number)?;
         choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, value)| *value).ok_or_else(
             || {
@@ -147,24 +148,10 @@ fn bundle_with(attribute: &str) -> Option<&'static str> {
     })
 }
 
-pub(super) fn switch_word(word: &str) -> Option<bool> {
+pub(crate) fn switch_word(word: &str) -> Option<bool> {
     match word.to_ascii_lowercase().as_str() {
         "on" | "true" | "yes" => Some(true),
         "off" | "false" | "no" => Some(false),
         _ => None,
     }
-}
-
-/// An integer in C's notation.
-pub(super) fn c_integer(word: &str) -> Option<i64> {
-    let (negative, digits) = match word.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, word),
-    };
-    let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(hex) => i64::from_str_radix(hex, 16),
-        None if digits.len() > 1 && digits.starts_with('0') => i64::from_str_radix(digits, 8),
-        None => digits.parse(),
-    };
-    value.ok().filter(|value| *value >= 0).map(|value| if negative { -value } else { value })
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use super::crc32;
-
 /// Bytes of a file and their CRC-32.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -14,12 +12,12 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    pub(in super::super) fn new(bytes: Vec<u8>) -> Self {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
         let (crc, shift) = (crc32(&bytes), shift_of(bytes.len()));
         Self { bytes, crc, shift }
     }
 
-    pub(in super::super) fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
@@ -112,6 +110,31 @@ fn shift_of(bytes: usize) -> u32 {
     }
     shift
 }
+
+/// CRC-32 as in ISO 3309 and zlib.
+pub(super) fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc: u32, byte| {
+        let [low, ..] = crc.to_le_bytes();
+        // A byte is always in a table of 256.
+        (crc >> 8) ^ CRC_STEPS.get(usize::from(low ^ byte)).copied().unwrap_or(0)
+    })
+}
+
+/// What each byte does to the sum.
+const CRC_STEPS: [u32; 256] = {
+    let mut steps = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut step, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            step = if step & 1 == 1 { (step >> 1) ^ 0xedb8_8320 } else { step >> 1 };
+            bit += 1;
+        }
+        steps[byte] = step;
+        byte += 1;
+    }
+    steps
+};
 
 #[cfg(test)]
 mod tests {
