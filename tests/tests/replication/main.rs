@@ -12,4 +12,5 @@ mod replica_status;
 mod ring;
 mod ring_namespaces;
 mod slow;
+mod unique_races;
 mod value_conflicts;
