@@ -20,6 +20,11 @@ impl EntrySet {
     pub fn parse(schema: &Schema, text: &str) -> Result<Self, (usize, String)> {
         Set::parse(schema, text).map(Self).map_err(|fault| (fault.at, fault.why))
     }
+
+    /// Whether what it comes to depends on who asks.
+    pub fn mentions_requester(&self) -> bool {
+        self.0.mentions_requester()
+    }
 }
 
 impl AccessPolicy {

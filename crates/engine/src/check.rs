@@ -5,14 +5,18 @@ use std::fmt;
 
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 
+use crate::access::AccessPolicy;
 use crate::catalog::Catalog;
 use crate::database::View;
 use crate::entry::record::{Form, StoredValue};
 use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, values};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::index::{KeyKind, key, keys, pending};
 use crate::log::{self, LogKey};
+use crate::overlay::Violation;
 use crate::replica::{self, ReplicaRows};
+use crate::search::present::Present;
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
 use crate::tree;
 
@@ -154,6 +158,27 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     })?;
     checked.findings = findings;
     Ok(checked)
+}
+
+/// Reports the entries that break a rule of the database's overlays: what was stored before there was the rule, or came from elsewhere.
+/// Answers how many reports there were.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn check_rules<N: Snapshot>(
+    view: &View<'_, N>,
+    policy: &AccessPolicy,
+    report: &mut dyn FnMut(Violation),
+) -> Result<u64, Failure> {
+    let entries = Present::of(view, policy);
+    let mut violations = 0;
+    for overlay in view.settings.overlays.iter() {
+        overlay.violations(&entries, &view.schema, &mut |violation| {
+            violations += 1;
+            report(violation);
+        })?;
+    }
+    Ok(violations)
 }
 
 fn check_entries<N: Snapshot>(

@@ -4,6 +4,7 @@
 
 mod applications;
 mod backup;
+mod check_rules;
 mod command_line;
 mod demo;
 mod guide_blocks;

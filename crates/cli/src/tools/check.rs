@@ -1,4 +1,5 @@
-//! `larix check`: whether tree, entries, indexes and change log of a database agree. Also while the server runs.
+//! `larix check`: whether tree, entries, indexes and change log of a database agree, and whether the entries obey the rules of the
+//! overlays unique and constraint. Also while the server runs.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -16,10 +17,20 @@ const PRINTED_MAX: u64 = 100;
 const FINDINGS: u8 = 1;
 /// It could not be checked at all.
 const NOT_CHECKED: u8 = 2;
+/// All fits, but entries break rules of overlays.
+const VIOLATIONS: u8 = 3;
+
+/// What was found in all databases.
+#[derive(Default)]
+struct Found {
+    findings: u64,
+    violations: u64,
+}
 
 /// Check that the tree, the entries, the indexes and the change log of a database agree
 ///
-/// Ends with 0 when all fits, 1 when something does not, 2 when it could not be checked.
+/// Also names entries that break rules of the overlays unique and constraint. Ends with 0 when all fits, 1 when something does not, 2
+/// when it could not be checked, 3 when all fits but entries break such rules.
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
 struct CheckArgs {
@@ -38,8 +49,12 @@ struct CheckArgs {
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: CheckArgs = common::parse(name, arguments);
     match check(&args) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(findings) => {
+        Ok(Found { findings: 0, violations: 0 }) => ExitCode::SUCCESS,
+        Ok(Found { findings: 0, violations }) => {
+            eprintln!("{name}: entries break rules of overlays: {violations}; the server runs all the same");
+            ExitCode::from(VIOLATIONS)
+        }
+        Ok(Found { findings, .. }) => {
             eprintln!("{name}: {findings} findings; `larix index -f ...` makes the indexes anew");
             ExitCode::from(FINDINGS)
         }
@@ -50,47 +65,79 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn check(args: &CheckArgs) -> anyhow::Result<u64> {
+fn check(args: &CheckArgs) -> anyhow::Result<Found> {
     let config = args.config.read()?;
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         println!("cn=config: {} entries, read without a fault", config.entries().len());
-        return Ok(0);
+        return Ok(Found::default());
     };
-    let mut findings = 0;
+    let mut found = Found::default();
     for section in databases {
         let database = common::open(&config, section, Access::Read)?;
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
-        let mut shown = Vec::new();
-        let mut printed = 0;
-        let checked: Checked = check::check(&view, &mut |finding| {
-            printed += 1;
-            if printed > PRINTED_MAX {
-                return;
-            }
-            if args.json {
-                shown.push(finding.to_string());
-            } else {
-                eprintln!("{finding}");
-            }
+        let mut printed = Printed { json: args.json, findings: Vec::new(), violations: Vec::new() };
+        let checked: Checked = check::check(&view, &mut |finding| printed.finding(finding.to_string()))
+            .map_err(|fault| anyhow::anyhow!("{fault}"))?;
+        let policy = database.current_policy();
+        let violations = check::check_rules(&view, &policy, &mut |violation| {
+            printed.violation(format!("\"{}\": {}", violation.dn, violation.what));
         })
-        .map_err(|fault| anyhow::anyhow!("{fault}"))?;
+        .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
         let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
-        println!("{}", if args.json { json(suffix, &checked, &shown) } else { line(suffix, &checked) });
-        findings += checked.findings;
+        println!(
+            "{}",
+            match args.json {
+                true => json(suffix, &checked, violations, &printed),
+                false => line(suffix, &checked, violations),
+            }
+        );
+        found.findings += checked.findings;
+        found.violations += violations;
     }
-    Ok(findings)
+    Ok(found)
 }
 
-fn line(suffix: &str, checked: &Checked) -> String {
+/// The first of what was found.
+struct Printed {
+    json: bool,
+    findings: Vec<String>,
+    violations: Vec<String>,
+}
+
+impl Printed {
+    fn finding(&mut self, text: String) {
+        print(text, self.json, &mut self.findings);
+    }
+
+    fn violation(&mut self, text: String) {
+        print(text, self.json, &mut self.violations);
+    }
+}
+
+fn print(text: String, is_kept: bool, shown: &mut Vec<String>) {
+    if shown.len() as u64 >= PRINTED_MAX {
+        return;
+    }
+    if !is_kept {
+        eprintln!("{text}");
+    }
+    shown.push(text);
+}
+
+fn line(suffix: &str, checked: &Checked, violations: u64) -> String {
+    let broken = match violations {
+        0 => String::new(),
+        count => format!(", {count} violations of rules"),
+    };
     format!(
-        "{suffix:?}: {} entries, {} index keys with {} postings, {} records of the change log, {} findings",
+        "{suffix:?}: {} entries, {} index keys with {} postings, {} records of the change log, {} findings{broken}",
         checked.entries, checked.index_keys, checked.postings, checked.logged, checked.findings
     )
 }
 
-/// `found` has the first hundred findings.
-fn json(suffix: &str, checked: &Checked, found: &[String]) -> String {
+/// `found` has the first hundred findings, `broken` as many violations.
+fn json(suffix: &str, checked: &Checked, violations: u64, printed: &Printed) -> String {
     serde_json::json!({
         "suffix": suffix,
         "entries": checked.entries,
@@ -99,7 +146,9 @@ fn json(suffix: &str, checked: &Checked, found: &[String]) -> String {
         "postings": checked.postings,
         "change_log_records": checked.logged,
         "findings": checked.findings,
-        "found": found,
+        "found": printed.findings,
+        "violations": violations,
+        "broken": printed.violations,
     })
     .to_string()
 }

@@ -92,6 +92,19 @@ pub trait Overlay: Debug + Send + Sync {
         Ok(Additions::default())
     }
 
+    /// Looks at all that is stored, and reports each entry that breaks a rule of the overlay. Only `larix check` asks.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn violations(
+        &self,
+        _entries: &dyn Entries,
+        _schema: &Schema,
+        _report: &mut dyn FnMut(Violation),
+    ) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Whether [`Self::prepare`] takes long for changes of passwords, so that it is worth being called once beforehand, off
     /// the writer's thread: [`PasswordWork`] then knows the answers.
     fn works_on_passwords(&self) -> bool {
@@ -132,6 +145,15 @@ pub trait Overlay: Debug + Send + Sync {
     fn back_link(&self) -> Option<&BackLinkRule> {
         None
     }
+}
+
+/// An entry that breaks a rule of an overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The entry's DN as it is shown.
+    pub dn: String,
+    /// The rule and what breaks it, without any value.
+    pub what: String,
 }
 
 /// How a database's content is provided (the overlay syncprov).

@@ -76,7 +76,7 @@ fn constraint(schema: &Schema, suffixes: &[NormalDn], words: &[String]) -> Resul
         let parsed = restrict(schema, suffixes, url);
         restriction = Some(parsed.map_err(|why| fault(format!("restrict={url}: {why}")))?);
     }
-    Ok(Constraint { attributes, rule, restriction })
+    Ok(Constraint { attributes, rule, restriction, text: words.join(" ") })
 }
 
 /// The message, and below it the text with a caret under the byte that is wrong.

@@ -5,15 +5,17 @@
 
 mod config;
 mod estimate;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 use larix_engine::access::{EntrySet, Privilege};
 use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::failure::Failure;
 use larix_engine::overlay::internal_search::{InternalSearch, Whose};
 use larix_engine::overlay::{
     Additions, Change, ChangeKind, Descriptor, Entries, Interests, Overlay, OverlayDirective, PendingChange,
-    Prepared, Refusal,
+    Prepared, Refusal, Violation,
 };
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
@@ -41,6 +43,8 @@ pub struct Constraint {
     pub rule: Rule,
     /// The entries that it is about; `None`: all.
     pub restriction: Option<Restriction>,
+    /// As it stands in the configuration.
+    pub text: String,
 }
 
 /// What is asked of values.
@@ -76,7 +80,7 @@ pub struct Restriction {
 }
 
 impl Restriction {
-    fn includes(&self, dn: &NormalDn, entry: &Entry, entries: &dyn Entries) -> Result<bool, Refusal> {
+    fn includes(&self, dn: &NormalDn, entry: &Entry, entries: &dyn Entries) -> Result<bool, Failure> {
         if self.base.as_ref().is_some_and(|(base, scope)| !dn.is_in_scope(base, *scope)) {
             return Ok(false);
         }
@@ -108,6 +112,15 @@ impl Overlay for Constraints {
 
     fn interests(&self) -> Interests {
         Interests::PREPARE
+    }
+
+    fn violations(
+        &self,
+        entries: &dyn Entries,
+        schema: &Schema,
+        report: &mut dyn FnMut(Violation),
+    ) -> Result<(), Failure> {
+        self.report_broken(entries, schema, report)
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
@@ -217,31 +230,36 @@ impl Constraints {
         self.settings.constraints.iter().filter(|constraint| constraint.attributes.contains(description))
     }
 
-    /// Whether all of these values obey a rule about single values.
-    fn hold(&self, rule: &Rule, values: &[Vec<u8>], change: &PendingChange<'_>) -> Result<bool, Refusal> {
+    /// Whether all of these values obey a rule about single values. The requester must find those of a URI, as in slapd.
+    fn hold(&self, rule: &Rule, values: &[Vec<u8>], change: &PendingChange<'_>) -> Result<bool, Failure> {
+        let place = (change.entries, change.schema, Whose::Requester(change.subject));
         for value in values {
-            let holds = match rule {
-                Rule::Regex { regex, negated } => regex.is_match(&String::from_utf8_lossy(value)) != *negated,
-                Rule::Size(most) => value.len() as u64 <= *most,
-                Rule::Uri { elsewhere, negated } => self.is_found(elsewhere, value, change)? != *negated,
-                Rule::Count(_) | Rule::Set { .. } => true,
-            };
-            if !holds {
+            if !self.value_holds(rule, value, place)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Whether the requester finds the value in another entry; it must have the right to search there, as in slapd.
+    /// Whether a value obeys a rule about single values; those of a URI are looked for there by `whose` rights.
+    fn value_holds(&self, rule: &Rule, value: &[u8], place: Place<'_>) -> Result<bool, Failure> {
+        Ok(match rule {
+            Rule::Regex { regex, negated } => regex.is_match(&String::from_utf8_lossy(value)) != *negated,
+            Rule::Size(most) => value.len() as u64 <= *most,
+            Rule::Uri { elsewhere, negated } => self.is_found(elsewhere, value, place)? != *negated,
+            Rule::Count(_) | Rule::Set { .. } => true,
+        })
+    }
+
+    /// Whether the value is found in another entry.
     fn is_found(
         &self,
         elsewhere: &Elsewhere,
         value: &[u8],
-        change: &PendingChange<'_>,
-    ) -> Result<bool, Refusal> {
+        (entries, schema, whose): Place<'_>,
+    ) -> Result<bool, Failure> {
         let equals = elsewhere.attributes.iter().map(|description| {
-            let bound = change.schema.bind_equality(description, value);
+            let bound = schema.bind_equality(description, value);
             bound.map_or(BoundFilter::Undefined, BoundFilter::Equality)
         });
         let any = BoundFilter::Or(equals.collect());
@@ -253,18 +271,21 @@ impl Constraints {
         let query = InternalSearch {
             manage_dsa_it: false,
             subentries: false,
-            ..InternalSearch::new(base, elsewhere.scope, &filter).of(Whose::Requester(change.subject))
+            ..InternalSearch::new(base, elsewhere.scope, &filter).of(whose)
         };
-        Ok(change.entries.finds_any(&query)?.entries > 0)
+        Ok(entries.finds_any(&query)?.entries > 0)
     }
 }
+
+/// Where a value is looked for, and by whose rights.
+type Place<'p> = (&'p dyn Entries, &'p Schema, Whose<'p>);
 
 fn applies(
     constraint: &Constraint,
     dn: &NormalDn,
     entry: &Entry,
     entries: &dyn Entries,
-) -> Result<bool, Refusal> {
+) -> Result<bool, Failure> {
     constraint.restriction.as_ref().map_or(Ok(true), |restriction| restriction.includes(dn, entry, entries))
 }
 

@@ -4,18 +4,20 @@
 //! finds what the first one wrote. slapd searches before it writes, and two adds at once may both pass there.
 
 mod config;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use larix_engine::entry::Entry;
+use larix_engine::failure::Failure;
 use larix_engine::fault::Fault;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, FollowUp, Interests,
-    Overlay, OverlayDirective, PendingChange, Prepared, Refusal,
+    Overlay, OverlayDirective, PendingChange, Prepared, Refusal, Violation,
 };
 
 use larix_proto::{LdapResult, ResultCode, Scope};
@@ -122,6 +124,15 @@ impl Overlay for Unique {
             "each change of these looks at every entry: unique attributes without an equality index; add \
              `index {names} eq`"
         )]
+    }
+
+    fn violations(
+        &self,
+        entries: &dyn Entries,
+        schema: &Schema,
+        report: &mut dyn FnMut(Violation),
+    ) -> Result<(), Failure> {
+        self.report_shared(entries, schema, report)
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {

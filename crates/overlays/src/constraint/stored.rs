@@ -1,0 +1,98 @@
+//! Entries that break constraints already.
+
+use larix_engine::access::Subject;
+use larix_engine::entry::EntryAttribute;
+use larix_engine::failure::Failure;
+use larix_engine::fault::Fault;
+use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch, Whose};
+use larix_engine::overlay::{Entries, Violation};
+use larix_proto::Scope;
+use larix_schema::{BoundFilter, NormalDn, Schema};
+
+use super::{Constraints, Elsewhere, Rule, applies};
+
+impl Constraints {
+    /// Reports entries whose attributes break a constraint. The values of a `uri` are looked for as the server; sets that depend on
+    /// who asks, and values that another database has, cannot be judged and are passed over.
+    pub(super) fn report_broken(
+        &self,
+        entries: &dyn Entries,
+        schema: &Schema,
+        report: &mut dyn FnMut(Violation),
+    ) -> Result<(), Failure> {
+        if self.settings.constraints.is_empty() {
+            return Ok(());
+        }
+        let (root, all) = (NormalDn::root(), BoundFilter::And(Vec::new()));
+        let query = InternalSearch::new(&root, Scope::Subtree, &all);
+        let mut failed = None;
+        entries.search(&query, &mut |found| match self.report_entry(found, entries, schema, report) {
+            Ok(()) => Ok(true),
+            Err(failure) => {
+                failed = Some(failure);
+                Ok(false)
+            }
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn report_entry(
+        &self,
+        found: &dyn FoundEntry,
+        entries: &dyn Entries,
+        schema: &Schema,
+        report: &mut dyn FnMut(Violation),
+    ) -> Result<(), Failure> {
+        let entry = found.owned()?;
+        for attribute in &entry.attributes {
+            if schema.attribute(attribute.description.attribute).is_operational() {
+                continue;
+            }
+            for constraint in self.about(&attribute.description) {
+                if !applies(constraint, found.dn()?, &entry, entries)? {
+                    continue;
+                }
+                let holds = match &constraint.rule {
+                    Rule::Count(most) => attribute.count() <= *most,
+                    Rule::Set { set, .. } if set.mentions_requester() => true,
+                    Rule::Set { set, negated } => {
+                        entries.has_any(set, &Subject::default(), found.dn()?, &entry)? != *negated
+                    }
+                    Rule::Uri { elsewhere, .. } if !self.is_here(elsewhere, entries)? => true,
+                    rule => self.values_hold(rule, found, attribute, (entries, schema))?,
+                };
+                if !holds {
+                    let name = attribute.description.to_text(schema);
+                    let what =
+                        format!("constraint: {name} breaks `constraint_attribute {}`", constraint.text);
+                    report(Violation { dn: found.shown_dn()?, what });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the values are looked for in this database.
+    fn is_here(&self, elsewhere: &Elsewhere, entries: &dyn Entries) -> Result<bool, Failure> {
+        match &elsewhere.base {
+            Some(base) if !base.is_within(&self.suffix) => Ok(entries.id_of(base)?.is_some()),
+            _ => Ok(true),
+        }
+    }
+
+    fn values_hold(
+        &self,
+        rule: &Rule,
+        found: &dyn FoundEntry,
+        attribute: &EntryAttribute,
+        (entries, schema): (&dyn Entries, &Schema),
+    ) -> Result<bool, Failure> {
+        let mut held: Result<bool, Failure> = Ok(true);
+        let read: Result<(), Fault> = found.visit_readable(&attribute.description, &mut |value| {
+            held = self.value_holds(rule, value, (entries, schema, Whose::Server));
+            matches!(held, Ok(true))
+        });
+        read?;
+        held
+    }
+}

@@ -1,0 +1,82 @@
+//! `larix check` names entries that break rules of overlays; the server serves them all the same.
+
+use larix_testkit::{Kind, Site};
+use larix_tests::client::Client;
+use larix_tests::scenario::Step;
+
+/// What of it breaks a rule is loaded offline, where no overlay looks.
+const TREE: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\ndescription: one\ndescription: two\n\n\
+    dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n\
+    dn: cn=Ann,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\ncn: Ann\nsn: A\nmail: ann@x.org\nuid: a\n\
+    employeeNumber: 1\ntitle: people\n\n\
+    dn: cn=Bob,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\ncn: Bob\nsn: B\nmail: ANN@x.org\nmail: b@x.org\n\
+    uid: b\nemployeeNumber: 1\ntitle: nobody\n\n\
+    dn: cn=Cid,dc=example,dc=com\nobjectClass: inetOrgPerson\ncn: Cid\nsn: C\nmail: b@x.org\nuid: c\nemployeeNumber: 1\n\
+    telephoneNumber: +1 2 3\n\n";
+
+/// The lines of the overlays, and what is told.
+const CASES: &[(&str, &[&str])] = &[
+    ("overlay unique\nunique_uri ldap:///?uid?sub", &[]),
+    (
+        "overlay unique\nunique_uri ldap:///?mail?sub",
+        &[
+            "\"cn=Ann,ou=people,dc=example,dc=com\": unique: a value of mail is also in \"cn=Bob,ou=people,dc=example,dc=com\"",
+            "\"cn=Bob,ou=people,dc=example,dc=com\": unique: a value of mail is also in \"cn=Cid,dc=example,dc=com\"",
+        ],
+    ),
+    (
+        "overlay unique\nunique_uri ldap:///ou=people,dc=example,dc=com?employeeNumber?one",
+        &[
+            "\"cn=Ann,ou=people,dc=example,dc=com\": unique: a value of employeeNumber is also in \"cn=Bob,ou=people,dc=example,dc=com\"",
+        ],
+    ),
+    ("overlay unique\nunique_uri ldap:///?employeeNumber?sub?(uid=b)", &[]),
+    (
+        "overlay constraint\nconstraint_attribute mail regex ^[a-z@.]+$\nconstraint_attribute uid size 1\n\
+         constraint_attribute description count 1",
+        &[
+            "\"dc=example,dc=com\": constraint: description breaks `constraint_attribute description count 1`",
+            "\"cn=Bob,ou=people,dc=example,dc=com\": constraint: mail breaks `constraint_attribute mail regex ^[a-z@.]+$`",
+        ],
+    ),
+    (
+        "overlay constraint\nconstraint_attribute title uri ldap:///dc=example,dc=com?ou?sub\n\
+         constraint_attribute cn set \"this/uid & [b]\" restrict=\"ldap:///ou=people,dc=example,dc=com??one\"\n\
+         constraint_attribute sn set \"user/sn & this/sn\"",
+        &[
+            "\"cn=Ann,ou=people,dc=example,dc=com\": constraint: cn breaks `constraint_attribute cn set this/uid & [b] \
+             restrict=ldap:///ou=people,dc=example,dc=com??one`",
+            "\"cn=Bob,ou=people,dc=example,dc=com\": constraint: title breaks `constraint_attribute title uri \
+             ldap:///dc=example,dc=com?ou?sub`",
+        ],
+    ),
+];
+
+#[test]
+fn entries_that_break_rules_are_named_and_served() {
+    for (lines, expected) in CASES {
+        check(lines, expected);
+    }
+}
+
+fn check(lines: &str, expected: &[&str]) {
+    let site = Site::new(
+        Kind::Larix,
+        &format!("database mdb\nsuffix dc=example,dc=com\ndirectory @DATA@\nindex mail,uid eq\n{lines}\n"),
+    );
+    site.load(TREE);
+    let output =
+        Kind::Larix.tool("check").arg("-f").arg(site.configuration()).output().expect("the tool starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    let mut told: Vec<&str> = told.lines().filter(|line| line.starts_with('"')).collect();
+    let mut expected = expected.to_vec();
+    told.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(told, expected, "{lines}");
+    assert_eq!(output.status.code(), Some(if expected.is_empty() { 0 } else { 3 }), "{lines}");
+
+    let server = site.start().unwrap_or_else(|error| panic!("{lines}: {error}"));
+    let request = "search dc=example,dc=com sub (uid=a) 1.1\n".to_owned();
+    let answer = Client::connect(server.address).run(&Step { request, ..Step::default() });
+    assert_eq!(answer, "-> cn=Ann,ou=people,dc=example,dc=com\n=> 0\n", "{lines}");
+}
