@@ -12,7 +12,7 @@ use larix_store::{Durability, Layered, Snapshot, Store, WriteSet};
 use super::authority::Authority;
 use super::failure::Failure;
 use super::known::KnownSchema;
-use super::operational::Stamp;
+use super::operational::{self, Stamp};
 use super::operator::{Counters, Done, Envelope, Ground, Operator, insufficient};
 use super::prepare::{self, Latitude, Prepared};
 use super::request::WriteOutcome;
@@ -268,7 +268,16 @@ impl<'a, S: Store> Group<'a, S> {
         let snapshot = Layered::new(&before, unit);
         let view = self.view_over(&snapshot, unit)?;
         let authority = Authority { view: &view, policy: &self.policy, subject: &task.subject };
-        authority.admits(&self.state.settings, &task.operation)
+        let settings = &self.state.settings;
+        match &task.operation {
+            Prepared::Add { dn, entry, mods } if settings.last_modified => {
+                // Rules may ask who made an entry.
+                let (mut entry, mods) = (entry.clone(), mods.clone());
+                operational::name_creator(&self.known, &mut entry, task.subject.shown_dn());
+                authority.admits(settings, &Prepared::Add { dn: dn.clone(), entry, mods })
+            }
+            operation => authority.admits(settings, operation),
+        }
     }
 
     /// Shows a change to an overlay, and prepares what it wants done with it.

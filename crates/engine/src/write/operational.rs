@@ -27,6 +27,18 @@ impl Stamp {
     }
 }
 
+/// Says who makes a new entry, as [`complete_entry`] will: for access rules that are asked beforehand. `requester`: the DN as it is
+/// shown; empty for nobody.
+pub(crate) fn name_creator(known: &KnownSchema, entry: &mut Entry, requester: &str) {
+    let name = if requester.is_empty() { ANONYMOUS } else { requester };
+    for attribute in [known.creators_name, known.modifiers_name] {
+        if entry.values(attribute).is_empty() {
+            let description = AttributeDescription::plain(attribute);
+            entry.attributes.push(EntryAttribute::new(description, vec![name.as_bytes().to_vec()]));
+        }
+    }
+}
+
 /// Gives a new entry its operational attributes; those it has already (a dump is loaded, or the relax control set
 /// them) stay. Call it after the schema check, which sets structuralObjectClass.
 pub fn complete_entry(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, uuid: Uuid) {
