@@ -252,6 +252,7 @@ scenarios! {
     collect: "collect.txt",
     collective: "collective.txt",
     constraint: "constraint.txt",
+    dds: "dds.txt",
     dyngroup: "dyngroup.txt",
     dynlist: "dynlist.txt",
     nestgroup: "nestgroup.txt",

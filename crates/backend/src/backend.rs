@@ -216,6 +216,8 @@ pub struct Announced {
     pub password_policy: bool,
     /// A database has its content provided (RFC 4533).
     pub provides_content: bool,
+    /// Suffixes below which entries may be dynamic (RFC 2589).
+    pub dynamic_subtrees: Vec<String>,
     /// Extended operations that overlays bring.
     pub operations: Vec<&'static OverlayOperation>,
     /// Controls that overlays bring.

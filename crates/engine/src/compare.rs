@@ -188,7 +188,8 @@ fn shown_by<'v, N>(
     if view.shown.is_empty() {
         return SmallVec::new();
     }
-    let request = ShownRequest { controls: context.controls, types_only: false, compares: true };
+    let controls = context.controls;
+    let request = ShownRequest { controls, types_only: false, names_none: false, compares: true };
     let shown = view.shown.iter().filter_map(|overlay| overlay.shown());
     shown.filter(|shown| shown.wants(&request)).collect()
 }

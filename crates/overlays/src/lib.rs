@@ -7,6 +7,7 @@ pub mod authzid;
 pub mod collect;
 pub mod collective;
 pub mod constraint;
+pub mod dds;
 pub mod denyop;
 pub mod deref;
 pub mod dna;
@@ -74,6 +75,7 @@ pub type BuildInterceptor = fn(&Settings, &BuildContext<'_>) -> Result<Arc<dyn I
 /// Every overlay that sees requests in front of a backend, whether it is part of databases, too, or not.
 pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[
     (&authzid::DESCRIPTOR, authzid::build),
+    (&dds::DESCRIPTOR, dds::intercept),
     (&denyop::DESCRIPTOR, denyop::build),
     (&noopsrch::DESCRIPTOR, noopsrch::build),
     (&retcode::DESCRIPTOR, retcode::build),

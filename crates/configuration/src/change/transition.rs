@@ -432,7 +432,7 @@ impl<'a> Transition<'a> {
     }
 
     fn check(&self, entry: &mut Entry, add: bool) -> Result<(), ConfigRefusal> {
-        let mode = CheckMode { relax: self.controls.relax, add, auxiliary_needs_rule: false };
+        let mode = CheckMode { relax: self.controls.relax, add, ..CheckMode::default() };
         check_entry(self.schema, &self.known, entry, mode, &NoLargeSets)
             .map_err(|failure: Failure| failure.into_result().into())
     }

@@ -34,7 +34,6 @@ use OverlayHandling::{BuiltIn, Noted, Refused};
 const OVERLAYS: &[OverlayKind] = &[
     overlay("autoca", "olcAutoCAConfig", Refused("no certificates would be made")),
     overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),
-    overlay("dds", "olcDDSConfig", Refused("entries would not expire")),
     overlay("glue", "olcOverlayConfig", BuiltIn),
     overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
     overlay("otp", "olcOverlayConfig", Refused("one-time passwords would not be checked")),
@@ -50,7 +49,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
 }
 
 /// Of those that are refused: those that a database has once at most.
-const SINGLE: [&str; 4] = ["autoca", "dds", "remoteauth", "rwm"];
+const SINGLE: [&str; 3] = ["autoca", "remoteauth", "rwm"];
 
 impl OverlayKind {
     fn of(descriptor: &'static Descriptor) -> Self {
@@ -130,13 +129,6 @@ const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form
 
 /// Directives of overlays that are refused.
 static TABLE: &[Directive] = &[
-    kept("dds-state", "olcDDSstate", Scope::Overlay("dds"), Form::Switch),
-    kept("dds-max-ttl", "olcDDSmaxTtl", Scope::Overlay("dds"), Form::Words),
-    kept("dds-min-ttl", "olcDDSminTtl", Scope::Overlay("dds"), Form::Words),
-    kept("dds-default-ttl", "olcDDSdefaultTtl", Scope::Overlay("dds"), Form::Words),
-    kept("dds-interval", "olcDDSinterval", Scope::Overlay("dds"), Form::Words),
-    kept("dds-tolerance", "olcDDStolerance", Scope::Overlay("dds"), Form::Words),
-    kept("dds-max-dynamicObjects", "olcDDSmaxDynamicObjects", Scope::Overlay("dds"), Form::Whole),
     kept("homedir-skeleton-path", "olcSkeletonPath", Scope::Overlay("homedir"), Form::Whole),
     kept("homedir-min-uidnumber", "olcMinimumUidNumber", Scope::Overlay("homedir"), Form::Whole),
     kept("homedir-regexp", "olcHomedirRegexp", Scope::Overlay("homedir"), Form::Words).ordered(),

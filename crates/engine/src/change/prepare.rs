@@ -469,8 +469,8 @@ fn check_user_modification(
 
 /// The operational attributes that the relax control lets a manager write.
 fn is_manageable(attribute_type: &AttributeType) -> bool {
-    const MANAGEABLE: [&str; 5] =
-        ["createTimestamp", "modifyTimestamp", "creatorsName", "modifiersName", "entryUUID"];
+    const MANAGEABLE: [&str; 6] =
+        ["createTimestamp", "modifyTimestamp", "creatorsName", "modifiersName", "entryUUID", "entryTtl"];
     MANAGEABLE.contains(&attribute_type.name())
 }
 

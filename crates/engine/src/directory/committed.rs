@@ -2,21 +2,24 @@
 
 use std::sync::{Arc, mpsc};
 
-use larix_proto::LdapResult;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::{CommitError, Store};
 use uuid::Uuid;
 
 use super::Served;
+use crate::controls::{ControlValues, RequestControls};
 use crate::fault::Fault;
 use crate::log::{self, Hold, LogKey, LogReader, LogRecord, LoggedChange};
 use crate::overlay::committed::{
-    ChangeOrigin, Committed, CommittedBatch, CommittedChange, Gap, NotTaken, TICK_CHANGES_MAX, Tick, Turn,
+    ChangeOrigin, Committed, CommittedBatch, CommittedChange, Gap, NotTaken, TICK_CHANGES_MAX, Tick,
+    TickChange, Turn,
 };
 use crate::search::present::Present;
 use crate::tables::META;
 use crate::write::WriteOutcome;
 use crate::write::prepare::{Latitude, prepare_at};
+use crate::write::writer::Task;
 use crate::write::writer::errand::Errand;
 
 /// Changes that an overlay is handed at once.
@@ -351,7 +354,9 @@ impl<S: Store> Served<S> {
         };
         let mut outcome = TickOutcome { more: ticked.more, ..TickOutcome::default() };
         let (done, ended) = mpsc::channel::<LdapResult>();
-        for operation in ticked.changes.into_iter().take(TICK_CHANGES_MAX) {
+        for TickChange { operation, only_if } in ticked.changes.into_iter().take(TICK_CHANGES_MAX) {
+            let controls =
+                RequestControls::from(ControlValues { assertion: only_if, ..ControlValues::default() });
             let target = operation.target().to_owned();
             let latitude = Latitude { internal: true, ..Latitude::default() };
             match prepare_at(&schema, operation, None, &NormalDn::root(), latitude) {
@@ -360,13 +365,20 @@ impl<S: Store> Served<S> {
                     let done = done.clone();
                     // Nobody but this thread waits for it.
                     let tell = move |outcome: WriteOutcome| drop(done.send(outcome.result));
-                    self.submit_own(target, prepared, None, Box::new(tell));
+                    let subject = self.root_subject();
+                    let task = Task { operation: prepared, target, subject, controls, passwords: None };
+                    self.submit(vec![task], Box::new(tell));
                 }
             }
         }
         drop(done);
         for result in ended {
-            if result.is_success() { outcome.done += 1 } else { outcome.refused.push(result) }
+            match result.code {
+                ResultCode::SUCCESS => outcome.done += 1,
+                // It is another entry by now.
+                ResultCode::ASSERTION_FAILED => {}
+                _ => outcome.refused.push(result),
+            }
         }
         Ok(Some(outcome))
     }

@@ -13,6 +13,7 @@ use super::{LoadContext, LoadOptions};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::csn::{Csn, CsnGenerator};
 use crate::entry::{Entry, EntryAttribute};
+use crate::overlay::Interests;
 use crate::time::{RandomSource, Timestamp, UUID_RANDOM_BYTES, uuid_of};
 use crate::write::change::NoLargeSets;
 use crate::write::known::KnownSchema;
@@ -357,7 +358,8 @@ impl<'c> Checker<'c> {
 
     fn check_schema(&self, entry: &mut Entry) -> Result<(), RecordFault> {
         if self.options.schema_check {
-            let mode = CheckMode { relax: false, add: true, auxiliary_needs_rule: false };
+            let dynamic_objects = self.context.settings.overlays.want(Interests::DYNAMIC_OBJECTS);
+            let mode = CheckMode { add: true, dynamic_objects, ..CheckMode::default() };
             return check_entry(self.schema(), &self.known, entry, mode, &NoLargeSets).map_err(|failure| {
                 RecordFault::Refused(match failure {
                     Failure::Refused(result) => result,

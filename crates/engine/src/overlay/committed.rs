@@ -5,6 +5,7 @@ use std::fmt;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use larix_proto::FilterBuf;
 use larix_schema::{NormalDn, Schema};
 
 use super::Entries;
@@ -147,7 +148,22 @@ pub struct Turn<'a> {
 #[derive(Debug, Default)]
 pub struct Ticked {
     /// Carried out one after another, each in a commit with others; one that is refused is counted and left.
-    pub changes: Vec<WriteOperation>,
+    pub changes: Vec<TickChange>,
     /// There is more to do at once.
     pub more: bool,
+}
+
+/// A change that a tick asks for.
+#[derive(Debug)]
+pub struct TickChange {
+    pub operation: WriteOperation,
+    /// Made only if the entry matches when the writer comes to it: what the tick has seen may be out of date by then. Otherwise
+    /// nothing is done, which is no refusal.
+    pub only_if: Option<FilterBuf>,
+}
+
+impl From<WriteOperation> for TickChange {
+    fn from(operation: WriteOperation) -> Self {
+        Self { operation, only_if: None }
+    }
 }

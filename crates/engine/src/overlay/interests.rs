@@ -31,8 +31,10 @@ impl Interests {
     pub const COMMITTED: Self = Self(1 << 6);
     /// [`Overlay::tick`]
     pub const TICK: Self = Self(1 << 7);
+    /// No door: entries of the class dynamicObject (RFC 2589) are at home in the database.
+    pub const DYNAMIC_OBJECTS: Self = Self(1 << 8);
 
-    const NAMES: [(Self, &'static str); 8] = [
+    const NAMES: [(Self, &'static str); 9] = [
         (Self::PREPARE, "prepare"),
         (Self::BIND, "bind"),
         (Self::ANSWER, "answer"),
@@ -41,6 +43,7 @@ impl Interests {
         (Self::SHOW, "show"),
         (Self::COMMITTED, "committed"),
         (Self::TICK, "tick"),
+        (Self::DYNAMIC_OBJECTS, "dynamic objects"),
     ];
 
     /// Both.

@@ -13,6 +13,7 @@ use crate::access::Subject;
 use crate::controls::RequestControls;
 use crate::failure::Failure;
 use crate::fault::Fault;
+use crate::time::Timestamp;
 
 /// The hook on entries that a search answers. A consumer's search (RFC 4533) does not come here.
 pub trait ShownEntries: Debug + Send + Sync {
@@ -37,6 +38,8 @@ pub trait ShownEntries: Debug + Send + Sync {
 pub struct ShownRequest<'a> {
     pub controls: &'a RequestControls,
     pub types_only: bool,
+    /// No attribute is asked for by name, not even by `*`.
+    pub names_none: bool,
     /// One attribute is wanted, to be compared with.
     pub compares: bool,
 }
@@ -49,6 +52,8 @@ pub struct ShownEntry<'a> {
     pub requester: Option<&'a Subject>,
     pub entries: &'a dyn Entries,
     pub types_only: bool,
+    /// When the slice of the search began, or the change that answers the entry was made. `None`: one attribute is compared with.
+    pub now: Option<Timestamp>,
     /// The normal form of the value that is compared with.
     pub asserted: Option<&'a [u8]>,
     /// What was asked for and may be read, in the order of the answer.

@@ -158,7 +158,7 @@ fn entry_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, rules: &ReplicaRules) 
         .map(|change| EntryAttribute::new(change.description.clone(), change.values.clone()))
         .collect();
     let ground = op.ground;
-    let mode = CheckMode { relax: true, add: true, auxiliary_needs_rule: false };
+    let mode = CheckMode { relax: true, add: true, auxiliary_needs_rule: false, dynamic_objects: true };
     if rules.schema_checking {
         check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?;
     } else if entry.values(ground.known.structural_object_class).is_empty() {
@@ -279,7 +279,7 @@ pub(super) fn change<V: Snapshot>(
     let place = |description: &AttributeDescription| places.get(description).copied();
     entry.attributes.sort_by_cached_key(|held| place(&held.description).unwrap_or(usize::MAX));
     if rules.schema_checking {
-        let mode = CheckMode { relax: true, add: false, auxiliary_needs_rule: false };
+        let mode = CheckMode { relax: true, add: false, auxiliary_needs_rule: false, dynamic_objects: true };
         let sets = crate::write::operator::StoredSets { reader: op.reader(&held)? };
         check_entry(op.ground.schema, op.ground.known, &mut entry, mode, &sets)?;
     }

@@ -17,6 +17,7 @@ use crate::fault::Fault;
 use crate::filter::{charge, value_steps};
 use crate::log;
 use crate::record::AttributesIter;
+use crate::time::Timestamp;
 use crate::tree;
 
 /// The name of the subschema subentry, the same for every entry.
@@ -39,6 +40,8 @@ pub struct Answer {
     pub for_consumer: bool,
     /// For a consumer that settles conflicts value by value: the states of entries go beside them.
     pub states: bool,
+    /// When the slice of the search began.
+    pub now: Timestamp,
 }
 
 impl Answer {

@@ -427,7 +427,7 @@ impl SearchTask {
             subject: seen.subject(),
             schema: &seen.view.schema,
             entries: &entries,
-            now: self.now,
+            now: self.answer.now,
         };
         let mut controls = Vec::new();
         for overlay in overlays {

@@ -50,6 +50,8 @@ const FEW: usize = 16;
 pub struct Selection {
     all_user: bool,
     all_operational: bool,
+    /// Nothing was asked for by name, not even by `*`.
+    names_none: bool,
     /// Each once; in order where they are more than a few.
     descriptions: Vec<AttributeDescription>,
     /// Ascending, each once.
@@ -68,6 +70,11 @@ impl Selection {
         Self::from_names(schema, catalog, names.iter())
     }
 
+    /// Whether the list of attributes is empty, which asks for all of users.
+    pub fn names_none(&self) -> bool {
+        self.names_none
+    }
+
     pub fn from_names<'n>(schema: &Schema, catalog: &Catalog, names: impl Iterator<Item = &'n str>) -> Self {
         let mut selection = Self::default();
         let mut empty = true;
@@ -82,6 +89,7 @@ impl Selection {
             }
         }
         selection.all_user |= empty;
+        selection.names_none = empty;
         if selection.descriptions.len() > FEW {
             selection.descriptions.sort_unstable();
             selection.descriptions.dedup();

@@ -14,6 +14,7 @@ use crate::entry::ValuesView;
 use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::overlay::shown::{Reading, ShownAttribute, ShownEntries, ShownEntry};
+use crate::time::Timestamp;
 
 /// What is answered of an entry that concerns overlays; `None`: it concerns none.
 pub(super) fn altered<N: Snapshot>(
@@ -21,7 +22,12 @@ pub(super) fn altered<N: Snapshot>(
     seen: &Seen<'_, N>,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
     let attributes = || gathered(answer, seen);
-    shown(seen, (answer.types_only, None), &attributes, &Requested { answer, seen })
+    shown(
+        seen,
+        Asked { types_only: answer.types_only, now: Some(answer.now), asserted: None },
+        &attributes,
+        &Requested { answer, seen },
+    )
 }
 
 /// Values that overlays add to what an attribute is compared with; `None`: the entry concerns none.
@@ -30,12 +36,20 @@ pub(crate) fn compared<N: Snapshot>(
     assertion: &BoundAssertion,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
     let reading = Compared { schema: &seen.view.schema, description: &assertion.description };
-    shown(seen, (false, Some(assertion.value.key())), &|| Ok(Vec::new()), &reading)
+    let asked = Asked { types_only: false, now: None, asserted: Some(assertion.value.key()) };
+    shown(seen, asked, &|| Ok(Vec::new()), &reading)
+}
+
+/// As in [`ShownEntry`].
+struct Asked<'a> {
+    types_only: bool,
+    now: Option<Timestamp>,
+    asserted: Option<&'a [u8]>,
 }
 
 fn shown<N: Snapshot>(
     seen: &Seen<'_, N>,
-    (types_only, asserted): (bool, Option<&[u8]>),
+    asked: Asked<'_>,
     attributes: &dyn Fn() -> Result<Vec<ShownAttribute>, Fault>,
     reading: &dyn Reading,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
@@ -58,8 +72,9 @@ fn shown<N: Snapshot>(
         schema,
         requester: sight.requester,
         entries: &Present { view: seen.view, sight },
-        types_only,
-        asserted,
+        types_only: asked.types_only,
+        now: asked.now,
+        asserted: asked.asserted,
         attributes: attributes()?,
         reading,
     };

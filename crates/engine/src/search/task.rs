@@ -37,6 +37,7 @@ use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::filter::Filter;
+use crate::overlay::Interests;
 use crate::overlay::shown::{ShownEntries, ShownRequest};
 use crate::replica_state::Places;
 use crate::time::{Clock, Monotonic, Timestamp};
@@ -120,8 +121,6 @@ pub struct SearchTask {
     pub(super) references: u32,
     pub(super) response_controls: Vec<ControlBuf>,
     pub(super) scratch: String,
-    /// The time of day, for overlays that have something to say of entries.
-    pub(super) now: Timestamp,
     /// The filter asks for chains of names; these are followed first, one at a time.
     chained: bool,
     pub(super) walk: Option<Box<Walk>>,
@@ -222,6 +221,7 @@ impl SearchTask {
             rights: rights.map(Box::new),
             for_consumer: false,
             states: false,
+            now: Timestamp::default(),
         };
         let dereferenced = controls.deref.as_ref().map(|asked| Wanted::new(schema, asked));
         let dereferenced = dereferenced.transpose().map_err(fail)?.flatten().map(Box::new);
@@ -254,7 +254,6 @@ impl SearchTask {
             references: 0,
             response_controls,
             scratch: String::new(),
-            now: Timestamp::default(),
             refresh: None,
             places: None,
         })
@@ -346,8 +345,8 @@ impl SearchTask {
         budget: Budget<'_>,
     ) -> Result<Step, End> {
         self.renumber(view);
-        if self.controls.account_usability {
-            self.now = budget.clock.now();
+        if self.controls.account_usability || view.settings.overlays.want(Interests::SHOW) {
+            self.answer.now = budget.clock.now();
         }
         // A task that panicked in a slice is not asked again.
         let Some(mut whom) = self.whom.take() else { return Err(ResultCode::OTHER.into()) };
@@ -409,7 +408,8 @@ impl SearchTask {
         }
         let shown = view.shown.iter().filter_map(|overlay| overlay.shown());
         let (controls, types_only) = (&self.controls, self.answer.types_only);
-        let request = ShownRequest { controls, types_only, compares: false };
+        let names_none = self.answer.selection.names_none();
+        let request = ShownRequest { controls, types_only, names_none, compares: false };
         shown.filter(|shown| shown.wants(&request)).collect()
     }
 

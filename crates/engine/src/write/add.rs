@@ -35,11 +35,7 @@ pub(crate) fn add<V: Snapshot>(
     mods: &[Change],
 ) -> Result<(), Failure> {
     let ground = operator.ground;
-    let mode = CheckMode {
-        relax: operator.envelope.controls.relax,
-        add: true,
-        auxiliary_needs_rule: ground.auxiliary_needs_rule,
-    };
+    let mode = CheckMode { relax: operator.envelope.controls.relax, add: true, ..ground.check_mode() };
     match operator.envelope.controls.import {
         Some(Import { schema_check: false, .. }) => {
             name_structural_class(ground.schema, ground.known, &mut entry)

@@ -84,8 +84,7 @@ pub(crate) fn changed_entry<V: Snapshot>(
     let sets = StoredSets { reader };
     let budget = &ground.settings.request_limits;
     change::apply_all(ground.schema, &mut entry, changes, controls.permissive_modify, &sets, budget)?;
-    let mode =
-        CheckMode { relax: controls.relax, add: false, auxiliary_needs_rule: ground.auxiliary_needs_rule };
+    let mode = CheckMode { relax: controls.relax, add: false, ..ground.check_mode() };
     check_entry(ground.schema, known, &mut entry, mode, &sets)?;
     Ok(entry)
 }

@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::prepare::{Change, ChangeKind, refuse};
+use super::schema_check::CheckMode;
 use super::values;
 use super::writer::WriterEnvironment;
 use crate::access::{AccessPolicy, Subject};
@@ -25,7 +26,7 @@ use crate::log::{
     LoggedModification, Told,
 };
 use crate::order::CommitOrder;
-use crate::overlay::Entries;
+use crate::overlay::{Entries, Interests};
 use crate::replica_state::{self, Tombstone};
 use crate::search::present::Present;
 use crate::search::referral;
@@ -48,6 +49,15 @@ pub(crate) struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
+    /// How strictly entries are checked, whatever the operation.
+    pub(crate) fn check_mode(&self) -> CheckMode {
+        CheckMode {
+            auxiliary_needs_rule: self.auxiliary_needs_rule,
+            dynamic_objects: self.settings.overlays.want(Interests::DYNAMIC_OBJECTS),
+            ..CheckMode::default()
+        }
+    }
+
     pub(crate) fn of(
         state: &'a DatabaseState,
         known: &'a KnownSchema,

@@ -50,7 +50,7 @@ impl<'r> Patched<'r> {
         }
         let catalog = &operator.view.catalog;
         let classes = catalog.object_class().map(|number| old.get(number)).transpose()?.flatten();
-        let mode = CheckMode { relax: false, add: false, auxiliary_needs_rule: ground.auxiliary_needs_rule };
+        let mode = ground.check_mode();
         let list = classes.and_then(|classes| known.checked.find_stored(&classes, mode));
         let number = |attribute| catalog.number(&AttributeDescription::plain(attribute));
         let naming = Naming::of(ground.schema, catalog, old.rdn(), mode);

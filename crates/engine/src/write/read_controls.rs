@@ -145,6 +145,7 @@ impl<V: Snapshot> Operator<'_, V> {
             rights: None,
             for_consumer: false,
             states: false,
+            now: self.envelope.now,
         };
         let mut message = Vec::new();
         if !answer.append(&seen, &mut String::new(), &mut message, &[])? {

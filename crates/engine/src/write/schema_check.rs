@@ -27,6 +27,8 @@ pub struct CheckMode {
     pub add: bool,
     /// Auxiliary classes need a content rule that allows them (`disallow aux_wo_cr`).
     pub auxiliary_needs_rule: bool,
+    /// Dynamic objects (RFC 2589) may stand here.
+    pub dynamic_objects: bool,
 }
 
 /// Checks `entry` and completes it: on an add `structuralObjectClass` is set and naming values that are missing are
@@ -58,7 +60,7 @@ pub fn check_entry(
         }
     }
     let classes = class_facts(schema, known, entry);
-    check_attributes(schema, known, entry, &classes)?;
+    check_attributes(schema, known, entry, (&classes, mode))?;
     let class_values = entry.values(known.object_class).to_vec();
     let checked = structural_class(schema, &class_values)?;
     let structural = settle_structural_class(schema, known, entry, &checked, mode)?;
@@ -75,7 +77,7 @@ pub fn check_entry(
     if !extensible {
         check.attributes_allowed()?;
     }
-    if rule.is_none() && known.classes.glue != Some(structural.id) {
+    if rule.is_none() && known.classes.glue != Some(structural.id) && !classes.dynamic {
         let what = (structural.name(), check.must());
         known.checked.keep(schema, known, (&class_values, mode), what, |id| extensible || check.allows(id));
     }
@@ -108,6 +110,7 @@ struct ClassFacts {
     referral: bool,
     subentry: bool,
     collective_subentry: bool,
+    dynamic: bool,
 }
 
 fn class_facts(schema: &Schema, known: &KnownSchema, entry: &Entry) -> ClassFacts {
@@ -121,6 +124,7 @@ fn class_facts(schema: &Schema, known: &KnownSchema, entry: &Entry) -> ClassFact
         facts.referral |= is(known.classes.referral);
         facts.subentry |= is(known.classes.subentry);
         facts.collective_subentry |= is(known.classes.collective_attribute_subentry);
+        facts.dynamic |= is(known.classes.dynamic_object);
     }
     facts
 }
@@ -133,13 +137,13 @@ fn check_attributes(
     schema: &Schema,
     known: &KnownSchema,
     entry: &Entry,
-    classes: &ClassFacts,
+    (classes, mode): (&ClassFacts, CheckMode),
 ) -> Result<(), LdapResult> {
     for attribute in &entry.attributes {
         let kind = schema.attribute(attribute.description.attribute);
         let name = || attribute.description.to_text(schema);
         if let Some(place) = known.place_of(kind.id) {
-            check_place(place, classes, &name)?;
+            check_place(place, (classes, mode), &name)?;
         }
         if kind.collective && !classes.collective_subentry {
             return Err(class_violation(format!(
@@ -155,15 +159,19 @@ fn check_attributes(
     Ok(())
 }
 
-fn check_place(place: Place, classes: &ClassFacts, name: &dyn Fn() -> String) -> Result<(), LdapResult> {
+fn check_place(
+    place: Place,
+    (classes, mode): (&ClassFacts, CheckMode),
+    name: &dyn Fn() -> String,
+) -> Result<(), LdapResult> {
     let text = match place {
         Place::RootDse => "only allowed in the root DSE",
         Place::Alias if !classes.alias => "only allowed in the alias",
         Place::Referral if !classes.referral => "only allowed in the referral",
         Place::Subentry if !classes.subentry => "only allowed in the subentry",
-        Place::Dynamic => "not supported in context",
+        Place::Dynamic if !mode.dynamic_objects => "not supported in context",
         Place::Nowhere => "not supported!",
-        Place::Alias | Place::Referral | Place::Subentry => return Ok(()),
+        Place::Alias | Place::Referral | Place::Subentry | Place::Dynamic => return Ok(()),
     };
     Err(class_violation(format!("attribute \"{}\" {text}", name())))
 }
@@ -430,7 +438,7 @@ impl ClassCheck<'_> {
         let subentry = || class_facts(self.schema, self.known, self.entry).subentry;
         let text = if id == known.root_dse {
             "only allowed in the root DSE"
-        } else if id == known.dynamic_object {
+        } else if id == known.dynamic_object && !self.mode.dynamic_objects {
             "not supported in context"
         } else if (id == known.subschema || id == known.collective_attribute_subentry) && !subentry() {
             "only allowed in subentries"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use larix_engine::log::{self, LogRetention};
 use larix_engine::overlay::committed::{
-    ChangeOrigin, Committed, CommittedBatch, Gap, NotTaken, Tick, Ticked, Turn,
+    ChangeOrigin, Committed, CommittedBatch, Gap, NotTaken, Tick, TickChange, Ticked, Turn,
 };
 use larix_engine::overlay::{Failure, Interests, Overlay, WriteOperation};
 use larix_engine::write::{AttributeValues, Modification};
@@ -245,7 +245,14 @@ impl Tick for Clockwork {
             }],
         };
         Ok(Ticked {
-            changes: vec![replace(PEOPLE), replace("ou=Nobody,dc=example,dc=com")],
+            changes: vec![
+                replace(PEOPLE).into(),
+                replace("ou=Nobody,dc=example,dc=com").into(),
+                TickChange {
+                    operation: replace("cn=Bo,ou=People,dc=example,dc=com"),
+                    only_if: Some("(cn=Ann)".parse().unwrap()),
+                },
+            ],
             more: number == 0,
         })
     }
@@ -265,6 +272,8 @@ fn a_turn_brings_changes_in_the_name_of_the_root() {
         let Some(outcome) = outcome else { return };
         assert_eq!((outcome.done, outcome.refused.len(), outcome.more), (1, 1, true));
         assert_eq!(fixture.value(PEOPLE, "description").as_deref(), Some("0"));
+        // What is no longer as the turn has seen it is left alone, and is no refusal.
+        assert_eq!(fixture.value("cn=Bo,ou=People,dc=example,dc=com", "description"), None);
         assert_eq!(fixture.value(PEOPLE, "modifiersName").as_deref(), Some("cn=Manager,dc=example,dc=com"));
     };
     check(false, false, true);

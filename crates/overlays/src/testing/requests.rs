@@ -273,11 +273,18 @@ impl Requests {
     }
 
     pub(crate) fn extended(&self, oid: &str, name: &str) -> String {
+        self.extended_with(oid, name, None)
+    }
+
+    pub(crate) fn extended_with(&self, oid: &str, name: &str, value: Option<&[u8]>) -> String {
         let (dn, controls) = (self.dn(name), RequestControls::default());
-        let asked = Extended { oid, controls: &controls, dn: &dn, value: None };
+        let asked = Extended { oid, controls: &controls, dn: &dn, value };
         self.answered(
             |later| self.backend.extended(&self.context(), &asked, later),
-            |answer| told(&answer.result),
+            |answer| {
+                let value = answer.value.iter().flatten().map(|byte| format!(" {byte:02x}"));
+                told(&answer.result) + &value.collect::<String>()
+            },
         )
     }
 }

@@ -39,6 +39,8 @@ pub struct RootDse {
     pub password_policy: bool,
     /// A database has its content provided (the overlay syncprov).
     pub provides_content: bool,
+    /// Suffixes below which entries may be dynamic (RFC 2589).
+    pub dynamic_subtrees: Vec<String>,
     /// Controls and extended operations that overlays bring.
     pub overlay_controls: Vec<&'static str>,
     pub overlay_operations: Vec<&'static str>,
@@ -55,6 +57,7 @@ impl RootDse {
             .add("configContext", self.config_context.clone())
             .add("namingContexts", self.naming_contexts.clone())
             .add("monitorContext", self.monitor_context.clone())
+            .add("dynamicSubtrees", self.dynamic_subtrees.clone())
             .add("supportedControl", listed)
             .add(
                 "supportedControl",

@@ -23,6 +23,7 @@ impl Content for RootDseTree {
             config_context,
             password_policy,
             provides_content,
+            dynamic_subtrees,
             operations,
             controls,
         } = context.router.announced();
@@ -39,6 +40,7 @@ impl Content for RootDseTree {
             referrals: common.config.global.referrals.clone(),
             provides_content,
             password_policy,
+            dynamic_subtrees,
             overlay_controls: controls.iter().filter(|one| one.listed).map(|one| one.oid).collect(),
             overlay_operations: operations.iter().map(|one| one.oid).collect(),
             extra: self.extra.clone(),

@@ -14,7 +14,7 @@ use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
-use larix_engine::overlay::{BindAttempt, BindConclusion};
+use larix_engine::overlay::{BindAttempt, BindConclusion, Interests};
 use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::internal;
 use larix_engine::write::{Completion, WriteRequest};
@@ -269,6 +269,10 @@ impl Backend for Stored {
         if !settings.hidden && !settings.subordinate {
             let suffixes = settings.suffixes.iter().map(|suffix| suffix.text.clone());
             announced.naming_contexts.extend(suffixes);
+        }
+        if settings.overlays.want(Interests::DYNAMIC_OBJECTS) {
+            let suffixes = settings.suffixes.iter().map(|suffix| suffix.text.clone());
+            announced.dynamic_subtrees.extend(suffixes);
         }
         announced.password_policy |= settings.overlays.iter().any(|overlay| overlay.name() == "ppolicy");
     }
