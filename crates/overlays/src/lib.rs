@@ -2,8 +2,10 @@
 //! one is written.
 
 pub mod accesslog;
+pub mod allowed;
 pub mod auditlog;
 pub mod authzid;
+pub mod cloak;
 pub mod collect;
 pub mod collective;
 pub mod constraint;
@@ -13,19 +15,24 @@ pub mod deref;
 pub mod dna;
 pub mod dyngroup;
 pub mod dynlist;
+pub mod emptyds;
 pub mod lastbind;
 pub mod memberof;
 pub mod nestgroup;
 pub mod noopsrch;
 pub mod nops;
+pub mod pguid;
 pub mod ppolicy;
+pub mod rdnval;
 pub mod refint;
 pub mod retcode;
 pub mod seqmod;
 pub mod sssvlv;
 pub mod syncprov;
+pub mod trace;
 pub mod unique;
 pub mod valsort;
+pub mod vernum;
 
 #[cfg(test)]
 mod descriptors;
@@ -49,7 +56,9 @@ use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
 /// Every overlay that is part of databases and sees no request before.
 pub static ALL: &[&Descriptor] = &[
     &accesslog::DESCRIPTOR,
+    &allowed::DESCRIPTOR,
     &auditlog::DESCRIPTOR,
+    &cloak::DESCRIPTOR,
     &collect::DESCRIPTOR,
     &collective::DESCRIPTOR,
     &constraint::DESCRIPTOR,
@@ -60,13 +69,17 @@ pub static ALL: &[&Descriptor] = &[
     &memberof::DESCRIPTOR,
     &nestgroup::DESCRIPTOR,
     &nops::DESCRIPTOR,
+    &pguid::DESCRIPTOR,
     &ppolicy::DESCRIPTOR,
+    &rdnval::DESCRIPTOR,
     &refint::DESCRIPTOR,
     &seqmod::DESCRIPTOR,
     &sssvlv::DESCRIPTOR,
     &syncprov::DESCRIPTOR,
+    &trace::DESCRIPTOR,
     &unique::DESCRIPTOR,
     &valsort::DESCRIPTOR,
+    &vernum::DESCRIPTOR,
 ];
 
 /// Builds what an overlay has in front of one database or, configured before the first, of all.
@@ -77,6 +90,7 @@ pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[
     (&authzid::DESCRIPTOR, authzid::build),
     (&dds::DESCRIPTOR, dds::intercept),
     (&denyop::DESCRIPTOR, denyop::build),
+    (&emptyds::DESCRIPTOR, emptyds::build),
     (&noopsrch::DESCRIPTOR, noopsrch::build),
     (&retcode::DESCRIPTOR, retcode::build),
 ];
