@@ -251,6 +251,7 @@ scenarios! {
     in_chain: "in-chain.txt",
     collect: "collect.txt",
     collective: "collective.txt",
+    autogroup: "autogroup.txt",
     constraint: "constraint.txt",
     dds: "dds.txt",
     dyngroup: "dyngroup.txt",

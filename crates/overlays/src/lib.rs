@@ -5,6 +5,7 @@ pub mod accesslog;
 pub mod allowed;
 pub mod auditlog;
 pub mod authzid;
+pub mod autogroup;
 pub mod cloak;
 pub mod collect;
 pub mod collective;
@@ -58,6 +59,7 @@ pub static ALL: &[&Descriptor] = &[
     &accesslog::DESCRIPTOR,
     &allowed::DESCRIPTOR,
     &auditlog::DESCRIPTOR,
+    &autogroup::DESCRIPTOR,
     &cloak::DESCRIPTOR,
     &collect::DESCRIPTOR,
     &collective::DESCRIPTOR,

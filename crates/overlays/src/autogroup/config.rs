@@ -1,0 +1,65 @@
+//! The directives of `overlay autogroup`.
+
+use std::sync::Arc;
+
+use larix_engine::overlay::settings::{SettingError, Settings as Given};
+use larix_engine::overlay::{BuildContext, Overlay, WordFault};
+use larix_proto::FilterBuf;
+use larix_schema::Schema;
+
+use super::{AutoGroup, GroupSet, Settings};
+
+const DN: &str = "1.3.6.1.4.1.1466.115.121.1.12";
+const NAME_AND_OPTIONAL_UID: &str = "1.3.6.1.4.1.1466.115.121.1.34";
+
+pub(super) fn build(given: &Given, context: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
+    let schema = context.schema;
+    let object_class = schema
+        .describe("objectClass")
+        .map_err(|error| SettingError::new(format!("overlay autogroup: {error}")))?;
+    let set = |value: &larix_engine::overlay::settings::Value| {
+        set(schema, &value.words).map_err(|fault| fault.of_setting("autogroup-attrset", &value.words))
+    };
+    let sets: Vec<GroupSet> = given.values("olcAutoGroupAttrSet").map(set).collect::<Result<_, _>>()?;
+    for (at, set) in sets.iter().enumerate() {
+        if sets.iter().take(at).any(|other| other.class == set.class) {
+            let text = format!("autogroup-attrset \"{}\": the class is configured already", set.class_name);
+            return Err(SettingError::new(text).with_help("name each class of groups once"));
+        }
+    }
+    Ok(Arc::new(AutoGroup(Arc::new(Settings { sets, object_class }))))
+}
+
+pub(super) fn check(schema: &Schema, words: &[String]) -> Result<(), WordFault> {
+    set(schema, words).map(|_| ())
+}
+
+fn set(schema: &Schema, words: &[String]) -> Result<GroupSet, WordFault> {
+    let [class_name, url, member] = words else {
+        let help = "as in `autogroup-attrset groupOfURLs memberURL member`";
+        return Err(WordFault::new(0, "not a class, a URL attribute and a member attribute").with_help(help));
+    };
+    let described = |at: usize, name: &String| {
+        schema.describe(name).map_err(|error| WordFault::new(at, format!("attribute \"{name}\": {error}")))
+    };
+    let class = schema.object_class_id(class_name).ok_or_else(|| {
+        WordFault::new(0, format!("the object class \"{class_name}\" is unknown"))
+            .with_help("include the schema that defines it; groupOfURLs is in dyngroup.schema")
+    })?;
+    let (url_type, member_type) = (described(1, url)?, described(2, member)?);
+    let labeled = schema.attribute_type("labeledURI").map(|labeled| labeled.id);
+    let is_url = labeled.is_some_and(|labeled| {
+        url_type.attribute == labeled || schema.is_subtype(url_type.attribute, labeled)
+    });
+    if !is_url {
+        return Err(WordFault::new(1, format!("\"{url}\" is no subtype of labeledURI")));
+    }
+    let syntax = &schema.attribute(member_type.attribute).syntax.oid;
+    if syntax != DN && syntax != NAME_AND_OPTIONAL_UID {
+        return Err(WordFault::new(2, format!("\"{member}\" has no names as values")));
+    }
+    let filter = FilterBuf::parse(&format!("(objectClass={})", schema.class(class).oid))
+        .map_err(|error| WordFault::new(0, error.to_string()))?;
+    let groups = schema.bind_filter(filter.as_filter());
+    Ok(GroupSet { class, class_name: class_name.clone(), groups, url: url_type, member: member_type })
+}
