@@ -84,6 +84,73 @@ pub(crate) fn open_ruled(folder: &Path) -> LocalServer {
     open_under(&folder.join(RULED))
 }
 
+/// Overlays whose settings concern none of the requests, each on a database of its own.
+#[allow(dead_code, reason = "the test of allocations has no use for it")]
+pub(crate) const OVERLAYS: &[(&str, &str)] = &[
+    ("accesslog", ACCESS_LOG),
+    ("auditlog", "overlay auditlog\nauditlog @FOLDER@/audit.ldif\n"),
+    ("collect", "overlay collect\ncollectinfo cn=nowhere,dc=com l\n"),
+    ("constraint", "overlay constraint\nconstraint_attribute employeeNumber regex ^[0-9]+$\n"),
+    ("dynlist", "overlay dynlist\ndynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames*\n"),
+    ("memberof", "overlay memberof\n"),
+    (
+        "nestgroup",
+        "overlay nestgroup\nnestgroup-base ou=groups,dc=com\nnestgroup-flags member-filter memberof-filter\n",
+    ),
+    ("ppolicy", "overlay ppolicy\nppolicy_default cn=none,dc=com\n"),
+    ("refint", "overlay refint\nrefint_attributes manager\n"),
+    ("syncprov", "overlay syncprov\n"),
+    ("unique", "overlay unique\nunique_uri ldap:///?employeeNumber?sub\n"),
+    ("valsort", "overlay valsort\nvalsort-attr ou cn=nowhere,dc=com alpha-ascend\n"),
+];
+
+const ACCESS_LOG: &str = "overlay accesslog\nlogdb cn=log\nlogops bind\n";
+/// The database of the access log, which stands before the one that it is of.
+const LOG_DATABASE: &str = "database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @FOLDER@/log\n\n";
+
+/// What stands for ten overlays at once: all of [`OVERLAYS`] but the two that write files or logs.
+#[allow(dead_code, reason = "the test of allocations has no use for it")]
+pub(crate) const TEN: &str = "ten";
+
+/// Opens a copy of what [`prepare`] loaded, in a folder of its own, behind the overlay with this name, or behind [`TEN`].
+///
+/// # Panics
+/// When it cannot be opened.
+#[allow(dead_code, reason = "the test of allocations has no use for it")]
+pub(crate) fn open_behind(folder: &Path, overlay: &str) -> LocalServer {
+    let own = folder.join(overlay);
+    let (data, log) = (own.join("data"), own.join("log"));
+    for made in [&data, &log] {
+        std::fs::create_dir_all(made).expect("a folder");
+    }
+    let text = std::fs::read_to_string(folder.join("slapd.conf")).expect("the generated configuration");
+    let directory = text.lines().find_map(|line| line.strip_prefix("directory")).expect("a directory").trim();
+    for file in std::fs::read_dir(directory).expect("the loaded directory") {
+        let file = file.expect("a file").path();
+        if file.is_file() {
+            std::fs::copy(&file, data.join(file.file_name().unwrap_or_default())).expect("a copy");
+        }
+    }
+    let chosen = OVERLAYS.iter().filter(|(name, _)| match overlay {
+        TEN => !matches!(*name, "accesslog" | "auditlog"),
+        one => *name == one,
+    });
+    let lines: String = chosen.map(|(_, lines)| *lines).collect();
+    let dyngroup = folder.join("schema/dyngroup.schema");
+    std::fs::write(&dyngroup, larix_schema::bundled("dyngroup").expect("a bundled schema"))
+        .expect("a schema file");
+    let mut before = format!("\ninclude {}\n", dyngroup.display());
+    if lines.contains(ACCESS_LOG) {
+        before += LOG_DATABASE;
+    }
+    let text = text.replace(directory, &data.display().to_string());
+    let text = text.replacen("\ndatabase ", &format!("{before}database "), 1) + "\n" + &lines;
+    let configuration = own.join("slapd.conf");
+    std::fs::write(&configuration, text.replace("@FOLDER@", &own.display().to_string()))
+        .expect("a configuration");
+    open_under(&configuration)
+}
+
 fn open_under(configuration: &Path) -> LocalServer {
     let config = Config::from_slapd_conf(configuration).expect("the generated configuration");
     LocalServer::open(config).expect("the generated database")

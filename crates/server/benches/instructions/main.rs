@@ -25,11 +25,19 @@ fn main() {
         ["prepare", folder] => mail::prepare(Path::new(folder)),
         ["kinds"] => {
             What::RULED.iter().for_each(|what| println!("{}-ruled", what.name()));
+            for overlay in behind() {
+                println!("search+{overlay}\nmodify+{overlay}");
+            }
             What::ALL.iter().for_each(|what| println!("{}", what.name()));
         }
         ["run", folder, operations] => run(Path::new(folder), operations.parse().expect("a number")),
         _ => println!("run by `cargo xtask instructions`"),
     }
+}
+
+/// The overlays that stand before a search and a modify that do not concern them: each alone, ten, and none for comparison.
+fn behind() -> impl Iterator<Item = &'static str> {
+    ["none"].into_iter().chain(mail::OVERLAYS.iter().map(|(name, _)| *name)).chain([mail::TEN])
 }
 
 fn run(folder: &Path, operations: u64) {
@@ -39,6 +47,13 @@ fn run(folder: &Path, operations: u64) {
         let mut connection = server.connect();
         mail::bind_as_user(&mut connection, folder);
         What::RULED.into_iter().for_each(|what| measure(&mut connection, what, operations));
+    }
+    for overlay in behind() {
+        let server = mail::open_behind(folder, overlay);
+        let mut connection = server.connect();
+        mail::bind_as_root(&mut connection);
+        measure(&mut connection, What::Search, operations);
+        measure(&mut connection, What::Modify, operations);
     }
     let server = mail::open(folder);
     let mut connection = server.connect();
