@@ -14,14 +14,14 @@ pub enum Privilege {
     /// To use an attribute in a search filter.
     Search,
     Read,
-    /// `Add` and `Delete` together.
+    /// `Add`, `Delete` and `Increment` together.
     Write,
     /// To add values, entries or children.
     Add,
     /// To delete values, entries or children.
     Delete,
-    /// To increment values (RFC 4525). Who may add and delete them may do so as well: OpenLDAP 2.5 knows nothing else, and
-    /// 2.7 has this privilege beside those two.
+    /// To increment values (RFC 4525), as in OpenLDAP 2.7. Who is granted to add and to delete them is granted this as well, for
+    /// OpenLDAP 2.5 has no other word for it; `-i` takes it away.
     Increment,
     /// To do what the data model forbids otherwise (relax rules).
     Manage,
@@ -63,10 +63,11 @@ impl Privileges {
     pub const READ: Self = Self(1 << 4);
     pub const ADD: Self = Self(1 << 5);
     pub const DELETE: Self = Self(1 << 6);
-    pub const WRITE: Self = Self(Self::ADD.0 | Self::DELETE.0);
+    pub const WRITE: Self = Self(Self::ADD_AND_DELETE.0 | Self::INCREMENT.0);
     pub const MANAGE: Self = Self(1 << 7);
-    /// Not a part of [`Self::WRITE`], which allows the same: a rule that takes `a` and `z` away takes that away, too.
     pub const INCREMENT: Self = Self(1 << 8);
+    /// What a 2.5 configuration needs to increment, for there is no `i` in it.
+    const ADD_AND_DELETE: Self = Self(Self::ADD.0 | Self::DELETE.0);
 
     pub const fn contains(self, required: Self) -> bool {
         self.0 & required.0 == required.0
@@ -89,6 +90,11 @@ impl Privileges {
     #[must_use]
     pub const fn without(self, less: Self) -> Self {
         Self(self.0 & !less.0)
+    }
+
+    /// With `i` where `a` and `z` are.
+    const fn whole(self) -> Self {
+        if self.contains(Self::ADD_AND_DELETE) { self.with(Self::INCREMENT) } else { self }
     }
 
     /// The set a letter names: `m w a z i r s c x d`, and `0` for none; `None` for any other.
@@ -233,6 +239,7 @@ impl Grant {
         for &letter in letters {
             set = set.with(Privileges::from_letter(letter)?);
         }
+        let set = set.whole();
         Some(match sign {
             b'=' => Self::Assign(set),
             b'+' => Self::Add(set),
@@ -245,11 +252,8 @@ impl Grant {
         match self {
             Self::Level(level) => level.privileges(),
             Self::Assign(set) => set,
-            Self::Add(set) => collected.with(set),
-            // `w` has `i` in it.
-            Self::Remove(set) if set.contains(Privileges::WRITE) => {
-                collected.without(set).without(Privileges::INCREMENT)
-            }
+            Self::Add(set) if set.intersection(Privileges::ADD_AND_DELETE).is_empty() => collected.with(set),
+            Self::Add(set) => collected.with(set).whole(),
             Self::Remove(set) => collected.without(set),
         }
     }

@@ -142,10 +142,22 @@ mod tests {
                 &["( 1.3.9999.20.3 NAME 'many3' SUP top AUXILIARY )"],
                 Err(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS),
             ),
-            (&["( 1.3.9999.20.3 NAME 'other' SUP top AUXILIARY )"], Err(ResultCode::OTHER)),
-            (&["( 1.3.9999.30.1 NAME 'many3' SUP top AUXILIARY )"], Err(ResultCode::OTHER)),
-            (&["( 1.3.9999.30.1 NAME 'more' SUP missing AUXILIARY )"], Err(ResultCode::OTHER)),
-            (&[whole, "( 1.3.9999.30.1 NAME 'most' SUP top AUXILIARY )"], Err(ResultCode::OTHER)),
+            (
+                &["( 1.3.9999.20.3 NAME 'other' SUP top AUXILIARY )"],
+                Err(ResultCode::INVALID_ATTRIBUTE_SYNTAX),
+            ),
+            (
+                &["( 1.3.9999.30.1 NAME 'many3' SUP top AUXILIARY )"],
+                Err(ResultCode::INVALID_ATTRIBUTE_SYNTAX),
+            ),
+            (
+                &["( 1.3.9999.30.1 NAME 'more' SUP missing AUXILIARY )"],
+                Err(ResultCode::INVALID_ATTRIBUTE_SYNTAX),
+            ),
+            (
+                &[whole, "( 1.3.9999.30.1 NAME 'most' SUP top AUXILIARY )"],
+                Err(ResultCode::INVALID_ATTRIBUTE_SYNTAX),
+            ),
         ];
         let ground = Ground::new();
         for classes in [10, 64, 400] {

@@ -101,8 +101,22 @@ impl From<ConfigError> for ConfigRefusal {
             text.push_str("; ");
             text.push_str(help);
         }
-        Self::new(ResultCode::OTHER, text)
+        let code = if is_definition(&error.origin) {
+            ResultCode::INVALID_ATTRIBUTE_SYNTAX
+        } else {
+            ResultCode::OTHER
+        };
+        Self::new(code, text)
     }
+}
+
+/// Whether it is the definition of a schema element: OpenLDAP 2.7 answers for one that it cannot take as for any value of
+/// another syntax, and 2.5 as for the rest of the configuration.
+fn is_definition(origin: &Origin) -> bool {
+    let Origin::Value { attribute, .. } = origin else { return false };
+    ["olcAttributeTypes", "olcObjectClasses", "olcLdapSyntaxes", "olcDitContentRules"]
+        .iter()
+        .any(|definitions| attribute.eq_ignore_ascii_case(definitions))
 }
 
 impl From<ConfigRefusal> for WriteOutcome {

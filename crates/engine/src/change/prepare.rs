@@ -95,9 +95,7 @@ impl Change {
             ChangeKind::Delete if self.values.is_empty() => check(None, Privilege::Delete),
             ChangeKind::Delete => each(Privilege::Delete),
             ChangeKind::Replace => check(None, Privilege::Delete) && each(Privilege::Add),
-            ChangeKind::Increment => {
-                (check(None, Privilege::Delete) && each(Privilege::Add)) || each(Privilege::Increment)
-            }
+            ChangeKind::Increment => each(Privilege::Increment),
         }
     }
 }
