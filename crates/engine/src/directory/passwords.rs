@@ -12,7 +12,7 @@ use crate::overlay::{PasswordWork, PendingChange, Purpose};
 use crate::search::present::Present;
 use crate::write::authority::Authority;
 use crate::write::prepare::{self, Change, ChangeKind, Prepared, Standing};
-use crate::write::{WriteOperation, WriteRequest};
+use crate::write::{Completion, WriteOperation, WriteRequest};
 
 impl<S: Store> Directory<S> {
     /// As [`Chosen::has_password_work`], in the database that holds the change's target.
@@ -32,9 +32,9 @@ impl<S: Store> Directory<S> {
 }
 
 impl<S: Store> Chosen<'_, S> {
-    /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it, and
-    /// nobody waits for it.
-    pub fn rehash(self, dn: &NormalDn, old: &[u8], new: &[u8]) {
+    /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it. `done` is called at
+    /// the end, or dropped where nothing can be stored.
+    pub fn rehash(self, dn: &NormalDn, old: &[u8], new: &[u8], done: Completion) {
         let served = self.served;
         let schema = &self.frontend.schema;
         let change =
@@ -47,7 +47,7 @@ impl<S: Store> Chosen<'_, S> {
         };
         let operation = Prepared::Modify { dn: dn.clone(), mods };
         let work = Arc::new(PasswordWork::of(Purpose::Rehash, None, None));
-        served.submit_own(dn.as_str().to_owned(), operation, Some(work), Box::new(|_| {}));
+        served.submit_own(dn.as_str().to_owned(), operation, Some(work), done);
     }
 
     /// Whether the requester may replace the password of this entry. Nobody else is to learn what an old password is worth.

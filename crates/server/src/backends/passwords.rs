@@ -76,9 +76,10 @@ impl Judge {
         }
     }
 
-    fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8]) {
+    /// `then` is dropped once what became of it is known.
+    fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8], then: impl Send + 'static) {
         if let Some(served) = self.served.as_ref().filter(|_| self.is_own) {
-            self.directory.at(served).rehash(dn, old, new);
+            self.directory.at(served).rehash(dn, old, new, Box::new(|_| drop(then)));
         }
     }
 }
@@ -137,7 +138,7 @@ impl Common {
         if !heavy && !judged {
             let (conclusion, rehash) = (check.outright(), check.rehash(None));
             if let Some(rehash) = rehash {
-                rehash.submit(place, bind.dn.clone());
+                rehash.submit(place, bind.dn.clone(), ());
             }
             return Reply::Now(verdict(conclusion, shown));
         }
@@ -249,11 +250,17 @@ impl PasswordCheck {
         let attempt = BindAttempt { dn: dn.clone(), matched: matching.is_some(), policy_control };
         let judge = place.judge.clone();
         let done = move |verdict: BindConclusion| {
-            let succeeded = verdict.result.is_success();
+            let (succeeded, by_policy) = (verdict.result.is_success(), verdict.rehash.is_some());
             let rehash = matching.filter(|_| succeeded).and_then(|old| self.rehash_of(&old, verdict.rehash));
-            answer(verdict);
-            if let Some(rehash) = rehash {
-                rehash.submit(place, dn);
+            let answer = AtEnd::new(move || answer(verdict));
+            match rehash {
+                // As in slapd, who binds finds the password stored by the policy's scheme.
+                Some(rehash) if by_policy => rehash.submit(place, dn, answer),
+                Some(rehash) => {
+                    drop(answer);
+                    rehash.submit(place, dn, ());
+                }
+                None => drop(answer),
             }
         };
         if judged {
@@ -318,14 +325,31 @@ struct Rehash {
 }
 
 impl Rehash {
-    /// After the answer, when the pool has time; without a place in its queue another bind will do.
-    fn submit(self, place: Place, dn: NormalDn) {
+    /// When the pool has time; without a place in its queue another bind will do. `then` is dropped at the end of it.
+    fn submit(self, place: Place, dn: NormalDn, then: impl Send + 'static) {
         let Place { services, judge, source } = place;
         let _ = services.passwords.submit(source, move || {
             if let Ok(new) = self.hasher.hash(&self.password, &SystemRandom) {
-                judge.rehash(&dn, &self.old, &new);
+                judge.rehash(&dn, &self.old, &new, then);
             }
         });
+    }
+}
+
+/// Does something when it is dropped, once, whatever became of what it waits for.
+struct AtEnd<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> AtEnd<F> {
+    fn new(what: F) -> Self {
+        Self(Some(what))
+    }
+}
+
+impl<F: FnOnce()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        if let Some(what) = self.0.take() {
+            what();
+        }
     }
 }
 
