@@ -263,7 +263,7 @@ fn search(
             Some(("time", number)) => time_limit = number.parse().expect("a time limit"),
             Some(("size", number)) => size_limit = number.parse().expect("a size limit"),
             _ if *word == "typesonly" => types_only = true,
-            _ if matches!(*word, "inorder" | "later") => {}
+            _ if matches!(*word, "inorder" | "later" | "eventually") => {}
             _ => attributes.push(*word),
         }
     }

@@ -43,11 +43,23 @@ struct Died(usize);
 /// How slapd tells that something failed which is no fault of the request.
 const INTERNAL_ERROR: &str = "=> 80 text \"internal error\"";
 
+/// How often a file is given to a fresh slapd that answered otherwise: 2.5.13 does not count each wrong password where several come
+/// at once, or within a moment on a busy machine. What it always answers is still a fault of the file.
+const TRIES_OF_ANSWERS: usize = 3;
+
 /// What a real slapd answers.
 fn answers_of_slapd(name: &str, steps: &[Step]) -> Vec<String> {
+    let mut different = 0;
     for _ in 0..TRIES_OF_SLAPD {
         match answers(Kind::Slapd, steps) {
-            Ok(answers) => return answers,
+            Ok(answers) => {
+                let faults = differences(name, Kind::Slapd, steps, &answers);
+                different += 1;
+                if bless("slapd") || faults.is_empty() || different == TRIES_OF_ANSWERS {
+                    return answers;
+                }
+                println!("{}\n{name}: the file is given to a fresh slapd", faults.join("\n"));
+            }
             Err(Died(line)) => println!("{name}:{line}: slapd failed; the file is given to a fresh one"),
         }
     }
@@ -56,9 +68,11 @@ fn answers_of_slapd(name: &str, steps: &[Step]) -> Vec<String> {
 
 /// Marks a search for what slapd does in the background.
 const LATER: &str = "later";
+/// Marks a search for what any server does in the background behind a load.
+const EVENTUALLY: &str = "eventually";
 
 /// Asks until the answer is the expected one; where that is not known, until three seconds bring no other.
-#[allow(clippy::disallowed_methods, reason = "slapd tells nobody when its background task is done")]
+#[allow(clippy::disallowed_methods, reason = "a server tells nobody when its background task is done")]
 fn later(client: &mut Client, step: &Step) -> String {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut answer = client.run(step);
@@ -84,7 +98,8 @@ fn answers(kind: Kind, steps: &[Step]) -> Result<Vec<String>, Died> {
             answers.push(String::new());
             continue;
         }
-        let answer = match kind == Kind::Slapd && step.request.split_whitespace().any(|word| word == LATER) {
+        let is_marked = |mark| step.request.split_whitespace().any(|word| word == mark);
+        let answer = match is_marked(EVENTUALLY) || (kind == Kind::Slapd && is_marked(LATER)) {
             true => later(&mut client, step),
             false => client.run(step),
         };
