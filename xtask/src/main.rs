@@ -3,6 +3,7 @@
 mod dependencies;
 mod instructions;
 mod layers;
+mod overlay_names;
 mod packages;
 mod progress;
 mod tidy;

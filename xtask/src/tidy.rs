@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::layers;
+use crate::{layers, overlay_names};
 
 /// Lines of a source file that holds no tests; tests live beside it in `tests.rs` when it grows.
 const FILE_LINES_MAX: usize = 1_200;
@@ -44,6 +44,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     broken_map(root, &mut faults);
     unknown_tests(root, &files, &mut faults);
     layers::faults(root, &mut faults)?;
+    let sources = files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs") && !is_test(file));
+    overlay_names::faults(root, &sources.cloned().collect::<Vec<_>>(), &mut faults)?;
     if !faults.is_empty() {
         bail!("tidy:\n  {}", faults.join("\n  "));
     }

@@ -212,8 +212,8 @@ pub struct Announced {
     pub naming_contexts: Vec<String>,
     pub monitor_context: Option<String>,
     pub config_context: Option<String>,
-    /// A database has the password policy overlay.
-    pub password_policy: bool,
+    /// Controls that the root DSE lists for overlays that are part of databases.
+    pub database_controls: Vec<&'static str>,
     /// A database has its content provided (RFC 4533).
     pub provides_content: bool,
     /// Suffixes below which entries may be dynamic (RFC 2589).

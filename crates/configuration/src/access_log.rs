@@ -94,8 +94,10 @@ impl Config {
         database: &'c Database,
     ) -> Result<Option<(&'c Overlay, bool)>, ConfigError> {
         for (overlays, is_own) in [(&database.overlays, true), (&self.frontend.overlays, false)] {
-            let is_it =
-                |overlay: &&Overlay| overlay.name.eq_ignore_ascii_case("accesslog") && !overlay.disabled;
+            let is_it = |overlay: &&Overlay| {
+                !overlay.disabled
+                    && overlay.descriptor().is_some_and(|descriptor| descriptor.records_operations)
+            };
             let mut overlays = overlays.iter().filter(is_it);
             let Some(overlay) = overlays.next() else { continue };
             if let Some(second) = overlays.next() {

@@ -32,11 +32,6 @@ const DEFAULTS: &[(&str, &[&str])] = &[
     ("olcLocalSSF", &["71"]),
     ("olcMaxDerefDepth", &["15"]),
     ("olcMaxFilterDepth", &["1000"]),
-    ("olcPPolicyDisableWrite", &["FALSE"]),
-    ("olcPPolicyForwardUpdates", &["FALSE"]),
-    ("olcPPolicyHashCleartext", &["FALSE"]),
-    ("olcPPolicySendNetscapeControls", &["FALSE"]),
-    ("olcPPolicyUseLockout", &["FALSE"]),
     ("olcReadOnly", &["FALSE"]),
     ("olcReverseLookup", &["FALSE"]),
     ("olcSaslAuxpropsDontUseCopyIgnore", &["FALSE"]),
@@ -55,7 +50,11 @@ const DEFAULTS: &[(&str, &[&str])] = &[
 
 /// Whether a value is the default of its attribute.
 pub(super) fn is_default(attribute: &str, value: &[u8]) -> bool {
+    let of_overlay = || larix_overlays::all().flat_map(|overlay| overlay.directives);
     DEFAULTS.iter().any(|(name, values)| {
         name.eq_ignore_ascii_case(attribute) && values.iter().any(|known| known.as_bytes() == value)
+    }) || of_overlay().any(|directive| {
+        directive.attribute.eq_ignore_ascii_case(attribute)
+            && directive.default.is_some_and(|known| known.as_bytes() == value)
     })
 }

@@ -12,7 +12,7 @@ use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self};
-use super::entries::{EntryName, PLAIN, Role, is_policy_rule, split_number};
+use super::entries::{EntryBelow, EntryName, PLAIN, Role, split_number};
 use super::entry::ConfigEntry;
 use super::model::Config;
 
@@ -58,8 +58,6 @@ impl Config {
 }
 
 const SCHEMA_DN: &str = "cn=schema,cn=config";
-/// `ppolicy_rules`
-const RULES: &str = "olcLarixPPolicyRules";
 
 /// Entries that are numbered together.
 #[derive(Debug, Clone, Copy)]
@@ -101,13 +99,15 @@ struct Node {
     /// What is set, without `{n}` and without defaults.
     attributes: Vec<AttributeValues>,
     children: Vec<Self>,
-    /// Rules of a password policy that are entries below it, among its lines with the others.
-    rules: RuleEntries,
+    /// Entries below it that mean what lines do; their lines are among its own.
+    below: LineEntries,
 }
 
 /// Entries that mean what lines do.
 #[derive(Debug, Clone, Default)]
-struct RuleEntries {
+struct LineEntries {
+    /// Of the directive whose lines they are.
+    attribute: &'static str,
     /// Their RDNs, in their order.
     rdns: Vec<String>,
     /// The lines that are values.
@@ -151,25 +151,27 @@ impl Tree {
             };
             push_with_key(list, node);
         }
-        tree.note_rules(config);
+        tree.note_lines_below(config);
         tree
     }
 
     /// Tells lines that are values from those that are entries.
-    fn note_rules(&mut self, config: &Config) {
+    fn note_lines_below(&mut self, config: &Config) {
         let read = config.read_entries.as_deref().unwrap_or_default();
         for entry in read {
-            let is_one = EntryName::parse(&entry.dn).is_ok_and(|name| is_policy_rule(&name, entry));
-            let Some((rdn, above)) = split_dn(&entry.dn).filter(|_| is_one) else { continue };
+            let Ok(name) = EntryName::parse(&entry.dn) else { continue };
+            let Some(below) = EntryBelow::of(&name, entry) else { continue };
+            let Some((rdn, above)) = split_dn(&entry.dn) else { continue };
             let owners = self.fixed.iter_mut().chain(&mut self.databases);
             let mut overlays = owners.flat_map(|owner| &mut owner.children);
             let Some(overlay) = overlays.find(|overlay| overlay.dn.eq_ignore_ascii_case(&above)) else {
                 continue;
             };
-            overlay.rules.rdns.push(rdn);
+            overlay.below.attribute = below.kind.attribute;
+            overlay.below.rdns.push(rdn);
             let own = read.iter().find(|other| other.dn.eq_ignore_ascii_case(&overlay.dn));
-            let lines = own.into_iter().flat_map(|own| own.values(RULES).iter());
-            overlay.rules.lines = lines.map(|line| unnumbered(line).to_vec()).collect();
+            let lines = own.into_iter().flat_map(|own| own.values(below.kind.attribute).iter());
+            overlay.below.lines = lines.map(|line| unnumbered(line).to_vec()).collect();
         }
     }
 
@@ -223,17 +225,17 @@ impl Node {
             classes: entry.values("objectClass").to_vec(),
             attributes: attributes.collect(),
             children: Vec::new(),
-            rules: RuleEntries::default(),
+            below: LineEntries::default(),
         }
     }
 
-    /// Without the rules that are entries.
+    /// Without the lines that are entries.
     fn with_lines_alone(&self) -> Self {
-        let mut node = Self { rules: RuleEntries::default(), ..self.clone() };
-        node.attributes.retain(|attribute| attribute.description != RULES);
-        if !self.rules.lines.is_empty() {
-            let values = self.rules.lines.clone();
-            node.attributes.push(AttributeValues { description: RULES.to_owned(), values });
+        let mut node = Self { below: LineEntries::default(), ..self.clone() };
+        node.attributes.retain(|attribute| attribute.description != self.below.attribute);
+        if !self.below.lines.is_empty() {
+            let values = self.below.lines.clone();
+            node.attributes.push(AttributeValues { description: self.below.attribute.to_owned(), values });
         }
         node
     }
@@ -323,18 +325,18 @@ impl Plan {
             let dn = group.dn(parent, &node.name, place);
             for (below, overlay) in node.children.iter().enumerate().rev() {
                 let entry = OVERLAY.dn(&dn, &overlay.name, below);
-                self.remove_rules(&entry, overlay);
+                self.remove_lines_below(&entry, overlay);
                 self.push(WriteOperation::Delete { entry });
             }
-            self.remove_rules(&dn, node);
+            self.remove_lines_below(&dn, node);
             self.push(WriteOperation::Delete { entry: dn });
             current.remove(place);
         }
     }
 
-    /// Deletes the rules that are entries.
-    fn remove_rules(&mut self, overlay: &str, node: &Node) {
-        for rdn in node.rules.rdns.iter().rev() {
+    /// Deletes the lines that are entries.
+    fn remove_lines_below(&mut self, overlay: &str, node: &Node) {
+        for rdn in node.below.rdns.iter().rev() {
             self.push(WriteOperation::Delete { entry: format!("{rdn},{overlay}") });
         }
     }
@@ -410,9 +412,10 @@ impl Plan {
 
     /// What changes within an entry, in one request.
     fn attributes(&mut self, dn: &str, current: &Node, wanted: &Node) {
-        if !current.rules.rdns.is_empty() && current.values(RULES) != wanted.values(RULES) {
-            // The rules that are wanted are lines: none of them may be there twice.
-            self.remove_rules(dn, current);
+        let lines = current.below.attribute;
+        if !current.below.rdns.is_empty() && current.values(lines) != wanted.values(lines) {
+            // What is wanted are lines: none of them may be there twice.
+            self.remove_lines_below(dn, current);
             return self.attributes(dn, &current.with_lines_alone(), wanted);
         }
         let mut step = Step {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use larix_engine::access::{AccessPolicy, AccessPolicyError, AccessRule};
 use larix_engine::database::{DatabaseSettings, HardLimit, Limits, PagedTotal, Suffix};
 use larix_engine::log::LogRetention;
-use larix_engine::overlay::Interests;
+use larix_engine::overlay::{Descriptor, Interests};
 use larix_schema::NormalDn;
 
 use super::diagnostic::{ConfigError, Origin};
 use super::kinds::StoredSettings;
-use super::model::{AccessLine, Config, Database};
+use super::model::{AccessLine, Config, Database, Overlay};
 use super::values::{self, ChangeLog, ConfigDn, Hard, SearchLimits, Soft, SyncData, Unchecked};
 
 impl From<SearchLimits> for Limits {
@@ -137,7 +137,7 @@ impl Config {
         let mut lines = database.sync_replication.iter().filter(|line| !self.names_itself(line)).peekable();
         let follows = match lines.peek() {
             Some(_) => lines.any(|line| line.data == SyncData::AccessLog),
-            None => database.multi_provider && database.has_overlay("accesslog"),
+            None => database.multi_provider && database.records_operations(),
         };
         database.last_mod && !mdb.value_conflicts && follows
     }
@@ -154,9 +154,19 @@ impl Config {
 }
 
 impl Database {
-    /// Whether an overlay of this name is in force here.
-    pub fn has_overlay(&self, name: &str) -> bool {
-        self.overlays.iter().any(|overlay| overlay.name.eq_ignore_ascii_case(name) && !overlay.disabled)
+    /// Whether an overlay of its own records operations in an access log.
+    fn records_operations(&self) -> bool {
+        self.has_overlay(|descriptor| descriptor.records_operations)
+    }
+
+    /// Whether an overlay of its own provides its content to consumers (RFC 4533).
+    pub fn provides_content(&self) -> bool {
+        self.has_overlay(|descriptor| descriptor.provides_content)
+    }
+
+    fn has_overlay(&self, is_it: impl Fn(&Descriptor) -> bool) -> bool {
+        let enabled = self.overlays.iter().filter(|overlay| !overlay.disabled);
+        enabled.filter_map(Overlay::descriptor).any(is_it)
     }
 
     /// The rootdn; that of cn=config is cn=config unless it has another.

@@ -1,9 +1,9 @@
 //! The configuration as entries under cn=config: made from the model, and made into it.
 
 mod apply;
+mod below_overlays;
 mod kept;
 mod names;
-mod policy_rules;
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use super::settings::Settings;
 use super::value_list::ValueList;
 
 pub(super) use apply::{PLAIN, from_entries};
+pub(super) use below_overlays::EntryBelow;
 pub(super) use names::{EntryName, Role, split_number};
-pub(super) use policy_rules::is_one as is_policy_rule;
 
 impl ConfigEntry {
     /// The values of a section, with `{n}` where their order counts.

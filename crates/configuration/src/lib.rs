@@ -53,6 +53,7 @@ pub use model::{
     AccessLine, Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,
     QuickStart, SchemaSection, Shared, Source,
 };
+pub use overlays::local_attributes;
 pub use settings::{Setting, Settings};
 pub use value_list::ValueList;
 pub use values::PasswordCosts;

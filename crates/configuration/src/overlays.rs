@@ -1,6 +1,6 @@
 //! Overlays as the configuration has them, and what the engine is given of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use larix_engine::budget::RequestLimits;
 use larix_engine::database::ProviderSettings;
@@ -14,10 +14,23 @@ use super::directives::overlay_kind;
 use super::line;
 use super::model::{Config, Database, Overlay};
 
+/// Operational attributes that each server's overlays derive or keep by themselves: replicas are not compared by them.
+pub fn local_attributes() -> &'static [&'static str] {
+    static LOCAL: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        larix_overlays::all().flat_map(|descriptor| descriptor.local.iter().copied()).collect()
+    });
+    &LOCAL
+}
+
 impl Overlay {
     /// What is known of it, if it is one that the server has.
     pub(super) fn descriptor(&self) -> Option<&'static Descriptor> {
         overlay_kind(&self.name).and_then(|kind| kind.descriptor)
+    }
+
+    /// Whether each server's overlay keeps this operational attribute by itself.
+    pub fn keeps(&self, attribute: &str) -> bool {
+        self.descriptor().is_some_and(|descriptor| descriptor.local.contains(&attribute))
     }
 
     /// Its settings as it reads them.

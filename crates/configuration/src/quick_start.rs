@@ -51,9 +51,12 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
         let words: Vec<&str> = rule.split(' ').collect();
         run(&mut builder, "access", &words)?;
     }
-    // It has no policy: it hashes what an add or a modify brings in the clear.
-    run(&mut builder, "overlay", &["ppolicy"])?;
-    run(&mut builder, "ppolicy_hash_cleartext", &["on"])?;
+    for overlay in larix_overlays::all().filter(|overlay| !overlay.quick_start.is_empty()) {
+        run(&mut builder, "overlay", &[overlay.name])?;
+        for (keyword, arguments) in overlay.quick_start {
+            run(&mut builder, keyword, arguments)?;
+        }
+    }
     run(&mut builder, "database", &["monitor"])?;
     let reader = format!("dn.exact={root}");
     run(&mut builder, "access", &["to", "*", "by", &reader, "read", "by", "*", "none"])?;

@@ -96,7 +96,7 @@ impl Site {
 
     fn ask(&self, ranges: Vec<(Range, u32)>, without: &[String]) -> DigestResponse {
         let request = DigestRequest { base: SUFFIX.to_owned(), without: without.to_vec(), ranges };
-        let mut scanner = Scanner::new(&request, self.schema.parse_dn(SUFFIX).unwrap());
+        let mut scanner = Scanner::new(&request, self.schema.parse_dn(SUFFIX).unwrap(), &[]);
         scanner.read(self.served.database(), &mut || ControlFlow::Continue(())).unwrap();
         scanner.finish()
     }

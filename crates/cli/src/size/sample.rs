@@ -7,6 +7,7 @@ use std::io::{BufRead, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use larix_configuration::local_attributes;
 use larix_proto::ldif::{Body, LdifAttribute, Reader, Record};
 
 /// Fewer entries say nothing about many: pages are mostly empty.
@@ -15,7 +16,7 @@ pub(super) const ENTRIES_MIN: u64 = 100;
 const TARGETS_MAX: usize = 128;
 
 /// What the server keeps by itself, or what no client replaces by the way.
-const NOT_TO_CHANGE: [&str; 14] = [
+const NOT_TO_CHANGE: [&str; 13] = [
     "objectclass",
     "structuralobjectclass",
     "entryuuid",
@@ -29,7 +30,6 @@ const NOT_TO_CHANGE: [&str; 14] = [
     "subschemasubentry",
     "hassubordinates",
     "userpassword",
-    "memberof",
 ];
 
 #[derive(Debug)]
@@ -142,7 +142,9 @@ fn replaceable(attribute: &LdifAttribute, rdn: &str) -> Option<(String, String)>
     let [value] = attribute.values.as_slice() else { return None };
     let text =
         std::str::from_utf8(value).ok().filter(|text| !text.is_empty() && !text.contains(['{', '}']))?;
-    let plain = name != rdn && !NOT_TO_CHANGE.contains(&name.as_str()) && !name.contains(';');
+    let of_overlays = || local_attributes().iter().any(|local| local.eq_ignore_ascii_case(&name));
+    let is_kept = NOT_TO_CHANGE.contains(&name.as_str()) || of_overlays();
+    let plain = name != rdn && !is_kept && !name.contains(';');
     plain.then(|| (attribute.description.clone(), text.to_owned()))
 }
 

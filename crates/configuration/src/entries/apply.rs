@@ -14,9 +14,9 @@ use super::super::line;
 use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
 use super::super::value_list::ValueList;
+use super::below_overlays::EntryBelow;
 use super::kept::Kept;
 use super::names::{EntryName, Role, split_number};
-use super::policy_rules;
 
 /// Attributes that say nothing to a directive.
 pub(crate) const PLAIN: [&str; 15] = [
@@ -109,8 +109,10 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
         Role::Database(kind) => structure(builder, "database", kind, &dn)?,
         Role::Overlay(kind) => structure(builder, "overlay", kind, &dn)?,
-        Role::Detail if policy_rules::is_one(name, entry) => return policy_rules::apply(builder, entry, &dn),
         Role::Detail => {
+            if let Some(below) = EntryBelow::of(name, entry) {
+                return below.apply(builder, entry, &dn);
+            }
             let origin = Origin::Value { dn, attribute: "dn".to_owned() };
             builder.notes.push(origin, "has no effect: it belongs to something that is not supported");
             return Ok(());

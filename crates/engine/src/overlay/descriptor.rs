@@ -41,6 +41,33 @@ pub struct Descriptor {
     pub shows: &'static [&'static str],
     /// Attributes in which it keeps what nobody should read: `larix test` warns where access rules leave them open.
     pub secrets: &'static [&'static str],
+    /// Operational attributes that each server derives or keeps for itself: replicas are not compared by them.
+    pub local: &'static [&'static str],
+    /// The entries that its own may have below it under cn=config.
+    pub below: Option<&'static EntriesBelow>,
+    /// The directives, keyword and arguments, with which `larix serve --suffix` configures it; empty: it does not.
+    pub quick_start: &'static [(&'static str, &'static [&'static str])],
+    /// Whether the content of its database is provided to consumers (RFC 4533).
+    pub provides_content: bool,
+    /// Whether operations on its database are recorded in an access log, which consumers may follow.
+    pub records_operations: bool,
+}
+
+/// The first value of an attribute of an entry, by its name.
+pub type FirstValue<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Entries below an overlay's own under cn=config, each of which says what one line of a directive says.
+#[derive(Debug)]
+pub struct EntriesBelow {
+    /// The directive, and its attribute.
+    pub keyword: &'static str,
+    pub attribute: &'static str,
+    /// Their structural classes.
+    pub classes: &'static [&'static str],
+    /// The attribute that a fault of such a line is shown at.
+    pub fault_at: &'static str,
+    /// The words of the line, without the keyword, from the class and the first value of an attribute.
+    pub words: fn(&str, FirstValue<'_>) -> Vec<String>,
 }
 
 /// What an overlay before the first database, or of the frontend, means.
@@ -76,6 +103,11 @@ impl Descriptor {
             maintains: None,
             shows: &[],
             secrets: &[],
+            local: &[],
+            below: None,
+            quick_start: &[],
+            provides_content: false,
+            records_operations: false,
         }
     }
 
@@ -125,6 +157,39 @@ impl Descriptor {
     #[must_use]
     pub const fn secrets(mut self, attributes: &'static [&'static str]) -> Self {
         self.secrets = attributes;
+        self
+    }
+
+    #[must_use]
+    pub const fn local(mut self, attributes: &'static [&'static str]) -> Self {
+        self.local = attributes;
+        self
+    }
+
+    #[must_use]
+    pub const fn below(mut self, entries: &'static EntriesBelow) -> Self {
+        self.below = Some(entries);
+        self
+    }
+
+    #[must_use]
+    pub const fn quick_start(
+        mut self,
+        directives: &'static [(&'static str, &'static [&'static str])],
+    ) -> Self {
+        self.quick_start = directives;
+        self
+    }
+
+    #[must_use]
+    pub const fn provides_content(mut self) -> Self {
+        self.provides_content = true;
+        self
+    }
+
+    #[must_use]
+    pub const fn records_operations(mut self) -> Self {
+        self.records_operations = true;
         self
     }
 }
@@ -204,6 +269,8 @@ pub struct OverlayDirective {
     pub arguments: (u8, u8),
     /// It is taken without effect; why.
     pub note: Option<&'static str>,
+    /// The value that says what holds without it: OpenLDAP writes such values into every slapd.d.
+    pub default: Option<&'static str>,
     pub check: Option<Check>,
 }
 
@@ -219,6 +286,7 @@ impl OverlayDirective {
             attribute_aliases: &[],
             arguments,
             note: None,
+            default: None,
             check: None,
         }
     }
@@ -261,6 +329,13 @@ impl OverlayDirective {
     #[must_use]
     pub const fn noted(mut self, why: &'static str) -> Self {
         self.note = Some(why);
+        self
+    }
+
+    /// One value says what holds without it.
+    #[must_use]
+    pub const fn default(mut self, value: &'static str) -> Self {
+        self.default = Some(value);
         self
     }
 

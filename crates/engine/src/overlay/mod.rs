@@ -79,6 +79,11 @@ pub trait Overlay: Debug + Send + Sync {
         limits
     }
 
+    /// OIDs of controls that the root DSE lists where the overlay is configured.
+    fn listed_controls(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// How the content of the database is provided to consumers (RFC 4533), if the overlay has it provided.
     fn provider(&self) -> Option<ProviderSettings> {
         None

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay, OverlayDirective};
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("accesslog", "olcAccessLogConfig", build).directives(&[
-    OverlayDirective::whole("logdb", "olcAccessLogDB"),
-    OverlayDirective::words("logops", "olcAccessLogOps").many(),
-    OverlayDirective::words("logpurge", "olcAccessLogPurge"),
-    OverlayDirective::switch("logsuccess", "olcAccessLogSuccess"),
-    OverlayDirective::words("logold", "olcAccessLogOld"),
-    OverlayDirective::words("logoldattr", "olcAccessLogOldAttr").many(),
-    OverlayDirective::words("logbase", "olcAccessLogBase").many(),
-    OverlayDirective::whole("logpurgebatch", "olcAccessLogPurgeBatch"),
-]);
+pub static DESCRIPTOR: Descriptor = Descriptor::new("accesslog", "olcAccessLogConfig", build)
+    .records_operations()
+    .local(&["auditContext"])
+    .directives(&[
+        OverlayDirective::whole("logdb", "olcAccessLogDB"),
+        OverlayDirective::words("logops", "olcAccessLogOps").many(),
+        OverlayDirective::words("logpurge", "olcAccessLogPurge"),
+        OverlayDirective::switch("logsuccess", "olcAccessLogSuccess"),
+        OverlayDirective::words("logold", "olcAccessLogOld"),
+        OverlayDirective::words("logoldattr", "olcAccessLogOldAttr").many(),
+        OverlayDirective::words("logbase", "olcAccessLogBase").many(),
+        OverlayDirective::whole("logpurgebatch", "olcAccessLogPurgeBatch"),
+    ]);
 
 /// Its settings say all; it stands at no door.
 #[derive(Debug)]

@@ -23,6 +23,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("memberof", "olcMemberOfConf
     .apart("an entry is not told of groups that are in another database")
     .maintains(config::maintained)
     .shows(&["memberOf"])
+    .local(&["memberOf"])
     .directives(&[
         OverlayDirective::whole("memberof-dn", "olcMemberOfDN"),
         OverlayDirective::words("memberof-dangling", "olcMemberOfDangling"),

@@ -8,6 +8,7 @@ mod account;
 mod bind;
 mod change;
 mod config;
+mod entries;
 mod history;
 mod policy;
 mod quality;
@@ -20,8 +21,8 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use larix_proto::ControlBuf;
 use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse, PasswordWarning};
+use larix_proto::{ControlBuf, oid};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use larix_engine::controls::RequestControls;
@@ -41,15 +42,24 @@ pub use rules::{Chosen, GroupCondition, ObjectPattern, PolicyName, PolicyRule, P
 pub static DESCRIPTOR: Descriptor = Descriptor::new("ppolicy", "olcPPolicyConfig", config::build)
     .once()
     .secrets(&["pwdHistory"])
+    .local(&[
+        "pwdAccountLockedTime",
+        "pwdAccountTmpLockoutEnd",
+        "pwdFailureTime",
+        "pwdGraceUseTime",
+    ])
+    .below(&entries::RULES)
+    // A database without a policy: it hashes passwords that an add or a modify brings in the clear.
+    .quick_start(&[("ppolicy_hash_cleartext", &["on"])])
     .directives(&[
         OverlayDirective::whole("ppolicy_default", "olcPPolicyDefault"),
-        OverlayDirective::switch("ppolicy_hash_cleartext", "olcPPolicyHashCleartext"),
-        OverlayDirective::switch("ppolicy_forward_updates", "olcPPolicyForwardUpdates")
+        OverlayDirective::switch("ppolicy_hash_cleartext", "olcPPolicyHashCleartext").default("FALSE"),
+        OverlayDirective::switch("ppolicy_forward_updates", "olcPPolicyForwardUpdates").default("FALSE")
             .noted("a replica keeps the failures and last logins of its own binds, and forwards none"),
-        OverlayDirective::switch("ppolicy_use_lockout", "olcPPolicyUseLockout"),
-        OverlayDirective::switch("ppolicy_disable_write", "olcPPolicyDisableWrite"),
-        OverlayDirective::switch("ppolicy_send_netscape_controls", "olcPPolicySendNetscapeControls"),
-        OverlayDirective::words("ppolicy_rules", "olcLarixPPolicyRules").ordered(),
+        OverlayDirective::switch("ppolicy_use_lockout", "olcPPolicyUseLockout").default("FALSE"),
+        OverlayDirective::switch("ppolicy_disable_write", "olcPPolicyDisableWrite").default("FALSE"),
+        OverlayDirective::switch("ppolicy_send_netscape_controls", "olcPPolicySendNetscapeControls").default("FALSE"),
+        OverlayDirective::words(entries::RULES.keyword, entries::RULES.attribute).ordered(),
         OverlayDirective::whole("ppolicy_check_module", "olcPPolicyCheckModule").noted(
             "modules are not loaded; where a policy asks for one and has pwdCheckQuality, no password in the clear passes",
         ),
@@ -140,6 +150,10 @@ impl PasswordPolicy {
 impl Overlay for PasswordPolicy {
     fn name(&self) -> &'static str {
         "ppolicy"
+    }
+
+    fn listed_controls(&self) -> &'static [&'static str] {
+        &[oid::ACCOUNT_USABILITY, oid::PASSWORD_POLICY]
     }
 
     fn interests(&self) -> Interests {

@@ -9,7 +9,7 @@ use larix_engine::overlay::{
 };
 
 pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("syncprov", "olcSyncProvConfig", build).once().directives(&[
+    Descriptor::new("syncprov", "olcSyncProvConfig", build).once().provides_content().directives(&[
         OverlayDirective::words("syncprov-checkpoint", "olcSpCheckpoint"),
         OverlayDirective::whole("syncprov-sessionlog", "olcSpSessionlog"),
         OverlayDirective::switch("syncprov-nopresent", "olcSpNoPresent"),

@@ -157,12 +157,11 @@ pub struct DigestResponse {
     pub ranges: Vec<Content>,
 }
 
-/// Whether an attribute is derived or kept by each server by itself and has no part in digests: an attribute of the
-/// server's own (`dSAOperation`), or one of these.
+/// Whether each server derives or keeps an attribute by itself, whatever its overlays are: it has no part in digests. Neither have
+/// attributes of the server's own (`dSAOperation`), and those of overlays.
 #[must_use]
 pub fn is_local(name: &str) -> bool {
     const LOCAL: &[&str] = &[
-        "auditContext",
         "authTimestamp",
         "contextCSN",
         "dynamicSubtrees",
@@ -172,13 +171,8 @@ pub fn is_local(name: &str) -> bool {
         "entryTtl",
         "entryUUID",
         "hasSubordinates",
-        "memberOf",
         "minCSN",
         "numSubordinates",
-        "pwdAccountLockedTime",
-        "pwdAccountTmpLockoutEnd",
-        "pwdFailureTime",
-        "pwdGraceUseTime",
         "pwdLastSuccess",
         "subschemaSubentry",
         "syncreplCookie",

@@ -53,6 +53,8 @@ impl From<Fault> for ScanError {
 pub struct Scanner<'r> {
     request: &'r DigestRequest,
     base: NormalDn,
+    /// Attributes that overlays of this server derive or keep for themselves.
+    local: &'r [&'r str],
     /// contextCSN before anything was read.
     before: Vec<Csn>,
     after: Vec<Csn>,
@@ -66,12 +68,14 @@ pub struct Scanner<'r> {
 }
 
 impl<'r> Scanner<'r> {
-    /// `base`: the request's, normalised.
+    /// `base`: the request's, normalised. `local`: attributes that overlays of each server derive or keep by themselves; for one
+    /// database always the same.
     #[must_use]
-    pub fn new(request: &'r DigestRequest, base: NormalDn) -> Self {
+    pub fn new(request: &'r DigestRequest, base: NormalDn, local: &'r [&'r str]) -> Self {
         Self {
             request,
             base,
+            local,
             before: Vec::new(),
             after: Vec::new(),
             gathered: Gathered::new(request),
@@ -302,8 +306,8 @@ impl<'r> Scanner<'r> {
         let mut digest = EntryDigest::new(&uuid, superior.as_ref(), reader.view.normal_rdn(), csn.as_ref());
         for attribute in reader.view.attributes() {
             let (number, values) = attribute?;
-            let without = &self.request.without;
-            let name = self.names.entry(number).or_insert_with(|| counted_name(view, number, without));
+            let (local, without) = (self.local, &self.request.without);
+            let name = self.names.entry(number).or_insert_with(|| counted_name(view, number, local, without));
             let Some(name) = name else { continue };
             reader.visit_values(number, &values, &mut |value| {
                 digest.value(name, value);
@@ -374,13 +378,16 @@ fn identity<N: Snapshot>(
 fn counted_name<N: Snapshot>(
     view: &View<'_, N>,
     number: AttributeNumber,
+    local: &[&str],
     without: &[String],
 ) -> Option<String> {
     let description = view.catalog.row(number)?.description.clone()?;
     let attribute = view.schema.attribute(description.attribute);
     let left_out = |name: &str| without.iter().any(|left_out| left_out.eq_ignore_ascii_case(name));
+    let of_overlays = |name: &str| local.iter().any(|local| local.eq_ignore_ascii_case(name));
     if attribute.usage == Usage::DsaOperation
         || is_local(attribute.name())
+        || of_overlays(attribute.name())
         || attribute.names.iter().any(|name| left_out(name))
     {
         return None;

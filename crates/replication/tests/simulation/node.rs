@@ -326,7 +326,7 @@ impl Node {
     pub(crate) fn digests(&self) -> DigestResponse {
         let request =
             DigestRequest { base: SUFFIX.to_owned(), without: Vec::new(), ranges: vec![(Range::ALL, 8)] };
-        let mut scanner = Scanner::new(&request, self.schema.parse_dn(SUFFIX).unwrap());
+        let mut scanner = Scanner::new(&request, self.schema.parse_dn(SUFFIX).unwrap(), &[]);
         for served in &self.served {
             scanner.read(served.database(), &mut || ControlFlow::Continue(())).unwrap();
         }

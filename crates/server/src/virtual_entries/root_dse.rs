@@ -35,8 +35,8 @@ pub struct RootDse {
     pub sasl_mechanisms: Vec<&'static str>,
     /// URLs of the `referral` directive.
     pub referrals: Vec<String>,
-    /// A database has the password policy overlay: its controls are listed.
-    pub password_policy: bool,
+    /// Controls of overlays that are part of databases.
+    pub database_controls: Vec<&'static str>,
     /// A database has its content provided (the overlay syncprov).
     pub provides_content: bool,
     /// Suffixes below which entries may be dynamic (RFC 2589).
@@ -59,13 +59,7 @@ impl RootDse {
             .add("monitorContext", self.monitor_context.clone())
             .add("dynamicSubtrees", self.dynamic_subtrees.clone())
             .add("supportedControl", listed)
-            .add(
-                "supportedControl",
-                self.password_policy
-                    .then_some([oid::ACCOUNT_USABILITY, oid::PASSWORD_POLICY])
-                    .into_iter()
-                    .flatten(),
-            )
+            .add("supportedControl", text(&self.database_controls))
             .add("supportedControl", self.provides_content.then(|| oid::SYNC_REQUEST.to_owned()))
             .add("supportedControl", text(&self.overlay_controls))
             .add("supportedExtension", self.start_tls.then(|| oid::START_TLS.to_owned()))

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use larix_client::{ClientError, Session};
+use larix_configuration::local_attributes;
 use larix_engine::csn::Csn;
 use larix_proto::control::{ControlValue, PagedResults, Subentries};
 use larix_proto::{Attributes, ControlBuf, FilterBuf, Response, ResultCode, Scope, Values, client, oid};
@@ -117,7 +118,9 @@ pub(super) fn compared<'a>(
     for attribute in attributes.iter() {
         let name = attribute.description.to_ascii_lowercase();
         let kind = name.split(';').next().unwrap_or_default();
-        if !is_local(kind) && !without.iter().any(|left_out| left_out.eq_ignore_ascii_case(kind)) {
+        let of_overlays = || local_attributes().iter().any(|local| local.eq_ignore_ascii_case(kind));
+        let left_out = || without.iter().any(|left_out| left_out.eq_ignore_ascii_case(kind));
+        if !is_local(kind) && !of_overlays() && !left_out() {
             visit(name, attribute.values);
         }
     }

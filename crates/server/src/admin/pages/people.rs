@@ -142,11 +142,13 @@ pub(super) async fn one(visit: &Visit<'_>) -> Shown {
 
 fn lock_button(visit: &Visit<'_>, person: &Found) -> Markup {
     let config = visit.admin.server.config();
-    let has_policy =
-        config.databases.iter().any(|database| config.overlays_of(database).any(|o| o.name == "ppolicy"));
+    let has_locks = config
+        .databases
+        .iter()
+        .any(|database| config.overlays_of(database).any(|o| o.keeps("pwdAccountLockedTime")));
     let (action, name) = if is_locked(person) { ("unlock", "Unlock") } else { ("lock", "Lock") };
     html! {
-        @if has_policy {
+        @if has_locks {
             form method="post" action="/people/lock" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(person.dn);

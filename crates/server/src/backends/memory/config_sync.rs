@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use larix_configuration::Config;
+use larix_configuration::{Config, Database};
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::entry::Entry;
@@ -53,7 +53,7 @@ pub(super) struct ConfigSearch {
 /// Whether the configuration has its own content provided.
 pub(super) fn is_provided(config: &Config) -> bool {
     let database = config.databases.iter().find(|database| database.kind.is_config());
-    database.is_some_and(|d| d.overlays.iter().any(|o| o.name == "syncprov" && !o.disabled))
+    database.is_some_and(Database::provides_content)
 }
 
 impl ConfigSearch {

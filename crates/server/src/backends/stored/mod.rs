@@ -274,7 +274,11 @@ impl Backend for Stored {
             let suffixes = settings.suffixes.iter().map(|suffix| suffix.text.clone());
             announced.dynamic_subtrees.extend(suffixes);
         }
-        announced.password_policy |= settings.overlays.iter().any(|overlay| overlay.name() == "ppolicy");
+        for control in settings.overlays.iter().flat_map(|overlay| overlay.listed_controls()) {
+            if !announced.database_controls.contains(control) {
+                announced.database_controls.push(control);
+            }
+        }
     }
 
     fn identities(&self, context: &Context<'_>, asked: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {

@@ -11,6 +11,7 @@ use std::thread;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use larix_configuration::local_attributes;
 use larix_engine::access::{Privilege, Subject};
 use larix_engine::csn::Csn;
 use larix_engine::replica::{self, ConflictKind, ConflictRecord, KeptSide};
@@ -154,7 +155,7 @@ impl Stored {
         let (base, done) = (base.clone(), later());
         spawn(move || {
             let _place = place;
-            let mut scanner = Scanner::new(&asked, base);
+            let mut scanner = Scanner::new(&asked, base, local_attributes());
             let mut go_on = || {
                 thread::yield_now();
                 ControlFlow::Continue(())

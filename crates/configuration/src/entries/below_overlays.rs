@@ -1,90 +1,71 @@
-//! Rules of the password policy as entries below their overlay (OpenLDAP 2.7): read as the `ppolicy_rules` lines that they are.
+//! Entries below overlays (OpenLDAP 2.7 has the rules of the password policy so): read as the lines of a directive that they are.
 
 use std::sync::Arc;
 
 use larix_engine::access::Quoting;
+use larix_engine::overlay::descriptor::EntriesBelow;
 
 use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
 use super::super::diagnostic::{ConfigError, Origin};
-use super::super::directives;
+use super::super::directives::{self, overlay_kind};
 use super::super::line;
 use super::ConfigEntry;
 use super::apply::error_of;
 use super::names::{EntryName, split_number};
 
-const REGEX: &str = "olcPPolicyRegexRule";
-const SCOPED: &str = "olcPPolicyScopedRule";
-/// What groups are if a rule does not say.
-const GROUP_CLASS: &str = "groupOfNames";
+/// An entry that is a line of its overlay.
+#[derive(Debug)]
+pub(crate) struct EntryBelow {
+    overlay: &'static str,
+    pub(crate) kind: &'static EntriesBelow,
+    /// Of [`EntriesBelow::classes`].
+    class: &'static str,
+}
 
-/// Whether an entry is a rule of an overlay ppolicy.
-pub(in super::super) fn is_one(name: &EntryName, entry: &ConfigEntry) -> bool {
-    let [.., (attribute, value), _] = name.path.as_slice() else { return false };
-    let below_policy = attribute == "olcoverlay" && split_number(value).1 == "ppolicy";
-    below_policy && (is_a(entry, REGEX) || is_a(entry, SCOPED))
+impl EntryBelow {
+    /// `None`: an entry of another kind.
+    pub(crate) fn of(name: &EntryName, entry: &ConfigEntry) -> Option<Self> {
+        let [.., (attribute, value), _] = name.path.as_slice() else { return None };
+        let overlay = Some(split_number(value).1).filter(|_| attribute == "olcoverlay")?;
+        let descriptor = overlay_kind(overlay)?.descriptor?;
+        let kind = descriptor.below?;
+        let class = kind.classes.iter().find(|class| is_a(entry, class))?;
+        Some(Self { overlay: descriptor.name, kind, class })
+    }
+
+    /// Adds the line to those of its overlay, which is open.
+    pub(super) fn apply(
+        &self,
+        builder: &mut Builder,
+        entry: &ConfigEntry,
+        dn: &Arc<str>,
+    ) -> Result<(), ConfigError> {
+        let origin = Origin::Value { dn: Arc::clone(dn), attribute: self.kind.fault_at.to_owned() };
+        let value = |name: &str| {
+            let value = entry.values(name).first();
+            value.map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        let arguments = (self.kind.words)(self.class, &value);
+        let text = line::join(arguments.iter().map(String::as_str));
+        let Some(directive) = directives::by_keyword(self.kind.keyword, &builder.place()) else {
+            let message = format!("there is no overlay {} above it", self.overlay);
+            return Err(error_of(Fault::keyword(message), &origin, None, 0));
+        };
+        let call = Call {
+            directive,
+            arguments: &arguments,
+            text: &text,
+            quoting: Quoting::Ldif,
+            bytes: text.as_bytes(),
+            origin: &origin,
+        };
+        builder.apply(&call).map_err(|fault| error_of(fault, &origin, None, 0))
+    }
 }
 
 fn is_a(entry: &ConfigEntry, class: &str) -> bool {
     entry.values("objectClass").iter().any(|value| value.eq_ignore_ascii_case(class.as_bytes()))
-}
-
-/// Adds the rule to those of its overlay, which is open.
-pub(super) fn apply(builder: &mut Builder, entry: &ConfigEntry, dn: &Arc<str>) -> Result<(), ConfigError> {
-    let origin = Origin::Value { dn: Arc::clone(dn), attribute: "olcPPolicyRulePolicy".to_owned() };
-    let arguments = words(entry);
-    let text = line::join(arguments.iter().map(String::as_str));
-    let Some(directive) = directives::by_keyword("ppolicy_rules", &builder.place()) else {
-        return Err(error_of(Fault::keyword("there is no overlay ppolicy above it"), &origin, None, 0));
-    };
-    let call = Call {
-        directive,
-        arguments: &arguments,
-        text: &text,
-        quoting: Quoting::Ldif,
-        bytes: text.as_bytes(),
-        origin: &origin,
-    };
-    builder.apply(&call).map_err(|fault| error_of(fault, &origin, None, 0))
-}
-
-/// The words of the line.
-fn words(entry: &ConfigEntry) -> Vec<String> {
-    let value = |name: &str| {
-        let value = entry.values(&format!("olcPPolicyRule{name}")).first();
-        value.map(|value| String::from_utf8_lossy(value).into_owned())
-    };
-    let regex = is_a(entry, REGEX);
-    // Only what a regular expression matched can be filled in.
-    let style = |text: &str| if regex && text.contains('$') { ".expand" } else { "" };
-    let mut words = Vec::new();
-    if let Some(object) = value("Object") {
-        let scope =
-            if regex { "regex".to_owned() } else { value("Scope").unwrap_or_else(|| "base".to_owned()) };
-        words.push(format!("dn.{scope}={object}"));
-    }
-    if let Some(wanted) = value("RequirePassword") {
-        words.push(format!(
-            "require_password={}",
-            if wanted.eq_ignore_ascii_case("FALSE") { "no" } else { "yes" }
-        ));
-    }
-    words.extend(value("Filter").map(|filter| format!("filter={filter}")));
-    if let Some(group) = value("Group") {
-        let attribute = value("GroupAttr").map_or_else(String::new, |attribute| format!("/{attribute}"));
-        let class = match value("GroupOC") {
-            Some(class) => format!("/{class}"),
-            None if attribute.is_empty() => String::new(),
-            None => format!("/{GROUP_CLASS}"),
-        };
-        words.push(format!("group{class}{attribute}{}={group}", style(&group)));
-    }
-    words.push(match value("Policy") {
-        Some(policy) => format!("policy_dn{}={policy}", style(&policy)),
-        None => "no_policy".to_owned(),
-    });
-    words.extend(value("Action"));
-    words
 }
 
 #[cfg(test)]
@@ -142,18 +123,18 @@ olcOverlay: {0}ppolicy
             // In the order of their numbers.
             rule(
                 "{1}rule 1",
-                SCOPED,
+                "olcPPolicyScopedRule",
                 "olcPPolicyRuleRequirePassword: FALSE\nolcPPolicyRuleAction: continue\n",
             ),
             rule(
                 "{0}rule 0",
-                SCOPED,
+                "olcPPolicyScopedRule",
                 "olcPPolicyRuleObject: cn=a,cn=one\nolcPPolicyRuleScope: subtree\nolcPPolicyRuleFilter: (larch=x y)\n\
                  olcPPolicyRulePolicy: cn=p,cn=one\n",
             ),
             rule(
                 "{2}rule 2",
-                REGEX,
+                "olcPPolicyRegexRule",
                 "olcPPolicyRuleObject: ^cn=([^,]+),cn=one$\nolcPPolicyRuleGroup: cn=g,cn=one\n\
                  olcPPolicyRuleGroupAttr: member\nolcPPolicyRulePolicy: cn=$1,cn=one\n",
             ),
@@ -179,9 +160,17 @@ olcOverlay: {0}ppolicy
     #[test]
     fn what_is_not_understood_is_refused() {
         for (class, lines, part) in [
-            (SCOPED, "olcPPolicyRuleObject: cn=a\nolcPPolicyRuleScope: near\n", "unknown dn style: near"),
-            (REGEX, "olcPPolicyRuleObject: (\nolcPPolicyRulePolicy: cn=p\n", "bad regular expression"),
-            (SCOPED, "olcPPolicyRuleAction: jump\n", "jump"),
+            (
+                "olcPPolicyScopedRule",
+                "olcPPolicyRuleObject: cn=a\nolcPPolicyRuleScope: near\n",
+                "unknown dn style: near",
+            ),
+            (
+                "olcPPolicyRegexRule",
+                "olcPPolicyRuleObject: (\nolcPPolicyRulePolicy: cn=p\n",
+                "bad regular expression",
+            ),
+            ("olcPPolicyScopedRule", "olcPPolicyRuleAction: jump\n", "jump"),
         ] {
             let error = read(&rule("{0}x", class, lines)).map(|_| ()).unwrap_err().to_string();
             assert!(error.contains(part), "{lines}: {error}");
