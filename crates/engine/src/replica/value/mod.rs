@@ -18,13 +18,10 @@ pub(crate) use registers::EntryState;
 pub(crate) use rows::{forget, named_csn};
 pub(crate) use wire::{Received, counted, state_that_came};
 
-use larix_schema::{AttributeDescription, Schema};
+use larix_schema::{AttributeDescription, Schema, Usage};
 
 use crate::write::KnownSchema;
 use registers::Rule;
-
-/// Derived by an overlay on every server from other entries: nobody else's word counts.
-const DERIVED: &str = "memberOf";
 
 /// How two versions of an attribute become one.
 fn rule_of(schema: &Schema, known: &KnownSchema, description: &AttributeDescription) -> Rule {
@@ -33,7 +30,8 @@ fn rule_of(schema: &Schema, known: &KnownSchema, description: &AttributeDescript
         return Rule::Newest;
     }
     let kind = schema.attribute(id);
-    if kind.name() == DERIVED {
+    // Each server derives or keeps these by itself (RFC 4512 section 3.4.2): memberOf, for one.
+    if kind.usage == Usage::DsaOperation {
         return Rule::Ours;
     }
     match kind.single_value || kind.equality.is_none() {
