@@ -40,8 +40,8 @@ use crate::log::LogSettings;
 use crate::low_priority::LowPriority;
 use crate::panics;
 use crate::processor_time::take_long_slices;
+use crate::replication;
 use crate::server::Server;
-use crate::syncrepl;
 use crate::tls::{Loaded, TlsState};
 use crate::tool_socket::ToolSockets;
 
@@ -472,7 +472,7 @@ impl<'s> Transition<'s> {
         for note in config.notes.iter().filter(|note| !earlier.config.notes.iter().any(|n| n == *note)) {
             server.log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
-        syncrepl::follow(server);
+        replication::follow(server);
         endpoints.tools.follow(server, &server.generation_in_force());
         // Their searches end at the next slice; their changes that wait are carried out.
         left.iter().for_each(|served| served.retire());

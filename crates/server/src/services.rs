@@ -8,6 +8,7 @@ use larix_engine::access::AccessPolicy;
 use larix_engine::log::LogWatch;
 use larix_engine::time::{Clock, Monotonic, Timestamp};
 use larix_replication::provider::RefreshQueue;
+use larix_replication::provider::SyncPeers;
 
 use crate::access_log::AccessLogs;
 use crate::admission::Admission;
@@ -21,7 +22,6 @@ use crate::low_turns::LowTurns;
 use crate::overlay_threads::OverlayThreads;
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
-use crate::sync_peers::SyncPeers;
 use crate::tls::TlsContext;
 use crate::traces::Traces;
 

@@ -26,10 +26,10 @@ use crate::ldif_tree;
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::live::ConfigurationThread;
 use crate::log::{Log, LogCall, LogFileError, LogLevel, LogSettings, LogThread};
+use crate::replication;
 use crate::server::Server;
 use crate::services::{Services, cores};
 use crate::statistics::ListenerInfo;
-use crate::syncrepl;
 use crate::tls::{TlsError, TlsState};
 use crate::tool_socket::ToolSockets;
 use crate::upkeep::{self, BackupThread};
@@ -258,7 +258,7 @@ impl Bound {
         let tools = Arc::new(ToolSockets::default());
         let changes = ConfigurationThread::start(&server, &tools)
             .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
-        syncrepl::follow(&server);
+        replication::follow(&server);
         tools.follow(&server, &server.generation_in_force());
         let result = self.run(&server, &changes, (workers, infos), readiness);
         server.long_searches.finish();

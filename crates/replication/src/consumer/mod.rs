@@ -12,6 +12,7 @@ mod entries;
 mod line;
 mod massage;
 mod retry;
+mod status;
 
 use larix_engine::csn::Csn;
 use larix_engine::replica::{ENTRY_STATE_OID, ReplicatedChange, UuidSet};
@@ -27,6 +28,7 @@ pub use batch::{BATCH_BYTES, BATCH_CHANGES};
 pub use line::{Attempts, Line, Next};
 pub use massage::Massage;
 pub use retry::{Retries, RetryStep};
+pub use status::{ConsumerCounts, ConsumerPhase, ConsumerStatus, Status};
 
 use crate::Cookie;
 use batch::Batch;

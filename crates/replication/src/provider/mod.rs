@@ -9,6 +9,7 @@ mod decide;
 mod follow;
 mod graves;
 mod passes;
+mod peers;
 mod proof;
 mod queue;
 mod refresh;
@@ -17,5 +18,6 @@ mod withheld;
 
 pub use decide::{Asked, Decision, decide};
 pub use passes::ENTRIES_MAX;
+pub use peers::{SyncPeer, SyncPeerFigures, SyncPeers};
 pub use queue::{REFRESHES_MAX, RefreshQueue};
 pub use session::{Reached, Start, Stepped, SyncSearch};

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 
 use super::Answer;
-use crate::replica_health;
+use crate::replication::health;
 use crate::server::Server;
 
 pub(super) fn live() -> Answer {
@@ -19,7 +19,7 @@ pub(super) fn ready(server: &Server) -> Answer {
         .iter()
         .map(|suffix| format!("{suffix:?}: a sync to the disk failed, changes are refused until a restart\n"))
         .collect();
-    text.extend(replica_health::unready(server));
+    text.extend(health::unready(server));
     if text.is_empty() {
         return Answer::text(StatusCode::OK, "ready\n");
     }

@@ -1,6 +1,8 @@
 //! Who follows whom, and how far: what cn=Replication,cn=Larix,cn=Monitor says.
 
 use larix_engine::time::Timestamp;
+use larix_replication::consumer::{ConsumerPhase, ConsumerStatus};
+use larix_replication::provider::SyncPeerFigures;
 use maud::{Markup, html};
 
 use super::layout::{self, Place};
@@ -8,9 +10,7 @@ use super::overview::{ago, thousands};
 use super::values;
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
-use crate::consumers::{ConsumerPhase, ConsumerStatus};
-use crate::replica_health;
-use crate::sync_peers::SyncPeerFigures;
+use crate::replication::health;
 
 /// Who may read what this entry says may see the page.
 const WITNESS: &str = "cn=Replication,cn=Larix,cn=Monitor";
@@ -41,7 +41,7 @@ fn content(visit: &Visit<'_>) -> Markup {
     let consumers = server.consumers.statuses();
     let databases = server.databases();
     let peers = server.sync_peers.figures(databases.directory().databases().iter(), now);
-    let unready = replica_health::unready(server);
+    let unready = health::unready(server);
     html! {
         @for reason in &unready {
             div.problem role="alert" { p { "Not ready for clients: " (reason.trim_end()) } }

@@ -6,11 +6,11 @@ use larix_engine::controls::ContentSync;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_proto::{DerefAliases, LdapResult, ResultCode};
+use larix_replication::provider::SyncPeer;
 use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
-use crate::sync_peers::SyncPeer;
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 
 /// What a consumer is told whose way to settle conflicts is not that of the content.

@@ -3,15 +3,15 @@
 use std::fmt;
 
 use larix_engine::time::Timestamp;
+use larix_replication::consumer::{ConsumerPhase, ConsumerStatus};
+use larix_replication::provider::SyncPeerFigures;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{MICROSECONDS, gauge};
-use crate::consumers::{ConsumerPhase, ConsumerStatus};
 use crate::server::Server;
-use crate::sync_peers::SyncPeerFigures;
 
 pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let now = server.both_clocks().0;

@@ -11,16 +11,16 @@ use larix_configuration::{Config, Database};
 use larix_engine::entry::Entry;
 use larix_engine::time::{Monotonic, Timestamp};
 use larix_proto::oid;
+use larix_replication::consumer::ConsumerStatus;
+use larix_replication::provider::SyncPeerFigures;
 use larix_schema::Schema;
 
 use super::Builder;
 use crate::admission::Admission;
 use crate::backup::BackupStatus;
-use crate::consumers::ConsumerStatus;
 use crate::log::Log;
 use crate::log::LogLevel;
 use crate::statistics::{OperationKind, Statistics};
-use crate::sync_peers::SyncPeerFigures;
 use crate::tls::TlsContext;
 
 use larix_backend::DatabaseFigures;

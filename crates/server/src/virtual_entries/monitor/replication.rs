@@ -4,10 +4,10 @@ use larix_configuration::Database;
 use larix_engine::csn::Csn;
 use larix_engine::entry::Entry;
 use larix_engine::time::Timestamp;
+use larix_replication::consumer::{ConsumerPhase, ConsumerStatus};
+use larix_replication::provider::SyncPeerFigures;
 
 use super::{DN, Monitor};
-use crate::consumers::{ConsumerPhase, ConsumerStatus};
-use crate::sync_peers::SyncPeerFigures;
 
 /// OpenLDAP's time for never.
 const NEVER: &str = "00000101000000Z";

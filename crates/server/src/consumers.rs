@@ -1,6 +1,4 @@
-//! The consumers of this server: what each follows, and how it stands. Their threads are [`syncrepl`](crate::syncrepl)'s.
-
-mod status;
+//! The consumers of this server: what each follows, and how it stands. Their threads are [`replication`](crate::replication)'s.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,10 +10,8 @@ use std::time::Duration;
 use larix_client::Stop;
 use larix_configuration::values::{SyncReplication, TlsSettings};
 use larix_engine::Served;
+use larix_replication::consumer::{ConsumerStatus, Status};
 use larix_store::lmdb::LmdbStore;
-
-pub(crate) use status::Status;
-pub use status::{ConsumerCounts, ConsumerPhase, ConsumerStatus};
 
 /// How long the end of the server waits for a thread: one that asks for a name's address cannot be called off.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,17 +7,17 @@ use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey};
 use larix_engine::time::Timestamp;
-use larix_replication::provider::{Reached, SyncSearch};
 use larix_store::Store;
-use larix_store::lmdb::LmdbStore;
+
+use super::session::{Reached, SyncSearch};
 
 /// The consumers that are connected.
 #[derive(Debug, Default)]
-pub(crate) struct SyncPeers(Mutex<Vec<Weak<SyncPeer>>>);
+pub struct SyncPeers(Mutex<Vec<Weak<SyncPeer>>>);
 
 /// One of them; it is gone when its search is.
 #[derive(Debug)]
-pub(crate) struct SyncPeer {
+pub struct SyncPeer {
     rid: u16,
     /// As access rules name it.
     address: String,
@@ -29,25 +29,26 @@ pub(crate) struct SyncPeer {
 
 /// How one consumer stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SyncPeerFigures {
-    pub(crate) rid: u16,
-    pub(crate) address: String,
-    pub(crate) identity: String,
-    pub(crate) base: String,
-    pub(crate) since: Timestamp,
-    pub(crate) phase: &'static str,
+pub struct SyncPeerFigures {
+    pub rid: u16,
+    pub address: String,
+    pub identity: String,
+    pub base: String,
+    pub since: Timestamp,
+    pub phase: &'static str,
     /// What it was told that it has.
-    pub(crate) csns: Vec<Csn>,
+    pub csns: Vec<Csn>,
     /// The place in the change log up to which it has been served.
-    pub(crate) position: u64,
+    pub position: u64,
     /// Records of the change log behind that.
-    pub(crate) behind: u64,
+    pub behind: u64,
     /// How long ago the first of them was made, in microseconds; 0 when there is none.
-    pub(crate) behind_micros: u64,
+    pub behind_micros: u64,
 }
 
 impl SyncPeers {
-    pub(crate) fn add(&self, subject: &Subject, base: &str, now: Timestamp, rid: u16) -> Arc<SyncPeer> {
+    /// Notes a consumer whose search begins.
+    pub fn add(&self, subject: &Subject, base: &str, now: Timestamp, rid: u16) -> Arc<SyncPeer> {
         let peer = Arc::new(SyncPeer {
             rid,
             address: subject.peer.peer_name.clone(),
@@ -63,9 +64,9 @@ impl SyncPeers {
     }
 
     /// In the order in which they came.
-    pub(crate) fn figures<'d>(
+    pub fn figures<'d, S: Store + 'd>(
         &self,
-        databases: impl Iterator<Item = &'d Arc<Served<LmdbStore>>> + Clone,
+        databases: impl Iterator<Item = &'d Arc<Served<S>>> + Clone,
         now: Timestamp,
     ) -> Vec<SyncPeerFigures> {
         let peers: Vec<Arc<SyncPeer>> = {
@@ -78,13 +79,13 @@ impl SyncPeers {
 
 impl SyncPeer {
     /// Notes how far its search has come.
-    pub(crate) fn reached(&self, search: &SyncSearch<LmdbStore>) {
+    pub fn reached<S: Store>(&self, search: &SyncSearch<S>) {
         search.reached(&mut self.reached.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn figures<'d>(
+    fn figures<'d, S: Store + 'd>(
         &self,
-        databases: impl Iterator<Item = &'d Arc<Served<LmdbStore>>> + Clone,
+        databases: impl Iterator<Item = &'d Arc<Served<S>>> + Clone,
         now: Timestamp,
     ) -> SyncPeerFigures {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,8 +1,9 @@
-//! Databases that follow a provider: a thread for each `syncrepl` line, with blocking I/O.
+//! Databases that follow a provider: a thread for each `syncrepl` line, with blocking I/O, and whether they are ready for clients.
 //!
 //! What a session means is [`larix_replication::consumer`]'s to say; here is the connection, the clock and the database.
 
 mod connect;
+pub(crate) mod health;
 mod runner;
 mod terms;
 
@@ -13,8 +14,9 @@ use std::thread::JoinHandle;
 
 use larix_client::Stop;
 use larix_configuration::{Config, Database};
+use larix_replication::consumer::Status;
 
-use crate::consumers::{Running, Status, Task};
+use crate::consumers::{Running, Task};
 use crate::generation::Generation;
 use crate::server::Server;
 
@@ -87,7 +89,9 @@ fn start(
     task: Task,
     before: Arc<Mutex<Vec<JoinHandle<()>>>>,
 ) -> std::io::Result<Running> {
-    let (stop, status) = (Stop::default(), Arc::new(Status::new(&task)));
+    let providers = task.line.providers.iter().map(ToString::to_string).collect();
+    let status = Arc::new(Status::new(task.line.rid, task.suffix.clone(), providers));
+    let stop = Stop::default();
     let (ending, ended): (Sender<()>, _) = channel();
     let runner = runner::Runner::new(server, task.clone(), stop.clone(), Arc::clone(&status));
     let name = format!("syncrepl {:03}", task.line.rid);

@@ -20,11 +20,12 @@ use larix_engine::time::Timestamp;
 use larix_proto::control::SyncMode;
 use larix_proto::{client, oid};
 use larix_replication::consumer::{Action, Attempts, End, Next, Retries, Session};
+use larix_replication::consumer::{ConsumerPhase, Status};
 use larix_schema::Schema;
 use larix_store::Store as _;
 
 use super::connect::{connect, silence};
-use crate::consumers::{ConsumerPhase, Status, Task};
+use crate::consumers::Task;
 use crate::log::LogLevel;
 use crate::panics;
 use crate::server::Server;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use larix_engine::log;
+use larix_replication::consumer::ConsumerStatus;
 use larix_store::Store;
 
-use crate::consumers::ConsumerStatus;
 use crate::databases::Databases;
 use crate::server::Server;
 

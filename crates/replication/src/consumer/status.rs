@@ -5,8 +5,6 @@ use std::sync::{Mutex, PoisonError};
 
 use larix_engine::time::Timestamp;
 
-use super::Task;
-
 /// What a consumer does now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConsumerPhase {
@@ -84,7 +82,7 @@ pub struct ConsumerStatus {
 impl ConsumerStatus {
     /// How long the consumer has heard nothing from its provider, in microseconds: what its content may lack at most. 0 while
     /// changes come as they are made. A consumer that has heard nothing yet counts from `started`, the server's start.
-    pub(crate) fn silence(&self, now: Timestamp, started: Timestamp) -> u64 {
+    pub fn silence(&self, now: Timestamp, started: Timestamp) -> u64 {
         if self.phase == ConsumerPhase::Persisting {
             return 0;
         }
@@ -95,23 +93,19 @@ impl ConsumerStatus {
 
 /// The status where its thread writes it and others read it.
 #[derive(Debug)]
-pub(crate) struct Status(Mutex<ConsumerStatus>);
+pub struct Status(Mutex<ConsumerStatus>);
 
 impl Status {
-    pub(crate) fn new(task: &Task) -> Self {
-        Self(Mutex::new(ConsumerStatus {
-            rid: task.line.rid,
-            suffix: task.suffix.clone(),
-            providers: task.line.providers.iter().map(ToString::to_string).collect(),
-            ..ConsumerStatus::default()
-        }))
+    /// Of a consumer that is about to start: its replica id, the suffix of its database, the URLs of its providers.
+    pub fn new(rid: u16, suffix: String, providers: Vec<String>) -> Self {
+        Self(Mutex::new(ConsumerStatus { rid, suffix, providers, ..ConsumerStatus::default() }))
     }
 
-    pub(crate) fn get(&self) -> ConsumerStatus {
+    pub fn get(&self) -> ConsumerStatus {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut ConsumerStatus)) {
+    pub fn change(&self, change: impl FnOnce(&mut ConsumerStatus)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
