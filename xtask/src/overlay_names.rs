@@ -27,10 +27,12 @@ const NAMED_ELSEWHERE: &[(&str, &str, &str)] = &[
 
 /// Overlays whose names are words of standards and of OpenLDAP's, too.
 const WORDS: &[(&str, &str)] = &[
+    ("allowed", "what slapacl says"),
     ("authzid", "a field of SASL's messages and of controls"),
     ("collective", "a keyword of RFC 4512 and a file of definitions"),
     ("deref", "a control"),
     ("dyngroup", "a file of definitions"),
+    ("trace", "a level of the log"),
     ("valsort", "a control"),
 ];
 
