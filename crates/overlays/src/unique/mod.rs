@@ -148,6 +148,11 @@ impl Overlay for Unique {
                 return Ok(Additions::default());
             }
         };
+        if let Prepared::Modify { mods, .. } = change.operation
+            && !self.may_concern(change.schema, mods)
+        {
+            return Ok(Additions::default());
+        }
         if change.controls.relax && self.may_bypass(change, &dn)? {
             return Ok(Additions::default());
         }
@@ -163,6 +168,18 @@ impl Overlay for Unique {
 }
 
 impl Unique {
+    /// Whether values of a domain may come to an entry by these changes: themselves, or because a filter finds it then.
+    fn may_concern(&self, schema: &Schema, mods: &[Change]) -> bool {
+        let brings = |domain: &Domain, area: &Area| {
+            let mut come = mods.iter().filter(|change| change.kind != ChangeKind::Delete);
+            come.any(|change| domain.covers(schema, area, &change.description))
+        };
+        let domains = &self.settings.domains;
+        domains
+            .iter()
+            .any(|domain| domain.areas.iter().any(|area| area.filter.is_some() || brings(domain, area)))
+    }
+
     /// With the relax rules control whoever may manage the entry is not bound by uniqueness.
     fn may_bypass(&self, change: &PendingChange<'_>, dn: &NormalDn) -> Result<bool, Refusal> {
         let stored;
