@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+use std::time::Duration;
 
 use larix_configuration::Config;
 use larix_engine::load::{self, LoadContext, LoadObserver, LoadOptions, Progress, RecordError};
@@ -108,6 +109,10 @@ const ACCESS_LOG: &str = "overlay accesslog\nlogdb cn=log\nlogops bind\n";
 /// The database of the access log, which stands before the one that it is of.
 const LOG_DATABASE: &str = "database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @FOLDER@/log\n\n";
 
+/// How long nothing is computed, and how often that is seen, before the writer is taken to rest.
+const REST: Duration = Duration::from_millis(200);
+const RESTS: u32 = 3;
+
 /// What stands for ten overlays at once: all of [`OVERLAYS`] but the two that write files or logs.
 #[allow(dead_code, reason = "the test of allocations has no use for it")]
 pub(crate) const TEN: &str = "ten";
@@ -148,7 +153,30 @@ pub(crate) fn open_behind(folder: &Path, overlay: &str) -> LocalServer {
     let configuration = own.join("slapd.conf");
     std::fs::write(&configuration, text.replace("@FOLDER@", &own.display().to_string()))
         .expect("a configuration");
-    open_under(&configuration)
+    let server = open_under(&configuration);
+    wait_for_rest();
+    server
+}
+
+/// Waits until no thread computes: indexes and back links that an overlay wants are made behind the opening, and would be counted.
+#[allow(dead_code, reason = "the test of allocations has no use for it")]
+#[allow(clippy::disallowed_methods, reason = "the writer tells nobody in this process that it rests")]
+fn wait_for_rest() {
+    // proc_pid_stat(5): utime and stime, in hundredths of a second. rustix's clocks do not run under valgrind.
+    let computed = || {
+        let text = std::fs::read_to_string("/proc/self/stat").expect("the process");
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let [user, system] =
+            [14, 15].map(|field| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok()));
+        user.expect("utime") + system.expect("stime")
+    };
+    let (mut resting, mut before) = (0, computed());
+    while resting < RESTS {
+        std::thread::sleep(REST);
+        let now = computed();
+        resting = if now - before <= 1 { resting + 1 } else { 0 };
+        before = now;
+    }
 }
 
 fn open_under(configuration: &Path) -> LocalServer {
