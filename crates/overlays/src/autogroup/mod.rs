@@ -21,7 +21,7 @@ use follow::Follow;
 pub static DESCRIPTOR: Descriptor =
     Descriptor::new("autogroup", "olcAutoGroupConfig", config::build).once().directives(&[
         OverlayDirective::words("autogroup-attrset", "olcAutoGroupAttrSet")
-            .many()
+            .ordered()
             .attribute_alias(&["olcAGattrSet"])
             .arguments(3, 3)
             .checked(config::check),
