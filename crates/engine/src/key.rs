@@ -12,6 +12,9 @@ use crate::record::digest;
 /// Bytes of a normalized value that stand in a key as they are.
 pub const VALUE_LIMIT: usize = 192;
 
+/// Attribute number and kind.
+pub(crate) const HEAD_LENGTH: usize = 5;
+
 /// Ends a key that holds its whole value.
 pub(crate) const END: [u8; 2] = [0, 0];
 /// Precedes the digest of a value that was cut. Sorts after [`END`], before any continuation that is not cut.
@@ -65,6 +68,16 @@ pub fn make(number: AttributeNumber, kind: KeyKind, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + value.len());
     put(&mut out, number, kind, value);
     out
+}
+
+/// The whole key of three bytes in a row; `None` where one of them has to be escaped.
+pub(crate) fn of_gram(number: AttributeNumber, gram: [u8; 3]) -> Option<[u8; HEAD_LENGTH + 5]> {
+    if gram.contains(&0) {
+        return None;
+    }
+    let ([n, u, m, b], [a, c, d]) = (number.0.to_be_bytes(), gram);
+    let [end, last] = END;
+    Some([n, u, m, b, KeyKind::Any as u8, a, c, d, end, last])
 }
 
 /// Appends what all keys of values that begin with `head` begin with. A head longer than [`VALUE_LIMIT`] is cut.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use larix_proto::{Dn, LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, AttributeType, NormalDn, NormalRdn, Schema};
+use smallvec::SmallVec;
 
 use super::values;
 use super::{AttributeValues, BindAttempt, Modification, Recording, WriteOperation};
@@ -411,10 +412,19 @@ fn equality_keys(
     values.iter().enumerate().map(key).collect()
 }
 
+/// So many values are compared with each other; more are put into a map.
+const FEW_VALUES: usize = 8;
+
 /// The position of the first item that comes again later.
 fn first_repeated<T: Eq + std::hash::Hash>(items: impl ExactSizeIterator<Item = T>) -> Option<usize> {
     if items.len() < 2 {
         return None;
+    }
+    if items.len() <= FEW_VALUES {
+        // Compared in pairs: that is done before a map is made.
+        let items: SmallVec<[T; FEW_VALUES]> = items.collect();
+        let later = |at: usize| items.get(at + 1..).unwrap_or_default();
+        return items.iter().enumerate().position(|(at, item)| later(at).contains(item));
     }
     let mut seen = foldhash::HashMap::default();
     items.enumerate().filter_map(|(position, item)| seen.insert(item, position)).min()

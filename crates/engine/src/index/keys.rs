@@ -4,22 +4,30 @@ use std::collections::BTreeSet;
 
 use larix_schema::{MatchingRule, Schema};
 use larix_store::{Snapshot, WriteSet};
+use smallvec::SmallVec;
 
 use super::{KeyKind, Kinds, key, substrings};
 use crate::catalog::{Catalog, CatalogRow};
 use crate::entry::patch::Patch;
 use crate::entry::record::{Form, StoredValue, ValuesView};
-use crate::entry::{Entry, EntryAttribute, EntryId, EntryReader, LargeValues, values};
+use crate::entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, LargeValues, values};
 use crate::fault::Fault;
+use crate::key::HEAD_LENGTH;
 use crate::tables::INDEX;
 
 type Keys = BTreeSet<Vec<u8>>;
 
+/// Keys of substrings fit in, and most others.
+const KEY_BYTES: usize = 24;
+
+/// A key of an entry: most of them are so short that they need no memory of their own.
+pub type EntryKey = SmallVec<[u8; KEY_BYTES]>;
+
 /// The postings that a change adds and removes. No key is in both, and those of one attribute ascend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexChanges {
-    pub added: Vec<Vec<u8>>,
-    pub removed: Vec<Vec<u8>>,
+    pub added: Vec<EntryKey>,
+    pub removed: Vec<EntryKey>,
 }
 
 impl IndexChanges {
@@ -29,8 +37,8 @@ impl IndexChanges {
     }
 
     fn difference(&mut self, old: &Keys, new: &Keys) {
-        self.added.extend(new.difference(old).cloned());
-        self.removed.extend(old.difference(new).cloned());
+        self.added.extend(new.difference(old).map(|key| EntryKey::from_slice(key)));
+        self.removed.extend(old.difference(new).map(|key| EntryKey::from_slice(key)));
     }
 }
 
@@ -48,7 +56,7 @@ pub fn changes<S: Snapshot>(
     new: Option<&Entry>,
 ) -> Result<IndexChanges, Fault> {
     let mut changes = IndexChanges::default();
-    let mut seen = smallvec::SmallVec::<[_; 32]>::new();
+    let mut seen = SmallVec::<[_; 32]>::new();
     if let Some(old) = old {
         // In the order of the stored ones.
         let mut kept = new.into_iter().flat_map(|new| &new.attributes).filter_map(|a| a.kept).peekable();
@@ -190,7 +198,8 @@ fn change_attribute<S: Snapshot>(
         return Ok(());
     }
     let old = stored_attribute_keys(schema, row, row.wanted, old, stored)?;
-    let new = new.map(|new| attribute_keys(schema, row, new)).unwrap_or_default().into_iter().collect();
+    let new = new.map(|new| attribute_keys(schema, row, new)).unwrap_or_default();
+    let new = new.into_iter().map(SmallVec::into_vec).collect();
     changes.difference(&old, &new);
     Ok(())
 }
@@ -212,19 +221,56 @@ fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes:
         removed.insert(key::make(row.number, KeyKind::Presence, &[]));
     }
     // A member that goes and comes back in another spelling keeps its posting.
-    changes.removed.extend(removed.difference(&added).cloned());
-    changes.added.extend(added);
+    changes.removed.extend(removed.difference(&added).map(|key| EntryKey::from_slice(key)));
+    changes.added.extend(added.into_iter().map(EntryKey::from_vec));
 }
 
 /// The keys of an attribute of a new entry, ascending.
-fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute) -> Vec<Vec<u8>> {
-    let mut keys = Vec::new();
-    visit_attribute_keys(schema, row, attribute, &mut |kind: KeyKind, value: &[u8]| {
-        keys.push(key::make(row.number, kind, value));
-    });
-    keys.sort_unstable();
-    keys.dedup();
-    keys
+fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute) -> Vec<EntryKey> {
+    let mut sorted = Sorted { number: row.number, keys: Vec::new(), grams: SmallVec::new() };
+    visit_attribute_keys(schema, row, attribute, &mut sorted);
+    sorted.finish()
+}
+
+/// Sorts keys of one attribute, of which most are grams: these are sorted as numbers, before they are keys.
+struct Sorted {
+    number: AttributeNumber,
+    keys: Vec<EntryKey>,
+    grams: SmallVec<[u32; 64]>,
+}
+
+impl KeySink for Sorted {
+    fn key(&mut self, kind: KeyKind, value: &[u8]) {
+        self.keys.push(EntryKey::from_vec(key::make(self.number, kind, value)));
+    }
+
+    fn grams(&mut self, normal: &[u8]) {
+        let grams = normal.array_windows().map(|[a, b, c]| u32::from_be_bytes([0, *a, *b, *c]));
+        self.grams.extend(grams);
+    }
+}
+
+impl Sorted {
+    fn finish(self) -> Vec<EntryKey> {
+        let Self { number, mut keys, mut grams } = self;
+        keys.sort_unstable();
+        keys.dedup();
+        grams.sort_unstable();
+        grams.dedup();
+        let kind_of = |key: &EntryKey| key.get(HEAD_LENGTH - 1).copied();
+        let behind = keys.partition_point(|key| kind_of(key) < Some(KeyKind::Any as u8));
+        let grams = grams.iter().map(|gram| {
+            let [_, value @ ..] = gram.to_be_bytes();
+            let mut key = EntryKey::new();
+            match key::of_gram(number, value) {
+                Some(whole) => key.extend_from_slice(&whole),
+                None => key.extend_from_slice(&key::make(number, KeyKind::Any, &value)),
+            }
+            key
+        });
+        keys.splice(behind..behind, grams);
+        keys
+    }
 }
 
 fn collect(row: &CatalogRow, keys: &mut Keys) -> impl FnMut(KeyKind, &[u8]) {

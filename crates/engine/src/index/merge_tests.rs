@@ -34,7 +34,7 @@ fn any_key(number: u64) -> Vec<u8> {
 
 fn changes(old: &BTreeSet<u64>, new: &BTreeSet<u64>) -> IndexChanges {
     let sorted = |grams: &mut dyn Iterator<Item = &u64>| {
-        let mut keys: Vec<Vec<u8>> = grams.map(|gram| any_key(*gram)).collect();
+        let mut keys: Vec<_> = grams.map(|gram| any_key(*gram).into()).collect();
         keys.sort_unstable();
         keys
     };
@@ -108,7 +108,8 @@ fn rows_and_index_tell_the_truth_at_any_time() {
 fn a_row_has_an_end() {
     let store = MemoryStore::new(&TABLES).unwrap();
     let key = |number: u64| key::make(N, KeyKind::Initial, format!("{number:06}").as_bytes());
-    let many = IndexChanges { added: (0..ROW_KEYS_MAX as u64 + 10).map(key).collect(), removed: Vec::new() };
+    let added = (0..ROW_KEYS_MAX as u64 + 10).map(|number| key(number).into()).collect();
+    let many = IndexChanges { added, removed: Vec::new() };
     let transaction = store.transaction().unwrap();
     let mut set = WriteSet::new();
     pending::apply(&mut set, &transaction, EntryId(5), &many, Writing::New).unwrap();

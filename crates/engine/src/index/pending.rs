@@ -17,6 +17,7 @@ use super::{KeyKind, key};
 use crate::entry::record::{put_varint, take_varint};
 use crate::entry::{AttributeNumber, EntryId};
 use crate::fault::Fault;
+use crate::key::HEAD_LENGTH;
 use crate::tables::{INDEX, PENDING};
 
 /// Most keys of a row; what is beyond goes into the index at once.
@@ -61,10 +62,10 @@ pub fn apply<S: Snapshot>(
 ) -> Result<(), Fault> {
     let added = changes.added.iter().map(|key| (key, true));
     let all = changes.removed.iter().map(|key| (key, false)).chain(added);
-    let mut late: Vec<(&[u8], bool)> = Vec::new();
+    let mut late: Vec<(&[u8], bool)> = Vec::with_capacity(changes.added.len() + changes.removed.len());
     for (key, present) in all {
         match late_part(key) {
-            Some(_) => late.push((key, present)),
+            Some(part) => late.push((part, present)),
             None => put_posting(set, key, entry, present),
         }
     }
@@ -74,17 +75,15 @@ pub fn apply<S: Snapshot>(
     let new = writing == Writing::New;
     let stored = if new { None } else { snapshot.get(PENDING, &entry.to_bytes())? };
     if stored.is_none() && writing == Writing::OneOfMany {
-        late.into_iter().for_each(|(key, present)| put_posting(set, key, entry, present));
+        late.into_iter().for_each(|(part, present)| put_posting(set, &whole_key(part), entry, present));
         return Ok(());
     }
     if stored.is_none() && late.len() <= ROW_KEYS_MAX {
-        let keys = late.iter().filter_map(|(key, present)| Some((late_part(key)?, *present)));
-        set.put(PENDING, &entry.to_bytes(), encode(new, keys));
+        set.put(PENDING, &entry.to_bytes(), encode(new, late.into_iter()));
         return Ok(());
     }
     let mut row = stored.map(|stored| Row::decode(&stored)).transpose()?.unwrap_or_default();
-    for (key, present) in late {
-        let Some(part) = late_part(key) else { continue };
+    for (part, present) in late {
         let room = row.keys.len() < ROW_KEYS_MAX;
         match row.keys.get_mut(part) {
             Some(known) => *known = present,
@@ -93,7 +92,7 @@ pub fn apply<S: Snapshot>(
             }
             None => {
                 row.whole = false;
-                put_posting(set, key, entry, present);
+                put_posting(set, &whole_key(part), entry, present);
             }
         }
     }
@@ -158,13 +157,19 @@ pub fn row<S: Snapshot>(snapshot: &S, entry: EntryId) -> Result<Option<Row>, Fau
 fn encode<'k>(whole: bool, parts: impl Iterator<Item = (&'k [u8], bool)>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(&[VERSION, if whole { WHOLE } else { 0 }]);
-    let mut runs: Vec<(&[u8], bool, usize, Vec<u8>)> = Vec::new();
+    let mut runs: Vec<(&[u8; HEAD_LENGTH], bool, usize, Vec<u8>)> = Vec::new();
+    // Where the part before went: nearly always this one goes there, too.
+    let mut last = 0;
     for (part, present) in parts {
-        let Some((head, tail)) = part.split_at_checked(HEAD_LENGTH) else { continue };
-        let alike = |run: &&mut (&[u8], bool, usize, Vec<u8>)| {
+        let Some((head, tail)) = part.split_first_chunk() else { continue };
+        let alike = |run: &(&[u8; HEAD_LENGTH], bool, usize, Vec<u8>)| {
             run.0 == head && run.1 == present && run.2 == tail.len()
         };
-        match runs.iter_mut().rev().take(RUNS_OF_A_KIND).find(alike) {
+        if !runs.get(last).is_some_and(alike) {
+            let back = runs.iter().rev().take(RUNS_OF_A_KIND).position(alike);
+            last = back.map_or(runs.len(), |back| runs.len() - 1 - back);
+        }
+        match runs.get_mut(last) {
             Some(run) => run.3.extend_from_slice(tail),
             None => runs.push((head, present, tail.len(), tail.to_vec())),
         }
@@ -181,8 +186,6 @@ fn encode<'k>(whole: bool, parts: impl Iterator<Item = (&'k [u8], bool)>) -> Vec
     out
 }
 
-/// Attribute number and kind.
-const HEAD_LENGTH: usize = 5;
 /// So many runs back one of the same kind is looked for; a run more is no harm.
 const RUNS_OF_A_KIND: usize = 32;
 
