@@ -30,7 +30,7 @@ use larix_engine::controls::{self, RequestControls};
 use larix_engine::injected;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{WriteOperation, WriteOutcome};
-use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, encode};
+use larix_proto::{Controls, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
@@ -571,12 +571,12 @@ impl Service for Dispatcher {
     }
 }
 
-/// A DN as the log shows it: in its pretty form if it is one, as it came otherwise.
-pub(crate) fn shown_dn(server: &Server, dn: &str) -> String {
-    let databases = server.databases();
-    let pretty = Dn::parse(dn).ok().and_then(|parsed| databases.schema().pretty_dn(&parsed).ok());
-    match pretty {
-        Some(pretty) => pretty,
-        None => printable(dn).into_owned(),
+/// Names of attributes as lines of the log have them, a blank between them.
+fn put_names<'n>(texts: &mut Vec<u8>, names: impl Iterator<Item = &'n str>) {
+    for (at, name) in names.enumerate() {
+        if at > 0 {
+            texts.push(b' ');
+        }
+        texts.extend_from_slice(name.as_bytes());
     }
 }

@@ -9,7 +9,7 @@ use larix_proto::{Authentication, DerefAliases, FilterBuf, LdapResult, Message, 
 use crate::databases::Databases;
 use crate::log::LogLevel;
 use crate::log::json::{List, Quoted};
-use crate::log::{Log, Severity, printable};
+use crate::log::{Log, Seconds, Severity, printable};
 use crate::statistics::ConnectionRecord;
 use larix_backend::Effort;
 
@@ -273,16 +273,6 @@ fn scope_name(scope: Scope) -> &'static str {
         Scope::OneLevel => "one",
         Scope::Subtree => "sub",
         Scope::Children => "children",
-    }
-}
-
-/// Nanoseconds, shown as seconds with six digits.
-pub(crate) struct Seconds(pub(crate) u64);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = self.0 / NANOS_A_MICROSECOND;
-        write!(f, "{}.{:06}", micros / 1_000_000, micros % 1_000_000)
     }
 }
 

@@ -5,9 +5,9 @@ use larix_engine::controls;
 use larix_engine::write::{Origin, WriteOperation, WriteRequest};
 use larix_proto::Message;
 
-use super::{Begun, Dispatcher, Running, shown_dn};
+use super::{Begun, Dispatcher, Running, put_names};
 use crate::connection::Started;
-use crate::log::printable;
+use crate::log::What;
 use crate::operation_rules::Restricted;
 
 impl Dispatcher {
@@ -77,16 +77,18 @@ impl Dispatcher {
     }
 
     fn log_write(&self, begun: &Begun, operation: &WriteOperation) {
-        let dn = shown_dn(&self.server, operation.target());
-        match operation {
-            WriteOperation::Add { .. } => self.log_operation(begun, format_args!("ADD dn=\"{dn}\"")),
-            WriteOperation::Delete { .. } => self.log_operation(begun, format_args!("DEL dn=\"{dn}\"")),
-            WriteOperation::ModifyDn { .. } => self.log_operation(begun, format_args!("MODRDN dn=\"{dn}\"")),
-            WriteOperation::Modify { changes, .. } => {
-                self.log_operation(begun, format_args!("MOD dn=\"{dn}\""));
-                let names: Vec<&str> = changes.iter().map(|c| c.attribute.description.as_str()).collect();
-                self.log_operation(begun, format_args!("MOD attr={}", printable(&names.join(" "))));
-            }
+        let word = match operation {
+            WriteOperation::Add { .. } => "ADD",
+            WriteOperation::Delete { .. } => "DEL",
+            WriteOperation::ModifyDn { .. } => "MODRDN",
+            WriteOperation::Modify { .. } => "MOD",
+        };
+        self.log_later(begun, What::Change { word }, |texts| {
+            texts.extend_from_slice(operation.target().as_bytes());
+        });
+        if let WriteOperation::Modify { changes, .. } = operation {
+            let names = changes.iter().map(|change| change.attribute.description.as_str());
+            self.log_later(begun, What::Attributes { word }, |texts| put_names(texts, names));
         }
     }
 }

@@ -12,11 +12,11 @@ use larix_proto::{
 
 use super::password_change::password_first;
 use super::persistent::Persists;
-use super::{Begun, Completion, Dispatcher, Running, shown_dn};
+use super::{Begun, Completion, Dispatcher, Running, put_names};
 use crate::connection::{Operation, Started, Stepped};
 use crate::databases::Databases;
 use crate::dispatch::ConnectionEvent;
-use crate::log::printable;
+use crate::log::What;
 use crate::operation_rules::Restricted;
 use crate::statistics::{add, latency};
 use larix_backend::{Done, End, First, Reply, Slice, slice};
@@ -129,17 +129,15 @@ impl Dispatcher {
     }
 
     fn log_search(&self, begun: &Begun, request: &SearchRequest<'_>) {
-        let base = shown_dn(&self.server, request.base);
-        let (scope, deref) = (request.scope as u8, request.deref as u8);
-        let filter = request.filter.to_string();
-        let filter = printable(&filter);
-        self.log_operation(
-            begun,
-            format_args!("SRCH base=\"{base}\" scope={scope} deref={deref} filter=\"{filter}\""),
-        );
+        let (scope, deref, base) = (request.scope as u8, request.deref as u8, request.base.len());
+        self.log_later(begun, What::Search { scope, deref, base }, |texts| {
+            texts.extend_from_slice(request.base.as_bytes());
+            texts.extend_from_slice(request.filter.as_ber());
+        });
         if !request.attributes.is_empty() {
-            let names: Vec<&str> = request.attributes.iter().collect();
-            self.log_operation(begun, format_args!("SRCH attr={}", printable(&names.join(" "))));
+            self.log_later(begun, What::Attributes { word: "SRCH" }, |texts| {
+                put_names(texts, request.attributes.iter());
+            });
         }
     }
 
@@ -151,9 +149,10 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Started<Running> {
         if self.logs_stats() {
-            let dn = shown_dn(&self.server, request.entry);
-            let attribute = printable(request.attribute);
-            self.log_operation(begun, format_args!("CMP dn=\"{dn}\" attr=\"{attribute}\""));
+            self.log_later(begun, What::Compare { entry: request.entry.len() }, |texts| {
+                texts.extend_from_slice(request.entry.as_bytes());
+                texts.extend_from_slice(request.attribute.as_bytes());
+            });
         }
         let generation = self.server.generation();
         let databases = &generation.databases;

@@ -6,9 +6,8 @@ use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encod
 use super::{Dispatcher, Running};
 use crate::access_log::RecordedRequest;
 use crate::connection::{Operation, Started};
-use crate::log::LogLevel;
-use crate::log::printable;
-use crate::operation_log::{self, Asked, Ended, Seconds};
+use crate::log::{LogLevel, OperationLine, Response, What};
+use crate::operation_log::{self, Asked, Ended};
 use crate::statistics::{OperationKind, add, latency};
 use crate::traces::Span;
 use larix_backend::Effort;
@@ -147,26 +146,14 @@ impl Dispatcher {
         if !self.logs_stats() {
             return;
         }
-        let (waited, taken) = (Seconds(waited), Seconds(taken));
-        let code = result.code.0;
-        let text = printable(&result.diagnostic);
-        let times = format_args!("qtime={waited} etime={taken}");
-        match (begun.response, effort) {
-            (ResponseOp::SearchDone, effort) => {
-                let entries = effort.unwrap_or_default().entries;
-                self.log_operation(
-                    begun,
-                    format_args!("SEARCH RESULT tag=101 err={code} {times} nentries={entries} text={text}"),
-                );
-            }
-            (ResponseOp::Extended, _) => {
-                self.log_operation(begun, format_args!("RESULT oid= err={code} {times} text={text}"));
-            }
-            (response, _) => {
-                let tag = response_tag(response);
-                self.log_operation(begun, format_args!("RESULT tag={tag} err={code} {times} text={text}"));
-            }
-        }
+        let response = match begun.response {
+            ResponseOp::SearchDone => Response::Search { entries: effort.unwrap_or_default().entries },
+            ResponseOp::Extended => Response::Extended,
+            response => Response::Tagged(response_tag(response)),
+        };
+        self.log_later(begun, What::Result { response, code: result.code.0, waited, taken }, |texts| {
+            texts.extend_from_slice(result.diagnostic.as_bytes());
+        });
     }
 
     pub(super) fn refuse(&self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) -> Started<Running> {
@@ -215,6 +202,15 @@ impl Dispatcher {
         if self.logs_stats() {
             let (number, serial) = (self.record.number, begun.operation.serial);
             self.server.log.line(LogLevel::STATS, format_args!("conn={number} op={serial} {text}"));
+        }
+    }
+
+    /// The same for a line that the log's thread makes: what belongs to it is only copied here.
+    pub(super) fn log_later(&self, begun: &Begun, what: What, texts: impl FnOnce(&mut Vec<u8>)) {
+        let line = OperationLine { connection: self.record.number, serial: begun.operation.serial, what };
+        match what {
+            What::Attributes { .. } | What::Result { .. } => self.server.log.operation(line, None, texts),
+            _ => self.server.log.operation(line, Some(self.server.databases().schema()), texts),
         }
     }
 

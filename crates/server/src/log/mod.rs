@@ -1,29 +1,33 @@
-//! The server's log: lines in OpenLDAP's format or as JSON, formatted by whoever has something to say, written by one
-//! thread of its own. A loop never waits for a disk, for syslog or for the journal: it gathers what it has to say and
-//! hands it over when it has nothing else to do; when too much waits, lines are counted and dropped.
+//! The server's log: lines in OpenLDAP's format or as JSON, written by one thread of its own. Those about operations are
+//! formatted there, too, from what a loop keeps of a request ([`operation`]); all others by whoever has something to say.
+//! A loop gathers what it has to say and hands it over when it has nothing else to do. It waits for a disk, for syslog or for the
+//! journal only where too much is under way already, as OpenLDAP does for each line.
 
 mod file;
 mod journal;
 pub mod json;
+mod operation;
 mod recent;
 mod settings;
 mod syslog;
 mod writer;
 
 use std::cell::RefCell;
-use std::fmt::{self, Write as _};
-use std::io;
+use std::fmt;
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use file::LogFileError;
 pub use larix_configuration::values::LogLevel;
+pub(crate) use operation::{OperationLine, Response, Seconds, What};
 pub use settings::{LogCall, LogSettings};
 pub use syslog::syslog_facility;
 
 use larix_configuration::values::LogFormat;
+use larix_schema::Schema;
 
 use crate::panics;
 use recent::Recent;
@@ -35,6 +39,12 @@ pub const QUEUE_BYTES: usize = 16 * 1024 * 1024;
 const QUEUE_BATCHES: usize = 16_384;
 /// A loop hands over what it has gathered when it is so many bytes, though it has other work.
 const GATHERED_BYTES: usize = 16 * 1024;
+/// How long a thread waits for the log's to take something where too much waits. A disk that hangs for longer must not hang
+/// the server: lines are counted and dropped from then on, until something is taken.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
+/// Room that a batch has from the start: the lines of a few operations.
+const BATCH_BYTES: usize = 1024;
+const BATCH_LINES: usize = 8;
 /// How long the server's end waits for a disk that does not take the last lines.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -47,12 +57,14 @@ pub enum Severity {
     Debug = 7,
 }
 
-/// What a line's text is.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+/// What a line's bytes are.
+#[derive(Copy, Clone, Debug)]
 enum Kind {
     Text,
     /// Members of a JSON object, without its braces.
     Members,
+    /// Texts of a line that is still to be made.
+    Operation(OperationLine),
 }
 
 #[derive(Debug)]
@@ -62,32 +74,48 @@ struct Line {
     kind: Kind,
     at: Duration,
     thread: u64,
-    /// Where its text ends in the batch.
+    /// Where its bytes end in the batch.
     end: usize,
 }
 
 /// Lines of one thread, in their order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Batch {
-    text: String,
+    bytes: Vec<u8>,
     lines: Vec<Line>,
+    /// What names in it are shown by.
+    schema: Option<Arc<Schema>>,
 }
 
 impl Batch {
-    fn add(&mut self, (level, severity, kind): (u32, Severity, Kind), text: fmt::Arguments<'_>) {
-        // Writing into a string fails only where a value refuses to be shown; what it said so far stays.
-        let _ = self.text.write_fmt(text);
-        let end = self.text.len();
+    fn new() -> Self {
+        let (bytes, lines) = (Vec::with_capacity(BATCH_BYTES), Vec::with_capacity(BATCH_LINES));
+        Self { bytes, lines, schema: None }
+    }
+
+    fn add(&mut self, about: (u32, Severity, Kind), text: fmt::Arguments<'_>) {
+        // Writing into a list fails only where a value refuses to be shown; what it said so far stays.
+        let _ = self.bytes.write_fmt(text);
+        self.end_line(about);
+    }
+
+    fn end_line(&mut self, (level, severity, kind): (u32, Severity, Kind)) {
+        let end = self.bytes.len();
         self.lines.push(Line { level, severity, kind, at: time_of_day(), thread: thread_number(), end });
     }
 
-    /// Each line with its text.
-    fn iter(&self) -> impl Iterator<Item = (&Line, &str)> {
+    /// Bytes of memory that it takes while it waits.
+    fn size(&self) -> usize {
+        self.bytes.len() + self.lines.len() * size_of::<Line>()
+    }
+
+    /// Each line with its bytes.
+    fn iter(&self) -> impl Iterator<Item = (&Line, &[u8])> {
         let mut begin = 0;
         self.lines.iter().map(move |line| {
-            let text = self.text.get(begin..line.end).unwrap_or_default();
+            let bytes = self.bytes.get(begin..line.end).unwrap_or_default();
             begin = line.end;
-            (line, text)
+            (line, bytes)
         })
     }
 }
@@ -126,6 +154,21 @@ struct Shared {
     /// The last lines that went anywhere.
     recent: Mutex<Recent>,
     queue: SyncSender<Order>,
+    room: Mutex<Room>,
+    /// Something was taken while somebody waited for that.
+    taken: Condvar,
+    /// [`QUEUE_PATIENCE`], but in tests.
+    patience: Duration,
+}
+
+/// Who waits until the log's thread has taken something.
+#[derive(Debug, Default)]
+struct Room {
+    /// Batches taken so far.
+    taken: u64,
+    waiting: u32,
+    /// It was waited for in vain, and has taken nothing since.
+    hangs: bool,
 }
 
 /// The handle everyone logs through. Cheap to ask, so that a line that nobody wants is never formatted.
@@ -171,16 +214,7 @@ impl Log {
     /// No thread to be had.
     pub fn start(settings: LogSettings, call: LogCall) -> io::Result<(Self, LogThread)> {
         let (queue, orders) = sync_channel(QUEUE_BATCHES);
-        let shared = Arc::new(Shared {
-            levels: AtomicU32::new(0),
-            json: AtomicBool::new(false),
-            slow: AtomicU64::new(u64::MAX),
-            waiting: AtomicUsize::new(0),
-            lost: AtomicU64::new(0),
-            unwritten: AtomicU64::new(0),
-            recent: Mutex::default(),
-            queue: queue.clone(),
-        });
+        let shared = Arc::new(Shared::new(queue.clone(), QUEUE_PATIENCE));
         let state = State { call, configured: 0, has_file: false, has_others: false, file_only: false };
         let log = Self { shared: shared.clone(), state: Arc::new(Mutex::new(state)) };
         let outputs = log.outputs(settings);
@@ -263,7 +297,7 @@ impl Log {
             if panic.thread == Some(THREAD) || shared.levels.load(Ordering::Relaxed) & LogLevel::ANY == 0 {
                 return;
             }
-            let mut batch = Batch::default();
+            let mut batch = Batch::new();
             batch.add(
                 (LogLevel::ANY, Severity::Warning, Kind::Text),
                 format_args!(
@@ -323,7 +357,7 @@ impl Log {
 
     /// Has this thread gather its lines: [`hand_over`] is called when it has nothing else to do.
     pub fn gather(&self) {
-        GATHERED.set(Some(Gathered { shared: self.shared.clone(), batch: Batch::default() }));
+        GATHERED.set(Some(Gathered { shared: self.shared.clone(), batch: Batch::new() }));
     }
 
     fn outputs(&self, settings: LogSettings) -> Outputs {
@@ -355,25 +389,47 @@ impl Log {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, about: (u32, Severity, Kind), text: fmt::Arguments<'_>) {
-        if !self.wants(about.0) {
+    /// Logs a line about an operation, of level `stats`. `texts` appends what belongs to it, which costs no more than copies:
+    /// the log's thread makes the line. Names are shown by this schema.
+    pub(crate) fn operation(
+        &self,
+        line: OperationLine,
+        schema: Option<&Arc<Schema>>,
+        texts: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if !self.wants(LogLevel::STATS) {
             return;
         }
-        let gathers = GATHERED.with_borrow_mut(|gathered| match gathered {
+        self.with_batch(|batch| {
+            if batch.schema.is_none() {
+                batch.schema = schema.cloned();
+            }
+            texts(&mut batch.bytes);
+            batch.end_line((LogLevel::STATS, Severity::Info, Kind::Operation(line)));
+        });
+    }
+
+    fn add(&self, about: (u32, Severity, Kind), text: fmt::Arguments<'_>) {
+        if self.wants(about.0) {
+            self.with_batch(|batch| batch.add(about, text));
+        }
+    }
+
+    /// Adds to what this thread has gathered, or hands over what is added at once.
+    fn with_batch(&self, add: impl FnOnce(&mut Batch)) {
+        GATHERED.with_borrow_mut(|gathered| match gathered {
             Some(gathered) if Arc::ptr_eq(&gathered.shared, &self.shared) => {
-                gathered.batch.add(about, text);
-                if gathered.batch.text.len() >= GATHERED_BYTES {
+                add(&mut gathered.batch);
+                if gathered.batch.size() >= GATHERED_BYTES {
                     gathered.hand_over();
                 }
-                true
             }
-            _ => false,
+            _ => {
+                let mut batch = Batch::new();
+                add(&mut batch);
+                self.shared.queue(batch);
+            }
         });
-        if !gathers {
-            let mut batch = Batch::default();
-            batch.add(about, text);
-            self.shared.queue(batch);
-        }
     }
 
     /// For orders that are rare: the server's configuration thread may wait for room.
@@ -384,13 +440,87 @@ impl Log {
 }
 
 impl Shared {
+    fn new(queue: SyncSender<Order>, patience: Duration) -> Self {
+        Self {
+            levels: AtomicU32::new(0),
+            json: AtomicBool::new(false),
+            slow: AtomicU64::new(u64::MAX),
+            waiting: AtomicUsize::new(0),
+            lost: AtomicU64::new(0),
+            unwritten: AtomicU64::new(0),
+            recent: Mutex::default(),
+            queue,
+            room: Mutex::default(),
+            taken: Condvar::new(),
+            patience,
+        }
+    }
+
+    /// Hands lines to the log's thread. Where too much waits for it already, so does the caller.
     fn queue(&self, batch: Batch) {
-        let (bytes, lines) = (batch.text.len(), batch.lines.len() as u64);
-        let waiting = self.waiting.fetch_add(bytes, Ordering::Relaxed);
-        if waiting.saturating_add(bytes) > QUEUE_BYTES || self.queue.try_send(Order::Lines(batch)).is_err() {
-            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        let lines = batch.lines.len() as u64;
+        let Err(batch) = self.try_queue(batch) else { return };
+        if !self.queue_patiently(batch) {
             self.lost.fetch_add(lines, Ordering::Relaxed);
         }
+    }
+
+    /// Answers the batch where there is no room for it.
+    fn try_queue(&self, batch: Batch) -> Result<(), Batch> {
+        let bytes = batch.size();
+        let waiting = self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        let refused = if waiting.saturating_add(bytes) > QUEUE_BYTES {
+            batch
+        } else {
+            match self.queue.try_send(Order::Lines(batch)) {
+                Err(
+                    TrySendError::Full(Order::Lines(batch)) | TrySendError::Disconnected(Order::Lines(batch)),
+                ) => batch,
+                _ => return Ok(()),
+            }
+        };
+        self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        Err(refused)
+    }
+
+    /// Whether there was room for the batch in the end.
+    fn queue_patiently(&self, mut batch: Batch) -> bool {
+        if batch.size() > QUEUE_BYTES {
+            return false;
+        }
+        loop {
+            // Before it is tried: what is taken from now on is not missed.
+            let mut room = self.room();
+            if room.hangs {
+                return self.try_queue(batch).is_ok();
+            }
+            match self.try_queue(batch) {
+                Ok(()) => return true,
+                Err(refused) => batch = refused,
+            }
+            let seen = room.taken;
+            room.waiting += 1;
+            let waited = self.taken.wait_timeout_while(room, self.patience, |room| room.taken == seen);
+            let (mut room, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            room.waiting -= 1;
+            room.hangs |= waited.timed_out();
+        }
+    }
+
+    /// The log's thread has taken a batch of so many bytes.
+    fn took(&self, bytes: usize) {
+        self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        let mut room = self.room();
+        room.taken = room.taken.wrapping_add(1);
+        room.hangs = false;
+        if room.waiting > 0 {
+            self.taken.notify_all();
+        }
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        // Plain values are whole after any panic.
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -403,7 +533,7 @@ struct Gathered {
 impl Gathered {
     fn hand_over(&mut self) {
         if !self.batch.lines.is_empty() {
-            self.shared.queue(std::mem::take(&mut self.batch));
+            self.shared.queue(std::mem::replace(&mut self.batch, Batch::new()));
         }
     }
 }

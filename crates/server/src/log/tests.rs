@@ -81,34 +81,80 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     assert_eq!(shared.unwritten.load(Ordering::Relaxed), 1);
 }
 
+fn batch(bytes: usize) -> Batch {
+    let mut batch = Batch::new();
+    let text = "x".repeat(bytes);
+    batch.add((LogLevel::STATS, Severity::Info, Kind::Text), format_args!("{text}"));
+    batch
+}
+
 #[test]
-fn too_much_is_counted_and_dropped() {
+fn what_a_log_that_hangs_does_not_take_is_counted() {
     let (queue, orders) = sync_channel(1);
-    let shared = Shared {
-        levels: AtomicU32::new(LogLevel::STATS),
-        json: AtomicBool::new(false),
-        slow: AtomicU64::new(u64::MAX),
-        waiting: AtomicUsize::new(0),
-        lost: AtomicU64::new(0),
-        unwritten: AtomicU64::new(0),
-        recent: Mutex::default(),
-        queue,
-    };
-    let batch = |bytes: usize| {
-        let mut batch = Batch::default();
-        let text = "x".repeat(bytes);
-        batch.add((LogLevel::STATS, Severity::Info, Kind::Text), format_args!("{text}"));
-        batch
-    };
+    let shared = Shared::new(queue, Duration::ZERO);
     let lost = || shared.lost.load(Ordering::Relaxed);
     shared.queue(batch(QUEUE_BYTES + 1));
     assert_eq!(lost(), 1, "too many bytes");
     shared.queue(batch(1));
     assert_eq!(lost(), 1);
-    shared.queue(batch(1));
-    assert_eq!(lost(), 2, "too many batches");
-    assert_eq!(shared.waiting.load(Ordering::Relaxed), 1);
+    for expected in [2, 3] {
+        shared.queue(batch(1));
+        assert_eq!((lost(), shared.room().hangs), (expected, true), "too many batches");
+    }
+    assert_eq!(shared.waiting.load(Ordering::Relaxed), batch(1).size());
+    shared.took(batch(1).size());
+    assert!(!shared.room().hangs, "it is waited for again");
     drop(orders);
+    shared.queue(batch(1));
+    assert_eq!(lost(), 4, "nobody takes lines any more");
+}
+
+#[test]
+fn a_full_queue_is_waited_for() {
+    const BATCHES: usize = 1_000;
+    let (queue, orders) = sync_channel(1);
+    // Waited for in vain it would be for an hour.
+    let shared = Shared::new(queue, Duration::from_secs(3_600));
+    std::thread::scope(|scope| {
+        let shared = &shared;
+        scope.spawn(move || {
+            for _ in 0..BATCHES {
+                let Ok(Order::Lines(batch)) = orders.recv() else { panic!("no lines") };
+                shared.took(batch.size());
+            }
+        });
+        (0..BATCHES).for_each(|_| shared.queue(batch(3)));
+    });
+    let counts = (shared.lost.load(Ordering::Relaxed), shared.waiting.load(Ordering::Relaxed));
+    assert_eq!((counts, shared.room().waiting), ((0, 0), 0));
+}
+
+#[test]
+fn lines_about_operations_stand_between_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let (log, thread) = Log::start(settings(&path, LogLevel::STATS), LogCall::default()).unwrap();
+    let schema = Arc::new(Schema::system().clone());
+    let line = |serial, what| OperationLine { connection: 1, serial, what };
+    log.gather();
+    log.line(LogLevel::STATS, format_args!("conn=1 fd=9 ACCEPT"));
+    let names = |names: &'static str| move |out: &mut Vec<u8>| out.extend_from_slice(names.as_bytes());
+    log.operation(line(0, What::Change { word: "ADD" }), Some(&schema), names("CN=a, cn=b"));
+    log.operation(line(1, What::Attributes { word: "SRCH" }), None, names("cn sn"));
+    log.line(LogLevel::STATS, format_args!("conn=1 fd=9 closed"));
+    hand_over();
+    GATHERED.set(None);
+    // Nobody gathers here.
+    log.operation(line(2, What::Change { word: "DEL" }), Some(&schema), names("cn=a"));
+    thread.finish();
+    let expected = [
+        "conn=1 fd=9 ACCEPT",
+        "conn=1 op=0 ADD dn=\"cn=a,cn=b\"",
+        "conn=1 op=1 SRCH attr=cn sn",
+        "conn=1 fd=9 closed",
+        "conn=1 op=2 DEL dn=\"cn=a\"",
+    ];
+    assert_eq!(texts(&path), expected);
 }
 
 #[test]

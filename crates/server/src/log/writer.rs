@@ -74,6 +74,8 @@ struct Formatted {
     file: Vec<u8>,
     file_lines: u64,
     line: String,
+    /// The text of the line about an operation that was made last.
+    made: String,
 }
 
 /// What was told of what was lost.
@@ -95,34 +97,49 @@ pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Share
             injected::panic_at("log");
             outputs.take(first, (orders, shared), &mut formatted, &mut told)
         });
-        match ended {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(_) => formatted = Formatted::default(),
+        let after = match ended {
+            Ok(After::End) => return,
+            Ok(after) => after,
+            Err(_) => {
+                formatted = Formatted::default();
+                After::Nothing
+            }
+        };
+        next = orders.try_recv().ok();
+        if next.is_none() || after == After::Nothing {
+            // Who is not waited for need not be woken: a busy loop only puts its lines into the queue.
+            std::thread::park_timeout(LINGER);
+            next = next.or_else(|| orders.try_recv().ok()).or_else(|| orders.recv().ok());
         }
-        // Who is not waited for need not be woken: a busy loop only puts its lines into the queue.
-        std::thread::park_timeout(LINGER);
-        next = orders.try_recv().or_else(|_| orders.recv()).ok();
     }
 }
 
+/// What follows what was carried out.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum After {
+    /// More may wait already.
+    More,
+    /// Nothing waited.
+    Nothing,
+    End,
+}
+
 impl Outputs {
-    /// Carries out an order and those that wait behind it, up to a batch. Whether it is the end.
+    /// Carries out an order and those that wait behind it, up to a batch.
     fn take(
         &mut self,
         first: Order,
         (orders, shared): (&Receiver<Order>, &Shared),
         formatted: &mut Formatted,
         told: &mut Told,
-    ) -> bool {
+    ) -> After {
         let mut next = Some(first);
-        let mut ended = false;
+        let mut after = After::Nothing;
         while let Some(order) = next {
             match order {
                 Order::Lines(batch) => {
-                    shared.waiting.fetch_sub(batch.text.len(), Ordering::Relaxed);
-                    self.format(&batch, formatted);
-                    self.keep(&batch, shared);
+                    shared.took(batch.size());
+                    self.format(&batch, formatted, shared);
                 }
                 Order::Levels(others, file) => (self.levels, self.file_levels) = (others, file),
                 Order::Outputs(others) => {
@@ -133,41 +150,53 @@ impl Outputs {
                     self.write(formatted, shared, told);
                     self.file.iter_mut().for_each(LogFile::follow);
                 }
-                Order::End => ended = true,
+                Order::End => after = After::End,
             }
-            if ended || formatted.stderr.len() + formatted.file.len() >= BATCH_BYTES {
+            if after == After::End {
+                break;
+            }
+            if formatted.stderr.len() + formatted.file.len() >= BATCH_BYTES {
+                after = After::More;
                 break;
             }
             next = orders.try_recv().ok();
         }
         self.tell_losses(formatted, shared, told);
         self.write(formatted, shared, told);
-        ended
+        after
     }
 
-    fn format(&mut self, batch: &Batch, out: &mut Formatted) {
-        for (line, text) in batch.iter() {
-            self.format_line(line, text.trim_end(), out);
-        }
-    }
-
-    /// Keeps the lines that go anywhere for who asks what happened last.
-    fn keep(&self, batch: &Batch, shared: &Shared) {
+    /// Formats lines for where they go, and keeps those that go anywhere for who asks what happened last.
+    fn format(&mut self, batch: &Batch, out: &mut Formatted, shared: &Shared) {
         let file_levels = if self.file.is_some() { self.file_levels } else { 0 };
         let wanted = self.stderr_levels | self.levels | file_levels;
-        let mut recent = shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        for (line, said) in batch.iter().filter(|(line, _)| line.level & wanted != 0) {
-            recent.add(line.at, said.trim_end());
+        let mut made = std::mem::take(&mut out.made);
+        for (line, bytes) in batch.iter().filter(|(line, _)| line.level & wanted != 0) {
+            let text = match line.kind {
+                Kind::Operation(operation) => {
+                    made.clear();
+                    // Writing to a String cannot fail.
+                    let _ = operation.render(&mut made, bytes, batch.schema.as_ref());
+                    &made
+                }
+                // It was written as text.
+                Kind::Text | Kind::Members => std::str::from_utf8(bytes).unwrap_or_default(),
+            };
+            let text = text.trim_end();
+            self.format_line(line, text, out);
+            shared.recent.lock().unwrap_or_else(PoisonError::into_inner).add(line.at, text);
         }
+        out.made = made;
     }
 
     fn format_line(&mut self, line: &Line, text: &str, out: &mut Formatted) {
         let wants = |levels: u32| line.level & levels != 0;
         let shown = match (self.format, line.kind) {
-            (LogFormat::Stats, Kind::Text) => text,
-            _ => {
+            (LogFormat::Stats, Kind::Text | Kind::Operation(_)) => text,
+            (_, kind) => {
                 out.line.clear();
-                json::line(&mut out.line, line.at, line.severity, line.kind == Kind::Members, text);
+                let is_members = matches!(kind, Kind::Members);
+                json::line(&mut out.line, line.at, line.severity, is_members, text);
                 &out.line
             }
         };
