@@ -1,5 +1,5 @@
 //! The server's log: lines in OpenLDAP's format or as JSON, written by one thread of its own. Those about operations are
-//! formatted there, too, from what a loop keeps of a request ([`operation`]); all others by whoever has something to say.
+//! formatted there, too, from what a loop keeps of a request ([`operation`]); all others by the thread that logs them.
 //! A loop gathers what it has to say and hands it over when it has nothing else to do. It waits for a disk, for syslog or for the
 //! journal only where too much is under way already, as OpenLDAP does for each line.
 
