@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larix_proto::{LdapResult, ResultCode};
 
 use super::errand::Errand;
+use super::lanes::Waits;
 use super::own_thread::Here;
 use super::queue::{Queue, QueueError};
 use crate::access::Subject;
 use crate::controls::RequestControls;
 use crate::overlay::PasswordWork;
 use crate::replica::ReplicatedJob;
-use crate::write::prepare::Prepared;
+use crate::write::prepare::{Change, Prepared};
 use crate::write::request::Completion;
 
 /// The answer to changes of a database that is no longer there.
@@ -62,6 +63,33 @@ pub(super) enum Work {
     Change(Job),
     /// Ends the group that gathers, and is carried out behind it.
     Errand(Errand),
+}
+
+impl Waits for Work {
+    fn weight(&self) -> usize {
+        let Self::Change(job) = self else { return 1 };
+        job.tasks.iter().map(|task| values(&task.operation)).sum()
+    }
+
+    /// Changes of other servers come one batch after another, and have none.
+    fn identity(&self) -> Option<&Arc<str>> {
+        let Self::Change(job) = self else { return None };
+        job.tasks.first().map(|task| &task.subject.authz_text)
+    }
+
+    fn is_barrier(&self) -> bool {
+        matches!(self, Self::Errand(_))
+    }
+}
+
+/// How many values a change names, and as many more as it has parts.
+fn values(operation: &Prepared) -> usize {
+    let of = |mods: &[Change]| mods.iter().map(|change| 1 + change.values.len()).sum::<usize>();
+    match operation {
+        Prepared::Add { mods, .. } | Prepared::Modify { mods, .. } => of(mods),
+        Prepared::ModifyDn(rename) => of(&rename.mods),
+        Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => 1,
+    }
 }
 
 /// The way to a writer for who holds it.
@@ -157,7 +185,7 @@ mod tests {
             let text = |told: Option<(ResultCode, &str)>| told.map(|(code, text)| (code, text.to_owned()));
             let case = format!("limit {limit}, closed {closed}, retired {retired}");
             assert_eq!(answered(|job| entrance.put(job)), text(held), "{case}");
-            while queue.try_next().is_some() {}
+            while queue.try_any().is_some() {}
             let submitter = Submitter::new(Arc::clone(&queue));
             assert_eq!(answered(|job| submitter.submit(job)), text(outlived), "{case}");
         };

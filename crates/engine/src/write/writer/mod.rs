@@ -6,7 +6,7 @@
 //! being synced the next one gathers. A storage error fails the group; after a failed sync the store refuses every
 //! commit, and so does the writer, until it is opened again.
 //!
-//! Changes come in at the [`entrance`] and wait in the [`queue`]. What the writer knows is the [core's](core), what becomes of a
+//! Changes come in at the [`entrance`] and wait in the [`queue`], large ones in a [lane](lanes) of their own. What the writer knows is the [core's](core), what becomes of a
 //! group stands in [`commit`], what is done beside changes in [`upkeep`], and what is asked of it between two groups in [`errand`].
 
 mod commit;
@@ -15,6 +15,7 @@ mod entrance;
 pub(crate) mod errand;
 mod filling;
 mod gathering;
+mod lanes;
 mod log_upkeep;
 mod own_thread;
 mod queue;
@@ -255,7 +256,7 @@ impl Drop for CloseAtEnd<'_> {
     fn drop(&mut self) {
         self.0.close();
         // An errand that is dropped tells whoever waits for it that the writer has ended.
-        while let Some(work) = self.0.try_next() {
+        while let Some(work) = self.0.try_any() {
             let Work::Change(job) = work else { continue };
             (job.done)(stopped());
         }

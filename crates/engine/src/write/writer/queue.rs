@@ -1,8 +1,9 @@
 //! The queue in front of the writer: many threads put changes in, one takes all that wait.
 
-use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use super::lanes::{Lanes, Waits};
 
 /// A queue with a limit that can be closed.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(super) struct Queue<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    waiting: VecDeque<T>,
+    waiting: Lanes<T>,
     closed: bool,
     /// Threads that wait for an item: only these are woken, which is a system call.
     takers: usize,
@@ -37,13 +38,13 @@ pub(super) enum QueueError {
     Closed,
 }
 
-impl<T> Queue<T> {
+impl<T: Waits> Queue<T> {
     pub(super) fn new(limit: usize) -> Self {
-        let state = State { waiting: VecDeque::new(), closed: false, takers: 0, nudged: false };
+        let state = State { waiting: Lanes::default(), closed: false, takers: 0, nudged: false };
         Self { state: Mutex::new(state), filled: Condvar::new(), limit }
     }
 
-    /// Puts an item at the end, or gives it back.
+    /// Puts an item at the end of its [lane](super::lanes), or gives it back.
     pub(super) fn push(&self, item: T) -> Result<(), (QueueError, T)> {
         let state = self.lock();
         if state.closed {
@@ -67,7 +68,7 @@ impl<T> Queue<T> {
     }
 
     fn put(&self, mut state: MutexGuard<'_, State<T>>, item: T) {
-        state.waiting.push_back(item);
+        state.waiting.push(item);
         let is_awaited = state.takers > 0;
         drop(state);
         if is_awaited {
@@ -79,7 +80,7 @@ impl<T> Queue<T> {
     pub(super) fn wait(&self) -> Waited<T> {
         let mut state = self.lock();
         loop {
-            if let Some(item) = state.waiting.pop_front() {
+            if let Some(item) = state.waiting.first() {
                 return Waited::Item(item);
             }
             if state.closed {
@@ -105,16 +106,21 @@ impl<T> Queue<T> {
         };
         state.takers -= 1;
         state.nudged = false;
-        match state.waiting.pop_front() {
+        match state.waiting.first() {
             Some(item) => Waited::Item(item),
             None if state.closed => Waited::Closed,
             None => Waited::Nothing,
         }
     }
 
-    /// The next item if one waits.
+    /// The next item of the group that began with the item handed out last by a wait, if one waits.
     pub(super) fn try_next(&self) -> Option<T> {
-        self.lock().waiting.pop_front()
+        self.lock().waiting.another()
+    }
+
+    /// Any item that waits, whatever group it would be in.
+    pub(super) fn try_any(&self) -> Option<T> {
+        self.lock().waiting.first()
     }
 
     /// Whether one of those that wait is such.
@@ -156,11 +162,27 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    impl Waits for u32 {
+        fn weight(&self) -> usize {
+            1
+        }
+
+        fn identity(&self) -> Option<&Arc<str>> {
+            None
+        }
+
+        fn is_barrier(&self) -> bool {
+            false
+        }
+    }
 
     #[test]
     fn keeps_order_limit_and_close() {
-        let queue = Queue::new(2);
+        let queue = Queue::<u32>::new(2);
         assert!(queue.push(1).is_ok() && queue.push(2).is_ok());
         assert_eq!(queue.push(3), Err((QueueError::Full, 3)));
         assert_eq!(queue.push_beyond(3), Ok(()));
@@ -174,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_waiting_thread_is_woken() {
-        let queue = Queue::new(2);
+        let queue = Queue::<u32>::new(2);
         assert_eq!(queue.wait_at_most(Duration::ZERO), Waited::Nothing);
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| (queue.wait(), queue.wait()));
@@ -186,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_nudge_ends_one_wait_without_a_limit() {
-        let queue = Queue::new(2);
+        let queue = Queue::<u32>::new(2);
         assert!(!queue.is_resting());
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| (queue.wait(), queue.wait()));
