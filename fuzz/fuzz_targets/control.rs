@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
         PermissiveModify, PostReadRequest, PostReadResponse, PreReadRequest, PreReadResponse,
         ProxiedAuthorization, Relax, SearchOptions, SessionTracking, SortRequest, SortResponse, Subentries,
         SyncDone, SyncRequest, SyncState, TransactionSpecification, TreeDelete, VlvRequest, VlvResponse,
-        DerefRequest, DerefResponse,
+        DerefRequest, DerefResponse, ProxiedAuthorizationV1,
     );
     round_trip!(value, choice; Cancel, EndTransaction, PasswordModify, StartTls, StartTransaction, WhoAmI);
     match choice {

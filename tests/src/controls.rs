@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{
     ControlValue, DerefRequest, DerefResponse, DerefSpec, PagedResults, PasswordPolicyResponse,
-    PasswordWarning, PostReadResponse, PreReadResponse, SortKey, SortRequest, SortResponse, Subentries,
-    VlvRequest, VlvResponse, VlvTarget,
+    PasswordWarning, PostReadResponse, PreReadResponse, ProxiedAuthorizationV1, SortKey, SortRequest,
+    SortResponse, Subentries, VlvRequest, VlvResponse, VlvTarget,
 };
 use larix_proto::{Control, ControlBuf, FilterBuf, oid};
 
@@ -20,6 +20,7 @@ pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
     let (oid, value): (&str, Option<Vec<u8>>) = match name {
         "assert" => (oid::ASSERTION, Some(filter(text))),
         "authzid" => (oid::PROXIED_AUTHORIZATION, Some(text.as_bytes().to_vec())),
+        "authzid-v1" => (oid::PROXIED_AUTHORIZATION_V1, ProxiedAuthorizationV1 { dn: text }.encode()),
         "deref" => (oid::DEREF, dereference(text)),
         "domainScope" => (oid::DOMAIN_SCOPE, None),
         "dontUseCopy" => (oid::DONT_USE_COPY, None),

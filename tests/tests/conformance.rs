@@ -274,6 +274,8 @@ scenarios! {
     dyngroup: "dyngroup.txt",
     dynlist: "dynlist.txt",
     nestgroup: "nestgroup.txt",
+    otp: "otp.txt",
+    proxied_authorization_v1: "proxied-authorization-v1.txt",
     unique: "unique.txt",
     retcode: "retcode.txt",
     valsort: "valsort.txt",

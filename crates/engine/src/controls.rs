@@ -280,8 +280,14 @@ impl ControlValues {
             oid::DEREF => self.deref = Some(Box::new(values::dereference(control)?)),
             oid::MATCHED_VALUES => self.matched_values = Some(values::matched_values(control, name)?),
             oid::SUBENTRIES => self.subentries = Some(values::subentries(control)?),
-            oid::PROXIED_AUTHORIZATION => {
-                self.proxied_authorization = Some(values::proxied_authorization(control)?);
+            oid::PROXIED_AUTHORIZATION | oid::PROXIED_AUTHORIZATION_V1 => {
+                if self.proxied_authorization.is_some() {
+                    return Err(protocol_error("proxy authorization control specified multiple times"));
+                }
+                self.proxied_authorization = Some(match control.oid {
+                    oid::PROXIED_AUTHORIZATION => values::proxied_authorization(control)?,
+                    _ => values::proxied_authorization_v1(control, name)?,
+                });
             }
             oid::SESSION_TRACKING => self.session_tracking = Some(values::session_tracking(control, name)?),
             oid::TRANSACTION_SPECIFICATION => self.transaction = Some(values::transaction(control)?),

@@ -22,6 +22,7 @@ pub mod memberof;
 pub mod nestgroup;
 pub mod noopsrch;
 pub mod nops;
+pub mod otp;
 pub mod pguid;
 pub mod ppolicy;
 pub mod rdnval;
@@ -71,6 +72,7 @@ pub static ALL: &[&Descriptor] = &[
     &memberof::DESCRIPTOR,
     &nestgroup::DESCRIPTOR,
     &nops::DESCRIPTOR,
+    &otp::DESCRIPTOR,
     &pguid::DESCRIPTOR,
     &ppolicy::DESCRIPTOR,
     &rdnval::DESCRIPTOR,

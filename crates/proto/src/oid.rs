@@ -30,6 +30,8 @@ oids! {
     SUBENTRIES = "1.3.6.1.4.1.4203.1.10.1";
     /// RFC 4370.
     PROXIED_AUTHORIZATION = "2.16.840.1.113730.3.4.18";
+    /// draft-weltman-ldapv3-auth-proxy-04: its first version.
+    PROXIED_AUTHORIZATION_V1 = "2.16.840.1.113730.3.4.12";
     /// RFC 3829, request.
     AUTHORIZATION_IDENTITY_REQUEST = "2.16.840.1.113730.3.4.16";
     /// RFC 3829, response.

@@ -36,7 +36,6 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),
     overlay("glue", "olcOverlayConfig", BuiltIn),
     overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
-    overlay("otp", "olcOverlayConfig", Refused("one-time passwords would not be checked")),
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
     overlay("remoteauth", "olcRemoteAuthCfg", Refused("binds would not be forwarded")),
@@ -201,5 +200,4 @@ static TABLE: &[Directive] = &[
     kept("chain-return-error", "olcChainReturnError", Scope::Overlay("chain"), Form::Words), // Anything a back-ldap database takes, with `chain-` before it.
     kept("chain-uri", "olcDbURI", Scope::Overlay("chain"), Form::Words).prefix(6).many(),
     kept("rwm-suffixmassage", "", Scope::Overlay("rwm"), Form::Words).prefix(4),
-    kept("otp", "", Scope::Overlay("otp"), Form::Words),
 ];

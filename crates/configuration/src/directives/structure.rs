@@ -144,7 +144,17 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         Some(kind) => DatabaseKind::named(kind).is_some(),
         None => {
             overlay_kind(name).is_some()
-                || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload" | "mod_harness")
+                || matches!(
+                    name,
+                    "argon2"
+                        | "pw-sha2"
+                        | "pw-pbkdf2"
+                        | "pw-argon2"
+                        | "lload"
+                        | "mod_harness"
+                        | "proxyOld"
+                        | "vc"
+                )
         }
     };
     if let Some(descriptor) = overlay_kind(name).and_then(|kind| kind.descriptor) {

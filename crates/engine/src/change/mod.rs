@@ -6,7 +6,10 @@ pub mod prepare;
 mod recording;
 pub(crate) mod values;
 
+use std::fmt;
+
 use larix_schema::NormalDn;
+use zeroize::Zeroizing;
 
 pub(crate) use operation::Counts;
 pub use operation::{AttributeValues, Modification, WriteOperation};
@@ -20,4 +23,29 @@ pub struct BindAttempt {
     pub matched: bool,
     /// Whether the password policy control was sent.
     pub policy_control: bool,
+    /// What came with the password for a second factor.
+    pub code: GivenCode,
+}
+
+/// The code that came with a login.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum GivenCode {
+    /// No login: the old password of a change, or a compare. No code is asked for.
+    #[default]
+    NotAsked,
+    /// A login without a code.
+    Missing,
+    /// What stood at the end of the password.
+    Given(Zeroizing<Vec<u8>>),
+}
+
+/// Codes stay out of logs.
+impl fmt::Debug for GivenCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAsked => "NotAsked",
+            Self::Missing => "Missing",
+            Self::Given(_) => "Given",
+        })
+    }
 }

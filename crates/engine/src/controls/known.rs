@@ -45,6 +45,7 @@ const IDENTITY_EXTENSIONS: &[&str] = &[oid::PASSWORD_MODIFY, oid::WHO_AM_I, oid:
 /// lacks, are.
 pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::PROXIED_AUTHORIZATION, "proxy authorization", true, ACCESS, IDENTITY_EXTENSIONS),
+    supported(oid::PROXIED_AUTHORIZATION_V1, "proxy authorization", false, ACCESS, IDENTITY_EXTENSIONS),
     supported(oid::MANAGE_DSA_IT, "manageDSAit", true, ACCESS | BIND, &[oid::REFRESH]),
     supported(oid::SUBENTRIES, "subentries", true, SEARCH, &[]),
     supported(oid::DONT_USE_COPY, "dontUseCopy", true, SEARCH | COMPARE, &[]),

@@ -74,6 +74,11 @@ fn faults() {
     );
     check(&[control(oid::SUBENTRIES, true, Some(b"\x01"))], "subentries control value encoding is bogus");
     check(&[control(oid::PROXIED_AUTHORIZATION, true, None)], "proxy authorization control value absent");
+    let first = |value| control(oid::PROXIED_AUTHORIZATION_V1, true, value);
+    check(&[first(None)], "proxy authorization control value is absent");
+    check(&[first(Some(b"dn:cn=a"))], "proxy authorization control could not be decoded");
+    let both = [control(oid::PROXIED_AUTHORIZATION, true, Some(b"")), first(Some(b"\x30\x02\x04\x00"))];
+    check(&both, "proxy authorization control specified multiple times");
     check(&[control(oid::ASSERTION, true, Some(b""))], "assert control value is empty");
 }
 

@@ -1,7 +1,9 @@
 //! What the values of controls say: each into a type of its own, or why not.
 
 use larix_proto::ber::{DecodeError, Reader, Tag};
-use larix_proto::control::{ControlValue, DerefRequest, SyncMode, SyncRequest, VlvRequest, VlvTarget};
+use larix_proto::control::{
+    ControlValue, DerefRequest, ProxiedAuthorizationV1, SyncMode, SyncRequest, VlvRequest, VlvTarget,
+};
 use larix_proto::{Control, Filter, FilterBuf, LdapResult, ResultCode, limits};
 
 use super::protocol_error;
@@ -82,6 +84,8 @@ pub struct ProxiedAuthorization {
     pub critical: bool,
     /// `dn:...`, `u:...`, or empty for anonymous.
     pub authzid: String,
+    /// What is answered to who may not act as that identity: the control's two versions differ in this.
+    pub denial: ResultCode,
 }
 
 /// The Get Effective Rights control.
@@ -309,7 +313,21 @@ pub(super) fn proxied_authorization(control: &Control<'_>) -> Result<ProxiedAuth
     };
     let authzid = std::str::from_utf8(value)
         .map_err(|_| LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "authzId mapping failed"))?;
-    Ok(ProxiedAuthorization { critical: control.critical, authzid: authzid.to_owned() })
+    let denial = ResultCode::AUTHORIZATION_DENIED;
+    Ok(ProxiedAuthorization { critical: control.critical, authzid: authzid.to_owned(), denial })
+}
+
+/// The first version names a DN, and is denied with insufficientAccessRights.
+pub(super) fn proxied_authorization_v1(
+    control: &Control<'_>,
+    name: &str,
+) -> Result<ProxiedAuthorization, LdapResult> {
+    let dn = ProxiedAuthorizationV1::decode(Some(present(control, name)?))
+        .map_err(|_| protocol_error(format!("{name} control could not be decoded")))?
+        .dn;
+    let authzid = if dn.is_empty() { String::new() } else { format!("dn:{dn}") };
+    let denial = ResultCode::INSUFFICIENT_ACCESS_RIGHTS;
+    Ok(ProxiedAuthorization { critical: control.critical, authzid, denial })
 }
 
 pub(super) fn session_tracking(control: &Control<'_>, name: &str) -> Result<SessionTracking, LdapResult> {

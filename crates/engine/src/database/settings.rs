@@ -95,6 +95,11 @@ impl DatabaseSettings {
         if self.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync }
     }
 
+    /// Whether a code of a second factor can be used up here: only where the change reaches the other servers.
+    pub(crate) fn keeps_codes(&self) -> bool {
+        !self.shadow && !self.read_only
+    }
+
     /// Whether states of entries are kept beside them: who changed what when.
     pub fn keeps_states(&self) -> bool {
         self.value_conflicts || self.merges_records

@@ -9,9 +9,10 @@ use crate::access::{AccessTarget, Item, Privilege, Subject};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
-use crate::overlay::{BindAttempt, BindConclusion, Interests};
+use crate::overlay::second_factor::LoginPassword;
+use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests};
 use crate::search::entry::{Gate, Seen};
-use crate::search::present::{Present, judge};
+use crate::search::present::{Present, judge, judge_code};
 use crate::write::prepare::{Prepared, refuse};
 use crate::write::{Failure, WriteOutcome};
 
@@ -168,6 +169,37 @@ impl<S: Store> Chosen<'_, S> {
         Ok(values)
     }
 
+    /// How many bytes at the end of a password that was sent are the code of a second factor, fewer than it has; `None`: no code is
+    /// asked for, or none is there. The root DN is never asked for one.
+    ///
+    /// # Errors
+    /// other when the store cannot be read.
+    pub fn code_length(self, dn: &NormalDn, password: &[u8]) -> Result<Option<usize>, LdapResult> {
+        let settings = self.served.database.current_settings();
+        if !settings.overlays.want(Interests::SECOND_FACTOR) || settings.root_dn.as_ref() == Some(dn) {
+            return Ok(None);
+        }
+        self.length_of_code(dn, password).map_err(Failure::into_result)
+    }
+
+    fn length_of_code(self, dn: &NormalDn, password: &[u8]) -> Result<Option<usize>, Failure> {
+        let database = &self.served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let entries = Present::of(&view, &policy);
+        let Some(entry) = entries.entry(dn)? else { return Ok(None) };
+        let (schema, now) = (&*self.frontend.schema, self.served.clock.now());
+        let login = LoginPassword { dn, password, entry: &entry, schema, entries: &entries, now };
+        for overlay in settings.overlays.at(Interests::SECOND_FACTOR) {
+            let Some(factor) = overlay.second_factor() else { continue };
+            if let Some(length) = factor.code_length(&login)?.filter(|length| *length < password.len()) {
+                return Ok(Some(length));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether somebody has a say in how a bind to this DN ends: then [`Self::conclude_bind`] answers it.
     pub fn judges_binds(self, dn: &NormalDn) -> bool {
         let settings = self.served.database.current_settings();
@@ -206,7 +238,12 @@ impl<S: Store> Chosen<'_, S> {
         let view = database.view(&snapshot)?;
         let entries = Present::of(&view, &policy);
         let schema = &self.frontend.schema;
-        let judged = judge(&settings.overlays, attempt, &entries, schema, served.clock.now())?;
+        let now = served.clock.now();
+        let code = judge_code(&settings.overlays, attempt, &entries, schema, (now, settings.keeps_codes()))?;
+        if !code.changes.is_empty() {
+            return Ok(None);
+        }
+        let judged = judge(&settings.overlays, attempt, &code, &entries, (schema, now))?;
         if judged.ordered || !judged.changes.is_empty() && !settings.read_only {
             return Ok(None);
         }

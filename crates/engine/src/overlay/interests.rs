@@ -33,8 +33,10 @@ impl Interests {
     pub const TICK: Self = Self(1 << 7);
     /// No door: entries of the class dynamicObject (RFC 2589) are at home in the database.
     pub const DYNAMIC_OBJECTS: Self = Self(1 << 8);
+    /// [`Overlay::second_factor`]
+    pub const SECOND_FACTOR: Self = Self(1 << 9);
 
-    const NAMES: [(Self, &'static str); 9] = [
+    const NAMES: [(Self, &'static str); 10] = [
         (Self::PREPARE, "prepare"),
         (Self::BIND, "bind"),
         (Self::ANSWER, "answer"),
@@ -44,6 +46,7 @@ impl Interests {
         (Self::COMMITTED, "committed"),
         (Self::TICK, "tick"),
         (Self::DYNAMIC_OBJECTS, "dynamic objects"),
+        (Self::SECOND_FACTOR, "second factor"),
     ];
 
     /// Both.

@@ -7,6 +7,7 @@
 //!   have others carried out with it. What it adds is committed together with the change or not at all.
 //! * [`Authentication`] judges a bind whose password was compared: it may refuse it, answer with controls, and have the
 //!   account's state changed before the answer goes out.
+//! * [`SecondFactor`] takes a code off the end of a password, and judges it before the password is judged.
 //! * [`Answering`] sees an entry on its way out, and adds controls.
 //! * [`ShownEntries`] alters what is answered of an entry.
 //! * [`ComputedAttributes`] computes attributes, which filters and access rules see as they see stored ones.
@@ -18,6 +19,7 @@ pub mod computed;
 pub mod descriptor;
 pub mod interests;
 pub mod internal_search;
+pub mod second_factor;
 pub mod settings;
 pub mod shown;
 
@@ -38,6 +40,7 @@ use crate::time::{RandomSource, Timestamp};
 use committed::{Committed, Tick};
 use computed::ComputedAttributes;
 use internal_search::{InternalSearch, Searched, Visit};
+use second_factor::SecondFactor;
 use shown::ShownEntries;
 
 pub use crate::change::prepare::{Change, ChangeKind, Prepared, PreparedModifyDn, internal_change};
@@ -118,6 +121,11 @@ pub trait Overlay: Debug + Send + Sync {
 
     /// The hook around binds.
     fn authentication(&self) -> Option<&dyn Authentication> {
+        None
+    }
+
+    /// The hook of a second factor.
+    fn second_factor(&self) -> Option<&dyn SecondFactor> {
         None
     }
 

@@ -13,6 +13,7 @@ use crate::entry::{Entry, EntryId};
 use crate::failure::Failure;
 use crate::filter::charge;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
+use crate::overlay::second_factor::{FactorJudgement, GivenCode};
 use crate::overlay::{
     BindAttempt, Entries, Interests, Judgement, NobodysBind, Overlays, PendingBind, Referrer, Sought,
 };
@@ -150,18 +151,46 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
     }
 }
 
-/// What the overlays say to a bind, in their order.
+/// What second factors say to a bind. Without `writable` a code cannot be used up, and is refused.
+///
+/// # Errors
+/// A store that cannot be read.
+pub(crate) fn judge_code(
+    overlays: &Overlays,
+    attempt: &BindAttempt,
+    entries: &dyn Entries,
+    schema: &Schema,
+    (now, writable): (Timestamp, bool),
+) -> Result<FactorJudgement, Failure> {
+    let mut judgement = FactorJudgement::default();
+    if !overlays.want(Interests::SECOND_FACTOR) || attempt.code == GivenCode::NotAsked {
+        return Ok(judgement);
+    }
+    let Some(entry) = entries.entry(&attempt.dn)? else { return Ok(judgement) };
+    for overlay in overlays.at(Interests::SECOND_FACTOR) {
+        let Some(factor) = overlay.second_factor() else { continue };
+        let bind = PendingBind { attempt, matched: attempt.matched, entry: &entry, schema, entries, now };
+        judgement.join(factor.judge(&bind)?);
+    }
+    if !writable && !judgement.changes.is_empty() {
+        judgement.refused = true;
+        judgement.changes.clear();
+    }
+    Ok(judgement)
+}
+
+/// What the overlays say to a bind, in their order, given what became of its code.
 ///
 /// # Errors
 /// A store that cannot be read.
 pub(crate) fn judge(
     overlays: &Overlays,
     attempt: &BindAttempt,
+    code: &FactorJudgement,
     entries: &dyn Entries,
-    schema: &Schema,
-    now: Timestamp,
+    (schema, now): (&Schema, Timestamp),
 ) -> Result<Judgement, Failure> {
-    let mut judgement = Judgement::default();
+    let mut judgement = Judgement { refused: code.refused, ordered: code.ordered, ..Judgement::default() };
     let authentications = overlays.at(Interests::BIND).filter_map(|overlay| overlay.authentication());
     let Some(entry) = entries.entry(&attempt.dn)? else {
         for overlay in authentications {

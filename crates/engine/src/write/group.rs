@@ -28,11 +28,12 @@ use crate::csn::Csn;
 use crate::database::{Database, DatabaseState, View};
 use crate::fault::Fault;
 use crate::log;
+use crate::overlay::second_factor::{FactorJudgement, GivenCode};
 use crate::overlay::{
-    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Interests, Judgement,
-    Overlay, PasswordWork, PendingChange, Refusal,
+    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Change, Consequence, DERIVED_LIMIT, FollowUp, Interests,
+    Judgement, Overlay, PasswordWork, PendingChange, Refusal,
 };
-use crate::search::present::{Present, judge};
+use crate::search::present::{Present, judge, judge_code};
 use crate::tables::{META, meta};
 use crate::tree;
 
@@ -359,7 +360,7 @@ impl<'a, S: Store> Group<'a, S> {
     fn count_wrong_password<T: Snapshot>(&mut self, transaction: &T, task: &Task) -> Result<bool, Fault> {
         let (mut unit, mut outcome) = (WriteSet::new(), WriteOutcome::from(LdapResult::success()));
         let dn = task.operation.dn().clone();
-        let attempt = BindAttempt { dn, matched: false, policy_control: false };
+        let attempt = BindAttempt { dn, matched: false, policy_control: false, code: GivenCode::NotAsked };
         match self.authenticate(transaction, &mut unit, task, &attempt, &mut outcome) {
             Err(Failure::Storage(fault)) => return Err(fault),
             Err(Failure::Refused(_)) => return Ok(false),
@@ -379,13 +380,14 @@ impl<'a, S: Store> Group<'a, S> {
         attempt: &BindAttempt,
         outcome: &mut WriteOutcome,
     ) -> Result<(), Failure> {
+        let code = self.use_code(transaction, unit, task, attempt, outcome)?;
         let judgement = {
             let before = Layered::new(transaction, &self.set);
             let snapshot = Layered::new(&before, &*unit);
             let view = self.view(&snapshot)?;
             let entries = Present::of(&view, &self.policy);
-            let now = self.environment.clock.now();
-            judge(&self.state.settings.overlays, attempt, &entries, &self.state.schema, now)?
+            let about = (&*self.state.schema, self.environment.clock.now());
+            judge(&self.state.settings.overlays, attempt, &code, &entries, about)?
         };
         let Judgement { refused, controls, changes, must_change_password, rehash, ordered } = judgement;
         outcome.controls = controls;
@@ -404,7 +406,46 @@ impl<'a, S: Store> Group<'a, S> {
             return Ok(());
         }
         outcome.judged = true;
-        let operation = Prepared::Modify { dn: attempt.dn.clone(), mods: changes };
+        self.change_for_bind(transaction, unit, task, (attempt.dn.clone(), changes)).map(|_| ())
+    }
+
+    /// Lets second factors judge the code of a bind, and uses it up. A code that cannot be used up is refused.
+    fn use_code<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        unit: &mut WriteSet,
+        task: &Task,
+        attempt: &BindAttempt,
+        outcome: &mut WriteOutcome,
+    ) -> Result<FactorJudgement, Failure> {
+        let settings = &self.state.settings;
+        if !settings.overlays.want(Interests::SECOND_FACTOR) {
+            return Ok(FactorJudgement::default());
+        }
+        let mut judged = {
+            let before = Layered::new(transaction, &self.set);
+            let snapshot = Layered::new(&before, &*unit);
+            let view = self.view(&snapshot)?;
+            let entries = Present::of(&view, &self.policy);
+            let now = (self.environment.clock.now(), settings.keeps_codes());
+            judge_code(&settings.overlays, attempt, &entries, &self.state.schema, now)?
+        };
+        for (dn, mods) in std::mem::take(&mut judged.changes) {
+            outcome.judged = true;
+            judged.refused |= !self.change_for_bind(transaction, unit, task, (dn, mods))?;
+        }
+        Ok(judged)
+    }
+
+    /// Changes an entry because of a bind. Answers whether the change was made.
+    fn change_for_bind<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        unit: &mut WriteSet,
+        task: &Task,
+        (dn, mods): (NormalDn, Vec<Change>),
+    ) -> Result<bool, Failure> {
+        let operation = Prepared::Modify { dn, mods };
         // What a shadow keeps of its accounts is its own: with a CSN of its own it would be ahead of its provider.
         let is_local = self.state.settings.shadow;
         let controls =
@@ -416,11 +457,11 @@ impl<'a, S: Store> Group<'a, S> {
                 } else {
                     unit.merge(done.set);
                 }
-                Ok(())
+                Ok(true)
             }
             Err(Failure::Refused(_)) => {
                 tree::forget(self.instance);
-                Ok(())
+                Ok(false)
             }
             Err(storage) => Err(storage),
         }

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::database::Suffix;
+use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork, Purpose};
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::time::{Clock as _, Timestamp};
@@ -59,7 +60,9 @@ fn conclude(fixture: &Fixture<MemoryStore>, matched: bool) -> BindConclusion {
     let dn = fixture.schema.parse_dn(USER).unwrap();
     let (sender, receiver) = mpsc::channel();
     let done = Box::new(move |conclusion| sender.send(conclusion).unwrap());
-    fixture.directory.conclude_bind(BindAttempt { dn, matched, policy_control: true }, done);
+    fixture
+        .directory
+        .conclude_bind(BindAttempt { dn, matched, policy_control: true, code: GivenCode::NotAsked }, done);
     receiver.recv().unwrap()
 }
 
@@ -254,7 +257,12 @@ fn guesses_at_the_same_time_are_counted_one_by_one() {
     let (sender, receiver) = mpsc::channel();
     for guess in 0..64 {
         let sender = sender.clone();
-        let attempt = BindAttempt { dn: dn.clone(), matched: guess == 63, policy_control: true };
+        let attempt = BindAttempt {
+            dn: dn.clone(),
+            matched: guess == 63,
+            policy_control: true,
+            code: GivenCode::NotAsked,
+        };
         fixture.directory.conclude_bind(attempt, Box::new(move |end| sender.send(end).unwrap()));
     }
     drop(sender);
@@ -434,7 +442,10 @@ fn wrong_password(fixture: &Fixture<MemoryStore>, name: &str) -> (Option<String>
         sender.send((thread, format!("{} {:?}", end.result.code.0, end.controls))).unwrap();
     });
     let dn = fixture.schema.parse_dn(name).unwrap();
-    fixture.directory.conclude_bind(BindAttempt { dn, matched: false, policy_control: true }, done);
+    fixture.directory.conclude_bind(
+        BindAttempt { dn, matched: false, policy_control: true, code: GivenCode::NotAsked },
+        done,
+    );
     let (thread, said) = receiver.recv().unwrap();
     (thread.filter(|name| name == "writer"), said, store(fixture) > before)
 }

@@ -45,7 +45,7 @@ pub use no_op::NoOp;
 pub use paged_results::PagedResults;
 pub use password_policy::{PasswordError, PasswordPolicyRequest, PasswordPolicyResponse, PasswordWarning};
 pub use permissive_modify::PermissiveModify;
-pub use proxied_authorization::ProxiedAuthorization;
+pub use proxied_authorization::{ProxiedAuthorization, ProxiedAuthorizationV1};
 pub use read_entry::{PostReadRequest, PostReadResponse, PreReadRequest, PreReadResponse};
 pub use relax::Relax;
 pub use search_options::SearchOptions;

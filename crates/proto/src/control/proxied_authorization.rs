@@ -1,7 +1,7 @@
-//! Proxied authorization (RFC 4370).
+//! Proxied authorization (RFC 4370), and its first version.
 
 use super::{ControlValue, required};
-use crate::ber::{self, DecodeError};
+use crate::ber::{self, DecodeError, Reader, Tag, write};
 use crate::oid;
 
 /// The operation is done as somebody else.
@@ -21,5 +21,29 @@ impl<'a> ControlValue<'a> for ProxiedAuthorization<'a> {
 
     fn encode(&self) -> Option<Vec<u8>> {
         Some(self.authorization_id.as_bytes().to_vec())
+    }
+}
+
+/// The same with a DN (draft-weltman-ldapv3-auth-proxy-04).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ProxiedAuthorizationV1<'a> {
+    /// Empty for anonymous.
+    pub dn: &'a str,
+}
+
+impl<'a> ControlValue<'a> for ProxiedAuthorizationV1<'a> {
+    const OID: &'static str = oid::PROXIED_AUTHORIZATION_V1;
+
+    fn decode(value: Option<&'a [u8]>) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(required(value, "proxyAuthValue")?).sequence("proxyAuthValue")?;
+        let dn = reader.string("proxyDN")?;
+        reader.finish("proxyAuthValue")?;
+        Ok(Self { dn })
+    }
+
+    fn encode(&self) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        write::constructed(&mut value, Tag::SEQUENCE, |out| write::string(out, self.dn));
+        Some(value)
     }
 }

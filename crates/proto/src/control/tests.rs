@@ -45,6 +45,8 @@ fn values() {
     check(b"\x01\x01\xff", &Subentries { visible: true });
     check(b"dn:cn=a", &ProxiedAuthorization { authorization_id: "dn:cn=a" });
     check(b"", &ProxiedAuthorization { authorization_id: "" });
+    check(b"\x30\x06\x04\x04cn=a", &ProxiedAuthorizationV1 { dn: "cn=a" });
+    check(b"\x30\x02\x04\x00", &ProxiedAuthorizationV1 { dn: "" });
     check(b"u:a", &AuthorizationIdentityResponse { authorization_id: "u:a" });
     let tracking = SessionTracking { source_ip: "::1", source_name: "h", format: "1.2", identifier: "u" };
     check(b"\x30\x10\x04\x03::1\x04\x01h\x04\x031.2\x04\x01u", &tracking);

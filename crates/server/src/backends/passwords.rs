@@ -6,6 +6,7 @@ use std::sync::Arc;
 use larix_engine::access::Subject;
 use larix_engine::budget::RequestLimit;
 use larix_engine::controls::{ControlValues, RequestControls};
+use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion};
 use larix_engine::password::{self, Cost, Hasher, Scheme};
 use larix_engine::write::{
@@ -34,12 +35,14 @@ pub(super) struct Stored {
     pub(super) passwords: Vec<Secret>,
     /// The name as the directory shows it, if it knows better than the client.
     pub(super) shown: Option<String>,
+    /// How many bytes at the end of the password are the code of a second factor, fewer than it has.
+    pub(super) code_length: Option<usize>,
 }
 
 impl Stored {
     /// Of nobody.
     pub(super) fn none() -> Self {
-        Self { passwords: Vec::new(), shown: None }
+        Self { passwords: Vec::new(), shown: None, code_length: None }
     }
 }
 
@@ -100,7 +103,8 @@ impl Common {
         if !judge.judges(bind.dn) {
             return Reply::Now(verdict(BindConclusion::outright(matched), None));
         }
-        let attempt = BindAttempt { dn: bind.dn.clone(), matched, policy_control: bind.policy_control };
+        let (dn, policy_control) = (bind.dn.clone(), bind.policy_control);
+        let attempt = BindAttempt { dn, matched, policy_control, code: GivenCode::Missing };
         let done = later();
         judge.conclude(attempt, Box::new(move |conclusion| done(verdict(conclusion, None))));
         Reply::Later(Pending::default())
@@ -115,11 +119,11 @@ impl Common {
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
         let Self { config, services, .. } = self;
-        let password = match bind.proof {
-            Proof::Password(password) => Zeroizing::new(password.to_vec()),
-            Proof::Judged(_) => Zeroizing::default(),
+        let Stored { passwords: mut stored, shown, code_length } = stored;
+        let (password, code) = match bind.proof {
+            Proof::Password(password) => split_code(password, code_length),
+            Proof::Judged(_) => (Zeroizing::default(), GivenCode::Missing),
         };
-        let Stored { passwords: mut stored, shown } = stored;
         self.drop_costly(&mut stored, bind.dn);
         match stored.first() {
             Some(first) => services.decoy.learn(first),
@@ -142,10 +146,11 @@ impl Common {
             }
             return Reply::Now(verdict(conclusion, shown));
         }
-        let attempt = (bind.dn.clone(), judged, bind.policy_control);
+        let (dn, policy_control) = (bind.dn.clone(), bind.policy_control);
+        let attempt = BindAttempt { dn, matched: false, policy_control, code };
         let make = || {
             let done = later();
-            move || check.conclude(place, attempt, |conclusion| done(verdict(conclusion, shown)))
+            move || check.conclude(place, (attempt, judged), |conclusion| done(verdict(conclusion, shown)))
         };
         if !heavy {
             make()();
@@ -186,6 +191,17 @@ impl Common {
     pub(super) fn elsewhere(&self) -> Option<Elsewhere> {
         let socket = self.config.global.sasl.saslauthd.clone()?;
         Some(Elsewhere { socket, services: Arc::clone(&self.services) })
+    }
+}
+
+/// A password as it was sent: what is compared, and the code behind it.
+fn split_code(sent: &[u8], code_length: Option<usize>) -> (Secret, GivenCode) {
+    let split = code_length.and_then(|length| sent.split_at_checked(sent.len().checked_sub(length)?));
+    match split {
+        Some((password, code)) => {
+            (Zeroizing::new(password.to_vec()), GivenCode::Given(Zeroizing::new(code.to_vec())))
+        }
+        None => (Zeroizing::new(sent.to_vec()), GivenCode::Missing),
     }
 }
 
@@ -243,11 +259,12 @@ impl PasswordCheck {
     fn conclude(
         self,
         place: Place,
-        (dn, judged, policy_control): (NormalDn, bool, bool),
+        (mut attempt, judged): (BindAttempt, bool),
         answer: impl FnOnce(BindConclusion) + Send + 'static,
     ) {
         let matching = self.matching().cloned();
-        let attempt = BindAttempt { dn: dn.clone(), matched: matching.is_some(), policy_control };
+        attempt.matched = matching.is_some();
+        let dn = attempt.dn.clone();
         let judge = place.judge.clone();
         let done = move |verdict: BindConclusion| {
             let (succeeded, by_policy) = (verdict.result.is_success(), verdict.rehash.is_some());

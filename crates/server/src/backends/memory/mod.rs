@@ -141,7 +141,13 @@ impl<C: Content> Backend for Tree<C> {
         }
         let passwords = self.secrets(context, bind.dn);
         let judge = passwords::Judge::elsewhere(&self.common);
-        self.common.bind(judge, context, bind, passwords::Stored { passwords, shown: None }, later)
+        self.common.bind(
+            judge,
+            context,
+            bind,
+            passwords::Stored { passwords, ..passwords::Stored::none() },
+            later,
+        )
     }
 
     fn modify_password(

@@ -14,6 +14,7 @@ use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
+use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, Interests};
 use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::internal;
@@ -94,7 +95,8 @@ impl Stored {
             return Reply::Now((result, Vec::new()));
         };
         let done = later();
-        let attempt = BindAttempt { dn: compare.dn.clone(), matched, policy_control: true };
+        let attempt =
+            BindAttempt { dn: compare.dn.clone(), matched, policy_control: true, code: GivenCode::NotAsked };
         let judged = move |verdict: BindConclusion| {
             let BindConclusion { result, controls, .. } = verdict;
             let result = match result.code {
@@ -167,14 +169,25 @@ impl Stored {
         let is_right = |secret: &Secret| {
             password::cost(secret) == Cost::Light && password::verify(secret, sent) == Verification::Match
         };
-        passwords.iter().all(is_right).then_some(passwords::Stored { passwords, shown: Some(found.shown) })
+        passwords.iter().all(is_right).then_some(passwords::Stored {
+            passwords,
+            shown: Some(found.shown),
+            code_length: None,
+        })
+    }
+
+    /// What the password of a bind is compared with, and how long the code behind it is.
+    fn lookup_for(&self, context: &Context<'_>, bind: &Bind<'_>) -> Result<passwords::Stored, LdapResult> {
+        let stored = self.lookup(context, bind.dn)?;
+        let Proof::Password(sent) = bind.proof else { return Ok(stored) };
+        Ok(passwords::Stored { code_length: self.chosen().code_length(bind.dn, sent)?, ..stored })
     }
 
     /// What a password is compared with.
     fn lookup(&self, context: &Context<'_>, dn: &NormalDn) -> Result<passwords::Stored, LdapResult> {
         let found = self.chosen().bind_lookup(dn, context.subject)?;
         let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
-        Ok(passwords::Stored { passwords, shown: Some(found.shown) })
+        Ok(passwords::Stored { passwords, shown: Some(found.shown), code_length: None })
     }
 }
 
@@ -206,7 +219,7 @@ impl Backend for Stored {
         if let Proof::Judged(_) = bind.proof {
             return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
         }
-        match self.root_password(bind).map_or_else(|| self.lookup(context, bind.dn), Ok) {
+        match self.root_password(bind).map_or_else(|| self.lookup_for(context, bind), Ok) {
             Ok(stored) => self.common.bind(judge, context, bind, stored, later),
             Err(_) if bind.by_mechanism => {
                 self.common.bind(judge, context, bind, passwords::Stored::none(), later)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
+use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, PasswordWork, Purpose};
 use larix_engine::password::{self, Hasher};
 use larix_engine::write::WriteOutcome;
@@ -113,7 +114,7 @@ impl Job {
         if let (Some(old), Some(stored)) = (&work.old, stored)
             && !stored.iter().any(|value| matches(elsewhere.as_ref(), &work, value, old))
         {
-            let attempt = BindAttempt { dn, matched: false, policy_control };
+            let attempt = BindAttempt { dn, matched: false, policy_control, code: GivenCode::NotAsked };
             // The account's policy counts it, durably before the answer.
             let counted = move |verdict: larix_engine::overlay::BindConclusion| {
                 let controls = verdict.controls;

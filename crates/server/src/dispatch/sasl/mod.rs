@@ -429,7 +429,7 @@ impl Dispatcher {
     /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names (RFC 4370).
     pub(crate) fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
         let Some(asked) = &controls.proxied_authorization else { return Ok(self.session.subject().clone()) };
-        let denied = |text: &str| LdapResult::with(ResultCode::AUTHORIZATION_DENIED, text);
+        let denied = |text: &str| LdapResult::with(asked.denial, text);
         let (non_critical_refused, anonymous_allowed) = {
             let config = self.server.config();
             (config.global.disallow.proxy_authz_non_critical, config.global.allow.proxy_authz_anon)

@@ -1,0 +1,101 @@
+//! Codes of HOTP (RFC 4226 section 5.3). TOTP (RFC 6238) makes the same of a number of time steps.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
+use sha2::{Sha224, Sha256, Sha384, Sha512};
+use zeroize::Zeroizing;
+
+/// The most digits that a code has.
+pub(super) const DIGITS_MAX: u32 = 8;
+
+/// The hash function of the HMAC.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Sha1,
+    Sha224,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Algorithm {
+    /// By the OID of the HMAC (RFC 8018 appendix B.1).
+    pub(super) fn of_oid(oid: &[u8]) -> Option<Self> {
+        Some(match oid {
+            b"1.2.840.113549.2.7" => Self::Sha1,
+            b"1.2.840.113549.2.8" => Self::Sha224,
+            b"1.2.840.113549.2.9" => Self::Sha256,
+            b"1.2.840.113549.2.10" => Self::Sha384,
+            b"1.2.840.113549.2.11" => Self::Sha512,
+            _ => return None,
+        })
+    }
+
+    fn mac(self, secret: &[u8], moving: &[u8]) -> Zeroizing<Vec<u8>> {
+        macro_rules! mac {
+            ($hash:ty) => {
+                // HMAC takes a key of any length.
+                Hmac::<$hash>::new_from_slice(secret).map_or_else(
+                    |_| Vec::new(),
+                    |mut mac| {
+                        mac.update(moving);
+                        mac.finalize().into_bytes().to_vec()
+                    },
+                )
+            };
+        }
+        Zeroizing::new(match self {
+            Self::Sha1 => mac!(Sha1),
+            Self::Sha224 => mac!(Sha224),
+            Self::Sha256 => mac!(Sha256),
+            Self::Sha384 => mac!(Sha384),
+            Self::Sha512 => mac!(Sha512),
+        })
+    }
+}
+
+/// The code of a moving factor, with leading zeros: at most [`DIGITS_MAX`] digits.
+pub(super) fn code(algorithm: Algorithm, secret: &[u8], moving: u64, digits: u32) -> Zeroizing<String> {
+    let mac = algorithm.mac(secret, &moving.to_be_bytes());
+    let offset = mac.last().map_or(0, |last| usize::from(last & 0xf));
+    let four =
+        mac.get(offset..offset + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_be_bytes);
+    let number = (four & 0x7fff_ffff) % 10_u32.pow(digits.min(DIGITS_MAX));
+    Zeroizing::new(format!("{number:0width$}", width = digits.min(DIGITS_MAX) as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 4226 appendix D.
+    #[test]
+    fn codes_of_counters() {
+        let expected = [
+            "755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871",
+            "520489",
+        ];
+        for (counter, expected) in (0..).zip(expected) {
+            assert_eq!(*code(Algorithm::Sha1, b"12345678901234567890", counter, 6), expected, "{counter}");
+        }
+    }
+
+    /// The examples of RFC 6238 appendix B.
+    #[test]
+    fn codes_of_times() {
+        let digits = b"1234567890".repeat(7);
+        let secret = |length: usize| digits.get(..length).unwrap_or_default();
+        for (time, sha1, sha256, sha512) in [
+            (59, "94287082", "46119246", "90693936"),
+            (1_111_111_109, "07081804", "68084774", "25091201"),
+            (1_111_111_111, "14050471", "67062674", "99943326"),
+            (1_234_567_890, "89005924", "91819424", "93441116"),
+            (2_000_000_000, "69279037", "90698825", "38618901"),
+            (20_000_000_000, "65353130", "77737706", "47863826"),
+        ] {
+            let of = |algorithm, length| code(algorithm, secret(length), time / 30, 8).to_string();
+            let found = (of(Algorithm::Sha1, 20), of(Algorithm::Sha256, 32), of(Algorithm::Sha512, 64));
+            assert_eq!(found, (sha1.to_owned(), sha256.to_owned(), sha512.to_owned()), "{time}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `overlay otp`: one-time passwords as a second factor (slapo-otp): HOTP (RFC 4226) and TOTP (RFC 6238).
+//!
+//! An account of a class below oathUser names a token, an entry with the secret and the last code that was used, and the token an entry
+//! with its parameters. Who logs in sends the password and the code behind it. The writer judges the code, and what it changes in the
+//! token is durable before the answer.
+
+mod code;
+mod definitions;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use larix_engine::Entry;
+use larix_engine::overlay::second_factor::{FactorJudgement, GivenCode, LoginPassword, SecondFactor};
+use larix_engine::overlay::settings::{SettingError, Settings};
+use larix_engine::overlay::{
+    Authentication, BuildContext, Descriptor, Entries, Failure, Interests, Judgement, NobodysBind, Overlay,
+    PendingBind,
+};
+use larix_schema::Schema;
+
+use token::{Kind, Token, dn_of, has_class, value};
+
+pub static DESCRIPTOR: Descriptor = Descriptor::new("otp", "olcOverlayConfig", build)
+    .once()
+    .schema(definitions::DEFINITIONS)
+    .secrets(&["oathSecret"]);
+
+/// The class of the accounts that need a code.
+const USER: &str = "oathUser";
+
+/// The overlay on one database.
+#[derive(Debug, Default)]
+struct OneTimePasswords {
+    /// Whether an account was seen that needs a code.
+    asked: AtomicBool,
+}
+
+fn build(_: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
+    Ok(Arc::new(OneTimePasswords::default()))
+}
+
+impl Overlay for OneTimePasswords {
+    fn name(&self) -> &'static str {
+        "otp"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::SECOND_FACTOR | Interests::BIND
+    }
+
+    fn second_factor(&self) -> Option<&dyn SecondFactor> {
+        Some(self)
+    }
+
+    fn authentication(&self) -> Option<&dyn Authentication> {
+        Some(self)
+    }
+}
+
+impl SecondFactor for OneTimePasswords {
+    fn code_length(&self, login: &LoginPassword<'_>) -> Result<Option<usize>, Failure> {
+        let Some(tokens) = tokens(login.schema, login.entry, login.entries)? else { return Ok(None) };
+        let now = login.now.seconds();
+        let given = |token: &Token| {
+            let start = login.password.len().checked_sub(token.digits())?;
+            token.redeem(login.password.get(start..)?, now)
+        };
+        let matching = tokens.iter().find(|token| given(token).is_some());
+        Ok(matching.or_else(|| tokens.first()).map(Token::digits))
+    }
+
+    fn judge(&self, bind: &PendingBind<'_>) -> Result<FactorJudgement, Failure> {
+        let Some(tokens) = tokens(bind.schema, bind.entry, bind.entries)? else {
+            // A wrong password of an account without a code waits as long as one with a code, and as one of nobody.
+            let ordered = !bind.matched && self.counts_failures();
+            return Ok(FactorJudgement { ordered, ..FactorJudgement::default() });
+        };
+        self.asked.store(true, Ordering::Relaxed);
+        let mut judgement = FactorJudgement { refused: true, ordered: true, changes: Vec::new() };
+        let GivenCode::Given(code) = &bind.attempt.code else { return Ok(judgement) };
+        for token in tokens.iter().filter(|token| token.digits() == code.len()) {
+            if let Some(redeemed) = token.redeem(code, bind.now.seconds()) {
+                judgement.refused = false;
+                judgement.changes.push(token.used(redeemed, bind.schema)?);
+                break;
+            }
+        }
+        Ok(judgement)
+    }
+}
+
+/// Passwords are judged by others; this is about names that nobody has.
+impl Authentication for OneTimePasswords {
+    fn judge(&self, _: &PendingBind<'_>) -> Result<Judgement, Failure> {
+        Ok(Judgement::default())
+    }
+
+    fn judge_nobody(&self, _: &NobodysBind<'_>) -> Result<Judgement, Failure> {
+        Ok(Judgement { ordered: self.counts_failures(), ..Judgement::default() })
+    }
+
+    fn counts_failures(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// The tokens of an account, that of time first. `None`: it needs no code. None in it: it can give none.
+fn tokens(schema: &Schema, entry: &Entry, entries: &dyn Entries) -> Result<Option<Vec<Token>>, Failure> {
+    if !has_class(schema, entry, USER) {
+        return Ok(None);
+    }
+    let mut tokens = Vec::new();
+    for kind in [Kind::Totp, Kind::Hotp] {
+        let Some(name) = value(schema, entry, kind.token()).and_then(|name| dn_of(schema, name)) else {
+            continue;
+        };
+        tokens.extend(Token::read(kind, &name, schema, entries)?);
+    }
+    Ok(Some(tokens))
+}
