@@ -7,13 +7,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use larix_proto::url::{LdapUrl, UrlScheme};
-use larix_proto::{Frame, MessageId, Response, ResponseMessage, frame, limits};
+use larix_proto::{MessageId, ResponseMessage};
 use larix_sasl::scram::ClientBinding;
 use rustls::pki_types::CertificateDer;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::error::ClientError;
 use crate::fault;
+use crate::messages::{MessageLayer, MessageLimits};
 use crate::stop::Stop;
 use crate::tls::{self, TlsOptions, TlsStream};
 
@@ -52,10 +53,8 @@ pub struct Connection {
     /// `SASL_CBINDING`
     wanted_binding: Option<String>,
     stop: Stop,
-    buffer: Vec<u8>,
-    /// Where in the buffer the next response starts.
-    start: usize,
-    last_id: u32,
+    messages: MessageLayer,
+    buffer: Box<[u8]>,
 }
 
 enum Stream {
@@ -90,9 +89,8 @@ impl Connection {
                         host,
                         wanted_binding,
                         stop: options.stop.clone(),
-                        buffer: Vec::new(),
-                        start: 0,
-                        last_id: 0,
+                        messages: MessageLayer::new(MessageLimits::default()),
+                        buffer: vec![0; READ_SIZE].into_boxed_slice(),
                     });
                 }
                 Err(error) => last = error,
@@ -103,10 +101,6 @@ impl Connection {
 
     /// TLS from here on: StartTLS was answered with success.
     pub(crate) fn secure(&mut self, tls: &TlsOptions) -> Result<(), ClientError> {
-        if self.start < self.buffer.len() {
-            // Somebody may have put them there, for us to take them for protected ones.
-            return Err(ClientError::Unexpected("bytes behind the answer to StartTLS"));
-        }
         self.stream = match std::mem::replace(&mut self.stream, Stream::Lost) {
             Stream::Tcp(socket) => Stream::Tls(Box::new(tls.secure(socket, &self.host)?)),
             other => other,
@@ -141,19 +135,23 @@ impl Connection {
         }
     }
 
-    pub(crate) fn next_id(&mut self) -> MessageId {
-        self.last_id += 1;
-        MessageId(self.last_id)
-    }
-
-    pub(crate) fn send(&mut self, request: &[u8]) -> Result<(), ClientError> {
-        match &mut self.stream {
+    /// Sends a request.
+    pub(crate) fn send(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>, MessageId),
+    ) -> Result<MessageId, ClientError> {
+        let sent = self.messages.request(None, None, encode);
+        let id = sent.map_err(|why| ClientError::Usage(why.to_string()))?;
+        let request = self.messages.output();
+        let written = match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(request),
             Stream::Unix(stream) => stream.write_all(request),
             Stream::Tls(stream) => stream.write_all(request).and_then(|()| stream.flush()),
             Stream::Lost => Err(io::ErrorKind::NotConnected.into()),
-        }
-        .map_err(|error| self.lost(error))
+        };
+        self.messages.sent(request.len());
+        written.map_err(|error| self.lost(error))?;
+        Ok(id)
     }
 
     /// Why nothing can be sent any more. With TLS 1.3 a server says only after the handshake what it has against a client's
@@ -193,8 +191,7 @@ impl Connection {
 
     /// Whether a whole response has come already.
     pub fn has_message(&self) -> bool {
-        let waiting = self.buffer.get(self.start..).unwrap_or_default();
-        matches!(frame(waiting, limits::PDU_CEILING), Ok(Frame::Complete { .. }))
+        self.messages.has_answer()
     }
 
     /// The next response if it comes within the time, else none; none as a time: however long it takes.
@@ -217,60 +214,45 @@ impl Connection {
     }
 
     fn wait_for_message(&mut self) -> Result<(), ClientError> {
-        loop {
-            let waiting = self.buffer.get(self.start..).unwrap_or_default();
-            match frame(waiting, limits::PDU_CEILING)? {
-                Frame::Complete { .. } => return Ok(()),
-                Frame::Incomplete { needed } => self.fill(needed)?,
-            }
+        while !self.has_message() {
+            self.fill()?;
         }
+        Ok(())
     }
 
     /// The next response. A notice of disconnection is an error.
     ///
     /// # Errors
-    /// The connection ended, or what came is no LDAP.
+    /// The connection ended, or what came answers nothing that was asked.
     pub fn receive(&mut self) -> Result<ResponseMessage<'_>, ClientError> {
-        let len = loop {
-            let waiting = self.buffer.get(self.start..).unwrap_or_default();
-            match frame(waiting, limits::PDU_CEILING)? {
-                Frame::Complete { len } => break len,
-                Frame::Incomplete { needed } => self.fill(needed)?,
+        loop {
+            self.wait_for_message()?;
+            // A message may be nobody's.
+            if self.messages.skip_unwanted()? {
+                break;
             }
-        };
-        let start = self.start;
-        self.start += len;
-        let pdu = self.buffer.get(start..self.start).unwrap_or_default();
-        let message = Response::decode_message(pdu)?;
-        match message.response {
-            Response::Extended { result, .. } if message.id == MessageId(0) => {
-                Err(ClientError::Disconnected(result.to_owned()))
-            }
-            _ => Ok(message),
         }
+        let answer = self.messages.next_answer()?;
+        answer.map(|answer| answer.message).ok_or(ClientError::Closed)
     }
 
-    /// Reads until `needed` bytes wait.
-    fn fill(&mut self, needed: usize) -> Result<(), ClientError> {
-        self.buffer.drain(..self.start);
-        self.start = 0;
-        while self.buffer.len() < needed {
-            let held = self.buffer.len();
-            self.buffer.resize(held + READ_SIZE, 0);
-            let space = self.buffer.get_mut(held..).unwrap_or_default();
+    /// Reads once.
+    fn fill(&mut self) -> Result<(), ClientError> {
+        loop {
             let read = match &mut self.stream {
-                Stream::Tcp(stream) => stream.read(space),
-                Stream::Unix(stream) => stream.read(space),
-                Stream::Tls(stream) => stream.read(space),
+                Stream::Tcp(stream) => stream.read(&mut self.buffer),
+                Stream::Unix(stream) => stream.read(&mut self.buffer),
+                Stream::Tls(stream) => stream.read(&mut self.buffer),
                 Stream::Lost => Ok(0),
             };
-            let count = match read {
-                Ok(count) => count,
+            match read {
+                Ok(0) => return Err(ClientError::Closed),
+                Ok(count) => {
+                    self.messages.receive(self.buffer.get(..count).unwrap_or_default());
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.buffer.truncate(held);
-                    if error.kind() == io::ErrorKind::Interrupted {
-                        continue;
-                    }
                     return Err(match fault::later(&error) {
                         Some(why) => ClientError::Tls { host: self.host.clone(), why },
                         // Of TLS: without its goodbye.
@@ -278,13 +260,8 @@ impl Connection {
                         None => ClientError::Io(error),
                     });
                 }
-            };
-            self.buffer.truncate(held + count);
-            if count == 0 {
-                return Err(ClientError::Closed);
             }
         }
-        Ok(())
     }
 }
 

@@ -5,6 +5,8 @@ use std::io;
 
 use larix_proto::{DecodeError, FrameError, LdapResult};
 
+use crate::peer_fault::PeerFault;
+
 /// Why there is no answer, or not the one that was hoped for.
 #[derive(Debug)]
 pub enum ClientError {
@@ -29,6 +31,8 @@ pub enum ClientError {
     Decode(DecodeError),
     /// A response to something that was not asked.
     Unexpected(&'static str),
+    /// The server broke the protocol.
+    Peer(PeerFault),
     /// The server refused, in the named step.
     Refused {
         step: &'static str,
@@ -73,6 +77,7 @@ impl fmt::Display for ClientError {
             Self::Frame(error) => write!(f, "the answer is not LDAP: {error}"),
             Self::Decode(error) => write!(f, "the answer cannot be read: {error}"),
             Self::Unexpected(what) => write!(f, "unexpected answer: {what}"),
+            Self::Peer(fault) => write!(f, "unexpected answer: {fault}"),
             Self::Refused { step, result } => write_result(f, step, result),
             Self::At { url, error } => write!(f, "{url}: {error}"),
             Self::Advised { error, advice } => write!(f, "{error}\n\t{advice}"),
@@ -96,6 +101,20 @@ pub fn write_result(f: &mut fmt::Formatter<'_>, step: &str, result: &LdapResult)
         result.referrals.iter().try_for_each(|url| write!(f, "\n\t\t{url}"))?;
     }
     Ok(())
+}
+
+impl From<PeerFault> for ClientError {
+    fn from(fault: PeerFault) -> Self {
+        match fault {
+            PeerFault::Framing(error) => Self::Frame(error),
+            PeerFault::Garbage(error) => Self::Decode(error),
+            PeerFault::Disconnected(result) => Self::Disconnected(result),
+            PeerFault::Closed => Self::Closed,
+            PeerFault::EarlyBytes => Self::Unexpected("bytes behind the answer to StartTLS"),
+            PeerFault::Refused { step, result } => Self::Refused { step, result },
+            other => Self::Peer(other),
+        }
+    }
 }
 
 impl From<FrameError> for ClientError {

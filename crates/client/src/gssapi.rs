@@ -37,7 +37,7 @@ impl SaslPassword {
                 }
                 break;
             };
-            let reply = self.step(session, &answer)?;
+            let reply = self.step(session, Some(&answer))?;
             if reply.result.code != ResultCode::SASL_BIND_IN_PROGRESS {
                 return Ok(reply);
             }
@@ -47,7 +47,7 @@ impl SaslPassword {
                 return self.choose_no_layer(session, &mut context, &token.unwrap_or_default());
             }
         }
-        let reply = self.step(session, &[])?;
+        let reply = self.step(session, Some(&[]))?;
         if reply.result.code != ResultCode::SASL_BIND_IN_PROGRESS {
             return Ok(reply);
         }
@@ -73,6 +73,6 @@ impl SaslPassword {
         }
         let choice = [&[NO_LAYER, 0, 0, 0], self.authorization.as_bytes()].concat();
         let choice = context.wrap(false, &choice).map_err(failed)?;
-        self.step(session, &choice)
+        self.step(session, Some(&choice))
     }
 }

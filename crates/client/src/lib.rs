@@ -1,24 +1,33 @@
 //! Connections to other LDAP servers, as the tools and replication make them: `ldap://`, `ldaps://`, `ldapi://` and StartTLS,
 //! simple and SASL binds, with blocking I/O and one request at a time.
 //!
+//! Below the blocking client is one without I/O: [`MessageLayer`] for the requests of a connection, [`Channel`] with TLS and binds around
+//! it, [`SaslExchange`] for a mechanism. An event loop drives it with bytes and the time.
+//!
 //! *Invariant:* no random byte is made here and no user is asked: both are parameters ([`Ambient`]).
 
 mod certificate;
+mod channel;
 pub mod ciphers;
 mod connection;
 mod error;
 mod fault;
 #[cfg(feature = "gssapi")]
 mod gssapi;
+mod messages;
+mod peer_fault;
 mod sasl;
 mod session;
 mod stop;
 mod tls;
 mod trust;
 
+pub use channel::{Channel, Opening, Security};
 pub use connection::{Connection, ConnectionOptions, KeepAlive};
 pub use error::{ClientError, write_result};
-pub use sasl::{Mechanism, SaslPassword};
+pub use messages::{Answer, GIVEN_UP_MAX, GivingUp, MessageLayer, MessageLimits, NotSent};
+pub use peer_fault::PeerFault;
+pub use sasl::{FirstMessage, Mechanism, SaslExchange, SaslPassword, Surroundings};
 pub use session::{Ambient, Credentials, Reply, Session};
 pub use stop::Stop;
-pub use tls::TlsOptions;
+pub use tls::{TlsClient, TlsOptions};

@@ -28,7 +28,6 @@ pub struct Session {
     /// For every request that takes them.
     pub controls: Vec<ControlBuf>,
     pub(crate) ambient: Ambient,
-    buffer: Vec<u8>,
 }
 
 /// The answer to a request that has one.
@@ -41,7 +40,7 @@ pub struct Reply {
 }
 
 /// How to bind.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     Simple { dn: String, password: Zeroizing<Vec<u8>> },
     External { authorization: String },
@@ -60,7 +59,7 @@ impl Session {
         ambient: Ambient,
     ) -> Result<Self, ClientError> {
         let connection = Connection::open(urls, options, tls)?;
-        Ok(Self { connection, controls: Vec::new(), ambient, buffer: Vec::new() })
+        Ok(Self { connection, controls: Vec::new(), ambient })
     }
 
     /// StartTLS (RFC 4511 section 4.14). The refusal, if the server refuses: the session can go on without it then.
@@ -143,11 +142,8 @@ impl Session {
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>, MessageId, &[ControlBuf]),
     ) -> Result<MessageId, ClientError> {
-        let id = self.connection.next_id();
-        self.buffer.clear();
-        encode(&mut self.buffer, id, &self.controls);
-        self.connection.send(&self.buffer)?;
-        Ok(id)
+        let controls = &self.controls;
+        self.connection.send(|out, id| encode(out, id, controls))
     }
 }
 

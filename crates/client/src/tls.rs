@@ -16,6 +16,7 @@ use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, Str
 use crate::ciphers;
 use crate::error::ClientError;
 use crate::fault;
+use crate::peer_fault::PeerFault;
 use crate::trust::{AnyCertificate, NameRule, Named, Shown};
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
@@ -252,6 +253,16 @@ impl TlsOptions {
         Ok(found)
     }
 
+    /// The same, read once for many connections.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn prepare(&self) -> Result<TlsClient, ClientError> {
+        let shown = Shown::default();
+        let config = Arc::new(self.configuration(&shown)?);
+        Ok(TlsClient { config, binding: self.channel_binding().map(str::to_owned) })
+    }
+
     /// Makes the handshake with `host`, whose name its certificate must have.
     pub(crate) fn secure(&self, mut socket: TcpStream, host: &str) -> Result<TlsStream, ClientError> {
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -267,6 +278,25 @@ impl TlsOptions {
             }
         }
         Ok(StreamOwned::new(session, socket))
+    }
+}
+
+/// TLS of many connections, its files read.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    config: Arc<ClientConfig>,
+    /// `SASL_CBINDING`
+    pub(crate) binding: Option<String>,
+}
+
+impl TlsClient {
+    /// Begins a handshake with `host`, whose name its certificate must have.
+    pub(crate) fn begin(&self, host: &str) -> Result<ClientConnection, PeerFault> {
+        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(bare)
+            .map_err(|_| PeerFault::Tls(format!("{host}: no certificate can have this name")))?;
+        ClientConnection::new(Arc::clone(&self.config), name)
+            .map_err(|error| PeerFault::Tls(error.to_string()))
     }
 }
 
