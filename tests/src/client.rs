@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use larix_proto::client::{ClientAttribute, ClientChange};
-use larix_proto::extended::{ExtendedValue, PasswordModify};
+use larix_proto::extended::{ExtendedValue, PasswordModify, VerifyCredentials};
 use larix_proto::{
-    Attributes, ControlBuf, DerefAliases, FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultView,
-    Scope, client, frame, oid,
+    Attributes, Authentication, ControlBuf, Controls, DerefAliases, FilterBuf, Frame, MessageId,
+    ModifyOperation, Response, ResultView, Scope, client, frame, oid,
 };
 
 use crate::controls;
@@ -134,6 +134,10 @@ impl Client {
             ["whoami"] => client::extended(&mut out, id, oid::WHO_AM_I, None, &controls),
             ["extended", oid] => client::extended(&mut out, id, oid, None, &controls),
             ["extended", oid, hex] => client::extended(&mut out, id, oid, Some(&bytes(hex)), &controls),
+            ["verify", dn, password] => {
+                let value = verification(dn, password, &controls);
+                client::extended(&mut out, id, oid::VERIFY_CREDENTIALS, Some(&value), &[]);
+            }
             ["passwd", dn, rest @ ..] => {
                 let value = password_modify(dn, rest);
                 client::extended(&mut out, id, oid::PASSWORD_MODIFY, Some(&value), &controls);
@@ -188,6 +192,16 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 /// `old=...` and `new=...`, both as wanted.
+/// The value of a verify credentials request, with controls as those of a bind.
+fn verification(name: &str, password: &str, controls: &[ControlBuf]) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    controls.iter().for_each(|control| control.encode(&mut encoded));
+    let controls = Controls::check(&encoded).expect("controls");
+    let authentication = Authentication::Simple(password.as_bytes());
+    let request = VerifyCredentials { cookie: None, name, authentication, controls };
+    request.encode().unwrap_or_default()
+}
+
 fn password_modify(dn: &str, words: &[&str]) -> Vec<u8> {
     let find = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)).map(str::as_bytes);
     let request = PasswordModify {

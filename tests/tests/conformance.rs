@@ -279,6 +279,7 @@ scenarios! {
     unique: "unique.txt",
     retcode: "retcode.txt",
     valsort: "valsort.txt",
+    verify_credentials: "verify-credentials.txt",
     vlv: "vlv.txt",
     update_controls: "update-controls.txt",
 }

@@ -116,6 +116,8 @@ pub struct Global {
     pub root_dse_files: Vec<PathBuf>,
     pub allow: Allowed,
     pub disallow: Disallowed,
+    /// `moduleload vc`: clients may have credentials verified without binding.
+    pub verify_credentials: bool,
     pub authz_policy: AuthzPolicy,
     pub authz_regexps: Vec<AuthzRegexp>,
     pub authid_rewrite: Rewrite,
@@ -184,6 +186,7 @@ impl Default for Global {
             root_dse_files: Vec::new(),
             allow: Allowed::default(),
             disallow: Disallowed::default(),
+            verify_credentials: false,
             authz_policy: AuthzPolicy::None,
             authz_regexps: Vec::new(),
             authid_rewrite: Rewrite::default(),

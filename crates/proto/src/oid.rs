@@ -100,6 +100,8 @@ oids! {
     PASSWORD_MODIFY = "1.3.6.1.4.1.4203.1.11.1";
     /// RFC 4532.
     WHO_AM_I = "1.3.6.1.4.1.4203.1.11.3";
+    /// OpenLDAP's contributed module vc.
+    VERIFY_CREDENTIALS = "1.3.6.1.4.1.4203.666.6.5";
     /// RFC 3909.
     CANCEL = "1.3.6.1.1.8";
     /// RFC 5805.

@@ -19,6 +19,7 @@ mod request;
 mod request_facts;
 mod sasl;
 mod transaction;
+mod verify_credentials;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -57,6 +58,7 @@ pub(crate) use request::Begun;
 use sasl::SaslOutcome;
 use sasl::exchange::Exchange;
 use transaction::{Transaction, TransactionOutcome};
+use verify_credentials::VerifiedOutcome;
 
 /// What was done elsewhere, on its way back to its connection.
 #[derive(Debug)]
@@ -65,6 +67,7 @@ pub enum Completion {
     Bind(Box<BindOutcome>),
     Sasl(Box<SaslOutcome>),
     Password(Box<PasswordOutcome>),
+    Verified(Box<VerifiedOutcome>),
     Extended(Box<ExtendedAnswer>),
     Transaction(Box<TransactionOutcome>),
     /// Whoever did it has ended without an outcome.
@@ -463,6 +466,7 @@ impl Service for Dispatcher {
                 self.answer_step(&begun, step, out);
             }
             Completion::Password(outcome) => self.password_modified(&begun, *outcome, out),
+            Completion::Verified(outcome) => self.verified(&begun, *outcome, out),
             Completion::Extended(outcome) => {
                 let ExtendedAnswer { result, value, controls } = *outcome;
                 self.answer_extended_with(&begun, &result, value.as_deref(), &controls, out);

@@ -146,14 +146,7 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             overlay_kind(name).is_some()
                 || matches!(
                     name,
-                    "argon2"
-                        | "pw-sha2"
-                        | "pw-pbkdf2"
-                        | "pw-argon2"
-                        | "lload"
-                        | "mod_harness"
-                        | "proxyOld"
-                        | "vc"
+                    "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload" | "mod_harness" | "proxyOld"
                 )
         }
     };
@@ -165,6 +158,10 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         builder.frontend.password_costs.read(call, 1)?;
     } else if let ("pw-pbkdf2", Some(_)) = (name, call.arguments.get(1)) {
         builder.frontend.password_costs.pbkdf2_rounds = call.positive(1)?;
+    }
+    if name == "vc" {
+        builder.global.verify_credentials = true;
+        return Ok(());
     }
     let text = if known {
         format!("`moduleload {name}` has no effect: what is supported of it is built in")

@@ -8,6 +8,7 @@ mod password_modify;
 mod start_tls;
 mod sync_info;
 mod transaction;
+mod verify_credentials;
 mod who_am_i;
 
 pub use cancel::Cancel;
@@ -18,6 +19,7 @@ pub use transaction::{
     AbortedTransaction, EndTransaction, EndTransactionResponse, StartTransaction, StartTransactionResponse,
     UpdateControls,
 };
+pub use verify_credentials::{VerifyCredentials, VerifyCredentialsResponse};
 pub use who_am_i::{WhoAmI, WhoAmIResponse};
 
 /// The value of a known extended request.

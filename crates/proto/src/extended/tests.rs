@@ -1,8 +1,10 @@
 use std::fmt::Debug;
 
 use super::*;
-use crate::control::ControlBuf;
+use crate::control::{ControlBuf, Controls};
 use crate::message_id::MessageId;
+use crate::request::Authentication;
+use crate::result::ResultCode;
 
 fn check<'a, E: ExtendedValue<'a> + Debug + PartialEq>(ber: Option<&'a [u8]>, value: &E) {
     assert_eq!(E::decode(ber).as_ref(), Ok(value), "{ber:02x?}");
@@ -27,7 +29,22 @@ fn requests() {
     check(Some(b"\x30\x06\x01\x01\x00\x04\x01t"), &EndTransaction { commit: false, identifier: b"t" });
     let other_tag = EndTransaction::decode(Some(b"\x30\x06\x01\x01\x00\x80\x01t"));
     assert_eq!(other_tag, Ok(EndTransaction { commit: false, identifier: b"t" }));
+    let none = Controls::check(b"").unwrap();
+    let verify = VerifyCredentials {
+        cookie: None,
+        name: "cn=a",
+        authentication: Authentication::Simple(b"pw"),
+        controls: none,
+    };
+    check(Some(b"\x30\x0a\x04\x04cn=a\x80\x02pw"), &verify);
+    assert!(!format!("{verify:?}").contains("pw"));
+    let controls = Controls::check(b"\x30\x05\x04\x031.2").unwrap();
+    let sasl = Authentication::Sasl { mechanism: "X", credentials: Some(b"y") };
+    let verify = VerifyCredentials { cookie: Some(b"c"), name: "", authentication: sasl, controls };
+    check(Some(b"\x30\x16\x80\x01c\x04\x00\xa3\x06\x04\x01X\x04\x01y\xa2\x07\x30\x05\x04\x031.2"), &verify);
     let refused = |error: DecodeError| error.to_string();
+    assert!(VerifyCredentials::decode(None).is_err());
+    assert!(VerifyCredentials::decode(Some(b"\x30\x06\x04\x04cn=a")).is_err());
     let present = "requestValue: present where there must be none";
     assert_eq!(WhoAmI::decode(Some(b"")).map_err(refused), Err(present.into()));
     let trailing = PasswordModify::decode(Some(b"\x30\x03\x85\x01u")).map_err(refused);
@@ -41,6 +58,10 @@ fn responses() {
     assert_eq!(generated.encode().as_deref(), Some(&b"\x30\x08\x80\x06secret"[..]));
     assert_eq!(PasswordModifyResponse::decode(Some(b"\x30\x08\x80\x06secret")), Ok(generated));
     assert_eq!(PasswordModifyResponse::default().encode(), None);
+    let code = ResultCode::INVALID_CREDENTIALS;
+    let verified = VerifyCredentialsResponse { code, diagnostic: "no".to_owned(), controls: Vec::new() };
+    assert_eq!(verified.encode().as_deref(), Some(&b"\x30\x07\x02\x01\x31\x04\x02no"[..]));
+    assert_eq!(VerifyCredentialsResponse::decode(verified.encode().as_deref()), Ok(verified));
     assert_eq!(WhoAmIResponse::decode(Some(b"dn:cn=a")), Ok(WhoAmIResponse { authorization_id: "dn:cn=a" }));
     assert_eq!(WhoAmIResponse::decode(None), Ok(WhoAmIResponse { authorization_id: "" }));
     assert!(!format!("{generated:?}").contains("secret"));

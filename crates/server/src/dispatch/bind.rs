@@ -193,6 +193,25 @@ impl Dispatcher {
         password: &[u8],
         sent: Controls<'_>,
     ) -> Result<BindStep, LdapResult> {
+        let (judged, dropped) = self.simple_credentials(&dn, password, sent)?;
+        self.forget_dropped(&dropped);
+        if !judged {
+            return Ok(BindStep::Bound(None));
+        }
+        self.verify_password(begun, Login { dn, shown, way: Way::Simple }, password)
+    }
+
+    /// Whether a name and a password are to be judged: they are anonymous otherwise. And the OIDs of the controls that are to be passed
+    /// over.
+    ///
+    /// # Errors
+    /// What the configuration does not let this session bind with.
+    pub(super) fn simple_credentials(
+        &self,
+        dn: &NormalDn,
+        password: &[u8],
+        sent: Controls<'_>,
+    ) -> Result<(bool, Vec<String>), LdapResult> {
         let (allow, disallow) = {
             let config = self.server.config();
             (config.global.allow, config.global.disallow)
@@ -209,15 +228,13 @@ impl Dispatcher {
             if disallow.bind_anon {
                 return refuse(ResultCode::INAPPROPRIATE_AUTHENTICATION, "anonymous bind disallowed");
             }
-            self.may_bind("", Restricted::AnonymousBind, sent)?;
-            return Ok(BindStep::Bound(None));
+            return Ok((false, self.permitted("", Restricted::AnonymousBind, sent)?));
         }
         if disallow.bind_simple {
             let text = "unwilling to perform simple authentication";
             return refuse(ResultCode::UNWILLING_TO_PERFORM, text);
         }
-        self.may_bind(dn.as_str(), Restricted::SimpleBind, sent)?;
-        self.verify_password(begun, Login { dn, shown, way: Way::Simple }, password)
+        Ok((true, self.permitted(dn.as_str(), Restricted::SimpleBind, sent)?))
     }
 
     /// Whether the configuration lets this session bind there.
@@ -228,10 +245,15 @@ impl Dispatcher {
         sent: Controls<'_>,
     ) -> Result<(), LdapResult> {
         let dropped = self.permitted(dn, operation, sent)?;
+        self.forget_dropped(&dropped);
+        Ok(())
+    }
+
+    /// Forgets controls of a bind that are to be passed over.
+    fn forget_dropped(&mut self, dropped: &[String]) {
         if dropped.iter().any(|control| control == oid::PASSWORD_POLICY) {
             self.session.asks_password_policy = false;
         }
-        Ok(())
     }
 
     /// Has the password of a login judged.

@@ -1,4 +1,4 @@
-//! Extended operations (RFC 4511 section 4.12): who am I, password modify, cancel, StartTLS; all others are refused.
+//! Extended operations (RFC 4511 section 4.12): who am I, password modify, cancel, StartTLS, verify credentials; all others are refused.
 
 use larix_engine::controls::{self, RequestControls};
 use larix_proto::extended::{Cancel, ExtendedValue};
@@ -30,6 +30,9 @@ impl Dispatcher {
             .and_then(|controls| match request.name {
                 oid::WHO_AM_I => self.who_am_i(&begun, &controls, message.controls, out),
                 oid::PASSWORD_MODIFY => self.password_modify(begun, request, controls, message.controls, out),
+                oid::VERIFY_CREDENTIALS if self.server.config().global.verify_credentials => {
+                    self.verify_credentials(begun, request, message.controls, out)
+                }
                 oid::CANCEL => self.cancel(begun, request, message.controls),
                 oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
                 oid::END_TRANSACTION => self.end_transaction(begun, request, out),

@@ -1,0 +1,113 @@
+//! Verify credentials (OpenLDAP's contributed module vc): a simple bind is judged as any other, and the connection stays who it is.
+
+use larix_engine::access::Operation;
+use larix_engine::controls::OperationKind;
+use larix_proto::extended::{ExtendedValue, VerifyCredentials, VerifyCredentialsResponse};
+use larix_proto::{Authentication, Controls, ExtendedRequest, LdapResult, ResultCode, oid};
+use larix_schema::NormalDn;
+
+use crate::connection::Started;
+use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::log::printable;
+use crate::operation_rules::Restricted;
+use larix_backend::{Bind, Done, Proof, Reply, Verdict};
+
+/// Credentials were judged.
+#[derive(Debug)]
+pub struct VerifiedOutcome {
+    verdict: Verdict,
+    /// The failure of a bind was counted for the client's address.
+    counted: bool,
+}
+
+impl Dispatcher {
+    pub(super) fn verify_credentials(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+        sent: Controls<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Started<Running>, LdapResult> {
+        let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
+        if request.value.is_none_or(<[u8]>::is_empty) {
+            return Err(protocol("empty request data field in VerifyCredentials exop".to_owned()));
+        }
+        let asked = VerifyCredentials::decode(request.value).map_err(|error| protocol(error.to_string()))?;
+        let dn = self.server.databases().schema().parse_dn(asked.name);
+        let dn = dn.map_err(|_| protocol("invalid DN".to_owned()))?;
+        self.log_operation(&begun, format_args!("VERIFYCREDENTIALS dn=\"{}\"", printable(asked.name)));
+        self.permitted(dn.as_str(), Restricted::Extended(oid::VERIFY_CREDENTIALS), sent)?;
+        if asked.cookie.is_some() {
+            return Err(protocol("there is no SASL exchange with this cookie".to_owned()));
+        }
+        match self.judge_credentials(begun, &dn, &asked) {
+            Ok(Reply::Now(outcome)) => {
+                self.verified(&begun, outcome, out);
+                Ok(Started::Answered)
+            }
+            Ok(Reply::Later(pending)) => {
+                self.wait_for_pending(begun, pending);
+                Ok(Started::Waiting)
+            }
+            // The bind would be refused.
+            Err(refused) => {
+                self.verified(&begun, VerifiedOutcome { verdict: refused.into(), counted: false }, out);
+                Ok(Started::Answered)
+            }
+        }
+    }
+
+    /// Judges credentials as a bind of this session would be.
+    fn judge_credentials(
+        &self,
+        begun: Begun,
+        dn: &NormalDn,
+        asked: &VerifyCredentials<'_>,
+    ) -> Result<Reply<VerifiedOutcome>, LdapResult> {
+        let Authentication::Simple(password) = asked.authentication else {
+            let text = "only simple authentication can be verified";
+            return Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, text));
+        };
+        let mut controls = self.controls(asked.controls, OperationKind::Bind)?;
+        let (judged, dropped) = self.simple_credentials(dn, password, asked.controls)?;
+        controls.forget(&dropped, asked.controls, OperationKind::Bind)?;
+        if !judged {
+            let verdict = LdapResult::success().into();
+            return Ok(Reply::Now(VerifiedOutcome { verdict, counted: false }));
+        }
+        self.proof_begins()?;
+        let anonymous = std::sync::Arc::clone(self.session.anonymous());
+        let databases = self.server.databases();
+        let subject = self.in_request(&databases, anonymous, || Operation::Bind, Controls::default());
+        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
+        let bind = Bind {
+            dn,
+            proof: Proof::Password(password),
+            by_mechanism: false,
+            policy_control: controls.password_policy,
+            controls: &controls,
+        };
+        let mut later = || -> Done<Verdict> {
+            let completer = self.completer(&begun);
+            Box::new(move |verdict| {
+                let outcome = VerifiedOutcome { verdict, counted: true };
+                completer.complete(Completion::Verified(Box::new(outcome)));
+            })
+        };
+        Ok(match databases.router().bind(&context, &bind, &mut later) {
+            Reply::Now(verdict) => Reply::Now(VerifiedOutcome { verdict, counted: true }),
+            Reply::Later(pending) => Reply::Later(pending),
+        })
+    }
+
+    /// Answers. The result's code is that of the bind, as with OpenLDAP's module: a client that looks at it alone errs on no side.
+    pub(crate) fn verified(&self, begun: &Begun, outcome: VerifiedOutcome, out: &mut Vec<u8>) {
+        let VerifiedOutcome { verdict: Verdict { result, controls, .. }, counted } = outcome;
+        if counted && result.code != ResultCode::INVALID_CREDENTIALS {
+            self.proof_was_right();
+        }
+        let (code, diagnostic) = (result.code, result.diagnostic);
+        let value = VerifyCredentialsResponse { code, diagnostic, controls }.encode();
+        self.answer_extended(begun, &LdapResult::new(code), value.as_deref(), out);
+    }
+}
