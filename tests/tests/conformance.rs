@@ -215,6 +215,8 @@ macro_rules! scenarios {
 scenarios! {
     memberof: "memberof.txt",
     refint: "refint.txt",
+    memberof_across_databases: "memberof-across-databases.txt",
+    refint_across_databases: "refint-across-databases.txt",
     cn_config_changes: "cn-config-changes.txt",
     configuration_allow: "configuration-allow.txt",
     configuration_disallow: "configuration-disallow.txt",

@@ -6,7 +6,7 @@ use larix_engine::budget::RequestLimits;
 use larix_engine::database::ProviderSettings;
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::settings::{SettingError, Settings, Value};
-use larix_engine::overlay::{self, BuildContext, Descriptor, Global};
+use larix_engine::overlay::{self, BuildContext, Descriptor, Global, OtherDatabase};
 use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
@@ -145,6 +145,7 @@ impl Config {
             hasher: &hasher,
             index: &index,
             maintained: &[],
+            others: &[],
         })
     }
 
@@ -160,16 +161,38 @@ impl Config {
                 self.unless_schema_comes(overlay, maintains(settings, &context))?.unwrap_or_default(),
             );
         }
-        let context = BuildContext { maintained: &maintained, ..context };
         let mut built = Built::default();
         for (overlay, descriptor, settings) in &configured {
             let Some(build) = descriptor.build else { continue };
+            let others = self.others_of(overlay, database);
+            let context = BuildContext { maintained: &maintained, others: &others, ..context };
             let made = self.unless_schema_comes(overlay, build(settings, &context))?;
             built.overlays.extend(made.map(|made| (overlay.origin.clone(), made)));
         }
+        let context = BuildContext { maintained: &maintained, ..context };
         let implied = larix_overlays::implied(&context);
         built.overlays.extend(implied.map(|implied| (database.origin.clone(), implied)));
         Ok(built)
+    }
+
+    /// The other databases that an overlay of the frontend is meant for.
+    fn others_of(&self, overlay: &Overlay, database: &Database) -> Vec<OtherDatabase> {
+        let is_same = |other: &&Overlay| std::ptr::eq(*other, overlay);
+        if !self.frontend.overlays.iter().any(|global| is_same(&global)) {
+            return Vec::new();
+        }
+        let has_it = |other: &&Database| {
+            !std::ptr::eq(*other, database) && self.overlays_of(other).any(|theirs| is_same(&theirs))
+        };
+        let others = self.stored_databases().filter(has_it);
+        let described = others.filter_map(|other| {
+            Some(OtherDatabase {
+                suffix: other.suffixes.first()?.normal.clone(),
+                last_modified: other.last_mod,
+                receives: other.sync_replication.iter().any(|line| !self.names_itself(line)),
+            })
+        });
+        described.collect()
     }
 
     pub(super) fn unless_schema_comes<T>(
@@ -192,18 +215,6 @@ impl Config {
             shown.extend(names.iter().filter(|name| !shown.contains(name)).copied().collect::<Vec<_>>());
         }
         shown
-    }
-}
-
-/// What an administrator should know of overlays for all databases.
-pub(super) fn notes_for_all(config: &Config, notes: &mut Vec<(Origin, String)>) {
-    let count = config.stored_databases().count();
-    for overlay in config.frontend.overlays.iter().filter(|overlay| count > 1 && !overlay.disabled) {
-        if let Some(what) = overlay.descriptor().and_then(|descriptor| descriptor.apart) {
-            let name = &overlay.name;
-            let text = format!("overlay {name}: each of the {count} databases has one of its own: {what}");
-            notes.push((overlay.origin.clone(), text));
-        }
     }
 }
 
@@ -259,17 +270,39 @@ mod tests {
                 );
             }
             assert_eq!(config.overlays_of(&config.databases[1]).count(), 0, "{overlay}");
-            // What is not seen between databases is said once.
-            let notes: Vec<String> = config.notes.iter().map(ToString::to_string).collect();
-            let apart = |note: &&String| note.contains("each of the 2 databases has one of its own");
-            let expected = overlays.iter().filter(|name| ["memberof", "refint"].contains(name)).count();
-            assert_eq!(notes.iter().filter(apart).count(), expected, "{overlay}");
         }
         // A database's own counts more.
         let own = format!("overlay ppolicy\nppolicy_hash_cleartext\n{ONE}overlay ppolicy\n");
         let config = read(&own).unwrap();
         let settings = config.engine_settings(&config.databases[1]).unwrap();
         assert_eq!(settings.overlays.len(), 1);
+    }
+
+    /// The doors that the overlays of each database stand at, one database behind the other.
+    fn doors(lines: &str) -> Vec<String> {
+        let config = read(lines).unwrap();
+        let stored = config.databases.iter().filter(|database| database.kind.is_stored());
+        let settings = stored.map(|database| config.engine_settings(database).unwrap());
+        let doors = |overlay: &Arc<dyn overlay::Overlay>| format!("{:?}", overlay.interests());
+        settings.map(|settings| settings.overlays.iter().map(doors).collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn overlays_of_the_frontend_know_the_other_databases() {
+        let refint = "overlay refint\nrefint_attributes member\n";
+        let both = r#"{"prepare", "committed"}"#;
+        assert_eq!(doors(&format!("{refint}{ONE}{OTHER}")), [both, both]);
+        // There is no other.
+        assert_eq!(doors(&format!("{refint}{ONE}")), [r#"{"prepare"}"#]);
+        // One of its own is of one database.
+        let own = format!("{ONE}{refint}{OTHER}{refint}");
+        assert_eq!(doors(&own), [r#"{"prepare"}"#; 2]);
+        let mixed = format!("{refint}{ONE}{OTHER}{refint}");
+        assert_eq!(doors(&mixed), [r#"{"prepare"}"#; 2]);
+        let third = "database mdb\nsuffix dc=c\ndirectory $D/c\noverlay memberof\n";
+        let back = r#"{"back link"}"#;
+        let computing = r#"{"back link", "compute"}"#;
+        assert_eq!(doors(&format!("overlay memberof\n{ONE}{OTHER}{third}")), [computing, computing, back]);
     }
 
     #[test]

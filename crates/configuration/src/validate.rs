@@ -68,7 +68,6 @@ fn access_notes(config: &mut Config) {
     }
     let mut notes = Vec::new();
     never_matching(config, &config.frontend.access, &[], &mut notes);
-    overlays::notes_for_all(config, &mut notes);
     for database in config.databases.iter().filter(|database| !database.disabled) {
         let stored = database.kind.is_stored();
         let own = database.suffixes.iter().filter(|_| stored).map(|suffix| suffix.normal.clone());

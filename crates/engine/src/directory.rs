@@ -17,7 +17,7 @@ use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
 pub use binds::BindLookup;
-pub use committed::{CommittedFollower, Round, TickOutcome};
+pub use committed::{CommittedFollower, Round, TickOutcome, Writers};
 pub use served::Served;
 
 use crate::access::{AccessPolicy, OtherEntries};

@@ -50,6 +50,6 @@ pub use larix_passwords as password;
 
 pub use catalog::{Catalog, CatalogEdit};
 pub use database::{Database, DatabaseSettings, Limits, Suffix, View};
-pub use directory::{BindLookup, Chosen, CommittedFollower, Directory, Frontend, Held, Served};
+pub use directory::{BindLookup, Chosen, CommittedFollower, Directory, Frontend, Held, Served, Writers};
 pub use entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, EntrySource, EntryView};
 pub use fault::Fault;

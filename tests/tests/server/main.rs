@@ -4,6 +4,7 @@
 
 mod access_matrix;
 mod accesslog;
+mod across_databases;
 mod churn;
 mod crash;
 mod disclosure;

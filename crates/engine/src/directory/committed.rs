@@ -1,6 +1,6 @@
 //! Overlays behind commits: what is handed to those that stand there, how far each has come, and what ticks bring.
 
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -11,9 +11,10 @@ use super::Served;
 use crate::controls::{ControlValues, RequestControls};
 use crate::fault::Fault;
 use crate::log::{self, Hold, LogKey, LogReader, LogRecord, LoggedChange};
+use crate::overlay::FollowUpElsewhere;
 use crate::overlay::committed::{
-    ChangeOrigin, Committed, CommittedBatch, CommittedChange, Gap, NotTaken, TICK_CHANGES_MAX, Tick,
-    TickChange, Turn,
+    ChangeOrigin, Committed, CommittedBatch, CommittedChange, Gap, NotTaken, OtherWriters, TICK_CHANGES_MAX,
+    Tick, TickChange, Turn,
 };
 use crate::search::present::Present;
 use crate::tables::META;
@@ -139,6 +140,7 @@ impl<S: Store> CommittedFollower<S> {
         &mut self,
         overlay: &dyn Committed,
         origin: &dyn Fn(u64) -> Option<Arc<ChangeOrigin>>,
+        others: &dyn OtherWriters,
     ) -> Result<Round, Fault> {
         let Batch { changes, end, more } = self.read(origin)?;
         let gap = self.gap;
@@ -150,7 +152,7 @@ impl<S: Store> CommittedFollower<S> {
         let schema = self.served.database().schema();
         let settings = self.served.database().settings();
         let suffix = settings.suffixes.first().map(|suffix| suffix.text.as_str()).unwrap_or_default();
-        let batch = CommittedBatch { changes: &changes, gap, schema: &schema, suffix };
+        let batch = CommittedBatch { changes: &changes, gap, schema: &schema, suffix, others };
         let taken = overlay.take(&batch);
         self.in_hand = None;
         match taken {
@@ -254,6 +256,53 @@ impl<S: Store> CommittedFollower<S> {
     pub fn forget(self) -> Result<(), CommitError> {
         self.leave();
         self.served.keep_follower(&self.name, None)
+    }
+}
+
+/// The databases of a server, for what follows in one from changes of another.
+#[derive(Debug)]
+pub struct Writers<S: Store>(Vec<Weak<Served<S>>>);
+
+impl<S: Store> Writers<S> {
+    pub fn of(databases: &[Arc<Served<S>>]) -> Self {
+        Self(databases.iter().map(Arc::downgrade).collect())
+    }
+
+    fn with_suffix(&self, suffix: &NormalDn) -> Option<Arc<Served<S>>> {
+        self.0.iter().filter_map(Weak::upgrade).find(|served| {
+            let settings = served.database().current_settings();
+            !settings.hidden && settings.suffixes.iter().any(|own| own.normal == *suffix)
+        })
+    }
+}
+
+impl<S: Store> OtherWriters for Writers<S> {
+    fn follow(&self, suffix: &NormalDn, follow_ups: Vec<Arc<dyn FollowUpElsewhere>>) -> Result<(), NotTaken> {
+        let Some(served) = self.with_suffix(suffix).filter(|served| !served.is_retired()) else {
+            return Ok(());
+        };
+        if served.database().is_filling() {
+            return Err(NotTaken::yet(format!("{}: its first content is coming", suffix.as_str())));
+        }
+        if !served.ticks() {
+            return Ok(());
+        }
+        let (done, ended) = mpsc::channel::<LdapResult>();
+        for follow_up in follow_ups {
+            let done = done.clone();
+            // Nobody but this thread waits for it.
+            let tell = move |outcome: WriteOutcome| drop(done.send(outcome.result));
+            served.submit_follow_up(follow_up, Box::new(tell));
+        }
+        drop(done);
+        let refused = ended.iter().find(|result| !result.is_success());
+        let Some(result) = refused else { return Ok(()) };
+        let why = format!("{}: {result}", suffix.as_str());
+        Err(match result.code {
+            ResultCode::ADMIN_LIMIT_EXCEEDED => NotTaken::ever(why),
+            // What was done already is not there to be done once more.
+            _ => NotTaken::yet(why),
+        })
     }
 }
 

@@ -46,7 +46,7 @@ impl<S: Store> Served<S> {
             let changes = std::mem::take(&mut *applied.lock().unwrap_or_else(PoisonError::into_inner));
             done(ReplicatedOutcome { changes, result: outcome.result });
         });
-        self.writer.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), done });
+        self.writer.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), follow: None, done });
     }
 
     /// Begins to fill a database in which nothing ever was. `None`: there is something, or somebody has to be told of each

@@ -11,11 +11,11 @@ use crate::controls::RequestControls;
 use crate::database::Database;
 use crate::index::{IndexConfig, IndexStatus, NotIndexed};
 use crate::load::Rebuild;
-use crate::overlay::PasswordWork;
+use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::time::{Clock, RandomSource};
 use crate::write::prepare::Prepared;
 use crate::write::writer::errand::Errand;
-use crate::write::writer::{Job, Task};
+use crate::write::writer::{Follow, Job, Task};
 use crate::write::{
     Completion, Reconfiguration, Recording, Retiring, Writer, WriterEnvironment, WriterStartError,
 };
@@ -74,9 +74,15 @@ impl<S: Store> Served<S> {
         self.submit(vec![Task { operation, target, subject, controls, passwords }], done);
     }
 
+    /// Has what follows here from a change of another database carried out, in the name of the root DN.
+    pub(super) fn submit_follow_up(&self, follow_up: Arc<dyn FollowUpElsewhere>, done: Completion) {
+        let follow = Some(Follow { follow_up, subject: self.root_subject() });
+        self.writer.submit(Job { tasks: Vec::new(), replicated: None, follow, done });
+    }
+
     /// Has changes carried out together.
     pub(super) fn submit(&self, tasks: Vec<Task>, done: Completion) {
-        self.writer.submit(Job { tasks, replicated: None, done });
+        self.writer.submit(Job { tasks, replicated: None, follow: None, done });
     }
 
     /// The state of each index, how far a build is, and what indexes are used for.

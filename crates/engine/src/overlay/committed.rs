@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use larix_proto::FilterBuf;
 use larix_schema::{NormalDn, Schema};
 
-use super::Entries;
+use super::{Entries, FollowUpElsewhere};
 use crate::change::WriteOperation;
 use crate::failure::Failure;
 use crate::log::{LogKey, LogRecord};
@@ -49,6 +50,28 @@ pub struct CommittedBatch<'a> {
     pub schema: &'a Schema,
     /// The first suffix of the database, as configured.
     pub suffix: &'a str,
+    pub others: &'a dyn OtherWriters,
+}
+
+/// The writers of the server's other databases, for what changes of one lead to in another.
+pub trait OtherWriters: Debug + Send + Sync {
+    /// Has all of it carried out in the database that has this suffix, in order, and waits until it is durable. Nothing is done
+    /// where there is no such database, in a shadow (its provider does it), and in one that is read-only. Not to be called on the
+    /// thread of a writer.
+    ///
+    /// # Errors
+    /// What was not done: if it is to come again, all that was asked for is to be asked for again.
+    fn follow(&self, suffix: &NormalDn, follow_ups: Vec<Arc<dyn FollowUpElsewhere>>) -> Result<(), NotTaken>;
+}
+
+/// For a server with one database.
+#[derive(Debug)]
+pub struct NoOtherWriters;
+
+impl OtherWriters for NoOtherWriters {
+    fn follow(&self, _: &NormalDn, _: Vec<Arc<dyn FollowUpElsewhere>>) -> Result<(), NotTaken> {
+        Ok(())
+    }
 }
 
 /// A change that is durable.
@@ -57,7 +80,7 @@ pub struct CommittedChange {
     pub key: LogKey,
     pub record: LogRecord,
     /// Who sent it; `None` for what the server did by itself, what came by replication, and where it is not known any more.
-    pub origin: Option<std::sync::Arc<ChangeOrigin>>,
+    pub origin: Option<Arc<ChangeOrigin>>,
 }
 
 /// The connection that a change came on.

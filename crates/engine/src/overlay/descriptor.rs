@@ -30,8 +30,6 @@ pub struct Descriptor {
     /// A second one on the same database is refused.
     pub once: bool,
     pub global: Global,
-    /// What to say where it stands before the first of several databases, each of which gets one of its own; `None`: nothing.
-    pub apart: Option<&'static str>,
     /// What to say when it is configured; `None`: nothing.
     pub note: Option<&'static str>,
     /// Definitions that it brings, each as a line of slapd.conf (`attributetype ( ... )`, `objectclass ( ... )`).
@@ -97,7 +95,6 @@ impl Descriptor {
             directives: &[],
             once: false,
             global,
-            apart: None,
             note: None,
             schema: "",
             maintains: None,
@@ -121,12 +118,6 @@ impl Descriptor {
     #[must_use]
     pub const fn once(mut self) -> Self {
         self.once = true;
-        self
-    }
-
-    #[must_use]
-    pub const fn apart(mut self, what: &'static str) -> Self {
-        self.apart = Some(what);
         self
     }
 
@@ -395,4 +386,17 @@ pub struct BuildContext<'c> {
     pub index: &'c IndexConfig,
     /// Attributes that other overlays of the database keep right by themselves.
     pub maintained: &'c [AttributeDescription],
+    /// The other databases that the same overlay of the frontend is meant for; none for an overlay of one database.
+    pub others: &'c [OtherDatabase],
+}
+
+/// A database beside the one that an overlay is built for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherDatabase {
+    /// Its first suffix.
+    pub suffix: NormalDn,
+    /// `lastmod`: whether it keeps modifiersName and the like.
+    pub last_modified: bool,
+    /// Whether changes of it come from other servers (`syncrepl`).
+    pub receives: bool,
 }

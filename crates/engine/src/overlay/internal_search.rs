@@ -26,13 +26,16 @@ pub struct InternalSearch<'q> {
     pub manage_dsa_it: bool,
     /// Subentries below the base are found, too (RFC 3672).
     pub subentries: bool,
+    /// What overlays compute is not seen: neither by the filter nor in entries that are found.
+    pub stored_alone: bool,
 }
 
 impl<'q> InternalSearch<'q> {
     /// A search as the server, of all kinds of entries, without limits.
     pub fn new(base: &'q NormalDn, scope: Scope, filter: &'q BoundFilter) -> Self {
         let (whose, limits) = (Whose::Server, InternalLimits::default());
-        Self { base, scope, filter, whose, limits, manage_dsa_it: true, subentries: true }
+        let stored_alone = false;
+        Self { base, scope, filter, whose, limits, manage_dsa_it: true, subentries: true, stored_alone }
     }
 
     /// A search that finds out who somebody is, as `subject` may: of entries that are neither referral objects nor subentries.
@@ -44,6 +47,12 @@ impl<'q> InternalSearch<'q> {
     ) -> Self {
         let whose = Whose::Identity(subject);
         Self { manage_dsa_it: false, subentries: false, ..Self::new(base, scope, filter).of(whose) }
+    }
+
+    /// The same search of what is stored. An overlay that computes from other databases asks so: theirs may compute from its own.
+    #[must_use]
+    pub fn of_what_is_stored(self) -> Self {
+        Self { stored_alone: true, ..self }
     }
 
     /// The same search as somebody else.

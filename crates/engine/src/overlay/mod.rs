@@ -48,7 +48,7 @@ pub use crate::change::{BindAttempt, WriteOperation};
 pub use crate::entry::split_rdn;
 pub use crate::failure::Failure;
 pub use back_links::BackLinkRule;
-pub use descriptor::{BuildContext, Descriptor, Global, OverlayDirective, WordFault};
+pub use descriptor::{BuildContext, Descriptor, Global, OtherDatabase, OverlayDirective, WordFault};
 pub use interests::{Interests, Overlays};
 pub use password_work::{PasswordWork, Purpose};
 
@@ -217,6 +217,15 @@ pub trait FollowUp: Debug {
         around: &AroundChange<'_>,
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal>;
+}
+
+/// What changes of one database lead to in another, whose writer asks for it in a transaction of its own.
+pub trait FollowUpElsewhere: Debug + Send + Sync {
+    /// The changes, in order. `entries`: the other database as its writer finds it, and the rest of the server as it is committed.
+    ///
+    /// # Errors
+    /// A refusal, with which nothing of it is done.
+    fn consequences(&self, entries: &dyn Entries, schema: &Schema) -> Result<Vec<Consequence>, Refusal>;
 }
 
 /// The directory on both sides of a change that has been carried out.

@@ -218,7 +218,7 @@ impl<S: Store> Sweep<S> {
             // Whoever waits has not gone.
             let _ = sender.send(outcome.result);
         });
-        self.submitter.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), done });
+        self.submitter.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), follow: None, done });
         let stopped = || LdapResult::with(ResultCode::UNAVAILABLE, "the writer has stopped");
         let result = receiver.recv().map_err(|_| stopped())?;
         if !result.is_success() {

@@ -82,7 +82,7 @@ pub(crate) fn search_in<N: Snapshot>(
         Whose::Server | Whose::Root => Gate::again(sight.policy, &nobody, true, true),
         Whose::Requester(subject) | Whose::Identity(subject) => Gate::new(sight.policy, subject),
     };
-    gate.computed = sight.computed;
+    gate.computed = if query.stored_alone { &[] } else { sight.computed };
     if matches!(query.whose, Whose::Server | Whose::Root) {
         gate.requester = None;
     }

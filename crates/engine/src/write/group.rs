@@ -17,7 +17,7 @@ use super::operator::{Counters, Done, Envelope, Ground, Operator, insufficient};
 use super::prepare::{self, Latitude, Prepared};
 use super::request::WriteOutcome;
 use super::retiring::Retiring;
-use super::writer::{Task, WriterEnvironment};
+use super::writer::{Follow, Task, WriterEnvironment};
 use super::{add, delete, disclosure, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
 use crate::budget::RequestLimit;
@@ -83,6 +83,13 @@ struct Asked {
     follow_up: Option<Box<dyn FollowUp>>,
 }
 
+fn consequence(Consequence { operation, local }: Consequence, subject: &Arc<Subject>) -> (Task, Role) {
+    let target = operation.dn().as_str().to_owned();
+    let controls = RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
+    let role = if local { Role::LocalConsequence } else { Role::Consequence };
+    (Task { operation, target, subject: Arc::clone(subject), controls, passwords: None }, role)
+}
+
 fn too_many(limit: usize) -> LdapResult {
     let text = format!("more than {limit} changes derived from one");
     LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)
@@ -145,6 +152,7 @@ impl<'a, S: Store> Group<'a, S> {
         &mut self,
         transaction: &T,
         tasks: &[Task],
+        follow: Option<&Follow>,
     ) -> Result<WriteOutcome, Fault> {
         let mut unit = WriteSet::new();
         let mut outcome = WriteOutcome::from(LdapResult::success());
@@ -152,7 +160,7 @@ impl<'a, S: Store> Group<'a, S> {
         let csn_before = self.counters.csn;
         let logged_before = self.counters.last_log_sequence;
         let bytes_before = self.counters.logged_bytes;
-        let done = self.unit(transaction, tasks, &mut unit, &mut outcome, &mut refused);
+        let done = self.unit(transaction, (tasks, follow), &mut unit, &mut outcome, &mut refused);
         let no_op = tasks.iter().any(|task| task.controls.no_op);
         if done.is_err() || no_op {
             tree::forget(self.instance);
@@ -187,12 +195,11 @@ impl<'a, S: Store> Group<'a, S> {
     fn unit<T: Snapshot>(
         &mut self,
         transaction: &T,
-        tasks: &[Task],
+        (tasks, follow): (&[Task], Option<&Follow>),
         unit: &mut WriteSet,
         outcome: &mut WriteOutcome,
         refused: &mut Refused,
     ) -> Result<(), Failure> {
-        let settings = Arc::clone(&self.state.settings);
         for (at, task) in tasks.iter().enumerate() {
             outcome.refused = Some(at);
             match &task.operation {
@@ -206,61 +213,96 @@ impl<'a, S: Store> Group<'a, S> {
                 }
                 _ => {}
             }
-            // What overlays add comes right after the change that it belongs to.
-            let mut waiting: VecDeque<(Task, Role)> = VecDeque::new();
-            let mut count = 0;
-            let mut next = Some((Cow::Borrowed(task), Role::Requested));
-            while let Some((task, role)) = next {
-                let mut task = task;
-                let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
-                let mut idle = false;
-                let asks = task.controls.import.is_none() && settings.overlays.want(Interests::PREPARE);
-                let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
-                for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
-                    let asked = self.ask(&**overlay, transaction, unit, &task, role, refused)?;
-                    count += asked.derived.len();
-                    waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));
-                    follow_ups.extend(asked.follow_up);
-                    if let Some(operation) = asked.altered {
-                        idle = matches!(&operation, Prepared::Modify { mods, .. } if mods.is_empty());
-                        task = Cow::Owned(Task { operation, ..task.into_owned() });
-                    }
-                }
-                if count > DERIVED_LIMIT {
-                    return Err(too_many(DERIVED_LIMIT).into());
-                }
-                match self.one(transaction, unit, &task, (role.is_local(), idle)) {
-                    // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
-                    Ok(_) if !admitted => return Err(insufficient("").into()),
-                    Ok(done) => {
-                        if !follow_ups.is_empty() {
-                            let follow = self.consequences(
-                                follow_ups,
-                                transaction,
-                                (unit, &done.set),
-                                &task.subject,
-                                refused,
-                            )?;
-                            waiting.extend(follow);
-                            if waiting.len() > CONSEQUENCE_LIMIT {
-                                return Err(too_many(CONSEQUENCE_LIMIT).into());
-                            }
-                        }
-                        if unit.is_empty() {
-                            *unit = done.set;
-                        } else {
-                            unit.merge(done.set);
-                        }
-                        outcome.controls.extend(done.controls);
-                    }
-                    Err(Failure::Refused(_)) if role.may_fail() => tree::forget(self.instance),
-                    Err(failure) => return Err(failure),
-                }
-                next = waiting.pop_front().map(|(task, role)| (Cow::Owned(task), role));
-            }
+            let first = Some((Cow::Borrowed(task), Role::Requested));
+            self.chain(transaction, first, VecDeque::new(), unit, outcome, refused)?;
+        }
+        if let Some(follow) = follow {
+            let mut waiting = self.follows(transaction, unit, follow, refused)?;
+            let first = waiting.pop_front().map(|(task, role)| (Cow::Owned(task), role));
+            self.chain(transaction, first, waiting, unit, outcome, refused)?;
         }
         let csn = self.counters.csn;
         Ok(self.follow_links(transaction, unit, csn)?)
+    }
+
+    /// Carries out a change and what comes of it. What overlays add comes right after the change that it belongs to.
+    fn chain<'t, T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        first: Option<(Cow<'t, Task>, Role)>,
+        mut waiting: VecDeque<(Task, Role)>,
+        unit: &mut WriteSet,
+        outcome: &mut WriteOutcome,
+        refused: &mut Refused,
+    ) -> Result<(), Failure> {
+        let settings = Arc::clone(&self.state.settings);
+        let mut count = 0;
+        let mut next = first;
+        while let Some((task, role)) = next {
+            let mut task = task;
+            let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
+            let mut idle = false;
+            let asks = task.controls.import.is_none() && settings.overlays.want(Interests::PREPARE);
+            let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
+            for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
+                let asked = self.ask(&**overlay, transaction, unit, &task, role, refused)?;
+                count += asked.derived.len();
+                waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));
+                follow_ups.extend(asked.follow_up);
+                if let Some(operation) = asked.altered {
+                    idle = matches!(&operation, Prepared::Modify { mods, .. } if mods.is_empty());
+                    task = Cow::Owned(Task { operation, ..task.into_owned() });
+                }
+            }
+            if count > DERIVED_LIMIT {
+                return Err(too_many(DERIVED_LIMIT).into());
+            }
+            match self.one(transaction, unit, &task, (role.is_local(), idle)) {
+                // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
+                Ok(_) if !admitted => return Err(insufficient("").into()),
+                Ok(done) => {
+                    if !follow_ups.is_empty() {
+                        let sides = (&*unit, &done.set);
+                        let follow =
+                            self.consequences(follow_ups, transaction, sides, &task.subject, refused)?;
+                        waiting.extend(follow);
+                        if waiting.len() > CONSEQUENCE_LIMIT {
+                            return Err(too_many(CONSEQUENCE_LIMIT).into());
+                        }
+                    }
+                    if unit.is_empty() {
+                        *unit = done.set;
+                    } else {
+                        unit.merge(done.set);
+                    }
+                    outcome.controls.extend(done.controls);
+                }
+                Err(Failure::Refused(_)) if role.may_fail() => tree::forget(self.instance),
+                Err(failure) => return Err(failure),
+            }
+            next = waiting.pop_front().map(|(task, role)| (Cow::Owned(task), role));
+        }
+        Ok(())
+    }
+
+    /// What follows here from a change of another database.
+    fn follows<T: Snapshot>(
+        &self,
+        transaction: &T,
+        unit: &WriteSet,
+        follow: &Follow,
+        refused: &mut Refused,
+    ) -> Result<VecDeque<(Task, Role)>, Failure> {
+        let before = Layered::new(transaction, &self.set);
+        let snapshot = Layered::new(&before, unit);
+        let view = self.view(&snapshot)?;
+        let entries = Present::of(&view, &self.policy);
+        let consequences = follow.follow_up.consequences(&entries, &self.state.schema);
+        let consequences = consequences.map_err(|refusal| refused.take(refusal))?;
+        if consequences.len() > CONSEQUENCE_LIMIT {
+            return Err(too_many(CONSEQUENCE_LIMIT).into());
+        }
+        Ok(consequences.into_iter().map(|one| consequence(one, &follow.subject)).collect())
     }
 
     /// Whether the requester may make the change, and overlays may look at it.
@@ -344,13 +386,7 @@ impl<'a, S: Store> Group<'a, S> {
             let consequences = follow_up
                 .consequences(&around, &self.state.schema)
                 .map_err(|refusal| refused.take(refusal))?;
-            tasks.extend(consequences.into_iter().map(|Consequence { operation, local }| {
-                let target = operation.dn().as_str().to_owned();
-                let controls =
-                    RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-                let role = if local { Role::LocalConsequence } else { Role::Consequence };
-                (Task { operation, target, subject: Arc::clone(subject), controls, passwords: None }, role)
-            }));
+            tasks.extend(consequences.into_iter().map(|one| consequence(one, subject)));
         }
         Ok(tasks)
     }

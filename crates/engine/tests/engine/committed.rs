@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use larix_engine::log::{self, LogRetention};
 use larix_engine::overlay::committed::{
-    ChangeOrigin, Committed, CommittedBatch, Gap, NotTaken, Tick, TickChange, Ticked, Turn,
+    ChangeOrigin, Committed, CommittedBatch, Gap, NoOtherWriters, NotTaken, Tick, TickChange, Ticked, Turn,
 };
 use larix_engine::overlay::{Failure, Interests, Overlay, WriteOperation};
 use larix_engine::write::{AttributeValues, Modification};
@@ -111,7 +111,7 @@ impl Scene {
         self.settle();
         let origin =
             |sequence| Some(Arc::new(ChangeOrigin { connection: sequence, ..ChangeOrigin::default() }));
-        self.follower.round(&self.witness, &origin).unwrap().not_taken
+        self.follower.round(&self.witness, &origin, &NoOtherWriters).unwrap().not_taken
     }
 
     fn last(&self) -> u64 {

@@ -2,7 +2,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use larix_engine::overlay::committed::{ChangeOrigin, Committed, CommittedBatch, Gap, NotTaken};
+use larix_engine::overlay::committed::{
+    ChangeOrigin, Committed, CommittedBatch, Gap, NoOtherWriters, NotTaken,
+};
 
 use super::DESCRIPTOR;
 use super::file::{AuditFile, Rotation};
@@ -177,7 +179,13 @@ fn what_is_missing_is_said() {
     let path = folder.path().join("audit");
     let overlay = committed(&format!("auditlog {}", path.display())).unwrap();
     let schema = schema("");
-    let batch = CommittedBatch { changes: &[], gap: Some(Gap::Records(7)), schema: &schema, suffix: "dc=a" };
+    let batch = CommittedBatch {
+        changes: &[],
+        gap: Some(Gap::Records(7)),
+        schema: &schema,
+        suffix: "dc=a",
+        others: &NoOtherWriters,
+    };
     let door: &dyn Committed = overlay.committed().unwrap();
     door.take(&batch).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "# 7 changes are missing here\n\n");

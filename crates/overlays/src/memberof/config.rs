@@ -8,6 +8,8 @@ use larix_engine::write::BACK_LINKS_LIMIT;
 use larix_proto::ResultCode;
 use larix_schema::{AttributeDescription, Schema};
 
+use crate::refint::Elsewhere;
+
 use super::{Dangling, Membership, MembershipSettings};
 
 pub(super) fn build(
@@ -29,6 +31,12 @@ fn read(settings: &Settings, context: &BuildContext<'_>) -> Result<MembershipSet
     let schema = context.schema;
     let dangling = dangling(settings)?;
     let modifier = settings.dn(schema, "memberof-dn", "olcMemberOfDN")?.map(|dn| dn.text);
+    let others = context.others.iter().map(|other| Elsewhere {
+        suffix: other.suffix.clone(),
+        modifier: modifier.clone().filter(|_| other.last_modified),
+        receives: other.receives,
+    });
+    let others = others.collect();
     let root = || context.root_dn.map(|(_, shown)| shown.to_owned());
     let class = settings.text("olcMemberOfGroupOC").unwrap_or("groupOfNames");
     let Some(group_class) = schema.object_class_id(class) else {
@@ -59,6 +67,7 @@ fn read(settings: &Settings, context: &BuildContext<'_>) -> Result<MembershipSet
         dangling,
         integrity: settings.is_on("olcMemberOfRefInt"),
         modifier: modifier.or_else(root).filter(|_| context.last_modified),
+        others,
     })
 }
 

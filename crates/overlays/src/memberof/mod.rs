@@ -3,13 +3,17 @@
 //! What it says is a function of the groups that there are, whatever the way that led to them: the entries of the group class
 //! that have the entry's name as a member. It is a back link, which the writer keeps (`larix_engine::overlay::back_links`), with every change and for
 //! changes of other servers, too. What is done here is what only requests of clients are asked about: whether members are there,
-//! and what becomes of groups whose members go.
+//! and what becomes of groups whose members go. Of an overlay that is meant for all databases groups of the others count, too: those
+//! are computed ([`elsewhere`]).
 
 mod config;
+mod elsewhere;
 #[cfg(test)]
 mod tests;
 
 use larix_engine::index::Kinds;
+use larix_engine::overlay::committed::Committed;
+use larix_engine::overlay::computed::ComputedAttributes;
 use larix_engine::overlay::{
     Additions, BackLinkRule, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective,
     PendingChange, Prepared, Refusal,
@@ -17,10 +21,11 @@ use larix_engine::overlay::{
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
-use crate::refint::{ReferentialIntegrity, ReferentialIntegritySettings};
+use elsewhere::GroupsElsewhere;
+
+use crate::refint::{Elsewhere, ReferentialIntegrity, ReferentialIntegritySettings};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("memberof", "olcMemberOfConfig", config::build)
-    .apart("an entry is not told of groups that are in another database")
     .maintains(config::maintained)
     .shows(&["memberOf"])
     .local(&["memberOf"])
@@ -57,6 +62,8 @@ pub struct MembershipSettings {
     pub integrity: bool,
     /// `memberof-dn`: modifiersName of such groups; `None` where the database keeps no operational attributes.
     pub modifier: Option<String>,
+    /// The other databases of an overlay that is meant for all: their groups count, and follow.
+    pub others: Vec<Elsewhere>,
 }
 
 /// Groups and their members.
@@ -65,19 +72,23 @@ pub struct Membership {
     rule: BackLinkRule,
     dangling: Dangling,
     integrity: Option<ReferentialIntegrity>,
+    elsewhere: Option<GroupsElsewhere>,
 }
 
 impl Membership {
     pub fn new(settings: MembershipSettings) -> Self {
-        let MembershipSettings { rule, dangling, integrity, modifier } = settings;
+        let MembershipSettings { rule, dangling, integrity, modifier, others } = settings;
+        let suffixes = others.iter().map(|other| other.suffix.clone()).collect();
+        let elsewhere = GroupsElsewhere::new(&rule, suffixes);
         let integrity = integrity.then(|| {
             ReferentialIntegrity::new(ReferentialIntegritySettings {
                 attributes: vec![rule.forward.clone()],
                 nothing: None,
                 modifier,
+                others,
             })
         });
-        Self { rule, dangling, integrity }
+        Self { rule, dangling, integrity, elsewhere }
     }
 
     /// Whether the change names members of a group.
@@ -174,7 +185,24 @@ impl Overlay for Membership {
 
     fn interests(&self) -> Interests {
         let prepares = self.dangling != Dangling::Ignore || self.integrity.is_some();
-        Interests::BACK_LINK | if prepares { Interests::PREPARE } else { Interests::NONE }
+        let follows = self.integrity.as_ref().is_some_and(ReferentialIntegrity::follows_elsewhere);
+        let mut interests = Interests::BACK_LINK;
+        for (door, wanted) in [
+            (Interests::PREPARE, prepares),
+            (Interests::COMMITTED, follows),
+            (Interests::COMPUTE, self.elsewhere.is_some()),
+        ] {
+            interests |= if wanted { door } else { Interests::NONE };
+        }
+        interests
+    }
+
+    fn computed(&self) -> Option<&dyn ComputedAttributes> {
+        self.elsewhere.as_ref().map(|elsewhere| elsewhere as &dyn ComputedAttributes)
+    }
+
+    fn committed(&self) -> Option<&dyn Committed> {
+        self.integrity.as_ref().and_then(Overlay::committed)
     }
 
     fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
+mod elsewhere;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +82,7 @@ fn with_overlays(schema: &Schema, options: Options) -> DatabaseSettings {
             dangling: options.dangling,
             integrity: options.integrity,
             modifier: Some("cn=keeper".to_owned()),
+            others: Vec::new(),
         })));
     }
     if options.refint {
@@ -88,6 +90,7 @@ fn with_overlays(schema: &Schema, options: Options) -> DatabaseSettings {
             attributes: RULES.map(|(_, member)| schema.describe(member).unwrap()).to_vec(),
             nothing: Some("cn=nothing".to_owned()),
             modifier: None,
+            others: Vec::new(),
         })));
     }
     settings

@@ -4,8 +4,11 @@
 //! the entry is deleted or renamed, and changed in the same commit: one modification for each entry that refers, with a CSN of
 //! its own, so that it goes to replicas as any change does. Such a change that comes by replication is no reason to look again:
 //! what followed from it comes, too.
+//!
+//! An overlay that is meant for all databases follows in the others as well, right after the commit ([`elsewhere`]).
 
 mod config;
+mod elsewhere;
 #[cfg(test)]
 mod tests;
 
@@ -14,15 +17,17 @@ use std::sync::Arc;
 use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
 
 use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
-    Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference, Refusal, Sought,
-    internal_change, split_rdn,
+    Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference, Referrer, Refusal,
+    Sought, internal_change, split_rdn,
 };
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("refint", "olcRefintConfig", config::build)
-    .apart("references from one database to another stay as they are")
-    .directives(&[
+pub use elsewhere::Elsewhere;
+
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("refint", "olcRefintConfig", config::build).directives(&[
         OverlayDirective::words("refint_attributes", "olcRefintAttribute").many(),
         OverlayDirective::whole("refint_nothing", "olcRefintNothing"),
         OverlayDirective::whole("refint_modifiersName", "olcRefintModifiersName"),
@@ -40,6 +45,8 @@ pub struct ReferentialIntegritySettings {
     pub nothing: Option<String>,
     /// `refint_modifiersName`; `None` where the database keeps no operational attributes.
     pub modifier: Option<String>,
+    /// The other databases of an overlay that is meant for all.
+    pub others: Vec<Elsewhere>,
 }
 
 /// Keeps references right.
@@ -52,6 +59,11 @@ impl ReferentialIntegrity {
     pub fn new(settings: ReferentialIntegritySettings) -> Self {
         Self { settings: Arc::new(settings) }
     }
+
+    /// Whether there are other databases in which references follow.
+    pub(crate) fn follows_elsewhere(&self) -> bool {
+        !self.settings.others.is_empty() && !self.settings.attributes.is_empty()
+    }
 }
 
 impl Overlay for ReferentialIntegrity {
@@ -60,7 +72,11 @@ impl Overlay for ReferentialIntegrity {
     }
 
     fn interests(&self) -> Interests {
-        Interests::PREPARE
+        Interests::PREPARE | if self.follows_elsewhere() { Interests::COMMITTED } else { Interests::NONE }
+    }
+
+    fn committed(&self) -> Option<&dyn Committed> {
+        Some(self)
     }
 
     fn notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
@@ -119,14 +135,32 @@ impl FollowUp for Gone {
             false => Sought::Name(&self.dn),
         };
         let target = self.target.as_ref().map(|target| shown(target, around.after)).transpose()?;
+        let referrers = around.after.referrers(&self.settings.attributes, sought)?;
+        self.followed(referrers, schema, target.as_deref())
+    }
+}
+
+/// How the name of an entry is shown.
+fn shown(dn: &NormalDn, entries: &dyn Entries) -> Result<String, Failure> {
+    Ok(entries.entry(dn)?.map_or_else(|| dn.as_str().to_owned(), |entry| entry.dn))
+}
+
+impl Gone {
+    /// The changes of who refers; `target`: what the topmost is called now, if it is not gone.
+    fn followed(
+        &self,
+        referrers: Vec<Referrer>,
+        schema: &Schema,
+        target: Option<&str>,
+    ) -> Result<Vec<Consequence>, Refusal> {
         let mut consequences = Vec::new();
-        for referrer in around.after.referrers(&self.settings.attributes, sought)? {
+        for referrer in referrers {
             for local in [false, true] {
                 let mut mods = Vec::new();
-                for reference in &referrer.references {
+                for reference in referrer.references.iter().filter(|reference| !reference.names.is_empty()) {
                     let usage = schema.attribute(reference.attribute.attribute).usage;
                     if (usage == Usage::DsaOperation) == local {
-                        mods.extend(self.changes(schema, reference, target.as_deref())?);
+                        mods.extend(self.changes(schema, reference, target)?);
                     }
                 }
                 if mods.is_empty() {
@@ -145,14 +179,7 @@ impl FollowUp for Gone {
         }
         Ok(consequences)
     }
-}
 
-/// How the name of an entry is shown.
-fn shown(dn: &NormalDn, entries: &dyn Entries) -> Result<String, Failure> {
-    Ok(entries.entry(dn)?.map_or_else(|| dn.as_str().to_owned(), |entry| entry.dn))
-}
-
-impl Gone {
     /// What a name is now that the topmost is called `target`: what stood before its RDNs stays as it was written.
     fn renamed(&self, name: &Name, target: &str) -> String {
         let mut parts = Vec::new();

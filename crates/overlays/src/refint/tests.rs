@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
+mod elsewhere;
+
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -63,6 +65,7 @@ fn fixture_with(
         attributes: ["member", "seeAlso"].map(|name| schema.describe(name).unwrap()).to_vec(),
         nothing: nothing.map(str::to_owned),
         modifier: Some("cn=keeper".to_owned()),
+        others: Vec::new(),
     })));
     settings.policy = Some(common::policy(
         &schema,

@@ -17,7 +17,7 @@ use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::search::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::time::Clock;
-use larix_engine::{CommittedFollower, Served};
+use larix_engine::{CommittedFollower, Served, Writers};
 use larix_proto::client::{self, Search};
 use larix_proto::{CompareRequest, FilterBuf, Frame, Message, MessageId, Request, Response, Scope, frame};
 use larix_schema::Schema;
@@ -99,7 +99,13 @@ pub(crate) fn with_context<T>(schema: &Arc<Schema>, then: impl FnOnce(&BuildCont
         hasher: &Hasher::new(Scheme::SSHA),
         index: &IndexConfig::default(),
         maintained: &[],
+        others: &[],
     })
+}
+
+/// The same once more, to be altered.
+pub(crate) fn copied<'c>(context: &BuildContext<'c>) -> BuildContext<'c> {
+    BuildContext { ..*context }
 }
 
 /// A directory in memory, empty, behind overlays with the settings that their lines make.
@@ -223,12 +229,19 @@ pub(crate) struct Followed {
     served: Arc<Served<MemoryStore>>,
     follower: CommittedFollower<MemoryStore>,
     overlay: Arc<dyn Overlay>,
+    writers: Writers<MemoryStore>,
     woken: Receiver<()>,
 }
 
 impl Followed {
     pub(crate) fn new(fixture: &Fixture<MemoryStore>, overlay: &str) -> Self {
-        let served = Arc::clone(&fixture.directory.databases()[0]);
+        Self::of_database(fixture, 0, overlay)
+    }
+
+    /// The overlay of this database of several.
+    pub(crate) fn of_database(fixture: &Fixture<MemoryStore>, at: usize, overlay: &str) -> Self {
+        let served = Arc::clone(&fixture.directory.databases()[at]);
+        let writers = Writers::of(fixture.directory.databases());
         let database = served.database();
         let (wake, woken) = mpsc::channel();
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || wake.send(()).unwrap_or_default());
@@ -241,14 +254,17 @@ impl Followed {
         let follower = CommittedFollower::join(&served, overlay, wake).unwrap();
         let settings = served.database().settings();
         let overlay = Arc::clone(settings.overlays.iter().find(|o| o.name() == overlay).unwrap());
-        Self { served, follower, overlay, woken }
+        Self { served, follower, overlay, writers, woken }
     }
 
     /// Has it take all that is in the change log, as sent from there.
     pub(crate) fn catch_up(&mut self, origin: Option<Arc<ChangeOrigin>>) {
         let last = self.served.database().writes().log_last();
         loop {
-            let round = self.follower.round(self.overlay.committed().unwrap(), &|_| origin.clone()).unwrap();
+            let round = self
+                .follower
+                .round(self.overlay.committed().unwrap(), &|_| origin.clone(), &self.writers)
+                .unwrap();
             assert_eq!(round.not_taken, None);
             if self.follower.reached() >= last {
                 break;

@@ -12,10 +12,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use larix_engine::Served;
 use larix_engine::overlay::committed::ChangeOrigin;
 use larix_engine::overlay::{Interests, Overlay};
 use larix_engine::write::WriteOutcome;
+use larix_engine::{Served, Writers};
 use larix_store::lmdb::LmdbStore;
 
 use crate::log::Log;
@@ -57,17 +57,18 @@ impl OverlayThreads {
     /// No thread to be had; those that there are go on.
     pub(crate) fn follow(&self, databases: &[Arc<Served<LmdbStore>>], log: &Log) -> io::Result<()> {
         let mut handles = self.lock();
+        let writers = Arc::new(Writers::of(databases));
         let mut wanted: Vec<Arc<Beside>> = Vec::new();
         let mut failed = None;
         for served in databases {
             for (name, overlay) in overlays_beside(served) {
                 let known = handles.iter().find(|(beside, _)| beside.is(served, &name));
                 if let Some((beside, _)) = known {
-                    beside.set_overlay(overlay);
+                    beside.set_overlay(overlay, &writers);
                     wanted.push(Arc::clone(beside));
                     continue;
                 }
-                let beside = Beside::new(served, name, overlay, log);
+                let beside = Beside::new(served, name, (overlay, &writers), log);
                 let own = Arc::clone(&beside);
                 match std::thread::Builder::new().name("overlay".to_owned()).spawn(move || own.run()) {
                     Ok(handle) => {

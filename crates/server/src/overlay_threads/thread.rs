@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use larix_engine::overlay::committed::{ChangeOrigin, Gap};
 use larix_engine::overlay::{Interests, Overlay};
-use larix_engine::{CommittedFollower, Served, injected};
+use larix_engine::{CommittedFollower, Served, Writers, injected};
 use larix_store::lmdb::LmdbStore;
 
 use super::Figures;
@@ -41,6 +41,8 @@ pub(super) struct Beside {
 #[derive(Debug)]
 struct State {
     overlay: Arc<dyn Overlay>,
+    /// Of all databases, for what follows elsewhere.
+    writers: Arc<Writers<LmdbStore>>,
     origins: HashMap<u64, Arc<ChangeOrigin>>,
     /// Something has happened since the last round.
     awake: bool,
@@ -68,11 +70,12 @@ impl Beside {
     pub(super) fn new(
         served: &Arc<Served<LmdbStore>>,
         name: String,
-        overlay: Arc<dyn Overlay>,
+        (overlay, writers): (Arc<dyn Overlay>, &Arc<Writers<LmdbStore>>),
         log: &Log,
     ) -> Arc<Self> {
         let state = State {
             overlay,
+            writers: Arc::clone(writers),
             origins: HashMap::new(),
             awake: true,
             ending: false,
@@ -111,9 +114,13 @@ impl Beside {
         settings.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default()
     }
 
-    /// Goes on with an overlay that was built anew.
-    pub(super) fn set_overlay(&self, overlay: Arc<dyn Overlay>) {
-        self.lock().overlay = overlay;
+    /// Goes on with an overlay that was built anew, beside these databases.
+    pub(super) fn set_overlay(&self, overlay: Arc<dyn Overlay>, writers: &Arc<Writers<LmdbStore>>) {
+        {
+            let mut state = self.lock();
+            state.overlay = overlay;
+            state.writers = Arc::clone(writers);
+        }
         self.wake();
     }
 
@@ -239,9 +246,10 @@ impl Beside {
         }
         let Some(follower) = &mut known.follower else { return Ok(()) };
         let origin = |sequence: u64| self.lock().origins.get(&sequence).cloned();
+        let writers = Arc::clone(&self.lock().writers);
         let mut more = true;
         while more && !self.served.is_retired() {
-            let round = follower.round(committed, &origin).map_err(|fault| fault.to_string())?;
+            let round = follower.round(committed, &origin, &*writers).map_err(|fault| fault.to_string())?;
             more = round.more;
             self.figures.taken.fetch_add(round.taken, Ordering::Relaxed);
             self.figures.behind.store(follower.behind(), Ordering::Relaxed);

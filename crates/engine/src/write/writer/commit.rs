@@ -252,7 +252,7 @@ fn carry_out_all<S: Store, T: Snapshot>(
     while let Some(job) = gathering.next(group.set.byte_len()) {
         let outcome = match &job.replicated {
             Some(batch) => group.replicate(transaction, batch).map(WriteOutcome::from),
-            None => group.carry_out(transaction, &job.tasks),
+            None => group.carry_out(transaction, &job.tasks, job.follow.as_ref()),
         };
         gathering.note(outcome?);
     }

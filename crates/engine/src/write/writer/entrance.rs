@@ -13,7 +13,7 @@ use super::own_thread::Here;
 use super::queue::{Queue, QueueError};
 use crate::access::Subject;
 use crate::controls::RequestControls;
-use crate::overlay::PasswordWork;
+use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::replica::ReplicatedJob;
 use crate::write::prepare::{Change, Prepared};
 use crate::write::request::Completion;
@@ -37,17 +37,27 @@ pub(crate) struct Job {
     pub(crate) tasks: Vec<Task>,
     /// Changes of other servers; there are no tasks then.
     pub(crate) replicated: Option<Box<ReplicatedJob>>,
+    /// What follows from a change of another database, behind the tasks.
+    pub(crate) follow: Option<Follow>,
     pub(crate) done: Completion,
+}
+
+/// What follows from a change of another database.
+#[derive(Clone, Debug)]
+pub(crate) struct Follow {
+    pub(crate) follow_up: Arc<dyn FollowUpElsewhere>,
+    /// In whose name.
+    pub(crate) subject: Arc<Subject>,
 }
 
 impl Job {
     /// Changes nothing: the writer does with it what it does beside changes.
     pub(super) fn nothing() -> Self {
-        Self { tasks: Vec::new(), replicated: None, done: Box::new(|_| {}) }
+        Self { tasks: Vec::new(), replicated: None, follow: None, done: Box::new(|_| {}) }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
-        self.tasks.is_empty() && self.replicated.is_none()
+        self.tasks.is_empty() && self.replicated.is_none() && self.follow.is_none()
     }
 }
 

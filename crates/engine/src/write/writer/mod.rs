@@ -30,7 +30,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
 pub use entrance::REMOVED;
-pub(crate) use entrance::{Job, Submitter, Task};
+pub(crate) use entrance::{Follow, Job, Submitter, Task};
 pub use own_thread::{carry_out_kept, hand_over_kept, is_keeping, may_keep};
 
 use self::core::Core;

@@ -1,0 +1,142 @@
+//! `overlay memberof` and `overlay refint` before the first database: what one database has to do with another.
+
+use std::path::{Path, PathBuf};
+
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::replicas::ask;
+
+const ADMIN: &str = "cn=admin,dc=people";
+/// Until what follows behind a commit is seen.
+const LOOKS: usize = 200_000;
+
+const PEOPLE: &str = "dn: dc=people\nobjectClass: domain\ndc: people\n\n\
+    dn: cn=ann,dc=people\nobjectClass: person\ncn: ann\nsn: A\n\n\
+    dn: cn=bo,dc=people\nobjectClass: person\ncn: bo\nsn: B\n\n\
+    dn: cn=cid,dc=people\nobjectClass: person\ncn: cid\nsn: C\n";
+const GROUPS: &str = "dn: dc=groups\nobjectClass: domain\ndc: groups\n\n\
+    dn: cn=red,dc=groups\nobjectClass: groupOfNames\ncn: red\nmember: cn=ann,dc=people\nmember: cn=bo,dc=people\n\
+    member: cn=cid,dc=people\n";
+
+/// Two databases, and a folder in which files ask for panics.
+fn site(overlays: &str) -> (Site, PathBuf) {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "{overlays}\
+             database config\nrootdn {ADMIN}\n\
+             database mdb\nsuffix dc=people\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@/people\nindex member eq\n\
+             database mdb\nsuffix dc=groups\nrootdn {ADMIN}\ndirectory @DATA@/groups\nindex member eq\n"
+        ),
+    );
+    for folder in ["people", "groups"] {
+        std::fs::create_dir_all(site.path().join("data").join(folder)).expect("a folder");
+    }
+    site.load_into(Some("dc=people"), PEOPLE);
+    site.load_into(Some("dc=groups"), GROUPS);
+    let panics = site.path().join("panics");
+    std::fs::create_dir(&panics).expect("a folder");
+    (site, panics)
+}
+
+fn start(site: &Site, panics: &Path) -> (Server, Client) {
+    let environment = [("LARIX_PANICS", panics)];
+    let server = Server::start_with(Kind::Larix, &site.configuration(), &[], &environment);
+    let server = server.unwrap_or_else(|error| panic!("{error:?}"));
+    let mut client = Client::connect(server.address);
+    assert_eq!(ask(&mut client, &format!("as {ADMIN} secret")), "=> 0\n");
+    (server, client)
+}
+
+fn members(client: &mut Client) -> String {
+    let answer = ask(client, "search \"cn=red,dc=groups\" base (objectClass=*) member");
+    let members = answer.lines().filter_map(|line| line.trim().strip_prefix("member: "));
+    let mut members: Vec<&str> = members.filter_map(|name| name.split(',').next()).collect();
+    members.sort_unstable();
+    members.join(" ")
+}
+
+fn wait_for(client: &mut Client, wanted: &str) {
+    let seen = (0..LOOKS).any(|_| members(client) == wanted);
+    assert!(seen, "{} in place of {wanted}", members(client));
+}
+
+/// What a server that is killed has answered, but not followed in the other database, is followed by the next.
+#[test]
+fn what_a_kill_interrupts_is_taken_up_again() {
+    let (site, panics) = site("overlay refint\nrefint_attributes member\n");
+    let (server, mut client) = start(&site, &panics);
+    // Both threads have remembered where they begin.
+    assert_eq!(ask(&mut client, "modrdn \"cn=cid,dc=people\" cn=sid delete"), "=> 0\n");
+    wait_for(&mut client, "cn=ann cn=bo cn=sid");
+    let mut server = Some(server);
+    for (change, wanted) in [
+        ("modrdn \"cn=ann,dc=people\" cn=anna delete", "cn=anna cn=bo cn=sid"),
+        ("delete \"cn=bo,dc=people\"", "cn=anna cn=sid"),
+        ("modrdn \"cn=anna,dc=people\" cn=ann delete", "cn=ann cn=sid"),
+    ] {
+        // The thread that would follow panics instead, and goes on a second later: the kill comes before that.
+        let ask_for_panic = panics.join("overlay");
+        std::fs::write(&ask_for_panic, "").expect("a file");
+        assert_eq!(ask(&mut client, change), "=> 0\n");
+        while ask_for_panic.exists() {
+            std::thread::yield_now();
+        }
+        server.take().expect("a server").kill();
+        let (next, connected) = start(&site, &panics);
+        (server, client) = (Some(next), connected);
+        wait_for(&mut client, wanted);
+    }
+    assert!(server.expect("a server").stop());
+}
+
+/// The overlays come and go while the server runs, and a database that comes is one of theirs.
+#[test]
+fn databases_that_come_and_go_are_followed() {
+    let (site, panics) = site("overlay memberof\nmemberof-refint TRUE\n");
+    let slapd_d = site.path().join("slapd.d");
+    std::fs::create_dir(&slapd_d).expect("a folder");
+    let mut convert = Kind::Larix.tool("test");
+    let output = convert.arg("-f").arg(site.configuration()).arg("-F").arg(&slapd_d).output();
+    assert!(output.expect("the tool starts").status.success());
+    let server = Server::start_with(Kind::Larix, &slapd_d, &[], &[("LARIX_PANICS", &panics)]);
+    let server = server.unwrap_or_else(|error| panic!("{error:?}"));
+    let mut client = Client::connect(server.address);
+    assert_eq!(ask(&mut client, &format!("as {ADMIN} secret")), "=> 0\n");
+    let groups = |client: &mut Client, name: &str| {
+        let answer = ask(client, &format!("search \"dc=people\" sub (cn={name}) memberOf"));
+        let groups = answer.lines().filter_map(|line| line.trim().strip_prefix("memberOf: "));
+        let mut groups: Vec<String> = groups.map(str::to_owned).collect();
+        groups.sort_unstable();
+        groups.join(" ")
+    };
+    assert_eq!(groups(&mut client, "ann"), "cn=red,dc=groups");
+    std::fs::create_dir(site.path().join("data").join("more")).expect("a folder");
+    let directory = site.path().join("data").join("more").display().to_string();
+    let added = ask(
+        &mut client,
+        &format!(
+            "add \"olcDatabase=mdb,cn=config\"\n  objectClass: olcMdbConfig\n  olcDatabase: mdb\n  olcSuffix: dc=more\n  \
+             olcRootDN: {ADMIN}\n  olcDbDirectory: {directory}"
+        ),
+    );
+    assert_eq!(added, "=> 0\n");
+    for entry in [
+        "add \"dc=more\"\n  objectClass: domain\n  dc: more",
+        "add \"cn=blue,dc=more\"\n  objectClass: groupOfNames\n  cn: blue\n  member: cn=ann,dc=people",
+    ] {
+        assert_eq!(ask(&mut client, entry), "=> 0\n");
+    }
+    assert_eq!(groups(&mut client, "ann"), "cn=blue,dc=more cn=red,dc=groups");
+    assert_eq!(
+        ask(&mut client, "search \"dc=people\" sub (memberOf=cn=blue,dc=more) 1.1"),
+        "-> cn=ann,dc=people\n=> 0\n"
+    );
+    assert_eq!(ask(&mut client, "modrdn \"cn=ann,dc=people\" cn=anna delete"), "=> 0\n");
+    wait_for(&mut client, "cn=anna cn=bo cn=cid");
+    let blue =
+        |client: &mut Client| ask(client, "search \"cn=blue,dc=more\" base (member=cn=anna,dc=people) 1.1");
+    let seen = (0..LOOKS).any(|_| blue(&mut client).starts_with("->"));
+    assert!(seen, "{}", blue(&mut client));
+    assert!(server.stop());
+}
