@@ -44,6 +44,8 @@ struct Known {
     compared: Vec<(Secret, Secret, bool)>,
     /// Password, scheme, stored value.
     hashed: Vec<(Secret, Hasher, Secret)>,
+    /// Password, whether it is in a list.
+    listed: Vec<(Secret, Option<bool>)>,
 }
 
 impl PasswordWork {
@@ -86,6 +88,16 @@ impl PasswordWork {
         let value = hasher.hash(password, random)?;
         self.lock().hashed.push((secret(password), hasher.clone(), value.clone()));
         Ok(value)
+    }
+
+    /// Whether a password is in an overlay's list, which `find` looks up where that is not known; `None`: the list cannot be read.
+    pub fn is_listed(&self, password: &[u8], find: impl FnOnce() -> Option<bool>) -> Option<bool> {
+        let known = self.lock().listed.iter().find(|(p, _)| p.as_slice() == password).map(|(_, is)| *is);
+        known.unwrap_or_else(|| {
+            let is_listed = find();
+            self.lock().listed.push((secret(password), is_listed));
+            is_listed
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

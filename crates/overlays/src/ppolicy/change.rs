@@ -7,7 +7,9 @@ use larix_schema::{AttributeDescription, NormalDn};
 use super::account::{Account, Lock, PASSWORD};
 use super::history::{self, Former};
 use super::policy::Policy;
-use super::{PasswordPolicy, quality, response};
+use super::ppm::Owner;
+use super::quality::{Check, Fault};
+use super::{PasswordPolicy, response};
 use larix_engine::access::Privilege;
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::overlay::{Additions, PendingChange, Purpose, Refusal};
@@ -84,7 +86,7 @@ fn add(
     };
     let manages = || change.entries.allows(change.subject, dn, &entry, password, Privilege::Manage);
     if policy.check_quality > 0 && !manages()? {
-        check_quality(change, &policy, given)?;
+        check_quality(overlay, change, &policy, (dn, &entry), given)?;
     }
     if overlay.settings.hash_cleartext && !is_hashed(given) {
         let hash = hash(overlay, change, &policy, given)?;
@@ -101,11 +103,18 @@ fn add(
     Ok(entry)
 }
 
-fn check_quality(change: &PendingChange<'_>, policy: &Policy, password: &[u8]) -> Result<(), Refusal> {
-    quality::check(policy, password).map_err(|error| {
-        let text = "Password fails quality checking policy";
-        refuse(change, ResultCode::CONSTRAINT_VIOLATION, text, Some(error))
-    })
+fn check_quality(
+    overlay: &PasswordPolicy,
+    change: &PendingChange<'_>,
+    policy: &Policy,
+    (dn, entry): (&NormalDn, &Entry),
+    password: &[u8],
+) -> Result<(), Refusal> {
+    let owner = Owner { dn: dn.as_str(), entry, schema: change.schema };
+    let check = Check { settings: &overlay.settings, policy, owner, work: change.passwords };
+    check
+        .check(password)
+        .map_err(|Fault { error, text }| refuse(change, ResultCode::CONSTRAINT_VIOLATION, &text, Some(error)))
 }
 
 fn hash(
@@ -124,6 +133,8 @@ fn hash(
 struct Modify<'a> {
     overlay: &'a PasswordPolicy,
     change: &'a PendingChange<'a>,
+    dn: &'a NormalDn,
+    entry: &'a Entry,
     account: Account<'a>,
     policy: Option<Policy>,
     password: AttributeDescription,
@@ -155,6 +166,8 @@ impl<'a> Modify<'a> {
         Ok(Self {
             overlay,
             change,
+            dn,
+            entry,
             account: Account::new(change.schema, entry),
             policy: overlay.policy_of(change.schema, dn, entry, change.entries)?,
             password,
@@ -252,7 +265,7 @@ impl<'a> Modify<'a> {
         }
         let given = self.given(plan, mods);
         if policy.check_quality > 0 {
-            check_quality(self.change, policy, given)?;
+            check_quality(self.overlay, self.change, policy, (self.dn, self.entry), given)?;
         }
         if policy.in_history > 0 && !stored.is_empty() {
             self.check_history(policy, given, stored)?;

@@ -1,10 +1,12 @@
 //! The settings of `overlay ppolicy`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Overlay};
 
+use super::lists::{Breached, Words};
 use super::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
 
 pub(super) fn build(
@@ -28,7 +30,23 @@ fn read(settings: &Settings, context: &BuildContext<'_>) -> Result<PasswordPolic
             SettingError::new(format!("ppolicy_rules {}: {error}", value.text)).awaiting_schema()
         })
     });
+    let path = |attribute| settings.text(attribute).map(Path::new);
+    let words = path("olcLarixPPolicyWords").map(|path| {
+        let words = Words::read(path);
+        words.map_err(|error| SettingError::new(format!("ppolicy_words {}: {error}", path.display())))
+    });
+    let breached = path("olcLarixPPolicyBreached").map(|path| {
+        let breached = Breached::open(path);
+        breached.map_err(|error| {
+            SettingError::new(format!("ppolicy_breached {}: {error}", path.display())).with_help(
+                "name a file with lines of SHA-1 hashes in their order, or a folder of such files by their first five digits",
+            )
+        })
+    });
     Ok(PasswordPolicySettings {
+        check_module: settings.text("olcPPolicyCheckModule").map(str::to_owned),
+        words: words.transpose()?,
+        breached: breached.transpose()?,
         default_policy,
         rules: rules.collect::<Result<_, _>>()?,
         hash_cleartext: settings.is_on("olcPPolicyHashCleartext"),

@@ -10,7 +10,9 @@ mod change;
 mod config;
 mod entries;
 mod history;
+mod lists;
 mod policy;
+mod ppm;
 mod quality;
 mod rules;
 mod usability;
@@ -42,27 +44,24 @@ pub use rules::{Chosen, GroupCondition, ObjectPattern, PolicyName, PolicyRule, P
 pub static DESCRIPTOR: Descriptor = Descriptor::new("ppolicy", "olcPPolicyConfig", config::build)
     .once()
     .secrets(&["pwdHistory"])
-    .local(&[
-        "pwdAccountLockedTime",
-        "pwdAccountTmpLockoutEnd",
-        "pwdFailureTime",
-        "pwdGraceUseTime",
-    ])
+    .local(&["pwdAccountLockedTime", "pwdAccountTmpLockoutEnd", "pwdFailureTime", "pwdGraceUseTime"])
     .below(&entries::RULES)
     // A database without a policy: it hashes passwords that an add or a modify brings in the clear.
     .quick_start(&[("ppolicy_hash_cleartext", &["on"])])
     .directives(&[
         OverlayDirective::whole("ppolicy_default", "olcPPolicyDefault"),
         OverlayDirective::switch("ppolicy_hash_cleartext", "olcPPolicyHashCleartext").default("FALSE"),
-        OverlayDirective::switch("ppolicy_forward_updates", "olcPPolicyForwardUpdates").default("FALSE")
+        OverlayDirective::switch("ppolicy_forward_updates", "olcPPolicyForwardUpdates")
+            .default("FALSE")
             .noted("a replica keeps the failures and last logins of its own binds, and forwards none"),
         OverlayDirective::switch("ppolicy_use_lockout", "olcPPolicyUseLockout").default("FALSE"),
         OverlayDirective::switch("ppolicy_disable_write", "olcPPolicyDisableWrite").default("FALSE"),
-        OverlayDirective::switch("ppolicy_send_netscape_controls", "olcPPolicySendNetscapeControls").default("FALSE"),
+        OverlayDirective::switch("ppolicy_send_netscape_controls", "olcPPolicySendNetscapeControls")
+            .default("FALSE"),
         OverlayDirective::words(entries::RULES.keyword, entries::RULES.attribute).ordered(),
-        OverlayDirective::whole("ppolicy_check_module", "olcPPolicyCheckModule").noted(
-            "modules are not loaded; where a policy asks for one and has pwdCheckQuality, no password in the clear passes",
-        ),
+        OverlayDirective::whole("ppolicy_check_module", "olcPPolicyCheckModule"),
+        OverlayDirective::whole("ppolicy_words", "olcLarixPPolicyWords"),
+        OverlayDirective::whole("ppolicy_breached", "olcLarixPPolicyBreached"),
         // Of the entries below that rules are in OpenLDAP 2.7.
         OverlayDirective::whole("", "olcPPolicyRuleObject"),
         OverlayDirective::whole("", "olcPPolicyRuleScope"),
@@ -93,6 +92,12 @@ pub struct PasswordPolicySettings {
     pub disable_write: bool,
     /// `ppolicy_send_netscape_controls`: to those who did not ask for the policy's own control.
     pub send_netscape_controls: bool,
+    /// `ppolicy_check_module`: the module of policies with `pwdUseCheckModule`.
+    pub check_module: Option<String>,
+    /// `ppolicy_words`
+    words: Option<lists::Words>,
+    /// `ppolicy_breached`
+    breached: Option<lists::Breached>,
     /// How passwords are hashed (`password-hash`): the first.
     pub hasher: Hasher,
     /// Whether the database keeps pwdLastSuccess (`lastbind`), which pwdMaxIdle stands on.

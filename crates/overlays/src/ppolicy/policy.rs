@@ -34,11 +34,29 @@ pub struct Policy {
     pub must_change: bool,
     pub allow_user_change: bool,
     pub safe_modify: bool,
-    /// It names a module that is to check the quality: there is none here, so that nothing passes.
-    pub check_module: bool,
+    /// The module that is to check the quality.
+    pub check_module: Option<CheckModule>,
     /// `pwdDefaultHash`
     pub default_hash: Option<Scheme>,
     pub rehash_on_bind: bool,
+}
+
+/// A module that a policy wants the quality of passwords checked by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckModule {
+    /// `pwdCheckModule`; none with `pwdUseCheckModule`: the overlay's settings name it.
+    pub name: Option<String>,
+    /// `pwdCheckModuleArg`
+    pub argument: Option<Vec<u8>>,
+}
+
+fn check_module(
+    name: Option<&str>,
+    used: bool,
+    argument: impl FnOnce() -> Option<Vec<u8>>,
+) -> Option<CheckModule> {
+    let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
+    (used || name.is_some()).then(|| CheckModule { name, argument: argument() })
 }
 
 impl Default for Policy {
@@ -65,7 +83,7 @@ impl Default for Policy {
             must_change: false,
             allow_user_change: true,
             safe_modify: false,
-            check_module: false,
+            check_module: None,
             default_hash: None,
             rehash_on_bind: false,
         }
@@ -107,8 +125,9 @@ impl Policy {
             must_change: flag("pwdMustChange", false),
             allow_user_change: flag("pwdAllowUserChange", true),
             safe_modify: flag("pwdSafeModify", false),
-            check_module: text("pwdCheckModule").is_some_and(|module| !module.is_empty())
-                || flag("pwdUseCheckModule", false),
+            check_module: check_module(text("pwdCheckModule"), flag("pwdUseCheckModule", false), || {
+                entry.values(schema.attribute_type("pwdCheckModuleArg")?.id).first().cloned()
+            }),
             default_hash: text("pwdDefaultHash").and_then(Scheme::from_name),
             rehash_on_bind: flag("pwdRehashOnBind", false),
         };

@@ -18,6 +18,7 @@ use larix_store::Store;
 use larix_store::memory::MemoryStore;
 use zeroize::Zeroizing;
 
+use super::lists::{Breached, Words};
 use super::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
 use crate::lastbind::LastBind;
 use crate::testing::{
@@ -348,6 +349,72 @@ fn changes_by_the_user_are_under_the_policy() {
         let fixture = fixture(lines);
         assert_eq!(change_own(&fixture, &ldif, None), expected, "{lines:?} {ldif:?}");
     }
+}
+
+#[test]
+fn a_policy_brings_rules_for_the_quality() {
+    // minQuality 3, forbiddenChars `,`, checkRDN 1
+    let rules = "pwdCheckModuleArg:: bWluUXVhbGl0eSAzCmZvcmJpZGRlbkNoYXJzICwKY2hlY2tSRE4gMQo=";
+    let cracklib = "pwdCheckModuleArg:: dXNlQ3JhY2tsaWIgMQo=";
+    let unreadable = "pwdCheckModuleArg:: bWluUXVhbGl0eSBtYW55Cg==";
+    let folder = tempfile::tempdir().unwrap();
+    let (words, breached) = (folder.path().join("words"), folder.path().join("breached"));
+    std::fs::write(&words, "dragon\n").unwrap();
+    // Of "Leaked-12".
+    let leaked = "092E2F0E975EEC0A29DBC0C29CD674FD72B5455D";
+    std::fs::write(&breached, format!("{:040}:1\n{leaked}:3\n{}:7\n", 0, "F".repeat(40))).unwrap();
+    let ppm = "pwdCheckModule: /usr/lib/ldap/ppm.so";
+    let used = "pwdUseCheckModule: TRUE";
+    for (module, argument, lists, new, expected) in [
+        (ppm, rules, false, "abcdef", "required number of strength checks (1 of 3)"),
+        (ppm, rules, false, "Abc,def1", "contains 1 forbidden characters"),
+        (ppm, rules, false, "Xuser1", "contains tokens from the RDN"),
+        (ppm, rules, false, "Abcdef1", "0"),
+        (ppm, "", false, "Abcdef1", "the policy has no pwdCheckModuleArg"),
+        (ppm, unreadable, false, "Abcdef1", "`minQuality many`: \"many\" is not a number"),
+        (ppm, cracklib, false, "Abcdef1", "no ppolicy_words are configured"),
+        (ppm, cracklib, true, "Abcdef1", "0"),
+        (ppm, cracklib, true, "Dragon-12", "a word that is easily guessed"),
+        ("pwdCheckModule: pqchecker.so", rules, false, "Abcdef1", "no check module \"pqchecker.so\" here"),
+        (used, rules, false, "abcdef", "required number"),
+        ("", "", true, "Dragon-12", "a word that is easily guessed"),
+        ("", "", true, "Leaked-12", "in a list of passwords that were stolen elsewhere"),
+        ("", "", true, "Leaked-13", "0"),
+        ("", "", false, "Leaked-12", "0"),
+    ] {
+        let lines = ["objectClass: pwdPolicyChecker", "pwdCheckQuality: 1", module, argument];
+        let lines: Vec<&str> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+        let fixture = fixture_of(&lines.join("\n"), |settings| {
+            if lists {
+                settings.words = Some(Words::read(&words).unwrap());
+                settings.breached = Some(Breached::open(&breached).unwrap());
+            }
+        });
+        let answer = change_own(&fixture, &format!("replace: userPassword\nuserPassword: {new}"), None);
+        assert!(answer.contains(expected) && (answer == "0") == (expected == "0"), "{new}: {answer}");
+        // The rootdn's passwords are under no rule.
+        let ldif = format!("dn: {USER}\nchangetype: modify\nreplace: userPassword\nuserPassword: {new}\n");
+        assert_eq!(fixture.change(&ldif), "0");
+    }
+    // A list that cannot be read: the policy says whether that is a reason.
+    for (quality, expected) in [(1, "0"), (2, "the list of stolen passwords cannot be read")] {
+        let many = folder.path().join("many");
+        std::fs::create_dir_all(&many).unwrap();
+        std::fs::write(many.join("00000"), format!("{}:1\n", "0".repeat(35))).unwrap();
+        let fixture = fixture_of(&format!("pwdCheckQuality: {quality}"), |settings| {
+            settings.breached = Some(Breached::open(&many).unwrap());
+        });
+        let answer = change_own(&fixture, "replace: userPassword\nuserPassword: Any-12345", None);
+        assert!(answer.contains(expected), "{answer}");
+    }
+}
+
+#[test]
+fn lists_of_passwords_are_read_at_the_start() {
+    let schema = schema("");
+    let error = |lines: &str| common::build(&super::DESCRIPTOR, &schema, lines).map(|_| ()).unwrap_err();
+    assert!(error("ppolicy_words /nowhere/words").to_string().starts_with("ppolicy_words /nowhere/words: "));
+    assert!(error("ppolicy_breached /nowhere").help.unwrap().contains("SHA-1"));
 }
 
 #[test]
