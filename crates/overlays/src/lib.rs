@@ -33,6 +33,7 @@ pub mod sssvlv;
 pub mod syncprov;
 pub mod trace;
 pub mod unique;
+pub mod usn;
 pub mod valsort;
 pub mod vernum;
 
@@ -82,6 +83,7 @@ pub static ALL: &[&Descriptor] = &[
     &syncprov::DESCRIPTOR,
     &trace::DESCRIPTOR,
     &unique::DESCRIPTOR,
+    &usn::DESCRIPTOR,
     &valsort::DESCRIPTOR,
     &vernum::DESCRIPTOR,
 ];

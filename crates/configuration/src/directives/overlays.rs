@@ -36,6 +36,13 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),
     overlay("glue", "olcOverlayConfig", BuiltIn),
     overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
+    overlay(
+        "lastmod",
+        "olcOverlayConfig",
+        Refused(
+            "cn=Lastmod would not tell the last change; a search for (modifyTimestamp>=...) and the access log do",
+        ),
+    ),
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
     overlay("remoteauth", "olcRemoteAuthCfg", Refused("binds would not be forwarded")),
