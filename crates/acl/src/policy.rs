@@ -10,7 +10,7 @@ use super::facts::OtherEntries;
 use super::fault::AccessPolicyError;
 use super::item::{ItemClass, ItemKind};
 use super::item_classes::ItemClasses;
-use super::privilege::AccessLevel;
+use super::privilege::{AccessLevel, Privileges};
 use super::rule::AccessRule;
 use super::subject::Subject;
 
@@ -76,6 +76,11 @@ impl AccessPolicy {
             instance: next_instance(),
             others: Arc::default(),
         }
+    }
+
+    /// Whether everybody may read everything: there are no rules, and none are needed.
+    pub fn lets_all_read(&self) -> bool {
+        self.rules.is_empty() && self.default_level.privileges().contains(Privileges::READ)
     }
 
     /// Lets the rules see the entries of the server's other databases: groups and sets may be there. Once; what comes

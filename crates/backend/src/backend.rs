@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use larix_engine::Fault;
 use larix_engine::access::{AccessPolicy, Subject};
@@ -166,6 +166,11 @@ pub struct Context<'a> {
 pub trait Client: Debug {
     /// What does something with it later.
     fn handle(&self) -> Box<dyn ClientHandle>;
+
+    /// Lives as long as the connection does, for who keeps something for it; none of what is asked inside the server.
+    fn lifetime(&self) -> Option<Weak<dyn Any + Send + Sync>> {
+        None
+    }
 }
 
 /// A connection, which may be gone.

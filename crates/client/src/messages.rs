@@ -296,7 +296,16 @@ impl MessageLayer {
         true
     }
 
-    /// Takes an operation whose time is over by now. It is to be given up: [`Self::give_up`].
+    /// Gives an operation another deadline.
+    pub fn set_deadline(&mut self, id: MessageId, deadline: Option<Duration>) {
+        let Some(operation) = self.operations.under_way.get_mut(&id.0) else { return };
+        if let Some(old) = std::mem::replace(&mut operation.deadline, deadline) {
+            self.operations.deadlines.remove(&(old, id.0));
+        }
+        self.operations.deadlines.extend(deadline.map(|deadline| (deadline, id.0)));
+    }
+
+    /// An operation whose time is over by now. It is to be given up: [`Self::give_up`].
     pub fn expired(&self, now: Duration) -> Option<MessageId> {
         let (deadline, id) = self.operations.deadlines.first()?;
         (*deadline <= now).then_some(MessageId(*id))

@@ -4,6 +4,7 @@
 //! [`DESCRIPTORS`], and one in the server's table of backends.
 
 mod foreign;
+mod ldap;
 mod ldif;
 mod mdb;
 mod null;
@@ -21,6 +22,7 @@ use super::model::Database;
 use super::settings::Settings;
 use super::values::ChangeLog;
 
+pub use ldap::LdapSettings;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
 pub use null::NullSettings;
 
@@ -79,7 +81,7 @@ static MONITOR: Descriptor = Descriptor {
 
 /// Every kind.
 static DESCRIPTORS: &[&Descriptor] =
-    &[&CONFIG, &MONITOR, &mdb::DESCRIPTOR, &ldif::DESCRIPTOR, &null::DESCRIPTOR];
+    &[&CONFIG, &MONITOR, &mdb::DESCRIPTOR, &ldif::DESCRIPTOR, &ldap::DESCRIPTOR, &null::DESCRIPTOR];
 
 /// The descriptors of all kinds, those that are not served last.
 fn descriptors() -> impl Iterator<Item = &'static Descriptor> {

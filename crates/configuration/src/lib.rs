@@ -45,8 +45,8 @@ pub use entries::entries;
 pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
 pub use kinds::{
-    DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, MdbSettings, NullSettings,
-    StoredSettings,
+    DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings, MdbSettings,
+    NullSettings, StoredSettings,
 };
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::{

@@ -94,6 +94,10 @@ pub struct ControlValues {
     pub import: Option<Import>,
     /// Controls that overlays in front of backends heed.
     pub overlays: Vec<SentControl>,
+    /// How many proxies the request has come through, as they say.
+    pub hops: u8,
+    /// All of them as they were sent, those that are not understood here, too: for who passes the request on.
+    pub sent: Vec<u8>,
 }
 
 fn protocol_error(text: impl Into<String>) -> LdapResult {
@@ -133,6 +137,8 @@ impl ControlValues {
         sync_peer: false,
         import: None,
         overlays: Vec::new(),
+        hops: 0,
+        sent: Vec::new(),
     };
 }
 
@@ -258,6 +264,15 @@ impl RequestControls {
                 _ => {}
             }
         }
+        parsed.sent = match dropped {
+            [] => controls.as_ber().to_vec(),
+            _ => {
+                let mut sent = Vec::new();
+                let kept = controls.iter().filter(|control| dropped.iter().all(|oid| oid != control.oid));
+                kept.for_each(|control| control.to_owned().encode(&mut sent));
+                sent
+            }
+        };
         if let Some(sync) = &mut parsed.sync {
             sync.peer = parsed.sync_peer;
         }
@@ -304,6 +319,7 @@ impl ControlValues {
             }
             // Some clients send an empty value with this one.
             oid::DOMAIN_SCOPE if control.value.is_none_or(<[u8]>::is_empty) => self.domain_scope = true,
+            oid::PROXY_HOPS => self.hops = values::hops(control, name)?,
             _ if control.value.is_some() => {
                 let fault = if control.oid == oid::NO_OP { "empty" } else { "absent" };
                 return Err(protocol_error(format!("{name} control value not {fault}")));

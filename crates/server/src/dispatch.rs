@@ -21,9 +21,10 @@ mod sasl;
 mod transaction;
 mod verify_credentials;
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use larix_engine::access::Subject;
 use larix_engine::budget::RequestLimit;
@@ -179,6 +180,11 @@ impl Drop for Completer {
 impl Client for Dispatcher {
     fn handle(&self) -> Box<dyn ClientHandle> {
         Box::new(Connected(self.events.clone()))
+    }
+
+    fn lifetime(&self) -> Option<Weak<dyn Any + Send + Sync>> {
+        let record: Arc<dyn Any + Send + Sync> = Arc::clone(&self.record) as _;
+        Some(Arc::downgrade(&record))
     }
 }
 

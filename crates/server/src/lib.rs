@@ -38,6 +38,7 @@ mod overlay_threads;
 mod panics;
 pub mod password_pool;
 mod processor_time;
+mod proxies;
 mod proxy_header;
 mod replication;
 pub mod restrictions;

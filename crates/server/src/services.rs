@@ -21,6 +21,7 @@ use crate::log::Log;
 use crate::low_turns::LowTurns;
 use crate::overlay_threads::OverlayThreads;
 use crate::password_pool::PasswordPool;
+use crate::proxies::Proxies;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::tls::TlsContext;
 use crate::traces::Traces;
@@ -55,6 +56,8 @@ pub struct Services {
     /// What they are sent.
     pub(crate) configuration_in_force: ArcSwapOption<ConfigurationInForce>,
     pub(crate) access_logs: AccessLogs,
+    /// Of databases that other servers have.
+    pub(crate) proxies: Proxies,
     /// Overlays that see committed changes or have ticks.
     pub(crate) overlay_threads: OverlayThreads,
     /// What an OpenTelemetry collector is told.
@@ -87,6 +90,7 @@ impl Services {
             configuration_watch: LogWatch::default(),
             configuration_in_force: ArcSwapOption::empty(),
             access_logs: AccessLogs::default(),
+            proxies: Proxies::default(),
             overlay_threads: OverlayThreads::default(),
             traces: Traces::default(),
             refreshes: RefreshQueue::default(),

@@ -20,6 +20,7 @@ mod overlays_generated;
 mod panics;
 mod pass_through;
 mod process;
+mod proxy;
 mod sasl;
 mod size;
 mod tls;

@@ -9,7 +9,6 @@ const fn kind(name: &'static str, class: Option<&'static str>) -> Descriptor {
 }
 
 pub(super) static DESCRIPTORS: &[Descriptor] = &[
-    kind("ldap", Some("olcLDAPConfig")),
     kind("meta", Some("olcMetaConfig")),
     kind("asyncmeta", Some("olcAsyncMetaConfig")),
     kind("relay", Some("olcRelayConfig")),

@@ -81,6 +81,8 @@ pub const SUPPORTED: &[SupportedControl] = &[
     // Among members of one replicated content: nothing that clients would look for.
     supported(oid::VALUE_CONFLICTS, "conflicts by value", false, SEARCH, &[]),
     supported(oid::SYNC_PEER, "Sync peer", false, SEARCH, &[]),
+    // Among proxies.
+    supported(oid::PROXY_HOPS, "proxy hops", false, ACCESS | BIND, &[oid::PASSWORD_MODIFY]),
 ];
 
 const fn supported(

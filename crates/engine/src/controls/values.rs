@@ -106,6 +106,14 @@ pub struct SessionTracking {
     pub identifier: String,
 }
 
+/// One octet: the number.
+pub(super) fn hops(control: &Control<'_>, name: &str) -> Result<u8, LdapResult> {
+    match present(control, name)? {
+        [hops] => Ok(*hops),
+        _ => Err(protocol_error(format!("{name} control could not be decoded: it is one octet"))),
+    }
+}
+
 fn malformed(name: &str, error: &DecodeError) -> LdapResult {
     protocol_error(format!("{name} control could not be decoded: {error}"))
 }

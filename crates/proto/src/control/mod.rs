@@ -92,6 +92,20 @@ pub trait ControlValue<'a>: Sized {
     }
 }
 
+impl<'a> Controls<'a> {
+    /// Controls one after another, as [`Self::as_ber`] gives them.
+    ///
+    /// # Errors
+    /// Bytes that are no controls.
+    pub fn parse(ber: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(ber);
+        while !reader.is_empty() {
+            Control::decode(&mut reader)?;
+        }
+        Ok(Self { ber })
+    }
+}
+
 impl<'a> Control<'a> {
     pub(crate) fn decode(rest: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let mut control = rest.sequence("control")?;

@@ -2,6 +2,7 @@
 
 mod memory;
 mod passwords;
+mod proxied;
 mod stored;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::services::Services;
 
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
+pub(crate) use proxied::{Proxied, connections};
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
 
 /// What the backends of a generation share.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_configuration::{Config, Database, NullSettings};
+use larix_configuration::{Config, ConfigError, Database, NullSettings};
 use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
 use larix_proto::ldif::{self, Body};
@@ -12,28 +12,31 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Common, Configuration, Content, MonitorTree, Nowhere, Null, RootDseTree, Stored, SubschemaTree, Tree,
+    Common, Configuration, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree, Stored, SubschemaTree,
+    Tree, connections,
 };
 use larix_backend::{Backend, Intercepted, Mount, Special};
+use larix_proxy::ProxyBackend;
 
 /// A database, opened if it stores anything, and who may do what to it.
 pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<AccessPolicy>);
 
 /// Makes the backend of one kind of database.
-type Make = fn(&Arc<Common>, Opened<'_>) -> Option<Arc<dyn Backend>>;
+type Make = fn(&Arc<Common>, Opened<'_>) -> Result<Option<Arc<dyn Backend>>, OpenError>;
 
 /// The backend of each kind of database that is served.
-const BACKENDS: [(&str, Make); 5] = [
+const BACKENDS: [(&str, Make); 6] = [
     ("mdb", stored),
     ("ldif", stored),
-    ("config", |common, opened| Some(tree(common, opened, Configuration))),
+    ("ldap", proxied),
+    ("config", |common, opened| Ok(Some(tree(common, opened, Configuration)))),
     ("monitor", |common, opened| {
         let owner = opened.0.root_dn.as_ref().map(ToString::to_string).unwrap_or_default();
-        Some(tree(common, opened, MonitorTree { owner }))
+        Ok(Some(tree(common, opened, MonitorTree { owner })))
     }),
     ("null", |common, opened| {
-        let bind_allowed = opened.0.kind.settings::<NullSettings>()?.bind_allowed;
-        Some(tree(common, opened, Null { bind_allowed }))
+        let settings = opened.0.kind.settings::<NullSettings>();
+        Ok(settings.map(|settings| tree(common, opened, Null { bind_allowed: settings.bind_allowed })))
     }),
 ];
 
@@ -46,7 +49,9 @@ pub(super) fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<Mount, O
     let name = database.kind.name();
     let make = BACKENDS.iter().find(|(kind, _)| *kind == name);
     let backend = make
-        .and_then(|(_, make)| make(common, opened))
+        .map(|(_, make)| make(common, opened))
+        .transpose()?
+        .flatten()
         .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
     let backend = Intercepted::with(common.config.interceptors(Some(database))?, backend);
     let suffixes = match database.kind.own_suffix() {
@@ -69,9 +74,31 @@ pub(super) fn special(common: &Arc<Common>, policy: &Arc<AccessPolicy>) -> Resul
     })
 }
 
-fn stored(common: &Arc<Common>, (database, served, _): Opened<'_>) -> Option<Arc<dyn Backend>> {
+fn stored(
+    common: &Arc<Common>,
+    (database, served, _): Opened<'_>,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
-    Some(Arc::new(Stored { served: served?, common, limits }))
+    Ok(served.map(|served| Arc::new(Stored { served, common, limits }) as _))
+}
+
+fn proxied(
+    common: &Arc<Common>,
+    (database, _, policy): Opened<'_>,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let fault = |why: String| OpenError::Config(ConfigError::new(database.origin.clone(), why));
+    let Some(proxy) = connections(&common.services, database).map_err(fault)? else { return Ok(None) };
+    let schema = Arc::clone(&common.config.schema);
+    let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
+    let root_dn = database.effective_root();
+    Ok(Some(Arc::new(Proxied {
+        proxy: ProxyBackend { proxy, schema, policy, suffixes },
+        common: Arc::clone(common),
+        root_dn,
+        root_password: database.root_password.clone().map(Zeroizing::new),
+        rules: database.shared.limits.clone(),
+        limits: database.shared.search_limits.into(),
+    })))
 }
 
 fn tree<C: Content>(common: &Arc<Common>, (database, _, policy): Opened<'_>, content: C) -> Arc<dyn Backend> {

@@ -28,8 +28,18 @@ fn applies<N: Snapshot>(
     base: &NormalDn,
     view: &View<'_, N>,
 ) -> Result<bool, Fault> {
+    Ok(match (whom, &subject.dn) {
+        (LimitSubject::Group { class, attribute, dn }, Some(member)) => {
+            is_member(view, &dn.normal, (class, attribute), member)?
+        }
+        _ => is_named(whom, subject, base),
+    })
+}
+
+/// Whether the line is for this client, by what is known without looking anything up: a group has no members then.
+pub(in crate::backends) fn is_named(whom: &LimitSubject, subject: &Subject, base: &NormalDn) -> bool {
     let who = |this: bool| if this { Some(base) } else { subject.dn.as_ref() };
-    Ok(match whom {
+    match whom {
         LimitSubject::Any => true,
         LimitSubject::Anonymous => subject.is_anonymous(),
         LimitSubject::Users => !subject.is_anonymous(),
@@ -39,11 +49,8 @@ fn applies<N: Snapshot>(
         LimitSubject::DnRegex { this, regex, .. } => {
             who(*this).is_some_and(|name| regex.is_match(name.as_str()))
         }
-        LimitSubject::Group { class, attribute, dn } => match &subject.dn {
-            Some(member) => is_member(view, &dn.normal, (class, attribute), member)?,
-            None => false,
-        },
-    })
+        LimitSubject::Group { .. } => false,
+    }
 }
 
 fn has_style(name: &NormalDn, style: DnStyle, pattern: &NormalDn) -> bool {

@@ -2,6 +2,7 @@
 
 mod identities;
 mod limits;
+pub(super) use limits::is_named;
 mod password_modify;
 mod replica;
 mod search;

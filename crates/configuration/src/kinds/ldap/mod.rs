@@ -1,0 +1,386 @@
+//! `database ldap`: entries that another server has (slapd-ldap(5)).
+
+mod identity;
+
+use std::time::Duration;
+
+use larix_client::{GivingUp, KeepAlive};
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proxy::ProxySettings;
+use larix_proxy::settings::{IdentityRule, Kind, Mode, QuarantineStep, Timeouts, TlsBegins};
+
+use super::super::builder::Builder;
+use super::super::builder::call::{Call, Fault};
+use super::super::builder::directive::{Directive, Form, MANY, Scope, keep};
+use super::super::diagnostic::ConfigError;
+use super::super::model::Database;
+use super::{Descriptor, KindSettings, NOTHING};
+
+pub(super) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "ldap",
+    class: Some("olcLDAPConfig"),
+    settings: || Box::new(LdapSettings::default()),
+    directives: TABLE,
+    ..NOTHING
+};
+
+/// Settings of `database ldap`.
+#[derive(Clone, Debug, Default)]
+pub struct LdapSettings {
+    pub proxy: ProxySettings,
+}
+
+impl KindSettings for LdapSettings {
+    fn duplicate(&self) -> Box<dyn KindSettings> {
+        Box::new(self.clone())
+    }
+
+    fn check(&self, database: &Database) -> Result<(), ConfigError> {
+        let refused = |message: &str, help: &str| {
+            Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
+        };
+        let proxy = &self.proxy;
+        let mut schemes = proxy.targets.iter().map(|url| url.scheme);
+        if proxy.targets.is_empty() {
+            return refused("an ldap database needs a `uri`", "such as uri ldap://ldap.example.com");
+        }
+        if proxy.tls.begins != TlsBegins::Never && schemes.any(|scheme| scheme == UrlScheme::Ldaps) {
+            let help = "write ldap:// for StartTLS, or `tls ldaps` for ldaps://";
+            return refused("`tls start` is for ldap://: with ldaps:// TLS is there already", help);
+        }
+        if (!proxy.asserted.is_empty() || !proxy.passed.is_empty()) && proxy.assertion.is_none() {
+            let help = "say with `idassert-bind` who the proxy is, or take the rules out";
+            return refused("rules of identity assertion without `idassert-bind`", help);
+        }
+        Ok(())
+    }
+}
+
+const fn own(
+    keyword: &'static str,
+    attribute: &'static str,
+    form: Form,
+    apply: super::super::builder::directive::Apply,
+) -> Directive {
+    Directive::new(keyword, attribute, Scope::Kind("ldap"), form, apply)
+}
+
+static TABLE: &[Directive] = &[
+    own("uri", "olcDbURI", Form::Words, uri),
+    own("tls", "olcDbStartTLS", Form::Words, tls),
+    own("acl-bind", "olcDbACLBind", Form::Words, |b, c| {
+        let bind = identity::parse(c, identity::Of::Access)?;
+        let proxy = proxy(b)?;
+        identity::merge_tls(&mut proxy.tls, &bind)?;
+        proxy.acl_bind = Some(bind.identity);
+        Ok(())
+    }),
+    own("idassert-bind", "olcDbIDAssertBind", Form::Words, |b, c| {
+        let bind = identity::parse(c, identity::Of::Assertion)?;
+        let proxy = proxy(b)?;
+        identity::merge_tls(&mut proxy.tls, &bind)?;
+        proxy.assertion = bind.assertion();
+        Ok(())
+    }),
+    own("idassert-authzFrom", "olcDbIDAssertAuthzFrom", Form::Words, |b, c| {
+        let rule = identity::rule(b, c)?;
+        proxy(b)?.asserted.push(rule);
+        Ok(())
+    })
+    .ordered(),
+    own("idassert-passThru", "olcDbIDAssertPassThru", Form::Words, |b, c| {
+        let rule = identity::rule(b, c)?;
+        proxy(b)?.passed.push(rule);
+        Ok(())
+    })
+    .ordered(),
+    own("rebind-as-user", "olcDbRebindAsUser", Form::Switch, |b, c| {
+        proxy(b)?.rebind_as_user = c.switch()?;
+        Ok(())
+    })
+    .arguments(0, 1),
+    own("chase-referrals", "olcDbChaseReferrals", Form::Switch, |b, c| {
+        if c.switch()? {
+            return Err(not_honoured("referrals are handed to the client, and not followed here", "no"));
+        }
+        proxy(b).map(|_| ())
+    }),
+    own("t-f-support", "olcDbTFSupport", Form::Whole, |b, c| {
+        if !c.choice(
+            0,
+            &[("yes", true), ("true", true), ("no", false), ("false", false), ("discover", false)],
+        )? {
+            return Err(not_honoured("filters go to the target as they came, (&) and (|) too", "yes"));
+        }
+        proxy(b).map(|_| ())
+    }),
+    own("proxy-whoami", "olcDbProxyWhoAmI", Form::Switch, |b, c| {
+        if c.switch()? {
+            return Err(not_honoured("Who am I? is answered here", "no"));
+        }
+        proxy(b).map(|_| ())
+    }),
+    own("timeout", "olcDbTimeout", Form::Words, timeout),
+    own("idle-timeout", "olcDbIdleTimeout", Form::Whole, |b, c| {
+        proxy(b)?.idle_timeout = some_time(c)?;
+        Ok(())
+    }),
+    own("conn-ttl", "olcDbConnTtl", Form::Whole, |b, c| {
+        proxy(b)?.connection_ttl = some_time(c)?;
+        Ok(())
+    }),
+    own("network-timeout", "olcDbNetworkTimeout", Form::Whole, |b, c| {
+        proxy(b)?.network_timeout = some_time(c)?;
+        Ok(())
+    }),
+    own("protocol-version", "olcDbProtocolVersion", Form::Whole, |b, c| {
+        let version: u8 = c.number(0)?;
+        if !matches!(version, 0 | 3) {
+            return Err(Fault::argument(0, format!("version {version} of LDAP is not spoken to targets"))
+                .with_help("3, or 0 for the client's own, which is 3 as well"));
+        }
+        proxy(b).map(|_| ())
+    }),
+    own("single-conn", "olcDbSingleConn", Form::Switch, |b, c| {
+        c.switch()?;
+        proxy(b).map(|_| ())
+    })
+    .noted("a client that binds anew has no connection of its old identity"),
+    own("cancel", "olcDbCancel", Form::Whole, |b, c| {
+        if c.argument(0)?.eq_ignore_ascii_case("exop-discover") {
+            let fault = Fault::argument(0, "what a target can do is not asked of it");
+            return Err(
+                fault.with_help("`exop` for one that knows the operation, else `abandon` or `ignore`")
+            );
+        }
+        let ways = [("abandon", GivingUp::Abandon), ("exop", GivingUp::Cancel), ("ignore", GivingUp::Silent)];
+        proxy(b)?.giving_up = c.choice(0, &ways)?;
+        Ok(())
+    }),
+    own("quarantine", "olcDbQuarantine", Form::Whole, quarantine),
+    own("use-temporary-conn", "olcDbUseTemporaryConn", Form::Switch, |b, c| {
+        c.switch()?;
+        proxy(b).map(|_| ())
+    })
+    .noted("requests go beside each other on one connection: nobody waits for it"),
+    own("conn-pool-max", "olcDbConnectionPoolMax", Form::Whole, |b, c| {
+        let most: u32 = c.positive(0)?;
+        if most > POOL_CEILING {
+            let fault = Fault::argument(0, format!("{most} connections of one identity are too many"));
+            return Err(fault.with_help(format!("from 1 to {POOL_CEILING}; requests share connections")));
+        }
+        proxy(b)?.pool_max = most;
+        Ok(())
+    }),
+    own("session-tracking-request", "olcDbSessionTrackingRequest", Form::Switch, |b, c| {
+        proxy(b)?.session_tracking = c.switch()?;
+        Ok(())
+    }),
+    own("norefs", "olcDbNoRefs", Form::Switch, |b, c| {
+        proxy(b)?.no_references = c.switch()?;
+        Ok(())
+    }),
+    own("noundeffilter", "olcDbNoUndefFilter", Form::Switch, |b, c| {
+        proxy(b)?.no_undefined_filter = c.switch()?;
+        Ok(())
+    }),
+    own("onerr", "olcDbOnErr", Form::Whole, |b, c| {
+        if !c.choice(0, &[("stop", true), ("report", true), ("continue", false)])? {
+            return Err(not_honoured("an error of the target is told to the client", "stop"));
+        }
+        proxy(b).map(|_| ())
+    }),
+    own("omit-unknown-schema", "olcDbRemoveUnknownSchema", Form::Switch, |b, c| {
+        proxy(b)?.omit_unknown_schema = c.switch()?;
+        Ok(())
+    })
+    .alias(&["remove-unknown-schema"]),
+    own("keepalive", "olcDbKeepalive", Form::Whole, |b, c| {
+        let parts: Option<Vec<u32>> = c
+            .argument(0)?
+            .split(':')
+            .map(|part| if part.is_empty() { Some(0) } else { part.parse().ok() })
+            .collect();
+        let Some([idle, probes, interval]) = parts.as_deref() else {
+            return Err(
+                Fault::argument(0, "not three numbers").with_help("idle:probes:interval, such as 240:10:30")
+            );
+        };
+        proxy(b)?.keep_alive = Some(KeepAlive { idle: *idle, probes: *probes, interval: *interval });
+        Ok(())
+    }),
+    own("tcp-user-timeout", "olcDbTcpUserTimeout", Form::Whole, |b, c| {
+        let millis: u32 = c.number(0)?;
+        proxy(b)?.user_timeout = (millis > 0).then(|| Duration::from_millis(millis.into()));
+        Ok(())
+    }),
+    refused("acl-authcDN", "write acl-bind bindmethod=simple binddn=... credentials=..."),
+    refused("acl-passwd", "write acl-bind bindmethod=simple binddn=... credentials=..."),
+    refused("binddn", "write idassert-bind bindmethod=simple binddn=... credentials=..."),
+    refused("bindpw", "write idassert-bind bindmethod=simple binddn=... credentials=..."),
+    refused("suffixmassage", "names are not rewritten here: the suffix is the target's"),
+    refused("rewriteEngine", "names are not rewritten here: the suffix is the target's"),
+    refused("map", "attributes are not renamed here"),
+];
+
+/// Connections of one identity at most.
+const POOL_CEILING: u32 = 256;
+
+const fn refused(keyword: &'static str, instead: &'static str) -> Directive {
+    own(keyword, "", Form::Words, keep).arguments(0, MANY).refused(instead)
+}
+
+fn proxy(builder: &mut Builder) -> Result<&mut ProxySettings, Fault> {
+    Ok(&mut builder.settings_of::<LdapSettings>()?.proxy)
+}
+
+fn not_honoured(why: &str, instead: &str) -> Fault {
+    Fault::argument(0, why.to_owned()).with_help(format!("say `{instead}`, or take the line out"))
+}
+
+fn uri(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let mut targets = Vec::new();
+    for (number, argument) in call.arguments.iter().enumerate() {
+        for text in argument.split([' ', ',', '\t']).filter(|text| !text.is_empty()) {
+            let wrong = |why: String| {
+                Fault::argument(number, why).with_help("ldap://host:389, ldaps://host or ldapi://%2Fpath")
+            };
+            let url = LdapUrl::parse(text).map_err(|error| wrong(format!("`{text}`: {error}")))?;
+            if !matches!(url.scheme, UrlScheme::Ldap | UrlScheme::Ldaps | UrlScheme::Ldapi) {
+                return Err(wrong(format!("`{text}` is no server that this one can speak to")));
+            }
+            if !url.dn.is_empty() {
+                return Err(wrong(format!("`{text}`: a uri names a server and no entry")));
+            }
+            targets.push(url);
+        }
+    }
+    proxy(builder)?.targets = targets;
+    Ok(())
+}
+
+fn tls(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let word = call.argument(0)?.to_ascii_lowercase();
+    let begins = match word.as_str() {
+        "none" | "ldaps" => TlsBegins::Never,
+        "start" => TlsBegins::Start,
+        "try-start" => TlsBegins::TryStart,
+        "propagate" | "try-propagate" => {
+            let why = "connections are shared by clients with and without TLS";
+            return Err(Fault::argument(0, why).with_help("start: TLS for all of them"));
+        }
+        _ => {
+            let fault = Fault::argument(0, format!("`{word}` is not known here"));
+            return Err(fault.with_help("one of none, start, try-start, ldaps"));
+        }
+    };
+    let mut options = Vec::new();
+    for (number, argument) in call.arguments.iter().enumerate().skip(1) {
+        let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
+        let key = key.to_ascii_lowercase();
+        // The first word says so.
+        if key == "starttls" {
+            continue;
+        }
+        if !identity::TLS_KEYS.contains(&key.as_str()) {
+            let fault = Fault::argument(number, format!("no setting `{key}` of TLS"));
+            return Err(fault.with_help(identity::TLS_KEYS.join(", ")));
+        }
+        options.push((key, value.to_owned()));
+    }
+    let proxy = proxy(builder)?;
+    proxy.tls.begins = begins;
+    proxy.tls.options = options;
+    Ok(())
+}
+
+/// Seconds, or `1d2h3m4s`.
+fn time(text: &str, number: usize) -> Result<Duration, Fault> {
+    let wrong = || {
+        Fault::argument(number, format!("`{text}` is not a time")).with_help("such as 30, 90s, 5m or 1h30m")
+    };
+    let (mut seconds, mut rest) = (0u64, text);
+    if text.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (count, behind) = rest.split_at(digits);
+        let count: u64 = count.parse::<u32>().map_err(|_| wrong())?.into();
+        let unit = match behind.chars().next().map(|unit| unit.to_ascii_lowercase()) {
+            None | Some('s') => 1,
+            Some('m') => 60,
+            Some('h') => 3_600,
+            Some('d') => 86_400,
+            Some('w') => 604_800,
+            Some(_) => return Err(wrong()),
+        };
+        seconds = seconds.saturating_add(count * unit);
+        rest = behind.get(1..).unwrap_or_default();
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+/// None for 0.
+fn some_time(call: &Call<'_>) -> Result<Option<Duration>, Fault> {
+    time(call.argument(0)?, 0).map(|time| Some(time).filter(|time| !time.is_zero()))
+}
+
+fn timeout(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let mut timeouts = Timeouts::default();
+    for (number, argument) in call.arguments.iter().enumerate() {
+        let (name, text) = argument.split_once('=').map_or((None, argument.as_str()), |(n, t)| (Some(n), t));
+        let time = Some(time(text, number)?).filter(|time| !time.is_zero());
+        match name {
+            None => {
+                Timeouts::NAMES.iter().for_each(|(_, kind)| timeouts.set(*kind, time));
+                timeouts.set(Kind::Extended, time);
+            }
+            Some(name) => {
+                let kind = Timeouts::NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+                let (_, kind) = kind.ok_or_else(|| {
+                    let names: Vec<&str> = Timeouts::NAMES.iter().map(|(name, _)| *name).collect();
+                    Fault::argument(number, format!("no operation `{name}`")).with_help(names.join(", "))
+                })?;
+                timeouts.set(*kind, time);
+            }
+        }
+    }
+    proxy(builder)?.timeouts = timeouts;
+    Ok(())
+}
+
+fn quarantine(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let mut steps = Vec::new();
+    let wrong = |why: String| {
+        Fault::argument(0, why).with_help("interval,times;..., the last times + for ever, such as 5,10;60,+")
+    };
+    let pairs: Vec<&str> = call.argument(0)?.split(';').collect();
+    for (number, pair) in pairs.iter().enumerate() {
+        let (interval, times) = pair.split_once(',').ok_or_else(|| wrong(format!("`{pair}` is no pair")))?;
+        let interval = time(interval, 0)?;
+        let times = match times {
+            "+" if number + 1 == pairs.len() => None,
+            "+" => return Err(wrong("`+` stands before the last".to_owned())),
+            times => {
+                let count = times.parse().ok().filter(|times| *times > 0);
+                Some(count.ok_or_else(|| wrong(format!("`{times}` is no number of times")))?)
+            }
+        };
+        if interval.is_zero() {
+            return Err(wrong("an interval of 0".to_owned()));
+        }
+        steps.push(QuarantineStep { interval, times });
+    }
+    proxy(builder)?.quarantine = steps;
+    Ok(())
+}
+
+/// What is written of identities, for the rows above.
+type Rule = IdentityRule;
+/// As `mode=` names them.
+const MODES: [(&str, Mode); 4] =
+    [("legacy", Mode::Legacy), ("none", Mode::None), ("self", Mode::Itself), ("anonymous", Mode::Anonymous)];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! A connection to a target with its socket: what waits for it and what is under way on it.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use larix_client::{Channel, Credentials, NotSent, PeerFault};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+
+use crate::job::{Job, Owner, envelope};
+use crate::settings::ProxySettings;
+
+/// A request and its number.
+pub(crate) type Numbered = (u64, Box<Job>);
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) owner: Owner,
+    pub(crate) credentials: Option<Credentials>,
+    /// Which of the servers.
+    pub(crate) target: usize,
+    pub(crate) stage: Stage,
+    pub(crate) socket: Option<Socket>,
+    /// Not sent yet.
+    pub(crate) waiting: VecDeque<Numbered>,
+    /// By message id.
+    pub(crate) sent: HashMap<u32, Numbered>,
+    pub(crate) opened: Duration,
+    pub(crate) used: Duration,
+    /// Until then it is to be ready.
+    pub(crate) opening_until: Duration,
+    /// What the poll looks for: reading, writing.
+    pub(crate) interest: (bool, bool),
+    /// A search whose client takes its answers slowly has it for itself.
+    pub(crate) is_reserved: bool,
+    /// The server has said something.
+    pub(crate) has_spoken: bool,
+    /// Takes no more requests.
+    pub(crate) is_closing: bool,
+    /// Addresses not tried yet.
+    pub(crate) addresses: VecDeque<SocketAddr>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Stage {
+    Resolving,
+    Connecting,
+    Open(Box<Channel>),
+}
+
+impl Connection {
+    pub(crate) fn load(&self) -> usize {
+        self.waiting.len() + self.sent.len()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(&self.stage, Stage::Open(channel) if channel.is_ready())
+    }
+
+    /// Sends what waits, as far as may be.
+    pub(crate) fn send_waiting(&mut self, now: Duration) {
+        let Stage::Open(channel) = &mut self.stage else { return };
+        if !channel.is_ready() {
+            return;
+        }
+        while let Some((_, job)) = self.waiting.front() {
+            let silent = job.patience.map(|patience| now + patience);
+            let deadline = job.deadline.into_iter().chain(silent).min();
+            let sent =
+                channel.layer().request(deadline, job.entries_max, |out, id| envelope(out, id, &job.body));
+            match sent {
+                Ok(id) => {
+                    if let Some(numbered) = self.waiting.pop_front() {
+                        self.sent.insert(id.0, numbered);
+                    }
+                    self.used = now;
+                }
+                Err(NotSent::Full | NotSent::Alone) => return,
+                Err(NotSent::Worn | NotSent::NoRequest) => {
+                    self.is_closing = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes what is to be written; whether more is left.
+    pub(crate) fn write(&mut self) -> Result<bool, PeerFault> {
+        let (Stage::Open(channel), Some(socket)) = (&mut self.stage, &mut self.socket) else {
+            return Ok(false);
+        };
+        loop {
+            let output = channel.output()?;
+            if output.is_empty() {
+                return Ok(false);
+            }
+            match socket.write(output) {
+                Ok(count) => channel.sent(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(PeerFault::Socket(error.to_string())),
+            }
+        }
+    }
+
+    /// Reads once; none: nothing is there.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, PeerFault> {
+        let Some(socket) = &mut self.socket else { return Ok(None) };
+        match socket.read(buffer) {
+            Ok(0) => Err(PeerFault::Closed),
+            Ok(count) => Ok(Some(count)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(None)
+            }
+            Err(error) => Err(PeerFault::Socket(error.to_string())),
+        }
+    }
+}
+
+/// Begins to connect to an address.
+pub(crate) fn begin_tcp(address: SocketAddr, settings: &ProxySettings) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(keep) = settings.keep_alive {
+        let mut wanted = TcpKeepalive::new();
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        if keep.idle > 0 {
+            wanted = wanted.with_time(seconds(keep.idle));
+        }
+        if keep.interval > 0 {
+            wanted = wanted.with_interval(seconds(keep.interval));
+        }
+        if keep.probes > 0 {
+            wanted = wanted.with_retries(keep.probes);
+        }
+        socket.set_tcp_keepalive(&wanted)?;
+    }
+    if settings.user_timeout.is_some() {
+        socket.set_tcp_user_timeout(settings.user_timeout)?;
+    }
+    begin(socket, &address.into())
+}
+
+/// Begins to connect to a local socket.
+pub(crate) fn begin_unix(path: &str) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    begin(socket, &SockAddr::unix(path)?)
+}
+
+fn begin(socket: Socket, address: &SockAddr) -> io::Result<Socket> {
+    match socket.connect(address) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
+            Ok(socket)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(socket),
+        Err(error) => Err(error),
+        Ok(()) => Ok(socket),
+    }
+}

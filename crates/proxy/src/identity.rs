@@ -1,0 +1,95 @@
+//! Whose connection a request takes, and whom the target is asked to carry it out as.
+
+use larix_backend::Context;
+use larix_client::Credentials;
+use larix_engine::access::AccessPolicy;
+use larix_proto::{LdapResult, ResultCode};
+
+use crate::job::Owner;
+use crate::proxy::Proxy;
+use crate::settings::{Assertion, Mode};
+
+/// Who a request is to the target.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) owner: Owner,
+    /// What a connection is bound with.
+    pub(crate) credentials: Option<Credentials>,
+    /// Whom the target is to act for (RFC 4370), and whether the control is critical.
+    pub(crate) acting: Option<(String, bool)>,
+}
+
+impl Chosen {
+    const fn anonymous() -> Self {
+        Self { owner: Owner::Anonymous, credentials: None, acting: None }
+    }
+}
+
+/// # Errors
+/// Somebody who may not be asserted (`idassert-authzFrom`).
+pub(crate) fn choose(
+    proxy: &Proxy,
+    policy: &AccessPolicy,
+    context: &Context<'_>,
+) -> Result<Chosen, LdapResult> {
+    let (settings, subject) = (&proxy.settings, context.subject);
+    let assertion = settings.assertion.as_ref();
+    if policy.is_root(subject) {
+        let identity = settings.acl_bind.as_ref().map(|identity| (Owner::Root, identity));
+        let identity = identity.or_else(|| assertion.map(|own| (Owner::Assertion, &own.identity)));
+        return Ok(match identity {
+            Some((owner, identity)) => {
+                Chosen { owner, credentials: identity.credentials.clone(), acting: None }
+            }
+            None => Chosen::anonymous(),
+        });
+    }
+    let passes =
+        |rules: &[crate::settings::IdentityRule]| rules.iter().any(|rule| rule.matches(subject.dn.as_ref()));
+    let is_passed = passes(&settings.passed);
+    if assertion.is_none_or(|assertion| !assertion.overrides || is_passed)
+        && let Some(bound) = bound(proxy, context)
+    {
+        return Ok(bound);
+    }
+    let Some(assertion) = assertion.filter(|_| !is_passed) else { return Ok(Chosen::anonymous()) };
+    if !settings.asserted.is_empty() && !passes(&settings.asserted) {
+        if assertion.prescriptive {
+            let text = "the proxy may not act for this identity";
+            return Err(LdapResult::with(ResultCode::INAPPROPRIATE_AUTHENTICATION, text));
+        }
+        return Ok(Chosen::anonymous());
+    }
+    let client = || match &subject.dn {
+        Some(dn) => format!("dn:{dn}"),
+        None => "dn:".to_owned(),
+    };
+    let acting = match &assertion.mode {
+        Mode::Legacy if subject.is_anonymous() => return Ok(Chosen::anonymous()),
+        Mode::Legacy | Mode::Itself => Some(client()),
+        Mode::None => None,
+        Mode::Anonymous => Some("dn:".to_owned()),
+        Mode::Fixed(identity) => Some(identity.clone()),
+    };
+    Ok(own(assertion, acting))
+}
+
+/// Of somebody who has bound to the target through this proxy.
+fn bound(proxy: &Proxy, context: &Context<'_>) -> Option<Chosen> {
+    let subject = context.subject;
+    let authenticated = subject.authentication_dn()?;
+    let client = context.client.lifetime()?;
+    let credentials = proxy.shared.is_bound(&client, authenticated)?;
+    // Who acts for somebody else (RFC 4370) is let to do so by the target.
+    let acting = subject.dn.as_ref().filter(|dn| *dn != authenticated);
+    let acting = acting.map(|dn| (format!("dn:{dn}"), true));
+    Some(Chosen { owner: Owner::User(authenticated.clone()), credentials, acting })
+}
+
+fn own(assertion: &Assertion, acting: Option<String>) -> Chosen {
+    Chosen {
+        owner: Owner::Assertion,
+        credentials: assertion.identity.credentials.clone(),
+        acting: acting.map(|identity| (identity, assertion.critical)),
+    }
+}

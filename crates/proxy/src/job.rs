@@ -1,0 +1,232 @@
+//! A request on its way to a target, and where its answers go.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use larix_backend::{Done, End};
+use larix_client::Credentials;
+use larix_engine::log::Follower;
+use larix_proto::ber::{Reader, Tag, write};
+use larix_proto::{ControlBuf, LdapResult, MessageId};
+use larix_schema::NormalDn;
+use zeroize::Zeroizing;
+
+use crate::settings::Kind;
+
+/// Bytes of answers to one search that wait for its client: above it nothing more is read for it, where it is alone on its connection.
+pub(crate) const FEED_HIGH: usize = 256 * 1024;
+/// Bytes above which a search ends whose client does not take its answers while others wait on the same connection.
+pub(crate) const FEED_MAX: usize = 8 * 1024 * 1024;
+
+/// How often a request is sent elsewhere.
+const TRIES_MAX: u8 = 3;
+
+/// Whose connection a request takes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    Anonymous,
+    /// Of `idassert-bind`.
+    Assertion,
+    /// Of `acl-bind`.
+    Root,
+    /// Somebody who has bound through the proxy.
+    User(NormalDn),
+    /// Nobody's: for binds.
+    Spare,
+}
+
+/// A request.
+pub(crate) struct Job {
+    pub(crate) owner: Owner,
+    /// What a connection of this owner is bound with, where it can be opened without the client.
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) kind: Kind,
+    /// The operation and its controls, without the envelope.
+    pub(crate) body: Zeroizing<Vec<u8>>,
+    /// When it is given up, whatever comes.
+    pub(crate) deadline: Option<Duration>,
+    /// How long a search may be without an answer.
+    pub(crate) patience: Option<Duration>,
+    pub(crate) entries_max: Option<u32>,
+    /// It changes nothing: it may be sent once more where the connection is lost.
+    pub(crate) is_repeatable: bool,
+    /// The client's message id, which the answers to a search get.
+    pub(crate) message: MessageId,
+    /// Of a bind: who is bound by it.
+    pub(crate) binds: Option<Binds>,
+    /// How often it was sent elsewhere.
+    pub(crate) tries: u8,
+    pub(crate) sink: Sink,
+}
+
+impl Job {
+    /// Counts one more attempt; whether there may be one.
+    pub(crate) const fn tries_left(&mut self) -> bool {
+        self.tries += 1;
+        self.tries <= TRIES_MAX
+    }
+}
+
+/// Who is bound when a bind succeeds.
+pub(crate) struct Binds {
+    pub(crate) dn: NormalDn,
+    pub(crate) client: Option<Weak<dyn Any + Send + Sync>>,
+    /// To bind again with (`rebind-as-user`).
+    pub(crate) password: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl fmt::Debug for Job {
+    /// Without its body: there may be a password in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("owner", &self.owner).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// Where answers go.
+pub(crate) enum Sink {
+    /// One answer.
+    Once(Done<Outcome>),
+    Feed(Arc<Feed>),
+}
+
+impl Sink {
+    /// Ends it.
+    pub(crate) fn end(self, result: LdapResult) {
+        match self {
+            Self::Once(done) => done(result.into()),
+            Self::Feed(feed) => feed.end((result, Vec::new())),
+        }
+    }
+}
+
+/// The one answer to an operation.
+pub(crate) struct Outcome {
+    pub(crate) result: LdapResult,
+    pub(crate) controls: Vec<ControlBuf>,
+    /// Of an extended operation.
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+impl From<LdapResult> for Outcome {
+    fn from(result: LdapResult) -> Self {
+        Self { result, controls: Vec::new(), value: None }
+    }
+}
+
+/// Answers to a search, between the thread that reads them and the worker that sends them on.
+#[derive(Debug, Default)]
+pub(crate) struct Feed(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Whole messages, with the client's message id.
+    messages: VecDeque<Vec<u8>>,
+    bytes: usize,
+    end: Option<End>,
+    follower: Option<Arc<Follower>>,
+    /// The thread reads no more until it is told.
+    is_full: bool,
+    /// Something has come.
+    has_begun: bool,
+}
+
+/// What a feed has.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Message(Vec<u8>),
+    Nothing,
+    End(End),
+}
+
+impl Feed {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Whole whoever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds messages; how many bytes wait then.
+    pub(crate) fn add(&self, messages: Vec<u8>) -> usize {
+        let mut waiting = self.lock();
+        waiting.bytes += messages.len();
+        waiting.has_begun = true;
+        waiting.messages.push_back(messages);
+        waiting.is_full = waiting.bytes >= FEED_HIGH;
+        waiting.bytes
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Whether nothing has come for it yet.
+    pub(crate) fn is_untouched(&self) -> bool {
+        !self.lock().has_begun
+    }
+
+    pub(crate) fn tell(&self) {
+        let follower = self.lock().follower.clone();
+        follower.into_iter().for_each(|follower| follower.tell());
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().is_full
+    }
+
+    pub(crate) fn end(&self, end: End) {
+        self.lock().end.get_or_insert(end);
+        self.tell();
+    }
+
+    /// Takes what comes next; also whether the thread is to be told that there is room again.
+    pub(crate) fn take(&self) -> (Taken, bool) {
+        let mut waiting = self.lock();
+        if let Some(follower) = &waiting.follower {
+            follower.looks();
+        }
+        let taken = match waiting.messages.pop_front() {
+            Some(messages) => {
+                waiting.bytes -= messages.len();
+                Taken::Message(messages)
+            }
+            None => match waiting.end.take() {
+                Some(end) => Taken::End(end),
+                None => Taken::Nothing,
+            },
+        };
+        let has_room = waiting.is_full && waiting.bytes < FEED_HIGH / 2;
+        if has_room {
+            waiting.is_full = false;
+        }
+        (taken, has_room)
+    }
+
+    pub(crate) fn follow(&self, follower: Arc<Follower>) {
+        self.lock().follower = Some(follower);
+    }
+}
+
+/// The operation and the controls of an encoded message: what stands behind its message id.
+pub(crate) fn body(message: &[u8]) -> &[u8] {
+    let behind_id = || {
+        let mut reader = Reader::new(message).sequence("LDAPMessage").ok()?;
+        reader.unsigned("messageID").ok()?;
+        let mut rest = reader;
+        let first = rest.raw("protocolOp").ok()?;
+        // Both are parts of the message.
+        let start = first.as_ptr() as usize - message.as_ptr() as usize;
+        message.get(start..)
+    };
+    behind_id().unwrap_or_default()
+}
+
+/// Puts the envelope around a body.
+pub(crate) fn envelope(out: &mut Vec<u8>, id: MessageId, body: &[u8]) {
+    write::constructed(out, Tag::SEQUENCE, |out| {
+        write::integer(out, Tag::INTEGER, i64::from(id.0));
+        out.extend_from_slice(body);
+    });
+}

@@ -1,0 +1,23 @@
+//! Databases that other LDAP servers have (slapd-ldap(5)): a [`Proxy`] holds the connections to the targets of one database, a
+//! [`ProxyBackend`] answers requests with them.
+//!
+//! One thread a database does all I/O and waits for nobody: requests and their answers pass it as bytes. Connections are shared by
+//! identity, with many requests under way on each.
+//!
+//! *Invariant:* no thread waits for a target, and what a target does wrong ends its own connection.
+
+mod backend;
+mod connection;
+mod identity;
+mod job;
+mod proxy;
+mod search;
+pub mod settings;
+mod shared;
+mod targets;
+mod thread;
+
+pub use backend::{HOPS_MAX, ProxyBackend};
+pub use proxy::{Proxy, Surroundings};
+pub use settings::ProxySettings;
+pub use shared::Counts;

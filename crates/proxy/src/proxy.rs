@@ -1,0 +1,80 @@
+//! The connections of one database, for all who ask its targets.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use larix_client::{Ambient, TlsClient};
+use larix_engine::time::Clock;
+use larix_proto::{LdapResult, ResultCode};
+
+use crate::settings::ProxySettings;
+use crate::shared::{Counts, Shared};
+use crate::thread;
+
+/// The connections of one database to its targets. They end when nobody has it any more.
+pub struct Proxy {
+    pub(crate) settings: Arc<ProxySettings>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+/// What a proxy needs of the world around it.
+pub struct Surroundings {
+    pub clock: Arc<dyn Clock>,
+    pub ambient: Ambient,
+    /// Of `tls`, its files read; none where no target has TLS.
+    pub tls: Option<TlsClient>,
+    /// Says something to the log.
+    pub tell: Box<dyn Fn(&str) + Send>,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+impl Proxy {
+    /// Starts its thread. Nothing is connected before the first request.
+    ///
+    /// # Errors
+    /// No descriptor or no thread is left.
+    pub fn start(settings: ProxySettings, around: Surroundings) -> io::Result<Arc<Self>> {
+        let (settings, shared) = (Arc::new(settings), Arc::new(Shared::new()?));
+        thread::start(thread::Given {
+            settings: Arc::clone(&settings),
+            tls: around.tls,
+            shared: Arc::clone(&shared),
+            clock: around.clock,
+            ambient: around.ambient,
+            tell: around.tell,
+        })?;
+        Ok(Arc::new(Self { settings, shared }))
+    }
+
+    pub fn settings(&self) -> &ProxySettings {
+        &self.settings
+    }
+
+    /// What has happened.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
+    }
+}
+
+/// The answer where too much is under way.
+pub(crate) fn busy() -> LdapResult {
+    LdapResult::with(ResultCode::BUSY, "too many requests wait for the target")
+}

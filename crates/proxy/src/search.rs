@@ -1,0 +1,308 @@
+//! A search that a target answers: its entries go on as they came where nobody has to look at them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use larix_backend::memory_tree::{MemoryTree, SyncSelection};
+use larix_backend::{Context, Cursor, Effort, Search, Slice};
+use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
+use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::log::Follower;
+use larix_engine::search::task::Budget;
+use larix_engine::time::Monotonic;
+use larix_proto::ber::{Reader, Tag, write};
+use larix_proto::{
+    DerefAliases, Frame, LdapResult, Response, ResultCode, Scope, SearchResultEntry, frame, limits, oid,
+};
+use larix_schema::{NormalDn, Schema};
+
+use crate::job::{Feed, Job, Sink, Taken};
+use crate::proxy::{Proxy, busy};
+use crate::shared::Command;
+
+/// The tag of an entry (RFC 4511 section 4.5.2).
+const ENTRY: u8 = 0x64;
+
+/// Looks at entries before they go on.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    schema: Arc<Schema>,
+    policy: Arc<AccessPolicy>,
+    subject: Arc<Subject>,
+    /// Where entries may be; none where aliases lead elsewhere.
+    within: Option<(NormalDn, Scope)>,
+    /// The rules or the schema have a say in what is shown.
+    filters: bool,
+    types_only: bool,
+}
+
+impl Judge {
+    pub(crate) fn new(
+        proxy: &Proxy,
+        (schema, policy): (&Arc<Schema>, &Arc<AccessPolicy>),
+        context: &Context<'_>,
+        search: &Search<'_>,
+    ) -> Self {
+        let request = &search.request;
+        let filters = proxy.settings.omit_unknown_schema
+            || !(policy.lets_all_read() || policy.is_root(context.subject));
+        Self {
+            schema: Arc::clone(schema),
+            policy: Arc::clone(policy),
+            subject: Arc::clone(context.subject),
+            within: (request.deref == DerefAliases::Never).then(|| (search.base.clone(), request.scope)),
+            filters,
+            types_only: request.types_only,
+        }
+    }
+
+    /// Appends a message, or what may be seen of it; whether an entry was added.
+    ///
+    /// # Errors
+    /// An entry outside the base.
+    fn pass(&self, message: &[u8], out: &mut Vec<u8>) -> Result<bool, ()> {
+        let Some(dn) = entry_name(message) else {
+            out.extend_from_slice(message);
+            return Ok(false);
+        };
+        let normal = if self.within.is_some() || self.filters { self.schema.parse_dn(dn).ok() } else { None };
+        if let (Some((base, scope)), Some(dn)) = (&self.within, &normal)
+            && !dn.is_in_scope(base, *scope)
+        {
+            return Err(());
+        }
+        if !self.filters {
+            out.extend_from_slice(message);
+            return Ok(true);
+        }
+        let Some(dn) = normal else { return Ok(false) };
+        Ok(self.filter(&dn, message, out).is_some())
+    }
+
+    fn filter(&self, dn: &NormalDn, message: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let decoded = Response::decode_message(message).ok()?;
+        let Response::Entry(found) = decoded.response else { return None };
+        let entry = self.entry(&found);
+        let tree = MemoryTree {
+            schema: &self.schema,
+            policy: &self.policy,
+            subject: &self.subject,
+            entries: Vec::new(),
+            counted: None,
+        };
+        if !tree.allows(dn, &entry, Item::Entry, Privilege::Read) {
+            return None;
+        }
+        let controls: Vec<_> = decoded.controls.iter().map(|control| control.to_owned()).collect();
+        if self.types_only {
+            self.names_only(dn, &entry, &tree, (decoded.id.0, &found), out);
+            return Some(());
+        }
+        let names = ["*".to_owned(), "+".to_owned()];
+        let (schema, policy, subject) = (&*self.schema, &*self.policy, &*self.subject);
+        let selection = SyncSelection { schema, policy, subject, names: &names, types_only: false };
+        selection.write(dn, &entry, (decoded.id, &controls), out);
+        Some(())
+    }
+
+    /// An entry of attribute types without values.
+    fn names_only(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        tree: &MemoryTree<'_>,
+        (id, found): (u32, &SearchResultEntry<'_>),
+        out: &mut Vec<u8>,
+    ) {
+        write::constructed(out, Tag::SEQUENCE, |out| {
+            write::integer(out, Tag::INTEGER, i64::from(id));
+            write::constructed(out, Tag(ENTRY), |out| {
+                write::string(out, found.dn);
+                write::constructed(out, Tag::SEQUENCE, |out| {
+                    for attribute in found.attributes.iter() {
+                        let Ok(description) = self.schema.describe(attribute.description) else { continue };
+                        let item = Item::Attribute { description: &description, value: None };
+                        if tree.allows(dn, entry, item, Privilege::Read) {
+                            write::constructed(out, Tag::SEQUENCE, |out| {
+                                write::string(out, attribute.description);
+                                write::constructed(out, Tag::SET, |_| {});
+                            });
+                        }
+                    }
+                });
+            });
+        });
+    }
+
+    /// What of it is known to the schema.
+    fn entry(&self, found: &SearchResultEntry<'_>) -> Entry {
+        let mut entry = Entry::new(found.dn);
+        for attribute in found.attributes.iter() {
+            let Ok(description) = self.schema.describe(attribute.description) else { continue };
+            let is_class = self.schema.attribute(description.attribute).oid == oid_of_object_class();
+            let known = |value: &&[u8]| {
+                !is_class
+                    || std::str::from_utf8(value)
+                        .is_ok_and(|name| self.schema.object_class_id(name).is_some())
+            };
+            let values: Vec<Vec<u8>> = attribute.values.iter().filter(known).map(<[u8]>::to_vec).collect();
+            if !values.is_empty() || attribute.values.is_empty() {
+                entry.attributes.push(EntryAttribute::new(description, values));
+            }
+        }
+        entry
+    }
+}
+
+/// `objectClass` (RFC 4512 section 3.3).
+const fn oid_of_object_class() -> &'static str {
+    "2.5.4.0"
+}
+
+/// The name of the entry that a message has, if it is one.
+fn entry_name(message: &[u8]) -> Option<&str> {
+    let mut reader = Reader::new(message).sequence("LDAPMessage").ok()?;
+    reader.unsigned("messageID").ok()?;
+    let (tag, contents) = reader.element("protocolOp").ok()?;
+    if tag.0 != ENTRY {
+        return None;
+    }
+    Reader::new(contents).string("objectName").ok()
+}
+
+/// A search under way.
+#[derive(Debug)]
+pub(crate) struct Following {
+    proxy: Arc<Proxy>,
+    feed: Arc<Feed>,
+    judge: Judge,
+    deadline: Option<Monotonic>,
+    stage: Stage,
+    sent: u64,
+    size_limit: Option<u32>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Not asked yet: limits may still be lowered.
+    Made(Box<Job>),
+    /// Asked, by this number.
+    Asked(u64),
+    Ended,
+}
+
+impl Following {
+    pub(crate) fn new(proxy: Arc<Proxy>, job: Job, judge: Judge, deadline: Option<Monotonic>) -> Self {
+        let feed = match &job.sink {
+            Sink::Feed(feed) => Arc::clone(feed),
+            Sink::Once(_) => Arc::default(),
+        };
+        let size_limit = job.entries_max;
+        Self { proxy, feed, judge, deadline, stage: Stage::Made(Box::new(job)), sent: 0, size_limit }
+    }
+
+    fn ended(&mut self, result: LdapResult) -> Slice {
+        self.stage = Stage::Ended;
+        Slice::Done(result, Vec::new())
+    }
+
+    /// Whether as many entries were sent as may be.
+    fn is_full(&self) -> bool {
+        self.size_limit.is_some_and(|limit| self.sent >= u64::from(limit))
+    }
+
+    /// Sends messages on; a result where the search ends here.
+    fn pass(&mut self, mut messages: &[u8], out: &mut Vec<u8>) -> Option<LdapResult> {
+        while let Ok(Frame::Complete { len }) = frame(messages, limits::PDU_CEILING) {
+            let (message, rest) = messages.split_at(len);
+            messages = rest;
+            let before = out.len();
+            match self.judge.pass(message, out) {
+                Ok(true) if self.is_full() => {
+                    out.truncate(before);
+                    return Some(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
+                }
+                Ok(true) => self.sent += 1,
+                Ok(false) => {}
+                Err(()) => {
+                    self.proxy.shared.counts.strays.fetch_add(1, Ordering::Relaxed);
+                    if let Stage::Asked(number) = self.stage {
+                        self.proxy.shared.command(Command::Lied(number));
+                    }
+                    let text = "the target answered with an entry outside the base";
+                    return Some(LdapResult::with(ResultCode::OTHER, text));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Cursor for Following {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Made(job) => match self.proxy.shared.submit(*job) {
+                Ok(number) => self.stage = Stage::Asked(number),
+                Err(_) => return self.ended(busy()),
+            },
+            stage => self.stage = stage,
+        }
+        while out.len() < budget.bytes {
+            let (taken, has_room) = self.feed.take();
+            if let (true, Stage::Asked(number)) = (has_room, &self.stage) {
+                self.proxy.shared.command(Command::HasRoom(*number));
+            }
+            match taken {
+                Taken::Message(messages) => {
+                    if let Some(result) = self.pass(&messages, out) {
+                        if let Stage::Asked(number) = self.stage {
+                            self.proxy.shared.command(Command::GiveUp(number));
+                        }
+                        return self.ended(result);
+                    }
+                }
+                Taken::Nothing => return Slice::Waiting,
+                Taken::End((result, controls)) => {
+                    self.stage = Stage::Ended;
+                    // Who passes requests on is told of no hops.
+                    let controls = controls.into_iter().filter(|control| control.oid != oid::PROXY_HOPS);
+                    return Slice::Done(result, controls.collect());
+                }
+            }
+        }
+        Slice::More
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { entries: self.sent, candidates: self.sent }
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        self.feed.follow(follower);
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.deadline
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.size_limit
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        let limit = self.size_limit.map_or(entries, |limit| limit.min(entries));
+        self.size_limit = Some(limit);
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if let Stage::Asked(number) = self.stage {
+            self.proxy.shared.command(Command::GiveUp(number));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What workers and the thread of a database share.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use larix_client::{Credentials, PeerFault};
+use larix_schema::NormalDn;
+use rustix::event::{EventfdFlags, eventfd};
+use zeroize::Zeroizing;
+
+use crate::job::Job;
+
+/// Requests of one database under way or waiting; more are answered `busy`.
+pub(crate) const JOBS_MAX: usize = 20_000;
+
+/// What the thread is asked for.
+pub(crate) enum Command {
+    Submit(u64, Box<Job>),
+    /// Nobody waits for it any more.
+    GiveUp(u64),
+    /// The client of a search has taken answers.
+    HasRoom(u64),
+    /// The addresses of the server that a connection is to.
+    Resolved(u64, io::Result<Vec<SocketAddr>>),
+    /// A server lied in an answer that a worker looked at.
+    Lied(u64),
+}
+
+/// Requests in, answers out.
+pub(crate) struct Shared {
+    commands: Mutex<Vec<Command>>,
+    pub(crate) wake: OwnedFd,
+    is_woken: AtomicBool,
+    stopped: AtomicBool,
+    next: AtomicU64,
+    /// Requests under way.
+    pub(crate) jobs: AtomicUsize,
+    bound: Mutex<HashMap<usize, Bound>>,
+    pub(crate) counts: Counts,
+}
+
+/// Somebody who is bound to the target through a connection of his.
+struct Bound {
+    dn: NormalDn,
+    password: Option<Zeroizing<Vec<u8>>>,
+    client: Weak<dyn Any + Send + Sync>,
+}
+
+/// What has happened since the database was opened.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub requests: AtomicU64,
+    pub connections_opened: AtomicU64,
+    /// By the names of [`PeerFault::NAMES`].
+    pub faults: [AtomicU64; PeerFault::NAMES.len()],
+    /// Entries outside the base that was searched.
+    pub strays: AtomicU64,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("jobs", &self.jobs).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            commands: Mutex::default(),
+            wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            is_woken: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            next: AtomicU64::new(1),
+            jobs: AtomicUsize::new(0),
+            bound: Mutex::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Hands a request over; its number. None, and the request again: too many are under way.
+    pub(crate) fn submit(&self, job: Job) -> Result<u64, Box<Job>> {
+        let job = Box::new(job);
+        if self.jobs.fetch_add(1, Ordering::Relaxed) >= JOBS_MAX {
+            self.jobs.fetch_sub(1, Ordering::Relaxed);
+            return Err(job);
+        }
+        self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.command(Command::Submit(number, job));
+        Ok(number)
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        self.wake_up();
+    }
+
+    fn wake_up(&self) {
+        if !self.is_woken.swap(true, Ordering::SeqCst) {
+            // A counter that is full wakes as well.
+            let _ = rustix::io::write(&self.wake, &1u64.to_le_bytes());
+        }
+    }
+
+    /// All that is asked for, for the thread.
+    pub(crate) fn take_commands(&self) -> Vec<Command> {
+        self.is_woken.store(false, Ordering::SeqCst);
+        let mut drained = [0; 8];
+        let _ = rustix::io::read(&self.wake, &mut drained);
+        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.wake_up();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn count_fault(&self, fault: &PeerFault) {
+        if let Some(count) = self.counts.faults.get(fault.number()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A client has bound through the proxy.
+    pub(crate) fn note_bound(
+        &self,
+        client: Weak<dyn Any + Send + Sync>,
+        dn: NormalDn,
+        password: Option<Zeroizing<Vec<u8>>>,
+    ) {
+        self.bound().insert(key(&client), Bound { dn, password, client });
+    }
+
+    /// Whether this client has bound through the proxy as this name, and with what he can be bound again.
+    pub(crate) fn is_bound(
+        &self,
+        client: &Weak<dyn Any + Send + Sync>,
+        dn: &NormalDn,
+    ) -> Option<Option<Credentials>> {
+        let bound = self.bound();
+        let found = bound.get(&key(client)).filter(|bound| bound.dn == *dn)?;
+        let simple = |password: &Zeroizing<Vec<u8>>| Credentials::Simple {
+            dn: dn.as_str().to_owned(),
+            password: password.clone(),
+        };
+        Some(found.password.as_ref().map(simple))
+    }
+
+    /// Forgets clients that are gone, and says who is still there.
+    pub(crate) fn sweep_bound(&self) -> std::collections::HashSet<NormalDn> {
+        let mut bound = self.bound();
+        bound.retain(|_, bound| bound.client.strong_count() > 0);
+        bound.values().map(|bound| bound.dn.clone()).collect()
+    }
+
+    fn bound(&self) -> MutexGuard<'_, HashMap<usize, Bound>> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the connection's record is: as long as a weak pointer to it is kept, nothing else is there.
+fn key(client: &Weak<dyn Any + Send + Sync>) -> usize {
+    client.as_ptr().cast::<()>() as usize
+}

@@ -1,0 +1,123 @@
+//! Which server is tried next, and when again: growing intervals with jitter, or the pattern of `quarantine`.
+
+use std::time::Duration;
+
+use crate::settings::QuarantineStep;
+
+/// The first interval after a failure.
+const FIRST: Duration = Duration::from_millis(50);
+/// The longest: a server that comes back is found within a second.
+const LONGEST: Duration = Duration::from_millis(640);
+
+/// The servers of one database.
+#[derive(Debug)]
+pub(crate) struct Targets {
+    states: Vec<Standing>,
+    /// The last that answered.
+    preferred: usize,
+    quarantine: Vec<QuarantineStep>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// Failures in a row.
+    failures: u32,
+    /// Not before then; none: now.
+    again: Option<Duration>,
+    /// The pattern is used up.
+    given_up: bool,
+}
+
+impl Targets {
+    pub(crate) fn new(count: usize, quarantine: Vec<QuarantineStep>) -> Self {
+        Self { states: vec![Standing::default(); count], preferred: 0, quarantine }
+    }
+
+    /// The one to connect to now.
+    pub(crate) fn choose(&self, now: Duration) -> Option<usize> {
+        let count = self.states.len();
+        (0..count).map(|step| (self.preferred + step) % count).find(|number| {
+            let standing = self.states.get(*number).copied().unwrap_or_default();
+            !standing.given_up && standing.again.is_none_or(|again| again <= now)
+        })
+    }
+
+    pub(crate) fn answered(&mut self, number: usize) {
+        if let Some(standing) = self.states.get_mut(number) {
+            *standing = Standing::default();
+            self.preferred = number;
+        }
+    }
+
+    /// It could not be reached. `jitter` is any number.
+    pub(crate) fn failed(&mut self, number: usize, now: Duration, jitter: u8) {
+        let Some(standing) = self.states.get_mut(number) else { return };
+        let failures = standing.failures;
+        standing.failures = failures.saturating_add(1);
+        if self.quarantine.is_empty() {
+            let pause = FIRST.saturating_mul(1 << failures.min(4)).min(LONGEST);
+            // Three quarters of it and up to a half more.
+            let pause = pause * 3 / 4 + pause * u32::from(jitter) / 512;
+            standing.again = Some(now + pause);
+            return;
+        }
+        let mut left = failures;
+        for step in &self.quarantine {
+            match step.times {
+                Some(times) if left >= times => left -= times,
+                _ => {
+                    standing.again = Some(now + step.interval);
+                    return;
+                }
+            }
+        }
+        standing.given_up = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_next_one_is_taken_and_the_first_comes_back() {
+        let mut targets = Targets::new(2, Vec::new());
+        assert_eq!(targets.choose(at(0)), Some(0));
+        targets.failed(0, at(0), 0);
+        assert_eq!(targets.choose(at(0)), Some(1));
+        targets.failed(1, at(0), 0);
+        assert_eq!(targets.choose(at(10)), None);
+        assert_eq!(targets.choose(at(60)), Some(0));
+        targets.answered(1);
+        assert_eq!(targets.choose(at(60)), Some(1));
+    }
+
+    #[test]
+    fn it_is_tried_again_within_a_second() {
+        for jitter in [0, 255] {
+            let (mut targets, mut now) = (Targets::new(1, Vec::new()), at(0));
+            for _ in 0..100 {
+                targets.failed(0, now, jitter);
+                assert_eq!(targets.choose(now), None);
+                now += at(1000);
+                assert_eq!(targets.choose(now), Some(0));
+            }
+        }
+    }
+
+    #[test]
+    fn quarantine() {
+        let step = |seconds, times| QuarantineStep { interval: Duration::from_secs(seconds), times };
+        let mut targets = Targets::new(1, vec![step(1, Some(2)), step(10, Some(1))]);
+        for (now, early, again) in [(0, 999, 1000), (1000, 1999, 2000), (2000, 11_999, 12_000)] {
+            targets.failed(0, at(now), 0);
+            assert_eq!((targets.choose(at(early)), targets.choose(at(again))), (None, Some(0)));
+        }
+        targets.failed(0, at(12_000), 0);
+        assert_eq!(targets.choose(at(u64::from(u32::MAX))), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! `database ldap`: the proxy's backend with what the server adds to each database: its root's password, and limits.
+
+use std::sync::Arc;
+
+use larix_backend::{
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
+    Pending, Proof, Reply, Search, Secret, Verdict,
+};
+use larix_client::{Ambient, TlsOptions};
+use larix_configuration::values::LimitRule;
+use larix_configuration::{Database, LdapSettings};
+use larix_engine::Limits;
+use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::search::limits::{self, Asked};
+use larix_engine::time::RandomSource as _;
+use larix_engine::write::Completion;
+use larix_proto::url::UrlScheme;
+use larix_proxy::settings::TlsBegins;
+use larix_proxy::{Proxy, ProxyBackend, Surroundings};
+use larix_schema::NormalDn;
+
+use super::{Common, passwords};
+use crate::clock::SystemRandom;
+use crate::services::Services;
+use crate::tls::end_point_binding;
+
+/// The connections of a database.
+///
+/// # Errors
+/// Settings of TLS that cannot be used; no thread is left.
+pub(crate) fn connections(
+    services: &Arc<Services>,
+    database: &Database,
+) -> Result<Option<Arc<Proxy>>, String> {
+    let Some(LdapSettings { proxy: settings }) = database.kind.settings() else { return Ok(None) };
+    let name = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
+    let around = || {
+        let has_tls = settings.tls.begins != TlsBegins::Never
+            || settings.targets.iter().any(|url| url.scheme == UrlScheme::Ldaps);
+        let options = settings.tls.options.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let tls = has_tls.then(|| TlsOptions::new(options).prepare()).transpose();
+        let teller = Arc::downgrade(services);
+        Ok(Surroundings {
+            clock: Arc::clone(&services.clock) as _,
+            ambient: Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding },
+            tls: tls.map_err(|error| error.to_string())?,
+            tell: Box::new(move |text| {
+                if let Some(services) = teller.upgrade() {
+                    services.log.notice(format_args!("{text}"));
+                }
+            }),
+        })
+    };
+    services.proxies.of(name, settings, around).map(Some)
+}
+
+/// A proxied database.
+#[derive(Debug)]
+pub(crate) struct Proxied {
+    pub(crate) proxy: ProxyBackend,
+    pub(crate) common: Arc<Common>,
+    pub(crate) root_dn: Option<NormalDn>,
+    pub(crate) root_password: Option<Secret>,
+    pub(crate) rules: Vec<LimitRule>,
+    pub(crate) limits: Limits,
+}
+
+impl Proxied {
+    fn limits(&self, subject: &Subject, base: &NormalDn) -> Limits {
+        let rule = self.rules.iter().find(|rule| super::stored::is_named(&rule.subject, subject, base));
+        rule.map_or(self.limits, |rule| rule.limits.into())
+    }
+}
+
+impl Backend for Proxied {
+    fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        let refused = |result| Box::new((result, Vec::new()));
+        let requests = &self.common.config.global.request_limits;
+        requests.check_search(&search.request, &search.controls).map_err(refused)?;
+        let is_root = self.proxy.policy.is_root(context.subject);
+        let held = (!is_root).then(|| self.limits(context.subject, search.base));
+        let page = search.controls.paged.as_ref().map(|page| (page.size, 0));
+        let asked = Asked { size: search.request.size_limit, time: search.request.time_limit, page };
+        let effective = limits::effective(held.as_ref(), asked).map_err(refused)?;
+        // Of pages the target counts what came before.
+        if page.is_none() {
+            search.request.size_limit = effective.size.unwrap_or(0);
+        }
+        search.request.time_limit = effective.time.unwrap_or(0);
+        self.proxy.open(context, search)
+    }
+
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
+        self.proxy.compare(context, compare, later)
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        let passwords = self.secrets(context, bind.dn);
+        if passwords.is_empty() || !matches!(bind.proof, Proof::Password(_)) {
+            return self.proxy.bind(context, bind, later);
+        }
+        let judge = passwords::Judge::elsewhere(&self.common);
+        self.common.bind(
+            judge,
+            context,
+            bind,
+            passwords::Stored { passwords, shown: None, code_length: None },
+            later,
+        )
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        self.proxy.modify_password(context, change, later)
+    }
+
+    fn secrets(&self, _: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
+        let is_root = self.root_dn.as_ref() == Some(dn);
+        self.root_password.clone().filter(|_| is_root).into_iter().collect()
+    }
+
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        self.proxy.update(context, changes, done)
+    }
+
+    fn policy(&self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        self.proxy.policy(dn)
+    }
+
+    fn announce(&self, announced: &mut Announced) {
+        self.proxy.announce(announced);
+    }
+}

@@ -1,0 +1,295 @@
+//! `database ldap`: what goes through a proxy to Larix and to a real slapd, and targets that are gone, hang, lie or lead in circles.
+
+mod faults;
+
+use std::net::SocketAddr;
+
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::relay::Relay;
+use larix_tests::scenario::{self, Step};
+use larix_tests::secure::Secure;
+
+const SUFFIX: &str = "dc=example,dc=com";
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+const ENTRIES: &str = "dn: dc=example,dc=com
+objectClass: organization
+objectClass: dcObject
+o: Example
+dc: example
+
+dn: ou=people,dc=example,dc=com
+objectClass: organizationalUnit
+ou: people
+
+dn: uid=ann,ou=people,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: ann
+cn: Ann
+sn: Archer
+mail: ann@example.com
+userPassword: annpw
+
+dn: uid=bob,ou=people,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: bob
+cn: Bob
+sn: Brewer
+mail: bob@example.com
+userPassword: bobpw
+
+dn: uid=eve,ou=people,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: eve
+cn: Eve
+sn: Evans
+userPassword: evepw
+
+dn: ou=elsewhere,dc=example,dc=com
+objectClass: referral
+objectClass: extensibleObject
+ou: elsewhere
+ref: ldap://other.example.com/ou=elsewhere,dc=example,dc=com
+";
+
+/// A target, with its folder.
+struct Target {
+    server: Server,
+    _site: Site,
+}
+
+fn target(kind: Kind) -> Target {
+    let body = format!(
+        "authz-policy to\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\nindex uid eq\n\
+         access to attrs=userPassword by self =xw by anonymous auth by * none\naccess to * by self write by * read\n"
+    );
+    let site = Site::new(kind, &body);
+    site.load(ENTRIES);
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    Target { server, _site: site }
+}
+
+/// A proxy in front of an address.
+fn proxy(target: SocketAddr, settings: &str) -> Target {
+    proxy_with(&format!("ldap://{target}"), settings, "")
+}
+
+fn proxy_with(uri: &str, settings: &str, beside: &str) -> Target {
+    let body =
+        format!("allow update_anon\ndatabase ldap\nsuffix {SUFFIX}\nuri \"{uri}\"\n{settings}\n{beside}");
+    let site = Site::new(Kind::Larix, &body);
+    let server = Server::start_with(Kind::Larix, &site.configuration(), &["-d", "256"], &[]);
+    Target { server: server.unwrap_or_else(|error| panic!("{error}")), _site: site }
+}
+
+fn run(client: &mut Client, request: &str) -> String {
+    client.run(&Step { request: request.to_owned(), ..Step::default() })
+}
+
+/// Requests in the text of scenarios.
+const REQUESTS: &str = "anonymous
+search dc=example,dc=com sub (objectClass=*) cn sn mail
+search dc=example,dc=com one (objectClass=*)
+search uid=ann,ou=people,dc=example,dc=com base (objectClass=*)
+search uid=nobody,ou=people,dc=example,dc=com base (objectClass=*)
+search dc=example,dc=com sub (&(uid=ann)(sn=arch*)) sn
+search dc=example,dc=com sub (unknownAttribute=x) sn
+search ou=people,dc=example,dc=com sub (uid=*) uid with manageDSAit
+search ou=elsewhere,dc=example,dc=com base (objectClass=*)
+compare uid=ann,ou=people,dc=example,dc=com sn:archer
+compare uid=ann,ou=people,dc=example,dc=com sn:baker
+compare uid=nobody,ou=people,dc=example,dc=com sn:baker
+add uid=dan,ou=people,dc=example,dc=com
+  objectClass: inetOrgPerson
+  cn: Dan
+  sn: Drake
+as uid=ann,ou=people,dc=example,dc=com wrong
+as uid=nobody,ou=people,dc=example,dc=com wrong
+as uid=ann,ou=people,dc=example,dc=com annpw
+whoami
+modify uid=ann,ou=people,dc=example,dc=com
+  replace sn: Anderson
+search uid=ann,ou=people,dc=example,dc=com base (objectClass=*) sn modifiersName
+modify uid=bob,ou=people,dc=example,dc=com
+  replace sn: Stolen
+passwd uid=ann,ou=people,dc=example,dc=com annpw newpw
+as uid=ann,ou=people,dc=example,dc=com annpw
+as uid=ann,ou=people,dc=example,dc=com newpw
+as cn=admin,dc=example,dc=com secret
+add uid=dan,ou=people,dc=example,dc=com
+  objectClass: inetOrgPerson
+  cn: Dan
+  sn: Drake
+add uid=dan,ou=people,dc=example,dc=com
+  objectClass: inetOrgPerson
+  cn: Dan
+  sn: Drake
+add uid=dot,ou=people,dc=example,dc=com
+  objectClass: inetOrgPerson
+  cn: Dot
+modrdn uid=dan,ou=people,dc=example,dc=com uid=don delete
+modrdn uid=don,ou=people,dc=example,dc=com uid=don keep dc=example,dc=com
+search uid=don,dc=example,dc=com base (objectClass=*) uid cn
+modify uid=don,dc=example,dc=com
+  add description: one
+  delete title
+delete uid=don,dc=example,dc=com
+delete uid=don,dc=example,dc=com
+delete ou=people,dc=example,dc=com
+search ou=people,dc=example,dc=com sub (uid=*) uid with page=2
+search ou=people,dc=example,dc=com sub (uid=*) uid with next=2
+search dc=example,dc=com sub (uid=bob) sn + with assert=(sn=x)
+";
+
+/// Every request directly and through a proxy: the same answers, byte for byte where the servers chose nothing.
+fn same_answers(kind: Kind) {
+    if kind.is_lacking() {
+        return;
+    }
+    let (direct, behind) = (target(kind), target(kind));
+    let front = proxy(behind.server.address, "");
+    let (mut plain, mut proxied) =
+        (Client::connect(direct.server.address), Client::connect(front.server.address));
+    let mut differences = Vec::new();
+    for step in scenario::parse(REQUESTS) {
+        let (expected, found) = (plain.run(&step), proxied.run(&step));
+        if expected != found {
+            differences.push(format!("{}\ndirect: {expected}proxied: {found}", step.request));
+        }
+    }
+    assert!(differences.is_empty(), "{kind:?}\n{}\n{}", differences.join("\n"), front.server.log());
+}
+
+#[test]
+fn in_front_of_larix_answers_are_the_same() {
+    same_answers(Kind::Larix);
+}
+
+#[test]
+fn in_front_of_slapd_answers_are_the_same() {
+    same_answers(Kind::Slapd);
+}
+
+/// Who changes an entry, by the modes of identity assertion.
+#[test]
+fn identities_are_asserted() {
+    const LOCAL: &str =
+        "database mdb\nsuffix o=local\nrootdn cn=root,o=local\nrootpw secret\ndirectory @DATA@\n";
+    let ann = "uid=ann,ou=people,dc=example,dc=com";
+    let bind = format!("idassert-bind bindmethod=simple binddn={ADMIN} credentials=secret");
+    for (lines, is_anonymous, expected) in [
+        // Nobody is asserted: anonymous, who may write nothing.
+        (String::new(), false, "=> 8"),
+        (format!("{bind} mode=none"), false, ADMIN),
+        (format!("{bind} mode=none"), true, ADMIN),
+        (format!("{bind} authzId=dn:{ann}"), false, ann),
+        (format!("{bind} authzId={ann}"), true, ann),
+        // The client is anonymous to the target, too.
+        (bind.clone(), true, "=> 8"),
+        (format!("{bind} mode=none\nidassert-authzFrom dn.subtree:o=other"), false, "=> 48"),
+        (format!("{bind} mode=none\nidassert-authzFrom dn.children:o=local"), false, ADMIN),
+        (
+            format!("{bind} mode=none flags=non-prescriptive\nidassert-authzFrom dn.subtree:o=other"),
+            false,
+            "=> 8",
+        ),
+        (format!("{bind} mode=none\nidassert-passThru dn.subtree:o=local"), false, "=> 8"),
+    ] {
+        let behind = target(Kind::Larix);
+        let front = proxy_with(&format!("ldap://{}", behind.server.address), &lines, LOCAL);
+        let mut client = Client::connect(front.server.address);
+        if !is_anonymous {
+            let bound = run(&mut client, "as cn=root,o=local secret");
+            assert!(bound.contains("=> 0"), "{lines}: {bound}");
+        }
+        let change = format!("modify {ann}\n  replace description: changed");
+        let answer = run(&mut client, &change);
+        let by = Client::connect(behind.server.address).value(ann, "modifiersName").unwrap_or_default();
+        let shown = if answer.starts_with("=> 0") { by } else { answer.clone() };
+        assert!(shown.contains(expected), "{lines} (anonymous: {is_anonymous}): {shown} {answer}");
+    }
+}
+
+/// Rules of the proxy hold for what its targets answer; its limits, too.
+#[test]
+fn what_the_proxy_lets_be_seen() {
+    let behind = target(Kind::Larix);
+    let rules = "sizelimit 2\nomit-unknown-schema yes\nnorefs yes\n\
+                 access to dn.base=uid=bob,ou=people,dc=example,dc=com by * none\n\
+                 access to attrs=mail by users read by * none\naccess to * by * read\n";
+    let front = proxy(behind.server.address, rules);
+    let mut client = Client::connect(front.server.address);
+    let found = run(&mut client, "search ou=people,dc=example,dc=com one (sn=*) sn mail");
+    assert!(found.contains("uid=ann"), "{found}");
+    assert!(!found.contains("uid=bob") && !found.contains("mail"), "{found}");
+    assert!(found.contains("=> 4"), "the target has three: {found}");
+    let found = run(&mut client, "search dc=example,dc=com one (ou=elsewhere)");
+    assert!(!found.contains("other.example.com"), "{found}");
+    run(&mut client, "as uid=ann,ou=people,dc=example,dc=com annpw");
+    let found = run(&mut client, "search uid=ann,ou=people,dc=example,dc=com base (sn=*) mail");
+    assert!(found.contains("ann@example.com"), "{found}");
+}
+
+/// Many clients share a few connections, bound and anonymous ones, and each has his own answers.
+#[test]
+fn connections_are_shared() {
+    let behind = target(Kind::Larix);
+    let relay = Relay::recording();
+    relay.lead_to(behind.server.address);
+    let front = proxy(relay.address, "conn-pool-max 2");
+    let names = ["ann", "bob", "eve"];
+    let mut clients: Vec<Client> = (0..60).map(|_| Client::connect(front.server.address)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        if number % 2 == 0 {
+            let name = names[number % 3];
+            let bound = run(client, &format!("as uid={name},ou=people,dc=example,dc=com {name}pw"));
+            assert!(bound.contains("=> 0"), "{bound}");
+        }
+    }
+    for round in 0..5 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let name = names[(number + round) % 3];
+            let found = run(client, &format!("search dc=example,dc=com sub (uid={name}) uid"));
+            assert!(found.contains(&format!("uid={name},ou=people")) && found.contains("=> 0"), "{found}");
+        }
+    }
+    let connections: std::collections::HashSet<usize> =
+        relay.recorded().iter().map(|passed| passed.connection).collect();
+    // Two anonymous ones, one of each user, and one for binds.
+    assert!(connections.len() <= 6, "{} connections", connections.len());
+}
+
+/// Passwords and answers go under TLS, and not at all where the target has none.
+#[test]
+fn with_tls_nothing_is_in_the_clear() {
+    let secure = Secure::start(Kind::Larix, "");
+    secure.site.load(ENTRIES);
+    let relay = Relay::recording();
+    relay.lead_to(secure.server.address);
+    let ca = secure.path("ca.pem");
+    let port = relay.address.port();
+    let uri = format!("ldap://localhost:{port}");
+    let tls = format!("tls start tls_cacert={}", ca.display());
+    let front = proxy_with(&uri, &tls, "");
+    let mut client = Client::connect(front.server.address);
+    let bound = run(&mut client, &format!("as {ADMIN} secret"));
+    assert!(bound.contains("=> 0"), "{bound}\n{}", front.server.log());
+    let found = run(&mut client, "search dc=example,dc=com sub (uid=ann) mail");
+    assert!(found.contains("ann@example.com"), "{found}");
+    let contains = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
+    let passed: Vec<u8> = relay.recorded().into_iter().flat_map(|passed| passed.bytes).collect();
+    assert!(!contains(&passed, b"secret") && !contains(&passed, b"ann@example.com"));
+    assert!(!front.server.log().contains("secret"));
+    // One without TLS.
+    let plain = target(Kind::Larix);
+    let relay = Relay::recording();
+    relay.lead_to(plain.server.address);
+    let port = relay.address.port();
+    let front = proxy_with(&format!("ldap://localhost:{port}"), &tls, "");
+    let mut client = Client::connect(front.server.address);
+    let bound = run(&mut client, &format!("as {ADMIN} secret"));
+    assert!(bound.contains("=> 52"), "{bound}");
+    let passed: Vec<u8> = relay.recorded().into_iter().flat_map(|passed| passed.bytes).collect();
+    assert!(!passed.is_empty() && !contains(&passed, b"secret"));
+}

@@ -1,0 +1,355 @@
+//! Targets that are gone, hang, lie, come back or lead in circles.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use larix_proto::encode::{self, EntryEncoder};
+use larix_proto::{
+    FilterBuf, Frame, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, Scope, client, frame,
+    oid,
+};
+use larix_testkit::{Kind, Server};
+use larix_tests::client::Client;
+use larix_tests::relay::{Passage, Relay};
+
+use super::{SUFFIX, proxy, proxy_with, run, target};
+
+const ANN: &str = "search dc=example,dc=com sub (uid=ann) sn";
+
+/// Asks until the answer has this in it; a target that comes back is found soon.
+fn until(client: &mut Client, request: &str, wanted: &str) -> String {
+    for _ in 0..2000 {
+        let answer = run(client, request);
+        if answer.contains(wanted) {
+            return answer;
+        }
+        thread::yield_now();
+    }
+    panic!("{wanted} never came")
+}
+
+/// The log has a thread of its own.
+fn until_logged(server: &Server, wanted: &str) {
+    for _ in 0..5000 {
+        if server.log().contains(wanted) {
+            return;
+        }
+        thread::yield_now();
+    }
+    panic!("{wanted} is not in the log:\n{}", server.log())
+}
+
+#[test]
+fn a_target_that_is_gone_and_comes_back() {
+    let behind = target(Kind::Larix);
+    let relay = Relay::start();
+    let front = proxy(relay.address, "network-timeout 5");
+    let mut client = Client::connect(front.server.address);
+    // Nobody is there.
+    let answer = run(&mut client, ANN);
+    assert!(answer.contains("=> 52"), "{answer}");
+    relay.lead_to(behind.server.address);
+    until(&mut client, ANN, "Archer");
+    for _ in 0..3 {
+        relay.set(Passage::Cut);
+        for request in
+            [ANN, "compare uid=ann,ou=people,dc=example,dc=com sn:archer", "delete uid=ann,dc=example,dc=com"]
+        {
+            let answer = run(&mut client, request);
+            assert!(answer.contains("=> 52"), "{answer}");
+        }
+        relay.set(Passage::Open);
+        until(&mut client, ANN, "Archer");
+    }
+}
+
+#[test]
+fn the_next_uri_is_taken() {
+    let (first, second) = (target(Kind::Larix), target(Kind::Larix));
+    let relay = Relay::start();
+    relay.lead_to(first.server.address);
+    let front = proxy_with(&format!("ldap://{} ldap://{}", relay.address, second.server.address), "", "");
+    let mut client = Client::connect(front.server.address);
+    until(&mut client, ANN, "Archer");
+    relay.set(Passage::Cut);
+    let answer = run(&mut client, ANN);
+    assert!(answer.contains("Archer"), "a search is asked of the next: {answer}");
+    first.server.kill();
+    assert!(run(&mut client, ANN).contains("Archer"));
+}
+
+#[test]
+fn a_target_that_hangs_costs_its_callers_a_deadline() {
+    let behind = target(Kind::Larix);
+    let relay = Relay::start();
+    relay.lead_to(behind.server.address);
+    let beside = "database mdb\nsuffix o=local\nrootdn cn=root,o=local\nrootpw secret\ndirectory @DATA@\n";
+    let front = proxy_with(&format!("ldap://{}", relay.address), "timeout 2\nnetwork-timeout 2", beside);
+    let mut client = Client::connect(front.server.address);
+    until(&mut client, ANN, "Archer");
+    relay.set(Passage::Silent);
+    let address = front.server.address;
+    let waiting: Vec<_> = [
+        ANN,
+        "compare uid=ann,ou=people,dc=example,dc=com sn:archer",
+        "delete uid=ann,dc=example,dc=com",
+        "as uid=ann,ou=people,dc=example,dc=com annpw",
+    ]
+    .into_iter()
+    .map(|request| thread::spawn(move || run(&mut Client::connect(address), request)))
+    .collect();
+    // Nobody else waits.
+    let mut other = Client::connect(address);
+    for _ in 0..100 {
+        assert!(run(&mut other, "search o=local base (objectClass=*)").contains("=> 32"));
+    }
+    for answer in waiting {
+        let answer = answer.join().unwrap();
+        assert!(answer.contains("=> 11") || answer.contains("=> 52"), "{answer}");
+    }
+    relay.set(Passage::Open);
+    until(&mut client, ANN, "Archer");
+}
+
+#[test]
+fn what_is_abandoned_is_abandoned_at_the_target() {
+    let relay = Relay::recording();
+    // A target that never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    relay.lead_to(listener.local_addr().unwrap());
+    let front = proxy(relay.address, "");
+    let mut connection = TcpStream::connect(front.server.address).unwrap();
+    let filter = FilterBuf::parse("(uid=ann)").unwrap();
+    let mut request = Vec::new();
+    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+    client::search(&mut request, MessageId(1), &search, &[]);
+    connection.write_all(&request).unwrap();
+    let (mut target, _) = listener.accept().unwrap();
+    target.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let asked = next(&mut target);
+    request.clear();
+    client::abandon(&mut request, MessageId(2), MessageId(1), &[]);
+    connection.write_all(&request).unwrap();
+    let told = next(&mut target);
+    let message = Message::decode(&told).unwrap();
+    let search = Message::decode(&asked).unwrap();
+    assert_eq!(message.request, Request::Abandon(search.id));
+    // A client that takes its leave abandons what it has asked.
+    request.clear();
+    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+    client::search(&mut request, MessageId(3), &search, &[]);
+    connection.write_all(&request).unwrap();
+    let id = Message::decode(&next(&mut target)).unwrap().id;
+    request.clear();
+    client::unbind(&mut request, MessageId(4));
+    connection.write_all(&request).unwrap();
+    let told = next(&mut target);
+    assert_eq!(Message::decode(&told).unwrap().request, Request::Abandon(id));
+}
+
+/// The next message on a connection.
+fn next(stream: &mut TcpStream) -> Vec<u8> {
+    let (mut bytes, mut byte) = (Vec::new(), [0]);
+    loop {
+        if let Ok(Frame::Complete { len }) = frame(&bytes, 1 << 20) {
+            assert_eq!(len, bytes.len());
+            return bytes;
+        }
+        stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+    }
+}
+
+/// Answers what it is asked for the first time with a lie, and later with the truth.
+fn liar(lie: fn(MessageId) -> Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, asked) = (stream.unwrap(), Arc::clone(&asked));
+            thread::spawn(move || {
+                let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+                while let Ok(count @ 1..) = stream.read(&mut chunk) {
+                    bytes.extend_from_slice(&chunk[..count]);
+                    while let Ok(Frame::Complete { len }) = frame(&bytes, 1 << 20) {
+                        let pdu: Vec<u8> = bytes.drain(..len).collect();
+                        let Ok(message) = Message::decode(&pdu) else { return };
+                        if !matches!(message.request, Request::Search(_)) {
+                            continue;
+                        }
+                        let answer = match asked.fetch_add(1, Ordering::SeqCst) {
+                            0 => lie(message.id),
+                            _ => [entry(message.id, "uid=ann,dc=example,dc=com"), done(message.id)].concat(),
+                        };
+                        if stream.write_all(&answer).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn entry(id: MessageId, dn: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    EntryEncoder::begin(&mut out, id, dn).finish(&[]);
+    out
+}
+
+fn done(id: MessageId) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::result(&mut out, id, ResponseOp::SearchDone, &LdapResult::success(), &[]);
+    out
+}
+
+/// Lies end the connection on which they are told, and nothing else.
+#[test]
+fn targets_that_lie() {
+    type Lie = fn(MessageId) -> Vec<u8>;
+    let lies: [(&str, Lie); 9] = [
+        ("unknown-id", |id| entry(MessageId(id.0 + 500), "uid=ann,dc=example,dc=com")),
+        ("wrong-type", |id| {
+            let mut out = Vec::new();
+            encode::result(&mut out, id, ResponseOp::Add, &LdapResult::success(), &[]);
+            out
+        }),
+        ("framing", |_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+        ("framing", |_| b"\x30\x84\x7f\xff\xff\xff\x02\x01\x01".to_vec()),
+        ("garbage", |_| b"\x30\x05\x02\x01\x01\xff\x00".to_vec()),
+        ("too-many-entries", |id| {
+            (0..4).flat_map(|n| entry(id, &format!("uid=a{n},dc=example,dc=com"))).collect()
+        }),
+        ("outside the base", |id| entry(id, "uid=ann,dc=example,dc=org")),
+        ("disconnected", |_| {
+            let mut out = Vec::new();
+            let result = LdapResult::with(ResultCode::UNAVAILABLE, "going");
+            let name = Some(oid::NOTICE_OF_DISCONNECTION);
+            encode::extended_result(&mut out, MessageId(0), &result, name, None, &[]);
+            out
+        }),
+        ("closed", |_| Vec::new()),
+    ];
+    for (name, lie) in lies {
+        if name == "closed" {
+            continue;
+        }
+        let front = proxy(liar(lie), "sizelimit 2");
+        let mut client = Client::connect(front.server.address);
+        let answer = run(&mut client, ANN);
+        let is_lie = name != "disconnected";
+        let expected = match name {
+            "outside the base" => "=> 80",
+            // It said that it goes: the search is asked once more.
+            "disconnected" => "=> 0",
+            _ => "=> 52",
+        };
+        assert!(answer.contains(expected), "{name}: {answer}");
+        let again = until(&mut client, ANN, "=> 0");
+        assert!(again.contains("uid=ann"), "{name}: {again}");
+        if is_lie {
+            until_logged(&front.server, name);
+        }
+    }
+}
+
+/// Proxies that lead to one another: the hops are counted.
+#[test]
+fn a_loop_of_proxies_ends() {
+    let relay = Relay::start();
+    let front = proxy(relay.address, "");
+    let behind: &Server = &front.server;
+    relay.lead_to(behind.address);
+    let mut client = Client::connect(front.server.address);
+    for request in [
+        ANN,
+        "compare uid=ann,dc=example,dc=com sn:x",
+        "delete uid=ann,dc=example,dc=com",
+        "as uid=ann,dc=example,dc=com pw",
+    ] {
+        let answer = run(&mut client, request);
+        assert!(answer.contains("=> 54"), "{request}: {answer}");
+    }
+}
+
+/// A user's connection is lost: his password binds again where the proxy may keep it, and nobody acts as somebody else where not.
+#[test]
+fn who_was_bound_is_bound_again_or_refused() {
+    for (settings, expected) in [("rebind-as-user yes", "=> 0"), ("", "=> 52")] {
+        let behind = target(Kind::Larix);
+        let relay = Relay::start();
+        relay.lead_to(behind.server.address);
+        let front = proxy(relay.address, settings);
+        let mut client = Client::connect(front.server.address);
+        let ann = "uid=ann,ou=people,dc=example,dc=com";
+        assert!(run(&mut client, &format!("as {ann} annpw")).contains("=> 0"));
+        let change = format!("modify {ann}\n  replace description: changed");
+        assert!(run(&mut client, &change).contains("=> 0"));
+        relay.set(Passage::Cut);
+        relay.set(Passage::Open);
+        let answer = run(&mut client, ANN);
+        assert!(answer.contains(expected), "{settings}: {answer}");
+        if expected == "=> 0" {
+            assert!(run(&mut client, &change).contains("=> 0"));
+        }
+        assert!(run(&mut client, &format!("as {ann} annpw")).contains("=> 0"), "{settings}");
+        assert!(run(&mut client, &change).contains("=> 0"), "{settings}");
+    }
+}
+
+/// More than any buffer holds, for a client that takes its time, beside one that does not wait.
+#[test]
+fn a_client_that_reads_slowly_holds_nobody_up() {
+    let behind = target(Kind::Larix);
+    let mut admin = Client::connect(behind.server.address);
+    run(&mut admin, &format!("as {} secret", super::ADMIN));
+    let long = "x".repeat(60_000);
+    for number in 0..200 {
+        let add = format!(
+            "add cn=e{number},ou=people,dc=example,dc=com\n  objectClass: person\n  cn: e{number}\n  sn: {number}\n  description: {long}"
+        );
+        assert!(run(&mut admin, &add).contains("=> 0"));
+    }
+    let front = proxy(behind.server.address, "conn-pool-max 1\nsizelimit unlimited");
+    let mut slow = TcpStream::connect(front.server.address).unwrap();
+    let filter = FilterBuf::parse("(objectClass=person)").unwrap();
+    let mut request = Vec::new();
+    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+    client::search(&mut request, MessageId(1), &search, &[]);
+    slow.write_all(&request).unwrap();
+    // It begins, and then it waits for its client.
+    let mut first = [0; 1024];
+    slow.read_exact(&mut first).unwrap();
+    let mut other = Client::connect(front.server.address);
+    for _ in 0..20 {
+        let answer = run(&mut other, ANN);
+        assert!(answer.contains("Archer"), "{answer}");
+    }
+    let (mut bytes, mut chunk) = (first.to_vec(), vec![0; 1 << 16]);
+    let mut entries = 0;
+    loop {
+        while let Ok(Frame::Complete { len }) = frame(&bytes, 1 << 24) {
+            let pdu: Vec<u8> = bytes.drain(..len).collect();
+            let message = larix_proto::Response::decode_message(&pdu).unwrap();
+            assert_eq!(message.id, MessageId(1));
+            match message.response.result() {
+                None => entries += 1,
+                Some((_, result)) => {
+                    assert!(matches!(result.code, ResultCode::SUCCESS | ResultCode::BUSY), "{result:?}");
+                    if result.code == ResultCode::SUCCESS {
+                        assert!(entries >= 203, "{entries}");
+                    }
+                    return;
+                }
+            }
+        }
+        let count = slow.read(&mut chunk).unwrap();
+        assert!(count > 0, "closed");
+        bytes.extend_from_slice(&chunk[..count]);
+    }
+}
