@@ -6,6 +6,7 @@ pub mod allowed;
 pub mod auditlog;
 pub mod authzid;
 pub mod autogroup;
+pub mod automember;
 pub mod cloak;
 pub mod collect;
 pub mod collective;
@@ -62,6 +63,7 @@ pub static ALL: &[&Descriptor] = &[
     &allowed::DESCRIPTOR,
     &auditlog::DESCRIPTOR,
     &autogroup::DESCRIPTOR,
+    &automember::DESCRIPTOR,
     &cloak::DESCRIPTOR,
     &collect::DESCRIPTOR,
     &collective::DESCRIPTOR,

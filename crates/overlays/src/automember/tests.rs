@@ -1,0 +1,134 @@
+//! Members by rules.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+use larix_store::memory::MemoryStore;
+
+use super::DESCRIPTOR;
+use crate::refint;
+use crate::testing::{Fixture, SUFFIX, TREE, build, directory, found, schema};
+
+const DEFINITION: &str = "automember-definition hosts ou=People,dc=example,dc=com (objectClass=person) member:dn \
+                          cn=others,dc=example,dc=com";
+
+fn start(lines: &str, more: bool) -> Fixture<MemoryStore> {
+    let mut overlays = vec![(&DESCRIPTOR, lines)];
+    if more {
+        overlays.push((&refint::DESCRIPTOR, "refint_attributes member"));
+    }
+    let fixture = directory(&overlays);
+    fixture.apply(TREE);
+    for name in ["others", "web", "mail"] {
+        fixture.apply(&format!(
+            "dn: cn={name},{SUFFIX}\nchangetype: add\nobjectClass: groupOfNames\nobjectClass: extensibleObject\ncn: {name}\nmember: {SUFFIX}\n"
+        ));
+    }
+    fixture
+}
+
+/// An entry, and what is in groups once it is added.
+fn add(fixture: &Fixture<MemoryStore>, name: &str, more: &str) {
+    fixture.apply(&format!(
+        "dn: cn={name},ou=People,{SUFFIX}\nchangetype: add\nobjectClass: person\nobjectClass: uidObject\n\
+         uid: {name}\ncn: {name}\nsn: x\n{more}"
+    ));
+}
+
+fn members(fixture: &Fixture<MemoryStore>) -> String {
+    found(fixture, "(objectClass=groupOfNames)", &["member", "memberUid"])
+        .replace("suffix|", "")
+        .replace("|suffix", "")
+        .replace("member=", "")
+}
+
+const RULES: &str = "automember-rule hosts cn=web,dc=example,dc=com include cn=^web\n\
+                     automember-rule hosts cn=web,dc=example,dc=com include description=^web\n\
+                     automember-rule hosts cn=web,dc=example,dc=com exclude description=^old\n\
+                     automember-rule hosts cn=mail,dc=example,dc=com include cn=mail|mx";
+
+#[test]
+fn new_entries_are_put_into_groups() {
+    let fixture = start(&format!("{DEFINITION}\n{RULES}"), false);
+    add(&fixture, "web1", "");
+    add(&fixture, "web2", "description: old\n");
+    add(&fixture, "x", "description: none\ndescription: website\n");
+    add(&fixture, "webmail", "");
+    assert_eq!(members(&fixture), "mail: webmail; others: web2; web: web1|webmail|x");
+    // Neither class nor place.
+    fixture.apply(&format!(
+        "dn: ou=web,ou=People,{SUFFIX}\nchangetype: add\nobjectClass: organizationalUnit\nou: web\n"
+    ));
+    fixture.apply(&format!("dn: cn=web9,{SUFFIX}\nchangetype: add\nobjectClass: person\ncn: web9\nsn: x\n"));
+    assert_eq!(members(&fixture), "mail: webmail; others: web2; web: web1|webmail|x");
+}
+
+#[test]
+fn a_change_moves_members_and_leaves_others_alone() {
+    for with_refint in [false, true] {
+        let fixture = start(&format!("{DEFINITION}\n{RULES}"), with_refint);
+        add(&fixture, "a", "");
+        add(&fixture, "web1", "");
+        assert_eq!(members(&fixture), "mail: suffix; others: a; web: web1");
+        let dn = |name: &str| format!("cn={name},ou=People,{SUFFIX}");
+        fixture.apply(&format!("dn: {}\nchangetype: modify\nadd: description\ndescription: web\n", dn("a")));
+        assert_eq!(members(&fixture), "mail: suffix; others: suffix; web: a|web1");
+        // Taken out by hand, it stays out as long as nothing is different for the rules.
+        fixture.apply(&format!(
+            "dn: cn=web,{SUFFIX}\nchangetype: modify\ndelete: member\nmember: {}\n",
+            dn("a")
+        ));
+        fixture.apply(&format!("dn: {}\nchangetype: modify\nreplace: sn\nsn: y\n", dn("a")));
+        assert_eq!(members(&fixture), "mail: suffix; others: suffix; web: web1");
+        fixture.apply(&format!("dn: {}\nchangetype: modrdn\nnewrdn: cn=mx1\ndeleteoldrdn: 1\n", dn("web1")));
+        assert_eq!(members(&fixture), "mail: mx1; others: suffix; web: suffix");
+    }
+}
+
+#[test]
+fn groups_may_have_values_of_entries() {
+    let lines = "automember-definition people ou=People,dc=example,dc=com (objectClass=uidObject) memberUid:uid\n\
+                 automember-rule people cn=web,dc=example,dc=com include uid=.";
+    let fixture = start(lines, false);
+    add(&fixture, "b", "");
+    fixture.apply(&format!("dn: cn=b,ou=People,{SUFFIX}\nchangetype: modify\nreplace: uid\nuid: c\n"));
+    assert!(members(&fixture).ends_with("web: suffix, memberUid=c"), "{}", members(&fixture));
+    // A group that is not there keeps nobody from being added.
+    let fixture = start(&lines.replace("cn=web,", "cn=nowhere,"), false);
+    add(&fixture, "b", "");
+}
+
+#[test]
+fn settings_that_cannot_be_honoured_are_refused() {
+    let schema = schema("");
+    for (lines, fault) in [
+        (DEFINITION.to_owned(), None),
+        (format!("{DEFINITION}\n{RULES}"), None),
+        (format!("{DEFINITION}\n{DEFINITION}"), Some("there are two of the name \"hosts\"")),
+        ("automember-definition a dc=elsewhere (cn=*) member:dn".to_owned(), Some("is not in this database")),
+        ("automember-definition a dc=example,dc=com (cn=* member:dn".to_owned(), Some("is not a filter")),
+        (
+            "automember-definition a dc=example,dc=com (cn=*) member".to_owned(),
+            Some("is not an attribute, a colon"),
+        ),
+        ("automember-definition a dc=example,dc=com (cn=*) nosuch:dn".to_owned(), Some("<nosuch>")),
+        (RULES.to_owned(), Some("there is no definition \"hosts\"")),
+        (
+            format!("{DEFINITION}\nautomember-rule hosts cn=a,dc=b take cn=x"),
+            Some("neither include nor exclude"),
+        ),
+        (
+            format!("{DEFINITION}\nautomember-rule hosts cn=a,dc=b include x"),
+            Some("is not an attribute, `=`"),
+        ),
+        (
+            format!("{DEFINITION}\nautomember-rule hosts cn=a,dc=b include cn=("),
+            Some("is not a regular expression"),
+        ),
+    ] {
+        match (build(&DESCRIPTOR, &schema, &lines), fault) {
+            (Ok(_), None) => {}
+            (Err(error), Some(fault)) => assert!(error.to_string().contains(fault), "{lines}: {error}"),
+            (built, _) => panic!("{lines}: {built:?}"),
+        }
+    }
+}
