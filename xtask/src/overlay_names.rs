@@ -19,6 +19,7 @@ const NAMED_ELSEWHERE: &[(&str, &str, &str)] = &[
         "the server makes access logs, from its settings",
     ),
     ("crates/configuration/src/directives/database.rs", "lastbind", "a directive of databases, too"),
+    ("crates/configuration/src/directives/database.rs", "olclastbind", "a directive of databases, too"),
     ("crates/configuration/src/values/sync_replication.rs", "accesslog", "a word of syncrepl"),
     ("crates/configuration/src/values/sync_replication.rs", "logbase", "a word of syncrepl"),
     ("crates/proto/src/oid.rs", "ppolicy", "a control's name"),

@@ -72,6 +72,7 @@ pub static ALL: &[&Descriptor] = &[
     &dna::DESCRIPTOR,
     &dyngroup::DESCRIPTOR,
     &dynlist::DESCRIPTOR,
+    &lastbind::DESCRIPTOR,
     &memberof::DESCRIPTOR,
     &nestgroup::DESCRIPTOR,
     &nops::DESCRIPTOR,

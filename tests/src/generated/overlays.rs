@@ -53,16 +53,25 @@ const UNIQUE_KNOWN: &[Known] = &[
     },
     Known {
         reason: "slapd looks at the filter of a URI for adds alone, not whether the modified entry matches it",
-        is: |seen| seen.codes() == ("19", "0") && seen.step.starts_with("modify") && is_outside(seen),
+        is: |seen| {
+            seen.codes() == ("19", "0") && seen.step.starts_with("modify") && is_outside(seen, seen.answers.0)
+        },
+    },
+    Known {
+        reason: "an entry that a change brings into a domain counts with all of its values, not with those of the change alone",
+        is: |seen| {
+            let (modifies, moves) = (seen.step.starts_with("modify"), seen.step.starts_with("modrdn"));
+            seen.codes() == ("0", "19") && (modifies || moves) && is_outside(seen, seen.answers.1)
+        },
     },
 ];
 
-/// Whether the entry does not match the filter that slapd's refusal quotes.
-fn is_outside(seen: &Difference<'_>) -> bool {
+/// Whether the entry does not match the filter that this refusal quotes, as Larix has it now.
+fn is_outside(seen: &Difference<'_>, refusal: &str) -> bool {
     let target = seen.target().replace("@S@", &seen.suffix());
     let has = |line: &str| seen.lines_of(&target).any(|known| known.eq_ignore_ascii_case(line));
     let has_any = |attribute: &str| seen.lines_of(&target).any(|line| line.starts_with(attribute));
-    let quotes = |filter: &str| seen.answers.0.contains(&format!("(&{filter}(|"));
+    let quotes = |filter: &str| refusal.contains(&format!("(&{filter}(|"));
     quotes(BOSSES) && !has("title: boss")
         || quotes(OTHERS) && has("title: boss")
         || quotes(NAMED) && !has("uid: a") && !has_any("description: ")
@@ -124,9 +133,19 @@ const MEMBEROF_KNOWN: &[Known] = &[
         is: |seen| {
             let itself = format!("ember: {}", seen.target());
             let names_itself = |line: &str| line.ends_with(&itself);
-            seen.step.starts_with("add")
-                && seen.is_configured("dangling error")
-                && seen.step.lines().any(names_itself)
+            let keeps_itself = match seen.codes() {
+                // The group had no other member that is there.
+                ("65", "0") => seen.is_configured("dangling drop"),
+                ("0", "0") => {
+                    let own = itself.replace("@S@", &seen.suffix());
+                    let mut lines = seen.trees.1.lines().filter(|line| !is_about_others(line));
+                    seen.is_configured("dangling drop")
+                        && seen.trees.0.is_empty()
+                        && lines.all(|line| line.ends_with(&own))
+                }
+                _ => seen.is_configured("dangling error"),
+            };
+            keeps_itself && seen.step.starts_with("add") && seen.step.lines().any(names_itself)
         },
     },
 ];
@@ -167,14 +186,27 @@ const REFINT_KNOWN: &[Known] = &[
     Known {
         reason: "slapd leaves an entry as it is that has the new name already",
         is: |seen| {
-            let old = format!(": {}", seen.target().replace("@S@", &seen.suffix()));
             let mut lines = seen.trees.0.lines().filter(|line| !is_about_others(line));
-            seen.step.starts_with("modrdn")
-                && lines.all(|line| line.ends_with(&old))
-                && !seen.ours.contains(&old)
+            seen.step.starts_with("modrdn") && lines.all(|line| has_the_new_name(seen, line))
         },
     },
 ];
+
+/// Whether the line has the old name of what is renamed, in an attribute of refint that has the new name here.
+fn has_the_new_name(seen: &Difference<'_>, line: &str) -> bool {
+    let words: Vec<&str> = seen.step.split('"').collect();
+    let ["modrdn ", from, " ", rdn, rest @ ..] = words.as_slice() else { return false };
+    let superior = rest.get(1).copied().or_else(|| from.split_once(',').map(|(_, superior)| superior));
+    let text = |dn: &str| dn.replace("@S@", &seen.suffix());
+    let (old, new) = (text(from), text(&format!("{rdn},{}", superior.unwrap_or_default())));
+    let Some((entry, value)) = line.trim_start_matches("-> ").split_once(":    ") else { return false };
+    let Some((attribute, name)) = value.split_once(": ") else { return false };
+    let followed = |line: &String| line.split(' ').skip(1).any(|followed| followed == attribute);
+    let expected = format!("{attribute}: {new}");
+    name == old
+        && seen.case.configuration.iter().filter(|line| line.starts_with("refint_attributes ")).any(followed)
+        && seen.lines_of(entry).any(|own| own == expected)
+}
 
 /// The line that puts a second one over the first.
 const ANOTHER: &str = "overlay memberof";
@@ -193,6 +225,31 @@ const DYNLIST_KNOWN: &[Known] = &[
     Known {
         reason: "a group by URL has members, whoever they are",
         is: |seen| seen.step.starts_with("compare") && seen.codes() == ("16", "5"),
+    },
+    Known {
+        reason: "slapd expands a list with mapped attributes for who asks for one of these alone: here what is asked for by name \
+                 is there as with `*`",
+        is: |seen| {
+            let lines = seen.case.configuration.iter().filter(|line| line.starts_with("dynlist-attrset "));
+            let mapped = lines.flat_map(|line| line.split(' ').filter_map(|word| word.split_once(':')));
+            let mapped: Vec<&str> = mapped.map(|(mapped, _)| mapped).collect();
+            let asked: Vec<&str> = match seen.step.trim_end().rsplit_once(") ") {
+                Some((_, asked)) => asked.split(' ').collect(),
+                None => return false,
+            };
+            let (theirs, ours) = seen.answers;
+            let is_asked = |line: &str| {
+                let attribute = line.trim_start().split_once(": ").map(|(attribute, _)| attribute);
+                attribute.is_some_and(|attribute| asked.contains(&attribute))
+            };
+            let known: Vec<&str> = theirs.lines().collect();
+            seen.step.starts_with("search")
+                && seen.trees_are_equal()
+                && !mapped.is_empty()
+                && !asked.iter().any(|name| *name == "*" || mapped.contains(name))
+                && known.iter().all(|line| ours.lines().any(|own| own == *line))
+                && ours.lines().filter(|line| !known.contains(line)).all(is_asked)
+        },
     },
     Known {
         reason: "slapd compares with a group that is not there",

@@ -10,3 +10,4 @@ mod ldif_database;
 mod live_config;
 mod live_settings;
 mod offline_config;
+mod public_configurations;

@@ -15,7 +15,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::group::Group;
-use super::prepare::{Change, ChangeKind, Standing};
+use super::prepare::{Change, ChangeKind, Prepared, Standing};
 use super::{back_link_walk, values};
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View, next_instance};
@@ -220,6 +220,25 @@ fn has_value<N: Snapshot>(
         !found
     })?;
     Ok(found)
+}
+
+/// Whether a change may alter links or back links: all do but a modify of other attributes than these and objectClass.
+pub(super) fn touches(settings: &DatabaseSettings, schema: &Schema, operation: &Prepared) -> bool {
+    let Prepared::Modify { mods, .. } = operation else { return true };
+    let rules = settings.overlays.at(Interests::BACK_LINK).filter_map(|overlay| overlay.back_link());
+    let mut rules = rules.peekable();
+    if rules.peek().is_none() {
+        return false;
+    }
+    let object_class = schema.attribute_type_id("objectClass");
+    let changes_class = mods.iter().any(|change| Some(change.description.attribute) == object_class);
+    changes_class
+        || rules.any(|rule| {
+            let (forward, back) = (rule.forward.attribute, rule.back.attribute);
+            // Each change brings operational attributes of the server's own.
+            schema.attribute(forward).is_operational()
+                || mods.iter().any(|change| [forward, back].contains(&change.description.attribute))
+        })
 }
 
 impl<S: Store> Group<'_, S> {

@@ -18,7 +18,7 @@ use super::prepare::{self, Latitude, Prepared};
 use super::request::WriteOutcome;
 use super::retiring::Retiring;
 use super::writer::{Follow, Task, WriterEnvironment};
-use super::{add, delete, disclosure, modify, modify_dn};
+use super::{add, back_links as links, delete, disclosure, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
 use crate::budget::RequestLimit;
 use crate::catalog::{Catalog, CatalogEdit};
@@ -112,6 +112,8 @@ pub(crate) struct Group<'a, S> {
     pub(crate) raised: Vec<Csn>,
     /// All entries are to be gone through for the groups that they are in.
     pub(crate) walks: bool,
+    /// The unit under way has a change that may alter links or back links.
+    touches_links: bool,
     /// Of the tree, as the group began; looked up once.
     generation: Cell<Option<u64>>,
 }
@@ -140,6 +142,7 @@ impl<'a, S: Store> Group<'a, S> {
             set: WriteSet::new(),
             raised: Vec::new(),
             walks: false,
+            touches_links: false,
             generation: Cell::default(),
         }
     }
@@ -200,6 +203,7 @@ impl<'a, S: Store> Group<'a, S> {
         outcome: &mut WriteOutcome,
         refused: &mut Refused,
     ) -> Result<(), Failure> {
+        self.touches_links = false;
         for (at, task) in tasks.iter().enumerate() {
             outcome.refused = Some(at);
             match &task.operation {
@@ -209,6 +213,7 @@ impl<'a, S: Store> Group<'a, S> {
                 }
                 Prepared::Record(recording) => {
                     self.record(transaction, unit, task, recording)?;
+                    self.touches_links = true;
                     continue;
                 }
                 _ => {}
@@ -220,6 +225,9 @@ impl<'a, S: Store> Group<'a, S> {
             let mut waiting = self.follows(transaction, unit, follow, refused)?;
             let first = waiting.pop_front().map(|(task, role)| (Cow::Owned(task), role));
             self.chain(transaction, first, waiting, unit, outcome, refused)?;
+        }
+        if !self.touches_links {
+            return Ok(());
         }
         let csn = self.counters.csn;
         Ok(self.follow_links(transaction, unit, csn)?)
@@ -569,6 +577,7 @@ impl<'a, S: Store> Group<'a, S> {
         }
         let done = operator.finish();
         self.check_descriptions(numbered)?;
+        self.touches_links |= links::touches(&self.state.settings, &self.state.schema, &task.operation);
         if !(idle || derived && self.state.settings.shadow) {
             self.counters.csn = Some(done.csn);
         }

@@ -8,7 +8,7 @@ use larix_proto::Scope;
 use larix_proto::url::LdapUrl;
 use larix_schema::{AttributeDescription, ObjectClassId, Schema};
 
-use super::{AttributeSet, DynList, Map, MemberOf, Restriction};
+use super::{AttributeSet, ClassNames, DynList, Map, MemberOf, Restriction};
 
 const ATTRIBUTE_SET: &str = "dynlist-attrset";
 /// The superior of all attributes whose values are URLs.
@@ -62,7 +62,11 @@ fn set(schema: &Schema, words: &[String]) -> Result<AttributeSet, WordFault> {
         return Err(WordFault::new(at, message).with_help("name one that is, such as memberURL"));
     }
     let maps = maps.iter().zip(at + 1..).map(|(text, at)| map(schema, at, text));
-    Ok(AttributeSet { class, restriction, url, maps: maps.collect::<Result<_, _>>()? })
+    let maps = maps.collect::<Result<Vec<Map>, _>>()?;
+    let static_class = maps.iter().find_map(|map| map.member_of.as_ref().and_then(|own| own.static_class));
+    let of_groups: Vec<ObjectClassId> = std::iter::once(class).chain(static_class).collect();
+    let (classes, of_groups) = (ClassNames::of(schema, &[class]), ClassNames::of(schema, &of_groups));
+    Ok(AttributeSet { class, classes, of_groups, restriction, url, maps })
 }
 
 fn map(schema: &Schema, at: usize, text: &str) -> Result<Map, WordFault> {

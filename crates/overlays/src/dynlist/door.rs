@@ -67,7 +67,7 @@ impl DynList {
     ) -> Result<(), Failure> {
         let maps_to = |set: &&AttributeSet| set.maps.iter().any(|map| map.target() == attribute);
         for set in self.lists().filter(maps_to) {
-            if !set.is_about(of.schema, of.entry)? {
+            if !set.is_about(of.entry)? {
                 continue;
             }
             let mut seen: HashSet<Box<[u8]>> = HashSet::new();
@@ -118,8 +118,16 @@ impl ComputedAttributes for DynList {
             more
         };
         if self.has_members_in(attribute) {
-            let question = Question::new(self, of.within())?;
+            let mut question: Option<Question<'_>> = None;
             for (set, map) in self.group_sets().filter(|(_, map)| map.attribute == *attribute) {
+                // Groups are few among the entries that are asked.
+                if !set.of_groups.are_had_by(of.entry.source())? {
+                    continue;
+                }
+                let question = match &mut question {
+                    Some(question) => question,
+                    none => none.insert(Question::new(self, of.within())?),
+                };
                 question.visit_members(of, set, map, &mut visit)?;
             }
         }
@@ -196,10 +204,10 @@ impl ShownEntries for DynList {
         has_any && !request.controls.manage_dsa_it
     }
 
-    fn concerns(&self, entry: &dyn StoredEntry, schema: &Schema) -> Result<bool, Failure> {
+    fn concerns(&self, entry: &dyn StoredEntry, _: &Schema) -> Result<bool, Failure> {
         for set in &self.sets {
             // Groups are asked about by who compares: one without members has the attribute all the same.
-            if set.is_about(schema, entry)? {
+            if set.is_about(entry)? {
                 return Ok(true);
             }
         }
@@ -215,7 +223,7 @@ impl ShownEntries for DynList {
             requester: shown.requester,
         };
         for set in &self.sets {
-            if !set.is_about(shown.schema, shown.entry)? {
+            if !set.is_about(shown.entry)? {
                 continue;
             }
             if let Some(map) = set.group() {

@@ -295,7 +295,7 @@ impl<'a> Question<'a> {
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure> {
         let (schema, source) = (self.within.schema, of.entry.source());
-        let is_dynamic = set.is_about(schema, of.entry)?;
+        let is_dynamic = set.is_about(of.entry)?;
         let own = self.known.named(of.entry.dn()?.as_str());
         if !(is_dynamic || map.is_nested() && own.is_some()) {
             return Ok(());

@@ -35,7 +35,7 @@ use larix_engine::overlay::{
     Additions, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Refusal,
 };
 use larix_proto::Scope;
-use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClassId, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClass, ObjectClassId, Schema};
 
 use known::Known;
 
@@ -67,6 +67,10 @@ pub struct DynList {
 #[derive(Clone, Debug)]
 struct AttributeSet {
     class: ObjectClassId,
+    /// What values of objectClass say of entries of the class.
+    classes: ClassNames,
+    /// The same for entries that may have members: of the class, or of the static one of a group.
+    of_groups: ClassNames,
     restriction: Option<Restriction>,
     /// Whose values are URLs.
     url: AttributeDescription,
@@ -114,8 +118,8 @@ impl AttributeSet {
     }
 
     /// Whether it is about this entry.
-    fn is_about(&self, schema: &Schema, entry: &dyn StoredEntry) -> Result<bool, Fault> {
-        if !has_class(schema, entry.source(), &[self.class])? {
+    fn is_about(&self, entry: &dyn StoredEntry) -> Result<bool, Fault> {
+        if !self.classes.are_had_by(entry.source())? {
             return Ok(false);
         }
         let Some(restriction) = &self.restriction else { return Ok(true) };
@@ -128,18 +132,37 @@ impl AttributeSet {
     }
 }
 
-/// Whether an entry has any of the classes, or one below them.
-fn has_class(schema: &Schema, entry: &dyn EntrySource, wanted: &[ObjectClassId]) -> Result<bool, Fault> {
-    let Ok(object_class) = schema.describe("objectClass") else { return Ok(false) };
-    let mut found = false;
-    entry.visit_exact(&object_class, &mut |value| {
-        let class = std::str::from_utf8(value).ok().and_then(|name| schema.object_class_id(name));
-        found = class.is_some_and(|class| {
-            wanted.iter().any(|wanted| class == *wanted || schema.is_subclass(class, *wanted))
-        });
-        !found
-    })?;
-    Ok(found)
+/// The values of objectClass that say that an entry has one of some classes, or one below them. Almost all entries have none of these,
+/// and each that is answered is asked: so the values are compared as they stand.
+#[derive(Clone, Debug)]
+struct ClassNames {
+    object_class: Option<AttributeDescription>,
+    /// Names and OIDs.
+    names: Vec<Box<str>>,
+}
+
+impl ClassNames {
+    fn of(schema: &Schema, wanted: &[ObjectClassId]) -> Self {
+        let is_meant = |class: &&ObjectClass| {
+            wanted.iter().any(|own| class.id == *own || schema.is_subclass(class.id, *own))
+        };
+        let meant = schema.object_classes().filter(is_meant);
+        let names = meant.flat_map(|class| std::iter::once(&class.oid).chain(&class.names));
+        Self {
+            object_class: schema.describe("objectClass").ok(),
+            names: names.map(|name| name.as_str().into()).collect(),
+        }
+    }
+
+    fn are_had_by(&self, entry: &dyn EntrySource) -> Result<bool, Fault> {
+        let Some(object_class) = &self.object_class else { return Ok(false) };
+        let mut found = false;
+        entry.visit_exact(object_class, &mut |value| {
+            found = self.names.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(value));
+            !found
+        })?;
+        Ok(found)
+    }
 }
 
 impl DynList {

@@ -41,7 +41,7 @@ fn fixture_of(lines: &str, change: impl FnOnce(&mut PasswordPolicySettings)) -> 
     };
     change(&mut policy);
     settings.overlays.push(Arc::new(PasswordPolicy::new(policy)));
-    settings.overlays.push(Arc::new(LastBind { precision: 0 }));
+    settings.overlays.push(Arc::new(LastBind::of_database(0)));
     settings.policy = Some(common::policy(&schema, &["to * by self write by * read"]));
     let fixture = Fixture::of(schema, vec![(memory(), settings)]);
     fixture.apply(&format!(
