@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use larix_client::{Ambient, TlsClient};
 use larix_engine::time::Clock;
@@ -66,6 +67,11 @@ impl Proxy {
 
     pub fn settings(&self) -> &ProxySettings {
         &self.settings
+    }
+
+    /// Requests that are not answered yet.
+    pub fn under_way(&self) -> usize {
+        self.shared.jobs.load(Ordering::Relaxed)
     }
 
     /// What has happened.

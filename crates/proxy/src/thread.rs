@@ -74,6 +74,7 @@ pub(crate) fn start(given: Given) -> io::Result<()> {
         binds: VecDeque::new(),
         next: 0,
         swept: Duration::ZERO,
+        alarm: Duration::ZERO,
     };
     thread::Builder::new().name("proxy".to_owned()).spawn(move || state.serve()).map(|_| ())
 }
@@ -103,6 +104,8 @@ struct Proxy {
     binds: VecDeque<Numbered>,
     next: u64,
     swept: Duration,
+    /// Before then nothing is late.
+    alarm: Duration,
 }
 
 impl Proxy {
@@ -149,13 +152,16 @@ impl Proxy {
         if self.connections.is_empty() && self.binds.is_empty() {
             return None;
         }
-        let now = self.now();
+        Some(self.alarm.saturating_sub(self.now()).max(Duration::from_millis(1)))
+    }
+
+    /// When the first thing is late that is not done by then: all connections are looked at.
+    fn first_deadline(&self) -> Duration {
         let deadlines = self.connections.values().filter_map(|connection| match &connection.stage {
             Stage::Open(channel) if channel.is_ready() => channel.next_deadline(),
             _ => Some(connection.opening_until),
         });
-        let first = deadlines.chain([self.swept + SWEEP]).min().unwrap_or_default();
-        Some(first.saturating_sub(now).max(Duration::from_millis(1)))
+        deadlines.chain([self.swept + SWEEP]).min().unwrap_or_default()
     }
 
     fn carry_out(&mut self, command: Command) {
@@ -255,6 +261,7 @@ impl Proxy {
         let id = self.next;
         self.next += 1;
         let patience = self.given.settings.network_timeout.unwrap_or(NETWORK_TIMEOUT);
+        self.alarm = self.alarm.min(now + patience);
         self.pools.entry(job.owner.clone()).or_default().push(id);
         self.places.insert(number, id);
         self.connections.insert(
@@ -555,6 +562,9 @@ impl Proxy {
         let now = self.now();
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.send_waiting(now);
+        if let Stage::Open(channel) = &connection.stage {
+            self.alarm = channel.next_deadline().into_iter().chain([self.alarm]).min().unwrap_or_default();
+        }
         match connection.write() {
             Ok(_) => self.set_interest(id),
             Err(fault) => return self.lost(id, &fault, false),
@@ -598,14 +608,14 @@ impl Proxy {
     /// Nobody waits for a request any more, or it gets this result.
     fn give_up(&mut self, number: u64, result: Option<LdapResult>) {
         let how = self.given.settings.giving_up;
-        if let Some(at) = self.binds.iter().position(|(waiting, _)| *waiting == number) {
-            if let Some((_, job)) = self.binds.remove(at) {
+        let Some(id) = self.places.get(&number).copied() else {
+            let at = self.binds.iter().position(|(waiting, _)| *waiting == number);
+            if let Some(removed) = at.and_then(|at| self.binds.remove(at)) {
                 self.forget(number);
-                job.sink.end(LdapResult::new(ResultCode::CANCELED));
+                answer(Some(removed), result);
             }
             return;
-        }
-        let Some(id) = self.places.get(&number).copied() else { return };
+        };
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if let Some(at) = connection.waiting.iter().position(|(waiting, _)| *waiting == number) {
             let removed = connection.waiting.remove(at);
@@ -719,6 +729,9 @@ impl Proxy {
     /// What is late, idle or old.
     fn expire(&mut self) {
         let now = self.now();
+        if now < self.alarm {
+            return;
+        }
         let mut late: Vec<(u64, MessageId)> = Vec::new();
         let mut unopened: Vec<u64> = Vec::new();
         for (id, connection) in &self.connections {
@@ -744,6 +757,7 @@ impl Proxy {
             self.swept = now;
             self.sweep(now);
         }
+        self.alarm = self.first_deadline();
     }
 
     fn sweep(&mut self, now: Duration) {

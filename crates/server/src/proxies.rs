@@ -10,6 +10,15 @@ use larix_proxy::{Proxy, ProxySettings, Surroundings};
 pub(crate) struct Proxies(Mutex<HashMap<String, Weak<Proxy>>>);
 
 impl Proxies {
+    /// All that there are, by suffix.
+    pub(crate) fn all(&self) -> Vec<(String, Arc<Proxy>)> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = |(name, proxy): (&String, &Weak<Proxy>)| Some((name.clone(), proxy.upgrade()?));
+        let mut all: Vec<(String, Arc<Proxy>)> = known.iter().filter_map(open).collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all
+    }
+
     /// Those that there are, or new ones in these surroundings.
     ///
     /// # Errors

@@ -76,8 +76,9 @@ fn proxy(target: SocketAddr, settings: &str) -> Target {
 }
 
 fn proxy_with(uri: &str, settings: &str, beside: &str) -> Target {
-    let body =
-        format!("allow update_anon\ndatabase ldap\nsuffix {SUFFIX}\nuri \"{uri}\"\n{settings}\n{beside}");
+    let body = format!(
+        "http-listener http://127.0.0.1:0/\nallow update_anon\ndatabase ldap\nsuffix {SUFFIX}\nuri \"{uri}\"\n{settings}\n{beside}"
+    );
     let site = Site::new(Kind::Larix, &body);
     let server = Server::start_with(Kind::Larix, &site.configuration(), &["-d", "256"], &[]);
     Target { server: server.unwrap_or_else(|error| panic!("{error}")), _site: site }
@@ -171,6 +172,31 @@ fn in_front_of_slapd_answers_are_the_same() {
     same_answers(Kind::Slapd);
 }
 
+/// slapd's back-ldap and this proxy, in front of the same target: the same answers.
+#[test]
+fn slapd_in_front_answers_the_same() {
+    if Kind::Slapd.is_lacking() || !std::path::Path::new("/usr/lib/ldap/back_ldap.la").exists() {
+        return;
+    }
+    let (first, second) = (target(Kind::Larix), target(Kind::Larix));
+    let body = format!(
+        "moduleload back_ldap\ndatabase ldap\nsuffix {SUFFIX}\nuri \"ldap://{}\"\nchase-referrals no\n",
+        first.server.address
+    );
+    let site = Site::new(Kind::Slapd, &body);
+    let slapd = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let front = proxy(second.server.address, "");
+    let (mut theirs, mut ours) = (Client::connect(slapd.address), Client::connect(front.server.address));
+    let mut differences = Vec::new();
+    for step in scenario::parse(REQUESTS) {
+        let (expected, found) = (theirs.run(&step), ours.run(&step));
+        if expected != found {
+            differences.push(format!("{}\nslapd: {expected}larix: {found}", step.request));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
 /// Who changes an entry, by the modes of identity assertion.
 #[test]
 fn identities_are_asserted() {
@@ -258,6 +284,32 @@ fn connections_are_shared() {
         relay.recorded().iter().map(|passed| passed.connection).collect();
     // Two anonymous ones, one of each user, and one for binds.
     assert!(connections.len() <= 6, "{} connections", connections.len());
+}
+
+/// cn=config changes the target of a database, and adds databases, while the server runs.
+#[test]
+fn cn_config_changes_it() {
+    let (first, second) = (target(Kind::Larix), target(Kind::Larix));
+    let mut admin = Client::connect(second.server.address);
+    run(&mut admin, &format!("as {ADMIN} secret"));
+    let changed = run(&mut admin, "modify uid=ann,ou=people,dc=example,dc=com\n  replace sn: Second");
+    assert!(changed.starts_with("=> 0"), "{changed}");
+    let beside = "database config\nrootpw secret\n";
+    let front = proxy_with(&format!("ldap://{}", first.server.address), "", beside);
+    let mut client = Client::connect(front.server.address);
+    let ann = "search dc=example,dc=com sub (uid=ann) sn";
+    assert!(run(&mut client, ann).contains("Archer"));
+    let mut config = Client::connect(front.server.address);
+    assert!(run(&mut config, "as cn=config secret").starts_with("=> 0"));
+    let database = "olcDatabase={1}ldap,cn=config";
+    let shown = run(&mut config, &format!("search {database} base (objectClass=olcLDAPConfig) olcDbURI"));
+    assert!(shown.contains(&first.server.address.to_string()), "{shown}");
+    let uri = format!("modify {database}\n  replace olcDbURI: ldap://{}", second.server.address);
+    let answer = run(&mut config, &uri);
+    assert!(answer.starts_with("=> 0"), "{answer}");
+    assert!(run(&mut client, ann).contains("Second"));
+    let refused = run(&mut config, &format!("modify {database}\n  add olcDbChaseReferrals: TRUE"));
+    assert!(refused.contains("not followed here"), "{refused}");
 }
 
 /// Passwords and answers go under TLS, and not at all where the target has none.

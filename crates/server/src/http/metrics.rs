@@ -14,6 +14,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+mod proxies;
 mod replication;
 
 use super::Answer;
@@ -56,6 +57,7 @@ impl Collector for Figures {
         self.queues(out)?;
         self.databases(out)?;
         replication::encode(&self.0, out)?;
+        proxies::encode(&self.0, out)?;
         self.overlays(out)?;
         self.traces(out)?;
         self.backups(out)

@@ -208,6 +208,14 @@ fn done(id: MessageId) -> Vec<u8> {
     out
 }
 
+fn metrics(server: &Server) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.ports[1])).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
 /// Lies end the connection on which they are told, and nothing else.
 #[test]
 fn targets_that_lie() {
@@ -254,6 +262,10 @@ fn targets_that_lie() {
         assert!(again.contains("uid=ann"), "{name}: {again}");
         if is_lie {
             until_logged(&front.server, name);
+            let fault = if name == "outside the base" { "stray-entry" } else { name };
+            let counted = format!("larix_proxy_faults_total{{suffix=\"{SUFFIX}\",fault=\"{fault}\"}} 1");
+            let metrics = metrics(&front.server);
+            assert!(metrics.contains(&counted), "{counted}: {metrics}");
         }
     }
 }

@@ -1,0 +1,45 @@
+//! What is known of the targets of proxied databases.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use larix_client::PeerFault;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::server::Server;
+
+pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let all = server.proxies.all();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let help = "Requests to the targets of a proxied database, and connections opened to them";
+    let mut metric = out.encode_descriptor("proxy_work", help, None, MetricType::Counter)?;
+    for (suffix, proxy) in &all {
+        let counts = proxy.counts();
+        for (what, count) in [("requests", &counts.requests), ("connections", &counts.connections_opened)] {
+            let labels = [("suffix", suffix.as_str()), ("what", what)];
+            ConstCounter::new(count.load(Ordering::Relaxed)).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    let help = "Requests to targets that are not answered yet";
+    let mut metric = out.encode_descriptor("proxy_under_way", help, None, MetricType::Gauge)?;
+    for (suffix, proxy) in &all {
+        let labels = [("suffix", suffix.as_str())];
+        ConstGauge::new(proxy.under_way() as f64).encode(metric.encode_family(&labels)?)?;
+    }
+    let help = "Connections to targets that ended for a fault of theirs";
+    let mut metric = out.encode_descriptor("proxy_faults", help, None, MetricType::Counter)?;
+    for (suffix, proxy) in &all {
+        let counts = proxy.counts();
+        let named = PeerFault::NAMES.iter().copied().zip(&counts.faults);
+        for (fault, count) in named.chain([("stray-entry", &counts.strays)]) {
+            let labels = [("suffix", suffix.as_str()), ("fault", fault)];
+            ConstCounter::new(count.load(Ordering::Relaxed)).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
