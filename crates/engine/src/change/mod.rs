@@ -37,6 +37,8 @@ pub enum GivenCode {
     Missing,
     /// What stood at the end of the password.
     Given(Zeroizing<Vec<u8>>),
+    /// No login: a compare asks whether this is a code of the token that the attempt names.
+    Compared(Zeroizing<Vec<u8>>),
 }
 
 /// Codes stay out of logs.
@@ -46,6 +48,7 @@ impl fmt::Debug for GivenCode {
             Self::NotAsked => "NotAsked",
             Self::Missing => "Missing",
             Self::Given(_) => "Given",
+            Self::Compared(_) => "Compared",
         })
     }
 }

@@ -200,6 +200,27 @@ impl<S: Store> Chosen<'_, S> {
         Ok(None)
     }
 
+    /// Whether a compare of an attribute of this entry asks a second factor for a code. [`Self::conclude_bind`] then answers it, by an
+    /// attempt with [`GivenCode::Compared`](crate::overlay::second_factor::GivenCode).
+    pub fn compares_code(self, dn: &NormalDn, attribute: &str) -> bool {
+        let settings = self.served.database.current_settings();
+        settings.overlays.want(Interests::SECOND_FACTOR)
+            && self.is_code_compared(dn, attribute).unwrap_or(false)
+    }
+
+    fn is_code_compared(self, dn: &NormalDn, attribute: &str) -> Result<bool, Failure> {
+        let schema = &*self.frontend.schema;
+        let Ok(attribute) = schema.describe(attribute) else { return Ok(false) };
+        let database = &self.served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let Some(entry) = Present::of(&view, &policy).entry(dn)? else { return Ok(false) };
+        let overlays = settings.overlays.at(Interests::SECOND_FACTOR);
+        let mut factors = overlays.filter_map(|overlay| overlay.second_factor());
+        Ok(factors.any(|factor| factor.is_compared(schema, &entry, &attribute)))
+    }
+
     /// Whether somebody has a say in how a bind to this DN ends: then [`Self::conclude_bind`] answers it.
     pub fn judges_binds(self, dn: &NormalDn) -> bool {
         let settings = self.served.database.current_settings();

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug};
 
-use larix_schema::{NormalDn, Schema};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use super::{Change, Entries, PendingBind};
 pub use crate::change::GivenCode;
@@ -19,6 +19,11 @@ pub trait SecondFactor: Debug + Send + Sync {
     /// # Errors
     /// A store that cannot be read.
     fn code_length(&self, login: &LoginPassword<'_>) -> Result<Option<usize>, Failure>;
+
+    /// Whether a compare of an attribute of this entry asks for a code: [`Self::judge`] then has it as [`GivenCode::Compared`].
+    fn is_compared(&self, _schema: &Schema, _entry: &Entry, _attribute: &AttributeDescription) -> bool {
+        false
+    }
 
     /// Judges the code of a login, before [`super::Authentication::judge`] is asked about the password.
     ///

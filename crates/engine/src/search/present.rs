@@ -191,6 +191,10 @@ pub(crate) fn judge(
     (schema, now): (&Schema, Timestamp),
 ) -> Result<Judgement, Failure> {
     let mut judgement = Judgement { refused: code.refused, ordered: code.ordered, ..Judgement::default() };
+    if matches!(attempt.code, GivenCode::Compared(_)) {
+        // Nobody logs in.
+        return Ok(judgement);
+    }
     let authentications = overlays.at(Interests::BIND).filter_map(|overlay| overlay.authentication());
     let Some(entry) = entries.entry(&attempt.dn)? else {
         for overlay in authentications {

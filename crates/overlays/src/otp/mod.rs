@@ -18,12 +18,12 @@ use larix_engine::Entry;
 use larix_engine::overlay::second_factor::{FactorJudgement, GivenCode, LoginPassword, SecondFactor};
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
-    Authentication, BuildContext, Descriptor, Entries, Failure, Interests, Judgement, NobodysBind, Overlay,
-    PendingBind,
+    Authentication, BuildContext, Change, Descriptor, Entries, Failure, Interests, Judgement, NobodysBind,
+    Overlay, PendingBind,
 };
-use larix_schema::Schema;
+use larix_schema::{AttributeDescription, NormalDn, Schema};
 
-use token::{Kind, Token, dn_of, has_class, value};
+use token::{Kind, SECRET, Token, dn_of, has_class, value};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("otp", "olcOverlayConfig", build)
     .once()
@@ -32,6 +32,9 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("otp", "olcOverlayConfig", b
 
 /// The class of the accounts that need a code.
 const USER: &str = "oathUser";
+
+/// The kinds of tokens, in the order in which they are tried.
+const KINDS: [Kind; 2] = [Kind::Totp, Kind::Hotp];
 
 /// The overlay on one database.
 #[derive(Debug, Default)]
@@ -75,6 +78,9 @@ impl SecondFactor for OneTimePasswords {
     }
 
     fn judge(&self, bind: &PendingBind<'_>) -> Result<FactorJudgement, Failure> {
+        if let GivenCode::Compared(code) = &bind.attempt.code {
+            return compared(bind, code);
+        }
         let Some(tokens) = tokens(bind.schema, bind.entry, bind.entries)? else {
             // A wrong password of an account without a code waits as long as one with a code, and as one of nobody.
             let ordered = !bind.matched && self.counts_failures();
@@ -83,15 +89,45 @@ impl SecondFactor for OneTimePasswords {
         self.asked.store(true, Ordering::Relaxed);
         let mut judgement = FactorJudgement { refused: true, ordered: true, changes: Vec::new() };
         let GivenCode::Given(code) = &bind.attempt.code else { return Ok(judgement) };
-        for token in tokens.iter().filter(|token| token.digits() == code.len()) {
-            if let Some(redeemed) = token.redeem(code, bind.now.seconds()) {
+        for token in &tokens {
+            if let Some(change) = used(token, code, bind)? {
                 judgement.refused = false;
-                judgement.changes.push(token.used(redeemed, bind.schema)?);
+                judgement.changes.push(change);
                 break;
             }
         }
         Ok(judgement)
     }
+
+    fn is_compared(&self, schema: &Schema, entry: &Entry, attribute: &AttributeDescription) -> bool {
+        let secret = schema.attribute_type(SECRET).map(|secret| secret.id);
+        let is_token = || KINDS.iter().any(|kind| has_class(schema, entry, kind.token()));
+        secret == Some(attribute.attribute) && is_token()
+    }
+}
+
+/// Judges a code that a compare asks about, which names the token itself.
+fn compared(bind: &PendingBind<'_>, code: &[u8]) -> Result<FactorJudgement, Failure> {
+    let mut judgement = FactorJudgement { refused: true, ordered: true, changes: Vec::new() };
+    let kind = KINDS.into_iter().find(|kind| has_class(bind.schema, bind.entry, kind.token()));
+    let Some(kind) = kind else { return Ok(judgement) };
+    if let Some(token) = Token::read(kind, &bind.attempt.dn, bind.schema, bind.entries)?
+        && let Some(change) = used(&token, code, bind)?
+    {
+        judgement.refused = false;
+        judgement.changes.push(change);
+    }
+    Ok(judgement)
+}
+
+/// What uses a code of the token up; `None`: it is none that may still be used.
+fn used(
+    token: &Token,
+    code: &[u8],
+    bind: &PendingBind<'_>,
+) -> Result<Option<(NormalDn, Vec<Change>)>, Failure> {
+    let redeemed = if token.digits() == code.len() { token.redeem(code, bind.now.seconds()) } else { None };
+    redeemed.map(|redeemed| token.used(redeemed, bind.schema)).transpose()
 }
 
 /// Passwords are judged by others; this is about names that nobody has.
@@ -115,7 +151,7 @@ fn tokens(schema: &Schema, entry: &Entry, entries: &dyn Entries) -> Result<Optio
         return Ok(None);
     }
     let mut tokens = Vec::new();
-    for kind in [Kind::Totp, Kind::Hotp] {
+    for kind in KINDS {
         let Some(name) = value(schema, entry, kind.token()).and_then(|name| dn_of(schema, name)) else {
             continue;
         };

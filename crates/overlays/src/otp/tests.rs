@@ -252,6 +252,46 @@ fn a_wrong_code_counts_as_a_failure_wherever_ppolicy_stands() {
 }
 
 #[test]
+fn a_compare_with_a_token_uses_a_code_up() {
+    let fixture = plain();
+    let compare = |token: &str, code: &str| {
+        let dn = fixture.schema.parse_dn(&dn(token)).unwrap();
+        let code = GivenCode::Compared(Zeroizing::new(code.as_bytes().to_vec()));
+        conclude(&fixture, BindAttempt { dn, matched: true, policy_control: false, code }).result.is_success()
+    };
+    let code_of = |number| code(Algorithm::Sha1, SECRET, number, 6).to_string();
+    for (token, given, expected) in [
+        ("counter", code_of(1), true),
+        ("counter", code_of(1), false),
+        ("counter", code_of(0), false),
+        ("counter", "12345678901234567890".to_owned(), false),
+        ("clock", code(Algorithm::Sha256, SECRET, NOW, 8).to_string(), true),
+        ("unusable", code_of(0), false),
+        ("hal", code_of(2), false),
+    ] {
+        assert_eq!(compare(token, &given), expected, "{token} {given}");
+    }
+    assert_eq!(bind(&fixture, "hal", &counter(1)), 49, "a login does not get by with it either");
+    assert_eq!(bind(&fixture, "hal", &counter(2)), 0);
+    let served = &fixture.directory.databases()[0];
+    for (entry, attribute, expected) in [
+        ("counter", "oathSecret", true),
+        ("counter", "1.3.6.1.4.1.5427.1.389.4226.4.1", true),
+        ("counter", "oathHOTPCounter", false),
+        ("hal", "oathSecret", false),
+        ("nobody", "oathSecret", false),
+        ("counter", "nosuch", false),
+    ] {
+        let dn = fixture.schema.parse_dn(&dn(entry)).unwrap();
+        assert_eq!(
+            fixture.directory.at(served).compares_code(&dn, attribute),
+            expected,
+            "{entry} {attribute}"
+        );
+    }
+}
+
+#[test]
 fn what_is_no_login_needs_no_code_and_a_mechanism_without_one_does_not_get_by() {
     let fixture = plain();
     let attempt = |code| BindAttempt {

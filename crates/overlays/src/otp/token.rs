@@ -14,7 +14,7 @@ const LOOK_AHEAD_MAX: i64 = 1000;
 /// The most time steps on either side at which a code is looked for, whatever oathTOTPTimeStepWindow says.
 const WINDOW_MAX: i64 = 100;
 
-const SECRET: &str = "oathSecret";
+pub(super) const SECRET: &str = "oathSecret";
 
 /// What kind of token an attribute of the account leads to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -80,7 +80,7 @@ impl Stored {
         compared().unwrap_or_else(|fault| self.failure(&fault))
     }
 
-    /// A compare of a password that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
+    /// A compare with a token asks whether the value is a code of it, which is used up then (slapo-otp). A compare of a password that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
     fn judge_compare(&self, compare: &Compare<'_>, result: LdapResult, later: Later<'_, End>) -> Reply<End> {
         let matched = match result.code {
             ResultCode::COMPARE_TRUE => Some(true),
@@ -92,12 +92,18 @@ impl Stored {
         let chosen = self.chosen();
         let is_judged =
             || compare.controls.password_policy && is_password() && chosen.judges_binds(compare.dn);
-        let Some(matched) = matched.filter(|_| is_judged()) else {
+        let Some(matched) = matched else { return Reply::Now((result, Vec::new())) };
+        let dn = compare.dn.clone();
+        let attempt = if chosen.compares_code(compare.dn, compare.request.attribute) {
+            // Whatever it has to do with the secret: it is the code that is asked about.
+            let code = GivenCode::Compared(Zeroizing::new(compare.request.value.to_vec()));
+            BindAttempt { dn, matched: true, policy_control: false, code }
+        } else if is_judged() {
+            BindAttempt { dn, matched, policy_control: true, code: GivenCode::NotAsked }
+        } else {
             return Reply::Now((result, Vec::new()));
         };
         let done = later();
-        let attempt =
-            BindAttempt { dn: compare.dn.clone(), matched, policy_control: true, code: GivenCode::NotAsked };
         let judged = move |verdict: BindConclusion| {
             let BindConclusion { result, controls, .. } = verdict;
             let result = match result.code {
