@@ -1,9 +1,12 @@
 //! The developers' front door: `cargo xtask COMMAND`.
 
 mod dependencies;
+mod image;
 mod instructions;
 mod layers;
 mod overlay_names;
+mod package;
+mod package_test;
 mod packages;
 mod progress;
 mod tidy;
@@ -37,6 +40,10 @@ cargo xtask COMMAND
   bench [ENTRIES] [FLAGS]
                   the mail directory beside slapd on this machine, in a minute once it is built; flags go to
                   `larix load compare`: --long takes an hour
+  package [test] [BINARY]
+                  the Debian package of target/dist/larix or of BINARY, in target/package; with test also what lintian says, and
+                  installed, upgraded and purged in a Debian of its own (root, lintian, mmdebstrap)
+  image [BINARY]  a container image of the package, target/package/larix-image.tar (root, mmdebstrap, buildah)
   dist            the binary that is installed and measured, target/dist/larix, and its symbols in larix.debug beside it
 ";
 
@@ -65,6 +72,15 @@ fn main() -> ExitCode {
         ["engines", rest @ ..] => engines(rest),
         ["bench", rest @ ..] => bench(rest),
         ["dist"] => dist(),
+        ["package", "test", rest @ ..] => {
+            package(rest).and_then(|binary| package_test::test(&root(), &binary))
+        }
+        ["image", rest @ ..] => package(rest).and_then(|binary| image::make(&root(), &binary)),
+        ["package", rest @ ..] => package(rest).and_then(|binary| {
+            let made = package::Package { root: &root(), binary: &binary, suffix: "" }.make()?;
+            println!("{}", made.display());
+            Ok(())
+        }),
         ["ci"] => check()
             .and_then(|()| test(&[]))
             .and_then(|()| packages::without(&root(), false))
@@ -207,6 +223,18 @@ fn dist() -> anyhow::Result<()> {
         .args(["--strip-all", "--add-gnu-debuglink=larix.debug", "larix", "larix.stripped"])
         .current_dir(&folder))?;
     std::fs::rename(&stripped, &built).with_context(|| format!("cannot replace {}", built.display()))
+}
+
+/// The binary that is packaged: the one that is named, or one as it is installed.
+fn package(rest: &[&str]) -> anyhow::Result<PathBuf> {
+    match rest {
+        [] => {
+            dist()?;
+            Ok(root().join("target/dist/larix"))
+        }
+        [binary] => std::fs::canonicalize(binary).with_context(|| format!("there is no binary {binary}")),
+        [_, more, ..] => bail!("cargo xtask package takes one binary: what is {more:?}?"),
+    }
 }
 
 /// Every scenario, small: that it runs and that every answer is right, not how fast.

@@ -6,6 +6,7 @@
 mod client;
 mod demo;
 mod load;
+mod manual;
 mod serve;
 mod signals;
 mod size;
@@ -75,6 +76,10 @@ enum LarixCommand {
     },
     /// Print version, commit, features and disk format
     Version,
+    /// Print what a shell completes commands and flags by
+    Completions(manual::CompletionsArgs),
+    /// Write man pages: of each command, and of the keywords of slapd.conf
+    Manual(manual::ManualArgs),
 }
 
 fn main() -> ExitCode {
@@ -134,6 +139,10 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
         LarixCommand::Version => {
             print!("{}", version::text());
             ExitCode::SUCCESS
+        }
+        LarixCommand::Completions(arguments) => manual::completions(&arguments, Larix::command()),
+        LarixCommand::Manual(arguments) => {
+            manual::manual(&arguments, Larix::command(), serve::slapd_command())
         }
     }
 }

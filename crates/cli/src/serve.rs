@@ -108,6 +108,11 @@ struct Slapd {
     serve: ServeArgs,
 }
 
+/// slapd's command line.
+pub(crate) fn slapd_command() -> clap::Command {
+    Slapd::command()
+}
+
 /// Runs slapd with the arguments after its name.
 pub(crate) fn slapd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
     arguments.insert(0, name.into());

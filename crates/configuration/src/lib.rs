@@ -19,6 +19,7 @@ mod export;
 mod interceptors;
 mod kinds;
 mod line;
+mod listing;
 mod load;
 mod model;
 mod overlays;
@@ -48,6 +49,7 @@ pub use kinds::{
     DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings, MdbSettings,
     NullSettings, StoredSettings,
 };
+pub use listing::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::{
     AccessLine, Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,

@@ -380,6 +380,44 @@ fn a_first_start_with_a_wrong_certificate_leaves_a_first_start() {
     assert!(shown(&server.stop(), "password").contains("shown once"));
 }
 
+/// What `--sample` and `--ldif` load is there at once, and once; a file that is refused leaves a first start.
+#[test]
+fn a_first_start_loads_entries() {
+    let newcomer = Newcomer::new();
+    let file = newcomer.folder.path().join("site.ldif");
+    let base =
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n";
+    fs::write(&file, format!("{base}\ndn: ou=people,dc=example,dc=com\nobjectClass: organisation\n"))
+        .unwrap();
+    let given = ["--suffix", "dc=example,dc=com", "--ldif", "site.ldif"];
+    let said = newcomer.refused(&given);
+    assert!(said.contains("site.ldif") && said.contains("line 7: ") && said.contains("objectClass"), "{said}");
+    assert!(
+        newcomer
+            .refused(&["--suffix", "dc=example,dc=com", "--ldif", "other.ldif"])
+            .contains("cannot read other.ldif")
+    );
+    assert!(!newcomer.data.join("slapd.d").exists());
+
+    fs::write(&file, base).unwrap();
+    let server = newcomer.start("ldap://127.0.0.1:0", &given[2..]);
+    let password = {
+        let text = fs::read_to_string(&server.shown).unwrap();
+        shown(&text, "password").split_whitespace().next().unwrap().to_owned()
+    };
+    server.check(&password, "dc=example,dc=com", &["o: Example"]);
+    assert!(server.stop().contains("an entry was loaded"));
+    // The next start takes what is there.
+    newcomer.start("ldap://127.0.0.1:0", &given[2..]).stop();
+
+    let other = Newcomer::new();
+    let server = other.start("ldap://127.0.0.1:0", &["--sample"]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split_whitespace().next().unwrap();
+    server.check(password, "uid=ann,ou=people,dc=example,dc=com", &["cn: Ann Archer", "title: Director"]);
+    assert!(server.stop().contains("18 entries were loaded"));
+}
+
 /// The ids of processes that have this among their arguments.
 fn processes_with(argument: &str) -> Vec<String> {
     let all = fs::read_dir("/proc")

@@ -1,5 +1,6 @@
 //! `larix serve --suffix dc=example,dc=com`: a directory without a file to write first.
 
+mod entries;
 mod kept;
 
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -47,6 +48,12 @@ pub(crate) struct QuickStartArgs {
     /// Take the administrator's password from this file's first line, instead of making one up (at the first start)
     #[arg(long, value_name = "FILE", requires = "suffix")]
     admin_password_file: Option<PathBuf>,
+    /// Load these entries at the first start
+    #[arg(long, value_name = "FILE", requires = "suffix")]
+    ldif: Option<PathBuf>,
+    /// Load a few people and groups at the first start, to look around with
+    #[arg(long, requires = "suffix", conflicts_with = "ldif")]
+    sample: bool,
     /// TLS with this certificate (PEM, with its chain), for StartTLS and ldaps://
     #[arg(long, value_name = "FILE", requires = "suffix")]
     tls_cert: Option<PathBuf>,
@@ -63,7 +70,7 @@ pub(super) struct Prepared {
     pub(super) config: Config,
     /// In clear, the one time that it is known.
     generated: Option<String>,
-    /// Whether the configuration was made by this start: there are no entries then.
+    /// Whether this start made the configuration and loaded nothing: there are no entries then.
     first: bool,
     /// Of a certificate that nobody vouches for: clients have to be given it.
     self_signed: Option<PathBuf>,
@@ -209,15 +216,21 @@ impl Start<'_> {
         // What is kept is asked for at each start: a certificate that cannot be had is no part of it.
         let clock = SystemClock::new();
         TlsState::load(&config.global.tls, clock.now())?;
+        // Before the configuration: where the entries are refused, the next start is a first one again.
+        let loaded = entries::load(arguments, &config, suffix, &clock)?;
         convert(&config, kept, &Stamp { clock: &clock, random: &SystemRandom })?;
         Ok(Prepared {
             suffix: suffix.to_owned(),
             data: data.to_owned(),
             config: Config::from_slapd_d(kept)?,
             generated,
-            first: true,
+            first: loaded == 0,
             self_signed: made.map(|pair| pair.certificate),
-            remarks: Vec::new(),
+            remarks: match loaded {
+                0 => Vec::new(),
+                1 => vec!["an entry was loaded".to_owned()],
+                more => vec![format!("{more} entries were loaded")],
+            },
             shown: AtomicBool::new(false),
         })
     }

@@ -28,7 +28,7 @@ Options of -o: authzDN, domain, peername, sockname, sockurl, ssf, transport_ssf,
 Without a question, everything about the entry is listed.
 `explain` as the first argument tells which rule decides, and why the others do not; a question is for `read` there
 unless it names another access.")]
-struct AclArgs {
+pub(super) struct AclArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// The entry

@@ -30,7 +30,7 @@ const RECORD_EVERY: Duration = Duration::from_secs(5);
 /// Load LDIF into a database, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct AddArgs {
+pub(super) struct AddArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

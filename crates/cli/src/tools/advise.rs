@@ -35,7 +35,7 @@ What was asked is read from logs with loglevel stats (--log), or from what a run
   larix search -H ldapi:/// -LLL -b cn=Monitor '(objectClass=*)' '*' + > counters
   larix advise -F /etc/ldap/slapd.d -n 1 --monitor counters --ldif indexes.ldif
   larix modify -H ldapi:/// -f indexes.ldif")]
-struct AdviseArgs {
+pub(super) struct AdviseArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

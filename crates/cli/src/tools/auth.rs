@@ -14,7 +14,7 @@ use super::identities::Offline;
 /// Check what SASL identities are mapped to
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct AuthArgs {
+pub(super) struct AuthArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// Mechanism

@@ -3,8 +3,8 @@
 mod restore;
 mod take;
 
-pub(super) use restore::main as restore;
-pub(super) use take::main as take;
+pub(super) use restore::{RestoreArgs, main as restore};
+pub(super) use take::{BackupArgs, main as take};
 
 use std::io::{self, IsTerminal, Write};
 

@@ -29,7 +29,7 @@ const FOLD_COLUMNS: usize = 76;
 /// Write a database as LDIF
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct CatArgs {
+pub(super) struct CatArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

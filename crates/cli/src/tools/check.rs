@@ -33,7 +33,7 @@ struct Found {
 /// when it could not be checked, 3 when all fits but entries break such rules.
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct CheckArgs {
+pub(super) struct CheckArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

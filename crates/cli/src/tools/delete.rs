@@ -23,7 +23,7 @@ use super::selection::{Selection, each_record};
 /// Delete entries of a database by DN or by filter, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct DeleteArgs {
+pub(super) struct DeleteArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use super::common::{self, ConfigArgs};
 /// Check and normalize DNs
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct DnArgs {
+pub(super) struct DnArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// Write the normal form alone

@@ -14,7 +14,7 @@ use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 /// Make indexes anew: all of them, or those of the attributes that are named
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct IndexArgs {
+pub(super) struct IndexArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

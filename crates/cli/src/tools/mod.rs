@@ -22,6 +22,8 @@ mod test;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::{Command, CommandFactory};
+
 pub(crate) use common::{Chosen, DatabaseArgs};
 
 /// Which tool.
@@ -65,6 +67,10 @@ const TOOLS: [(Tool, &str, &str, &str); 15] = [
 ];
 
 impl Tool {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        TOOLS.iter().map(|row| row.0)
+    }
+
     /// By the name that the binary was called by.
     pub(crate) fn by_program_name(name: &str) -> Option<Self> {
         let name = name.strip_prefix("lt-").unwrap_or(name);
@@ -109,6 +115,28 @@ impl Tool {
     pub(crate) fn names() -> String {
         TOOLS.map(|row| row.1).join(", ")
     }
+}
+
+/// The tool's command line, by its name below `larix`.
+pub(crate) fn command(tool: Tool) -> Command {
+    let command = match tool {
+        Tool::Acl => acl::AclArgs::command(),
+        Tool::Add => add::AddArgs::command(),
+        Tool::Advise => advise::AdviseArgs::command(),
+        Tool::Auth => auth::AuthArgs::command(),
+        Tool::Backup => backup::BackupArgs::command(),
+        Tool::Cat => cat::CatArgs::command(),
+        Tool::Check => check::CheckArgs::command(),
+        Tool::Delete => delete::DeleteArgs::command(),
+        Tool::Dn => dn::DnArgs::command(),
+        Tool::Index => index::IndexArgs::command(),
+        Tool::Modify => modify::ModifyArgs::command(),
+        Tool::Passwd => passwd::PasswdArgs::command(),
+        Tool::Restore => backup::RestoreArgs::command(),
+        Tool::Schema => schema::SchemaArgs::command(),
+        Tool::Test => test::TestArgs::command(),
+    };
+    command.name(tool.subcommand())
 }
 
 /// Runs a tool. `name` is how it was called, for its messages; `arguments` are those after the name.

@@ -17,7 +17,7 @@ use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 /// Apply LDIF changes to a database, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct ModifyArgs {
+pub(super) struct ModifyArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

@@ -25,7 +25,7 @@ use super::selection::{Selection, SelectionArgs, each_record};
 /// Check the entries of a database against the schema
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct SchemaArgs {
+pub(super) struct SchemaArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use super::common::{self, ConfigArgs};
 /// Check a configuration; with -f and -F, convert a slapd.conf to a slapd.d
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct TestArgs {
+pub(super) struct TestArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// Check this database alone, by its number; 0 is the configuration

@@ -19,7 +19,7 @@ use crate::tools::common::{self, ConfigArgs};
 /// Put the databases of a backup back while no server runs
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct RestoreArgs {
+pub(crate) struct RestoreArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// The backup; `-` reads a stream from standard input

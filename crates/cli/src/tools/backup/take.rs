@@ -19,7 +19,7 @@ use crate::tools::common::{self, Chosen, ConfigArgs, DatabaseArgs};
 /// Copy databases while the server runs, with checksums
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
-struct BackupArgs {
+pub(crate) struct BackupArgs {
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]

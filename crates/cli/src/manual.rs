@@ -1,0 +1,254 @@
+//! `larix completions` and `larix manual`: what shells and man(1) know of the commands, made from the same definitions that the
+//! commands are parsed by, and from the table of directives.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use larix_configuration::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
+use roff::{Roff, bold, italic, roman};
+
+use crate::tools::{self, Tool};
+
+/// What the server's and the offline tools' pages stand under in a manual.
+const ADMINISTRATION: &str = "8";
+const COMMANDS: &str = "1";
+const SOURCE: &str = concat!("larix ", env!("CARGO_PKG_VERSION"));
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManualArgs {
+    /// The folder for man1, man5 and man8; it is made where it is missing
+    #[arg(value_name = "DIRECTORY")]
+    to: PathBuf,
+}
+
+/// Prints the shell's script. `larix` has the subcommands that clap parses; the offline tools come in here.
+pub(crate) fn completions(arguments: &CompletionsArgs, larix: Command) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut whole(larix), "larix", &mut script);
+    match io::Write::write_all(&mut io::stdout().lock(), &script) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("larix: cannot write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes the pages.
+pub(crate) fn manual(arguments: &ManualArgs, larix: Command, slapd: Command) -> ExitCode {
+    match write_all(&arguments.to, larix, slapd) {
+        Ok(pages) => {
+            println!("{pages} pages in {}", arguments.to.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("larix: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every command below `larix`.
+fn whole(larix: Command) -> Command {
+    larix.subcommands(Tool::all().map(tools::command))
+}
+
+fn write_all(to: &Path, larix: Command, slapd: Command) -> anyhow::Result<usize> {
+    let pages = pages(larix, slapd)?;
+    for page in &pages {
+        let folder = to.join(format!("man{}", page.section));
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let file = folder.join(format!("{}.{}", page.name, page.section));
+        fs::write(&file, &page.text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(pages.len())
+}
+
+struct Page {
+    name: String,
+    section: &'static str,
+    text: Vec<u8>,
+}
+
+fn pages(larix: Command, slapd: Command) -> anyhow::Result<Vec<Page>> {
+    let mut pages = Vec::new();
+    let mut larix = whole(larix);
+    larix.build();
+    add_pages(&larix, &mut pages)?;
+    let mut slapd = slapd;
+    slapd.build();
+    add_pages(&slapd, &mut pages)?;
+    for tool in Tool::all() {
+        // Under slapd's name the page is the same.
+        let text = format!(".so man{ADMINISTRATION}/larix-{}.{ADMINISTRATION}\n", tool.subcommand());
+        let name = tool.program_name().to_owned();
+        pages.push(Page { name, section: ADMINISTRATION, text: text.into_bytes() });
+    }
+    pages.push(Page { name: "larix-slapd.conf".to_owned(), section: "5", text: directives()?.into_bytes() });
+    Ok(pages)
+}
+
+/// The page of a command, and those of the commands below it.
+fn add_pages(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let is_tool = name.strip_prefix("larix-").is_some_and(|name| Tool::by_subcommand(name).is_some());
+    let section = if is_tool || name == "slapd" || name == "larix-serve" { ADMINISTRATION } else { COMMANDS };
+    let mut text = Vec::new();
+    // A date would make each build another.
+    Man::new(command.clone()).section(section).date("").source(SOURCE).manual("Larix").render(&mut text)?;
+    pages.push(Page { name, section, text });
+    command.get_subcommands().try_for_each(|below| add_pages(below, pages))
+}
+
+/// larix-slapd.conf(5): every keyword with its attribute, and what becomes of it.
+fn directives() -> io::Result<String> {
+    let mut page = Roff::new();
+    page.control("TH", ["larix-slapd.conf", "5", "", SOURCE, "Larix"]);
+    page.control("SH", ["NAME"]);
+    page.text([roman(
+        "larix-slapd.conf - the keywords of slapd.conf and the attributes of cn=config that Larix knows",
+    )]);
+    page.control("SH", ["DESCRIPTION"]);
+    page.text([roman(
+        "Larix reads slapd.conf and slapd.d as OpenLDAP does: a keyword means what it means there. This page has every keyword, \
+         where it may stand, its attribute under cn=config, and what Larix does not do. What is taken without effect is named by \
+         ",
+    ), bold("larix test -v"), roman("; what is refused ends the start with file, line and column.")]);
+    let all = listed_directives();
+    for group in all.chunk_by(|a, b| a.place == b.place) {
+        let Some(first) = group.first() else { continue };
+        page.control("SH", [heading(first.place).as_str()]);
+        for directive in group {
+            add_directive(&mut page, directive);
+        }
+    }
+    page.control("SH", ["SEE ALSO"]);
+    page.text([
+        bold("larix-serve"),
+        roman("(8), "),
+        bold("larix-test"),
+        roman("(8), "),
+        bold("larix-config"),
+        roman("(1)"),
+    ]);
+    Ok(page.to_roff())
+}
+
+fn heading(place: ListedPlace) -> String {
+    match place {
+        ListedPlace::Anywhere => "ANYWHERE, FOR THE SERVER".to_owned(),
+        ListedPlace::BeforeDatabases => "BEFORE THE FIRST DATABASE".to_owned(),
+        ListedPlace::Shared => "BEFORE THE FIRST DATABASE, OR IN ONE".to_owned(),
+        ListedPlace::AnyDatabase => "IN ANY DATABASE".to_owned(),
+        ListedPlace::Database(kind) => format!("IN A DATABASE OF THE KIND {}", kind.to_uppercase()),
+        ListedPlace::ForeignDatabase => "IN A DATABASE OF A KIND THAT IS NOT SERVED".to_owned(),
+        ListedPlace::Backend => "BEHIND A BACKEND LINE".to_owned(),
+        ListedPlace::Overlay(name) => format!("BEHIND OVERLAY {}", name.to_uppercase()),
+    }
+}
+
+fn add_directive(page: &mut Roff, directive: &ListedDirective) {
+    page.control("TP", []);
+    let mut title = Vec::new();
+    for keyword in
+        std::iter::once(&directive.keyword).chain(directive.aliases).filter(|word| !word.is_empty())
+    {
+        if !title.is_empty() {
+            title.push(roman(", "));
+        }
+        title.push(bold(*keyword));
+    }
+    if !directive.attribute.is_empty() {
+        title.push(roman(if title.is_empty() { "" } else { "  " }));
+        title.push(italic(directive.attribute));
+    }
+    page.text(title);
+    page.text([roman(match directive.effect {
+        ListedEffect::Obeyed => "Obeyed.".to_owned(),
+        ListedEffect::Noted(why) => format!("Taken without effect: {why}."),
+        ListedEffect::Refused(instead) => format!("Refused: {instead}."),
+    })]);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::Larix;
+    use crate::serve;
+
+    fn all() -> Vec<Page> {
+        pages(Larix::command(), serve::slapd_command()).unwrap()
+    }
+
+    fn text(pages: &[Page], name: &str) -> String {
+        let page = pages.iter().find(|page| page.name == name);
+        String::from_utf8(page.unwrap_or_else(|| panic!("no page {name}")).text.clone()).unwrap()
+    }
+
+    #[test]
+    fn every_command_has_a_page_under_each_of_its_names() {
+        let pages = all();
+        let mut names: Vec<_> = pages.iter().map(|page| (&page.name, page.section)).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count, "two pages of one name");
+        for tool in Tool::all() {
+            let own = format!("larix-{}", tool.subcommand());
+            assert!(text(&pages, &own).contains(".SH OPTIONS"), "{own}");
+            assert_eq!(text(&pages, tool.program_name()), format!(".so man8/{own}.8\n"));
+        }
+        for name in
+            ["larix", "larix-serve", "larix-search", "larix-load-compare", "larix-config-apply", "slapd"]
+        {
+            assert!(text(&pages, name).contains(".SH SYNOPSIS"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_page_says_what_a_flag_does_and_no_time() {
+        let pages = all();
+        assert!(text(&pages, "larix-cat").contains("Go on after an entry that cannot be read"));
+        let first = text(&pages, "larix");
+        let title = first.lines().find(|line| line.starts_with(".TH")).unwrap();
+        assert!(!title.contains("20"), "{title}");
+    }
+
+    #[test]
+    fn directives_are_told_with_their_effect() {
+        let page = text(&all(), "larix-slapd.conf");
+        let of = |keyword: &str| {
+            let at = page.find(&format!("\\fB{keyword}\\fR")).unwrap_or_else(|| panic!("no {keyword}"));
+            page[at..].lines().nth(1).unwrap().to_owned()
+        };
+        assert_eq!(of("suffix"), "Obeyed.");
+        assert!(of("lastbind\\-send\\-assert").starts_with("Taken without effect: "));
+        assert!(page.contains("Refused: "));
+    }
+
+    #[test]
+    fn completions_know_tools_and_their_flags() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut whole(Larix::command()), "larix", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            assert!(script.contains("offline-modify") && script.contains("admin-password-file"), "{shell}");
+        }
+    }
+}
