@@ -51,16 +51,15 @@ pub(crate) fn make(root: &Path, binary: &Path) -> anyhow::Result<()> {
     fs::set_permissions(&start, fs::Permissions::from_mode(0o755)).context("cannot set a mode")?;
     let authorities = "cat $(find \"$0\"/usr/share/ca-certificates -name '*.crt' | sort) > \"$0\"/etc/ssl/certs/ca-certificates.crt";
     run(Command::new("sh").args(["-c", authorities]).arg(&tree))?;
-    let data = tree.join("var/lib/larix");
-    fs::create_dir_all(&data).context("cannot make var/lib/larix")?;
-    std::os::unix::fs::chown(&data, Some(USER), Some(USER))
-        .context("cannot give var/lib/larix to its user")?;
+    let data = root.join("target/package/image-data");
+    fs::create_dir_all(&data).with_context(|| format!("cannot make {}", data.display()))?;
     let archive = root.join("target/package/larix-image.tar");
     let user = format!("{USER}:{USER}");
     let script = "set -e
         container=$(buildah from scratch)
         trap 'buildah rm \"$container\" >/dev/null' EXIT
         buildah add --quiet \"$container\" \"$1\" / >/dev/null
+        buildah add --quiet --chown \"$2\" \"$container\" \"$6\" /var/lib/larix >/dev/null
         buildah config --user \"$2\" --entrypoint '[\"/usr/lib/larix/start\"]' --cmd '' --volume /var/lib/larix \\
             --port 3890 --port 6360 --stop-signal SIGTERM --label org.opencontainers.image.title=Larix \"$container\"
         buildah commit --quiet --timestamp \"$4\" \"$container\" \"$5:latest\"
@@ -74,6 +73,7 @@ pub(crate) fn make(root: &Path, binary: &Path) -> anyhow::Result<()> {
         .arg(&user)
         .arg(&archive)
         .args([&time, NAME])
+        .arg(&data)
         .env("BUILDAH_ISOLATION", "chroot"))?;
     println!("{}", archive.display());
     Ok(())

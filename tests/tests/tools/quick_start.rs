@@ -391,7 +391,10 @@ fn a_first_start_loads_entries() {
         .unwrap();
     let given = ["--suffix", "dc=example,dc=com", "--ldif", "site.ldif"];
     let said = newcomer.refused(&given);
-    assert!(said.contains("site.ldif") && said.contains("line 7: ") && said.contains("objectClass"), "{said}");
+    assert!(
+        said.contains("site.ldif") && said.contains("line 7: ") && said.contains("objectClass"),
+        "{said}"
+    );
     assert!(
         newcomer
             .refused(&["--suffix", "dc=example,dc=com", "--ldif", "other.ldif"])
