@@ -34,7 +34,7 @@ cargo xtask COMMAND
   instructions [update]
                   instructions a request under valgrind, against the baseline; or write the baseline anew
   kerberos        the build feature gssapi, with MIT's KDC
-  ci              check, test, kerberos, instructions, a short fuzz run, and every scenario of the load generator in smoke size
+  ci              check, test, the package, kerberos, instructions, a short fuzz run, and every scenario of the load generator in smoke size
   engines [OPTIONS]
                   the store's workloads on LMDB beside other engines; --help lists the options
   bench [ENTRIES] [FLAGS]
@@ -84,6 +84,7 @@ fn main() -> ExitCode {
         ["ci"] => check()
             .and_then(|()| test(&[]))
             .and_then(|()| packages::without(&root(), false))
+            .and_then(|()| package_of_tests())
             .and_then(|()| kerberos())
             .and_then(|()| instructions::run(&root(), false))
             .and_then(|()| fuzz("20000"))
@@ -235,6 +236,16 @@ fn package(rest: &[&str]) -> anyhow::Result<PathBuf> {
         [binary] => std::fs::canonicalize(binary).with_context(|| format!("there is no binary {binary}")),
         [_, more, ..] => bail!("cargo xtask package takes one binary: what is {more:?}?"),
     }
+}
+
+/// The package of the binary that the tests start: that it can be made.
+fn package_of_tests() -> anyhow::Result<()> {
+    binary()?;
+    let (built, stripped) = (root().join("target/debug/larix"), root().join("target/larix-without-symbols"));
+    run(Command::new("objcopy").arg("--strip-all").args([&built, &stripped]))?;
+    let made = package::Package { root: &root(), binary: &stripped, suffix: "" }.make()?;
+    println!("{}", made.display());
+    Ok(())
 }
 
 /// Every scenario, small: that it runs and that every answer is right, not how fast.

@@ -104,7 +104,7 @@ fn pages(larix: Command, slapd: Command) -> anyhow::Result<Vec<Page>> {
 
 /// The page of a command, and those of the commands below it.
 fn add_pages(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
-    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let is_tool = name.strip_prefix("larix-").is_some_and(|name| Tool::by_subcommand(name).is_some());
     let section = if is_tool || name == "slapd" || name == "larix-serve" { ADMINISTRATION } else { COMMANDS };
     let mut text = Vec::new();
