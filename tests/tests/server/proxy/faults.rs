@@ -270,6 +270,66 @@ fn targets_that_lie() {
     }
 }
 
+/// Under load, while the target is cut off and comes back: an answer is right, or says that the target cannot be used.
+#[test]
+fn answers_are_never_mixed_up() {
+    const ENTRIES: usize = 64;
+    let behind = target(Kind::Larix);
+    let mut admin = Client::connect(behind.server.address);
+    run(&mut admin, &format!("as {} secret", super::ADMIN));
+    for number in 0..ENTRIES {
+        let add = format!(
+            "add cn=e{number},ou=people,dc=example,dc=com\n  objectClass: person\n  cn: e{number}\n  sn: s{number}"
+        );
+        assert!(run(&mut admin, &add).starts_with("=> 0"));
+    }
+    let relay = Relay::start();
+    relay.lead_to(behind.server.address);
+    let front = proxy(relay.address, "conn-pool-max 2");
+    let (address, right) = (front.server.address, AtomicUsize::new(0));
+    let stopped = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (right, stopped) = (&right, &stopped);
+        let ask = |own: usize| {
+            scope.spawn(move || {
+                let mut client = Client::connect(address);
+                let mut number = own;
+                while !stopped.load(Ordering::SeqCst) {
+                    number = (number * 5 + 7) % ENTRIES;
+                    let answer =
+                        run(&mut client, &format!("search ou=people,{SUFFIX} sub (cn=e{number}) sn"));
+                    let expected =
+                        format!("-> cn=e{number},ou=people,dc=example,dc=com\n   sn: s{number}\n=> 0\n");
+                    if answer == expected {
+                        right.fetch_add(1, Ordering::SeqCst);
+                    } else {
+                        assert!(answer.starts_with("=> 52 "), "{answer}, not {expected}");
+                    }
+                    let answer =
+                        run(&mut client, &format!("compare cn=e{number},ou=people,{SUFFIX} sn:s{number}"));
+                    assert!(answer.starts_with("=> 6") || answer.starts_with("=> 52 "), "{answer}");
+                }
+            })
+        };
+        let clients: Vec<_> = (0..8).map(ask).collect();
+        for _ in 0..8 {
+            let before = right.load(Ordering::SeqCst);
+            while right.load(Ordering::SeqCst) < before + 200 {
+                if clients.iter().any(|client| client.is_finished()) {
+                    // The others end, too: the scope waits for them.
+                    stopped.store(true, Ordering::SeqCst);
+                    panic!("a client has failed");
+                }
+                thread::yield_now();
+            }
+            relay.set(Passage::Cut);
+            relay.set(Passage::Open);
+        }
+        stopped.store(true, Ordering::SeqCst);
+    });
+    assert!(right.load(Ordering::SeqCst) >= 1600);
+}
+
 /// Proxies that lead to one another: the hops are counted.
 #[test]
 fn a_loop_of_proxies_ends() {
