@@ -11,7 +11,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use larix_configuration::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
-use roff::{Roff, bold, italic, roman};
+use roff::{Inline, Roff, bold, italic, roman};
 
 use crate::tools::{self, Tool};
 
@@ -125,15 +125,27 @@ fn directives() -> io::Result<String> {
     page.control("SH", ["DESCRIPTION"]);
     page.text([roman(
         "Larix reads slapd.conf and slapd.d as OpenLDAP does: a keyword means what it means there. This page has every keyword, \
-         where it may stand, its attribute under cn=config, and what Larix does not do. What is taken without effect is named by \
-         ",
+         where it may stand, and its attribute under cn=config; one without a remark has its effect. What is taken without effect \
+         is named by ",
     ), bold("larix test -v"), roman("; what is refused ends the start with file, line and column.")]);
     let all = listed_directives();
     for group in all.chunk_by(|a, b| a.place == b.place) {
         let Some(first) = group.first() else { continue };
         page.control("SH", [heading(first.place).as_str()]);
+        // What needs no word stands together.
+        for directive in group.iter().filter(|directive| directive.effect == ListedEffect::Obeyed) {
+            page.text(title(directive));
+            page.control("br", []);
+        }
         for directive in group {
-            add_directive(&mut page, directive);
+            let effect = match directive.effect {
+                ListedEffect::Obeyed => continue,
+                ListedEffect::Noted(why) => format!("Taken without effect: {why}."),
+                ListedEffect::Refused(instead) => format!("Refused: {instead}."),
+            };
+            page.control("TP", []);
+            page.text(title(directive));
+            page.text([roman(effect)]);
         }
     }
     page.control("SH", ["SEE ALSO"]);
@@ -161,27 +173,19 @@ fn heading(place: ListedPlace) -> String {
     }
 }
 
-fn add_directive(page: &mut Roff, directive: &ListedDirective) {
-    page.control("TP", []);
+/// The keyword under all its names, and the attribute.
+fn title(directive: &ListedDirective) -> Vec<Inline> {
     let mut title = Vec::new();
-    for keyword in
-        std::iter::once(&directive.keyword).chain(directive.aliases).filter(|word| !word.is_empty())
-    {
-        if !title.is_empty() {
-            title.push(roman(", "));
-        }
+    let names = std::iter::once(&directive.keyword).chain(directive.aliases);
+    for keyword in names.filter(|word| !word.is_empty()) {
+        title.push(roman(if title.is_empty() { "" } else { ", " }));
         title.push(bold(*keyword));
     }
     if !directive.attribute.is_empty() {
         title.push(roman(if title.is_empty() { "" } else { "  " }));
         title.push(italic(directive.attribute));
     }
-    page.text(title);
-    page.text([roman(match directive.effect {
-        ListedEffect::Obeyed => "Obeyed.".to_owned(),
-        ListedEffect::Noted(why) => format!("Taken without effect: {why}."),
-        ListedEffect::Refused(instead) => format!("Refused: {instead}."),
-    })]);
+    title
 }
 
 #[cfg(test)]
@@ -237,7 +241,7 @@ mod tests {
             let at = page.find(&format!("\\fB{keyword}\\fR")).unwrap_or_else(|| panic!("no {keyword}"));
             page[at..].lines().nth(1).unwrap().to_owned()
         };
-        assert_eq!(of("suffix"), "Obeyed.");
+        assert_eq!(of("suffix"), ".br");
         assert!(of("lastbind\\-send\\-assert").starts_with("Taken without effect: "));
         assert!(page.contains("Refused: "));
     }
