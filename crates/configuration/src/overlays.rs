@@ -146,6 +146,7 @@ impl Config {
             index: &index,
             maintained: &[],
             others: &[],
+            receives: database.is_some_and(|database| self.receives(database)),
         })
     }
 
@@ -175,6 +176,11 @@ impl Config {
         Ok(built)
     }
 
+    /// Whether changes come from other servers.
+    fn receives(&self, database: &Database) -> bool {
+        database.sync_replication.iter().any(|line| !self.names_itself(line))
+    }
+
     /// The other databases that an overlay of the frontend is meant for.
     fn others_of(&self, overlay: &Overlay, database: &Database) -> Vec<OtherDatabase> {
         let is_same = |other: &&Overlay| std::ptr::eq(*other, overlay);
@@ -189,7 +195,7 @@ impl Config {
             Some(OtherDatabase {
                 suffix: other.suffixes.first()?.normal.clone(),
                 last_modified: other.last_mod,
-                receives: other.sync_replication.iter().any(|line| !self.names_itself(line)),
+                receives: self.receives(other),
             })
         });
         described.collect()

@@ -117,3 +117,32 @@ fn each_of_two_servers_lets_one_client_have_a_value() {
     }
     println!("{both} of {} values were given by both servers", given.len());
 }
+
+/// A value that two servers gave while neither could hear of the other stays with both entries, and both servers tell it.
+#[test]
+fn a_value_that_was_given_apart_is_told() {
+    let mut servers = members(2, Merging::Values);
+    for member in &mut servers {
+        let file = member.site.configuration();
+        let text = std::fs::read_to_string(&file).expect("a slapd.conf");
+        std::fs::write(&file, format!("{text}{UNIQUE}\n")).expect("a slapd.conf");
+    }
+    servers[0].site.load_into(Some(SUFFIX), &people(2));
+    servers.iter_mut().for_each(Member::start);
+    servers[1].wait_until_like(&servers[0]);
+    servers.iter_mut().for_each(Member::stop);
+    for (number, member) in servers.iter_mut().enumerate() {
+        member.start();
+        member.change(&format!("modify \"uid=u{number},ou=people,{SUFFIX}\"\n  add mail: {}", mail(0)));
+        member.stop();
+    }
+    servers.iter_mut().for_each(Member::start);
+    servers[1].wait_until_like(&servers[0]);
+    assert_eq!(holders(&servers[1].content(SUFFIX).expect("the tree"), 0), 2);
+    for (number, member) in servers.iter().enumerate() {
+        let there = 1 - number;
+        member.wait_for_log(&format!(
+            "a value of mail is in \"uid=u{there},ou=people,{SUFFIX}\", which another server changed"
+        ));
+    }
+}

@@ -1,5 +1,6 @@
 //! Overlays behind commits: what is handed to those that stand there, how far each has come, and what ticks bring.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Weak, mpsc};
 
 use larix_proto::{LdapResult, ResultCode};
@@ -9,13 +10,14 @@ use uuid::Uuid;
 
 use super::Served;
 use crate::controls::{ControlValues, RequestControls};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::log::{self, Hold, LogKey, LogReader, LogRecord, LoggedChange};
-use crate::overlay::FollowUpElsewhere;
 use crate::overlay::committed::{
-    ChangeOrigin, Committed, CommittedBatch, CommittedChange, Gap, NotTaken, OtherWriters, TICK_CHANGES_MAX,
-    Tick, TickChange, Turn,
+    ChangeOrigin, Committed, CommittedBatch, CommittedChange, CommittedEntries, Gap, NotTaken, OtherWriters,
+    TICK_CHANGES_MAX, Tick, TickChange, Turn,
 };
+use crate::overlay::{Entries, FollowUpElsewhere};
 use crate::search::present::Present;
 use crate::tables::META;
 use crate::write::WriteOutcome;
@@ -77,6 +79,8 @@ pub struct Round {
     pub more: bool,
     /// Why nothing was taken.
     pub not_taken: Option<NotTaken>,
+    /// What the overlay has the log tell.
+    pub reports: Vec<String>,
 }
 
 impl<S: Store> CommittedFollower<S> {
@@ -149,23 +153,33 @@ impl<S: Store> CommittedFollower<S> {
             return Ok(Round { more, ..Round::default() });
         }
         self.in_hand = Some((end, changes.len() as u64));
+        let reports = RefCell::default();
         let schema = self.served.database().schema();
         let settings = self.served.database().settings();
         let suffix = settings.suffixes.first().map(|suffix| suffix.text.as_str()).unwrap_or_default();
-        let batch = CommittedBatch { changes: &changes, gap, schema: &schema, suffix, others };
+        let batch = CommittedBatch {
+            changes: &changes,
+            gap,
+            schema: &schema,
+            suffix,
+            others,
+            committed: Some(&*self.served),
+            reports: &reports,
+        };
         let taken = overlay.take(&batch);
         self.in_hand = None;
+        let reports = reports.into_inner();
         match taken {
             Ok(()) => {
                 self.gap = None;
                 self.reach(end);
-                Ok(Round { taken: changes.len() as u64, gap, more, not_taken: None })
+                Ok(Round { taken: changes.len() as u64, gap, more, not_taken: None, reports })
             }
             Err(not_taken) if not_taken.again => Ok(Round { not_taken: Some(not_taken), ..Round::default() }),
             Err(not_taken) => {
                 self.reach(end);
                 self.miss(Gap::Records(changes.len() as u64));
-                Ok(Round { more, not_taken: Some(not_taken), ..Round::default() })
+                Ok(Round { more, not_taken: Some(not_taken), reports, ..Round::default() })
             }
         }
     }
@@ -306,6 +320,16 @@ impl<S: Store> OtherWriters for Writers<S> {
     }
 }
 
+impl<S: Store> CommittedEntries for Served<S> {
+    fn look(&self, look: &mut dyn FnMut(&dyn Entries) -> Result<(), Failure>) -> Result<(), Failure> {
+        let database = self.database();
+        let policy = database.policy();
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        look(&Present::of(&view, &policy))
+    }
+}
+
 /// What is read of the log at once.
 struct Batch {
     changes: Vec<CommittedChange>,
@@ -383,7 +407,7 @@ impl<S: Store> Served<S> {
     ///
     /// # Errors
     /// The overlay's, or a store that cannot be read.
-    pub fn tick(&self, overlay: &dyn Tick) -> Result<Option<TickOutcome>, crate::failure::Failure> {
+    pub fn tick(&self, overlay: &dyn Tick) -> Result<Option<TickOutcome>, Failure> {
         if !self.ticks() {
             return Ok(None);
         }

@@ -1,6 +1,7 @@
 //! The doors beside operations: [`Committed`] sees changes once they are durable, [`Tick`] has a turn at an interval. Both are
 //! called on a thread of the overlay's own, so that they may wait for files and other servers: no answer waits for them.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use larix_schema::{NormalDn, Schema};
 
 use super::{Entries, FollowUpElsewhere};
 use crate::change::WriteOperation;
+use crate::entry::split_rdn;
 use crate::failure::Failure;
-use crate::log::{LogKey, LogRecord};
+use crate::log::{LogKey, LogRecord, LoggedChange};
 use crate::time::Timestamp;
 
 /// Changes that one tick may bring; a tick that has more says so, and has its next turn at once.
@@ -51,6 +53,26 @@ pub struct CommittedBatch<'a> {
     /// The first suffix of the database, as configured.
     pub suffix: &'a str,
     pub others: &'a dyn OtherWriters,
+    /// The database as it is committed; `None`: it cannot be looked at.
+    pub committed: Option<&'a dyn CommittedEntries>,
+    /// What an administrator is to know: [`Self::report`].
+    pub reports: &'a RefCell<Vec<String>>,
+}
+
+impl CommittedBatch<'_> {
+    /// Has the log tell something that the overlay found out, as a warning.
+    pub fn report(&self, text: String) {
+        self.reports.borrow_mut().push(text);
+    }
+}
+
+/// What is committed, for a look at a time: nothing of the store is held meanwhile.
+pub trait CommittedEntries: Debug {
+    /// Hands `look` the entries of the latest commit.
+    ///
+    /// # Errors
+    /// A store that cannot be read, or what `look` answers.
+    fn look(&self, look: &mut dyn FnMut(&dyn Entries) -> Result<(), Failure>) -> Result<(), Failure>;
 }
 
 /// The writers of the server's other databases, for what changes of one lead to in another.
@@ -81,6 +103,26 @@ pub struct CommittedChange {
     pub record: LogRecord,
     /// Who sent it; `None` for what the server did by itself, what came by replication, and where it is not known any more.
     pub origin: Option<Arc<ChangeOrigin>>,
+}
+
+impl CommittedChange {
+    /// What the entry is called behind the change; `None`: it is gone, or its name is none under this schema.
+    pub fn name_behind(&self, schema: &Schema) -> Option<NormalDn> {
+        match &self.record.change {
+            LoggedChange::Delete => None,
+            LoggedChange::Add(_) | LoggedChange::Modify(_) => schema.parse_dn(&self.record.dn).ok(),
+            LoggedChange::ModifyDn { new_rdn, new_superior, .. } => {
+                let superior = new_superior.as_deref().unwrap_or_else(|| split_rdn(&self.record.dn).1);
+                let separator = if superior.is_empty() { "" } else { "," };
+                schema.parse_dn(&format!("{new_rdn}{separator}{superior}")).ok()
+            }
+        }
+    }
+
+    /// Whether another server made it.
+    pub fn is_replicated(&self) -> bool {
+        self.record.csn.server_id != self.key.server_id
+    }
 }
 
 /// The connection that a change came on.

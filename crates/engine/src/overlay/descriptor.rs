@@ -386,6 +386,8 @@ pub struct BuildContext<'c> {
     pub index: &'c IndexConfig,
     /// Attributes that other overlays of the database keep right by themselves.
     pub maintained: &'c [AttributeDescription],
+    /// Whether changes of the database come from other servers (`syncrepl`).
+    pub receives: bool,
     /// The other databases that the same overlay of the frontend is meant for; none for an overlay of one database.
     pub others: &'c [OtherDatabase],
 }

@@ -185,6 +185,8 @@ fn what_is_missing_is_said() {
         schema: &schema,
         suffix: "dc=a",
         others: &NoOtherWriters,
+        committed: None,
+        reports: &std::cell::RefCell::default(),
     };
     let door: &dyn Committed = overlay.committed().unwrap();
     door.take(&batch).unwrap();

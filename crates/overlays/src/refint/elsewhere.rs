@@ -7,9 +7,7 @@ use std::sync::Arc;
 use larix_engine::log::LoggedChange;
 use larix_engine::overlay::committed::{Committed, CommittedBatch, CommittedChange, NotTaken};
 use larix_engine::overlay::internal_search::{Ended, InternalSearch};
-use larix_engine::overlay::{
-    Consequence, Entries, Failure, FollowUpElsewhere, Name, Refusal, Sought, split_rdn,
-};
+use larix_engine::overlay::{Consequence, Entries, Failure, FollowUpElsewhere, Name, Refusal, Sought};
 use larix_proto::Scope;
 use larix_schema::{BoundFilter, NormalDn, Schema};
 
@@ -36,21 +34,16 @@ struct Departed {
 
 impl Departed {
     fn of(change: &CommittedChange, schema: &Schema) -> Option<Self> {
-        let CommittedChange { key, record, .. } = change;
-        let target = match &record.change {
+        let target = match &change.record.change {
             LoggedChange::Delete => None,
-            LoggedChange::ModifyDn { new_rdn, new_superior, .. } => {
-                let superior = new_superior.as_deref().unwrap_or_else(|| split_rdn(&record.dn).1);
-                let separator = if superior.is_empty() { "" } else { "," };
-                Some(schema.parse_dn(&format!("{new_rdn}{separator}{superior}")).ok()?)
-            }
+            LoggedChange::ModifyDn { .. } => Some(change.name_behind(schema)?),
             LoggedChange::Add(_) | LoggedChange::Modify(_) => return None,
         };
-        if record.local {
+        if change.record.local {
             return None;
         }
-        let dn = schema.parse_dn(&record.dn).ok()?;
-        Some(Self { dn, target, replicated: record.csn.server_id != key.server_id })
+        let dn = schema.parse_dn(&change.record.dn).ok()?;
+        Some(Self { dn, target, replicated: change.is_replicated() })
     }
 }
 

@@ -100,6 +100,7 @@ pub(crate) fn with_context<T>(schema: &Arc<Schema>, then: impl FnOnce(&BuildCont
         index: &IndexConfig::default(),
         maintained: &[],
         others: &[],
+        receives: false,
     })
 }
 
@@ -257,8 +258,9 @@ impl Followed {
         Self { served, follower, overlay, writers, woken }
     }
 
-    /// Has it take all that is in the change log, as sent from there.
-    pub(crate) fn catch_up(&mut self, origin: Option<Arc<ChangeOrigin>>) {
+    /// Has it take all that is in the change log, as sent from there; what it has the log tell.
+    pub(crate) fn catch_up(&mut self, origin: Option<Arc<ChangeOrigin>>) -> Vec<String> {
+        let mut reports = Vec::new();
         let last = self.served.database().writes().log_last();
         loop {
             let round = self
@@ -266,8 +268,9 @@ impl Followed {
                 .round(self.overlay.committed().unwrap(), &|_| origin.clone(), &self.writers)
                 .unwrap();
             assert_eq!(round.not_taken, None);
+            reports.extend(round.reports);
             if self.follower.reached() >= last {
-                break;
+                return reports;
             }
             // Requesters hear first.
             self.woken.recv().unwrap();

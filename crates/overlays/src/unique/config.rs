@@ -25,7 +25,7 @@ pub(super) fn build(
     let read = directives.settings(context.schema, context.suffixes);
     let read = read.map_err(|error| SettingError::new(error).awaiting_schema())?;
     let suffix = context.suffixes.first().cloned().unwrap_or_else(NormalDn::root);
-    Ok(Arc::new(Unique::new(read, suffix)))
+    Ok(Arc::new(Unique::new(read, suffix).receiving(context.receives)))
 }
 
 /// The directives as they stand in the configuration.

@@ -4,6 +4,7 @@
 //! finds what the first one wrote. slapd searches before it writes, and two adds at once may both pass there.
 
 mod config;
+mod replicated;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use larix_engine::entry::Entry;
 use larix_engine::failure::Failure;
 use larix_engine::fault::Fault;
 use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, FollowUp, Interests,
@@ -79,12 +81,20 @@ impl Domain {
 pub struct Unique {
     settings: Arc<UniqueSettings>,
     suffix: NormalDn,
+    /// Whether changes of the database come from other servers: values of theirs are looked at once they are here.
+    receives: bool,
 }
 
 impl Unique {
     /// `suffix`: the database's first.
     pub fn new(settings: UniqueSettings, suffix: NormalDn) -> Self {
-        Self { settings: Arc::new(settings), suffix }
+        Self { settings: Arc::new(settings), suffix, receives: false }
+    }
+
+    /// Looks at what other servers changed, too.
+    #[must_use]
+    pub fn receiving(self, receives: bool) -> Self {
+        Self { receives, ..self }
     }
 
     /// The attributes whose values are looked up, for a check of the indexes; none for a domain about all user attributes.
@@ -106,7 +116,11 @@ impl Overlay for Unique {
     }
 
     fn interests(&self) -> Interests {
-        Interests::PREPARE
+        Interests::PREPARE | if self.receives { Interests::COMMITTED } else { Interests::NONE }
+    }
+
+    fn committed(&self) -> Option<&dyn Committed> {
+        Some(self)
     }
 
     fn notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
@@ -294,6 +308,14 @@ impl Check {
 
     /// Refuses when another entry of the area has one of the values.
     fn look(&self, area: &Area, terms: &[Term], entries: &dyn Entries) -> Result<(), Refusal> {
+        match self.other(area, terms, entries)? {
+            Some(_) => Err(refusal(area, terms).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Another entry of the area that has one of the values.
+    fn other(&self, area: &Area, terms: &[Term], entries: &dyn Entries) -> Result<Option<String>, Failure> {
         let any = match terms {
             [one] => one.filter.clone(),
             _ => BoundFilter::Or(terms.iter().map(|term| term.filter.clone()).collect()),
@@ -310,21 +332,22 @@ impl Check {
         };
         // The change is judged for what the directory holds, whether the requester may see it or not: as in slapd.
         let query = InternalSearch::new(base, area.scope, &filter);
-        let mut taken = false;
+        let mut other = None;
         let mut visit = |found: &dyn FoundEntry| -> Result<bool, Fault> {
-            taken = *found.dn()? != self.dn;
-            Ok(!taken)
+            if *found.dn()? != self.dn {
+                other = Some(found.shown_dn()?);
+            }
+            Ok(other.is_none())
         };
         entries.search(&query, &mut visit)?;
-        match taken {
-            true => Err(refusal(area, terms).into()),
-            false => Ok(()),
-        }
+        Ok(other)
     }
 }
 
 /// One value that must not be elsewhere.
 struct Term {
+    /// The attribute's name.
+    attribute: String,
     filter: BoundFilter,
     text: String,
 }
@@ -341,6 +364,7 @@ fn terms(schema: &Schema, domain: &Domain, area: &Area, asserted: &[Asserted], n
         let values = if values.is_empty() { now } else { values };
         if values.is_empty() && domain.strict {
             terms.push(Term {
+                attribute: name.clone(),
                 filter: BoundFilter::Present(description.clone()),
                 text: format!("({name}=*)"),
             });
@@ -348,7 +372,8 @@ fn terms(schema: &Schema, domain: &Domain, area: &Area, asserted: &[Asserted], n
         for value in values {
             if let Ok(assertion) = schema.bind_equality(description, value) {
                 let filter = BoundFilter::Equality(assertion);
-                terms.push(Term { filter, text: format!("({name}={})", escaped(value)) });
+                let text = format!("({name}={})", escaped(value));
+                terms.push(Term { attribute: name.clone(), filter, text });
             }
         }
     }

@@ -5,10 +5,13 @@
 use std::sync::{Arc, mpsc};
 
 use larix_engine::index::IndexConfig;
+use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
+use larix_engine::write::AttributeValues;
 use larix_store::memory::MemoryStore;
+use uuid::Uuid;
 
 use super::{Unique, UniqueDirectives};
-use crate::testing::{self as common, Fixture, SUFFIX, TREE, memory, operation, records};
+use crate::testing::{self as common, Fixture, Followed, SUFFIX, TREE, memory, operation, records};
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -21,7 +24,7 @@ fn fixture(uris: &[&str], indexed: bool) -> Fixture<MemoryStore> {
     let directives =
         UniqueDirectives { uris: uris.iter().map(|uri| words(uri)).collect(), ..UniqueDirectives::default() };
     let unique = directives.settings(&schema, std::slice::from_ref(&suffix)).unwrap();
-    settings.overlays.push(Arc::new(Unique::new(unique, suffix)));
+    settings.overlays.push(Arc::new(Unique::new(unique, suffix).receiving(true)));
     settings.index = IndexConfig::default();
     settings.index.add_line(&schema, "objectClass", Some("eq")).unwrap();
     if indexed {
@@ -241,4 +244,56 @@ fn directives_that_mean_nothing_are_refused() {
         let error = directives.settings(&schema, std::slice::from_ref(&suffix)).unwrap_err();
         assert!(error.contains(expected), "{error} lacks {expected}");
     }
+}
+
+/// Puts an entry here as another server has it.
+fn replicate(fixture: &Fixture<MemoryStore>, number: u128, rdn: &str, mail: &str) {
+    let (uuid, csn) = (Uuid::from_u128(number), format!("20270101000000.000000Z#00000{number}#005#000000"));
+    let (_, cn) = rdn.split_once('=').unwrap();
+    let text = uuid.to_string();
+    let attributes = [
+        ("objectClass", "inetOrgPerson"),
+        ("cn", cn),
+        ("sn", cn),
+        ("mail", mail),
+        ("entryUUID", &text),
+        ("entryCSN", &csn),
+    ];
+    let attributes = attributes.map(|(name, value)| AttributeValues {
+        description: name.to_owned(),
+        values: vec![value.as_bytes().to_vec()],
+    });
+    let change = ReplicatedChange::Put {
+        entry_uuid: uuid,
+        dn: format!("{rdn},ou=People,{SUFFIX}"),
+        attributes: attributes.to_vec(),
+        state: None,
+        place: None,
+    };
+    let (sender, receiver) = mpsc::channel();
+    let batch = ReplicatedBatch { changes: vec![change], ..Default::default() };
+    fixture.directory.databases()[0].replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    assert!(receiver.recv().unwrap().result.is_success());
+}
+
+/// What two servers gave at the same time stays, and is told once.
+#[test]
+fn a_value_that_another_server_gave_as_well_is_told() {
+    let fixture = fixture(&["ldap:///?mail?sub"], true);
+    fixture.apply(&person("cn=Here", PEOPLE, "mail: a@b\nmail: own@b\n"));
+    let mut follower = Followed::new(&fixture, "unique");
+    replicate(&fixture, 7, "cn=There", "other@b");
+    assert_eq!(follower.catch_up(None), [""; 0]);
+    replicate(&fixture, 8, "cn=Twice", "A@B");
+    let (here, twice) = (format!("cn=Here,ou=People,{SUFFIX}"), format!("cn=Twice,ou=People,{SUFFIX}"));
+    let told = format!("a value of mail is in \"{twice}\", which another server changed, and in \"{here}\"");
+    assert_eq!(follower.catch_up(None), [told]);
+    // Both keep it, nobody else gets it, and what a client changes is no matter of this.
+    for dn in [&here, &twice] {
+        assert!(fixture.value(dn, "mail").unwrap().eq_ignore_ascii_case("a@b"));
+    }
+    let again = fixture.change(&person("cn=More", PEOPLE, "mail: a@b\n"));
+    assert!(again.starts_with("19 "), "{again}");
+    fixture.apply(&modify("cn=Here", "replace: title\ntitle: boss\n"));
+    assert_eq!(follower.catch_up(None), [""; 0]);
 }

@@ -126,14 +126,15 @@ impl Figures {
             return Ok(());
         }
         type Figure = fn(&overlay_threads::Figures) -> &AtomicU64;
-        let figures: [(&str, Figure); 5] = [
+        let figures: [(&str, Figure); 6] = [
             ("taken", |f| &f.taken),
             ("missed", |f| &f.missed),
             ("failed", |f| &f.failed),
             ("panicked", |f| &f.panics),
             ("ticked", |f| &f.ticked),
+            ("reported", |f| &f.reported),
         ];
-        let help = "What overlays beside operations did: committed changes taken and missed, failures, panics, changes of ticks";
+        let help = "What overlays beside operations did: committed changes taken and missed, failures, panics, changes of ticks, warnings";
         let mut metric = out.encode_descriptor("overlay_work", help, None, MetricType::Counter)?;
         for (suffix, overlay, own) in &all {
             for (what, figure) in figures {

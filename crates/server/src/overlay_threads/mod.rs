@@ -35,6 +35,8 @@ pub(crate) struct Figures {
     /// Times that it could not take changes, or have its turn.
     pub(crate) failed: AtomicU64,
     pub(crate) panics: AtomicU64,
+    /// Warnings that it had the log tell.
+    pub(crate) reported: AtomicU64,
     /// Changes that its ticks brought.
     pub(crate) ticked: AtomicU64,
     /// Records of the change log that it has still to see.

@@ -17,6 +17,8 @@ use crate::panics;
 
 /// Changes of which it is remembered who sent them until the overlay has seen them.
 const ORIGINS_MAX: usize = 65_536;
+/// Reports of one batch of changes that are logged one by one; the rest is counted.
+const REPORTS_MAX: usize = 16;
 /// After a failure, until the next try.
 const RETRY: Duration = Duration::from_secs(1);
 /// How often it is made durable how far an overlay has come: what a crash may have it see twice.
@@ -253,6 +255,7 @@ impl Beside {
             more = round.more;
             self.figures.taken.fetch_add(round.taken, Ordering::Relaxed);
             self.figures.behind.store(follower.behind(), Ordering::Relaxed);
+            self.report(&round.reports);
             if let Some(gap) = round.gap {
                 self.missed(gap);
             }
@@ -271,6 +274,16 @@ impl Beside {
             follower.keep_position().map_err(|error| error.to_string())?;
         }
         Ok(())
+    }
+
+    fn report(&self, reports: &[String]) {
+        self.figures.reported.fetch_add(reports.len() as u64, Ordering::Relaxed);
+        for text in reports.iter().take(REPORTS_MAX) {
+            self.log.warning(format_args!("overlay {}: {text}", self.name));
+        }
+        if let Some(more) = reports.len().checked_sub(REPORTS_MAX).filter(|more| *more > 0) {
+            self.log.warning(format_args!("overlay {}: {more} more like these", self.name));
+        }
     }
 
     fn missed(&self, gap: Gap) {
