@@ -110,9 +110,10 @@ impl Shared {
 
     /// All that is asked for, for the thread.
     pub(crate) fn take_commands(&self) -> Vec<Command> {
-        self.is_woken.store(false, Ordering::SeqCst);
+        // In this order: a command that comes between the two is taken below, and one that comes later wakes anew.
         let mut drained = [0; 8];
         let _ = rustix::io::read(&self.wake, &mut drained);
+        self.is_woken.store(false, Ordering::SeqCst);
         std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
