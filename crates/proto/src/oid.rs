@@ -63,7 +63,7 @@ oids! {
     /// Larix's own: a consumer says that it settles conflicts as Larix does; on an entry, the entryUUID of its superior.
     SYNC_PEER = "2.25.87610412117718157885716886434399491440.2.4";
     /// Larix's own: how many proxies a request has come through.
-    PROXY_HOPS = "2.25.87610412117718157885716886434399491440.2.5";
+    PROXY_HOPS = "2.25.87610412117718157885716886434399491440.2.8";
     /// draft-behera-ldap-password-policy, both ways.
     PASSWORD_POLICY = "1.3.6.1.4.1.42.2.27.8.5.1";
     /// draft-vchu-ldap-pwd-policy: the password has expired.
