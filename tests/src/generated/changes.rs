@@ -47,6 +47,11 @@ impl<'r> Changes<'r> {
             steps.push(self.add_group());
         }
         for _ in 0..count {
+            if self.people.is_empty() {
+                // All were renamed to one name, and that is deleted.
+                steps.push(self.add_person(35));
+                continue;
+            }
             if self.random.percent(reads) {
                 let text = read(self.random);
                 steps.push(fill(self.random, &text));

@@ -54,8 +54,13 @@ const UNIQUE_KNOWN: &[Known] = &[
     Known {
         reason: "slapd looks at the filter of a URI for adds alone, not whether the modified entry matches it",
         is: |seen| {
-            seen.codes() == ("19", "0") && seen.step.starts_with("modify") && is_outside(seen, seen.answers.0)
+            let changes = seen.step.starts_with("modify") || seen.step.starts_with("modrdn");
+            seen.codes() == ("19", "0") && changes && is_outside(seen, seen.answers.0)
         },
+    },
+    Known {
+        reason: "slapd judges an entry that moves out of a domain by where it was",
+        is: |seen| seen.codes() == ("19", "0") && seen.step.starts_with("modrdn") && leaves_the_domains(seen),
     },
     Known {
         reason: "an entry that a change brings into a domain counts with all of its values, not with those of the change alone",
@@ -66,11 +71,24 @@ const UNIQUE_KNOWN: &[Known] = &[
     },
 ];
 
+/// Whether a move takes the entry out of the bases of all areas with the filter that slapd's refusal quotes.
+fn leaves_the_domains(seen: &Difference<'_>) -> bool {
+    let Some(superior) = seen.step.split('"').nth(5) else { return false };
+    let uris = seen.case.configuration.iter().flat_map(|line| line.split("ldap:///").skip(1));
+    let quoted = seen.answers.0.split_once("(&").and_then(|(_, text)| text.split_once("(|"));
+    let filter = quoted.map_or("", |(filter, _)| filter);
+    let areas = uris.filter(|uri| uri.contains(filter));
+    let mut bases = areas.map(|uri| uri.split('?').next().unwrap_or_default());
+    bases.all(|base| !base.is_empty() && base != "@S@" && !superior.ends_with(base))
+}
+
 /// Whether the entry does not match the filter that this refusal quotes, as Larix has it now.
 fn is_outside(seen: &Difference<'_>, refusal: &str) -> bool {
-    let target = seen.target().replace("@S@", &seen.suffix());
-    let has = |line: &str| seen.lines_of(&target).any(|known| known.eq_ignore_ascii_case(line));
-    let has_any = |attribute: &str| seen.lines_of(&target).any(|line| line.starts_with(attribute));
+    let text = |dn: &str| dn.replace("@S@", &seen.suffix());
+    let (before, behind) = (text(seen.target()), text(&new_name(seen).unwrap_or_default()));
+    let lines = || seen.lines_of(&before).chain(seen.lines_of(&behind));
+    let has = |line: &str| lines().any(|known| known.eq_ignore_ascii_case(line));
+    let has_any = |attribute: &str| lines().any(|line| line.starts_with(attribute));
     let quotes = |filter: &str| refusal.contains(&format!("(&{filter}(|"));
     quotes(BOSSES) && !has("title: boss")
         || quotes(OTHERS) && has("title: boss")
@@ -92,7 +110,15 @@ const CONSTRAINT_KNOWN: &[Known] = &[
     },
     Known {
         reason: "slapd counts the values of attributes that a change does not touch or only takes away from",
-        is: |seen| seen.codes() == ("19", "0") && !brings_what_is_counted(seen),
+        // What else is wrong with such a change is told here.
+        is: |seen| {
+            let told = match seen.codes() {
+                ("19", "0") => true,
+                ("19", "16") => seen.trees_are_equal() && seen.is_configured(" count "),
+                _ => false,
+            };
+            told && !brings_what_is_counted(seen)
+        },
     },
 ];
 
@@ -192,13 +218,19 @@ const REFINT_KNOWN: &[Known] = &[
     },
 ];
 
+/// What a rename calls the entry.
+fn new_name(seen: &Difference<'_>) -> Option<String> {
+    let words: Vec<&str> = seen.step.split('"').collect();
+    let ["modrdn ", from, " ", rdn, rest @ ..] = words.as_slice() else { return None };
+    let superior = rest.get(1).copied().or_else(|| from.split_once(',').map(|(_, superior)| superior));
+    Some(format!("{rdn},{}", superior.unwrap_or_default()))
+}
+
 /// Whether the line has the old name of what is renamed, in an attribute of refint that has the new name here.
 fn has_the_new_name(seen: &Difference<'_>, line: &str) -> bool {
-    let words: Vec<&str> = seen.step.split('"').collect();
-    let ["modrdn ", from, " ", rdn, rest @ ..] = words.as_slice() else { return false };
-    let superior = rest.get(1).copied().or_else(|| from.split_once(',').map(|(_, superior)| superior));
     let text = |dn: &str| dn.replace("@S@", &seen.suffix());
-    let (old, new) = (text(from), text(&format!("{rdn},{}", superior.unwrap_or_default())));
+    let Some(new) = new_name(seen) else { return false };
+    let (old, new) = (text(seen.target()), text(&new));
     let Some((entry, value)) = line.trim_start_matches("-> ").split_once(":    ") else { return false };
     let Some((attribute, name)) = value.split_once(": ") else { return false };
     let followed = |line: &String| line.split(' ').skip(1).any(|followed| followed == attribute);
@@ -249,6 +281,25 @@ const DYNLIST_KNOWN: &[Known] = &[
                 && !asked.iter().any(|name| *name == "*" || mapped.contains(name))
                 && known.iter().all(|line| ours.lines().any(|own| own == *line))
                 && ours.lines().filter(|line| !known.contains(line)).all(is_asked)
+        },
+    },
+    Known {
+        reason: "a filter finds the nested groups whose answers show the member, static ones with a group by URL in them as well",
+        is: |seen| {
+            let (theirs, ours) = seen.answers;
+            let found = |answer: &str| -> Vec<String> {
+                answer.lines().filter(|line| line.starts_with("-> ")).map(str::to_owned).collect()
+            };
+            let (theirs, ours) = (found(theirs), found(ours));
+            let is_static = |line: &&String| {
+                let dn = line.trim_start_matches("-> ");
+                seen.lines_of(dn).any(|own| own == "objectClass: groupOfNames")
+            };
+            seen.step.starts_with("search \"@S@\" sub (member=")
+                && seen.is_configured("*")
+                && seen.trees_are_equal()
+                && theirs.iter().all(|line| ours.contains(line))
+                && ours.iter().filter(|line| !theirs.contains(line)).all(|line| is_static(&line))
         },
     },
     Known {
