@@ -24,7 +24,7 @@ const NAME: &str = "larix";
 /// # Errors
 /// A program that is missing (`mmdebstrap`, `dpkg-deb`, `buildah`) or fails.
 pub(crate) fn make(root: &Path, binary: &Path) -> anyhow::Result<()> {
-    let package = Package { root, binary, suffix: "" }.make()?;
+    let package = Package { root, binary, suffix: "", compression: "none" }.make()?;
     let tree = root.join("target/package/image");
     if tree.exists() {
         fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;

@@ -77,7 +77,8 @@ fn main() -> ExitCode {
         }
         ["image", rest @ ..] => package(rest).and_then(|binary| image::make(&root(), &binary)),
         ["package", rest @ ..] => package(rest).and_then(|binary| {
-            let made = package::Package { root: &root(), binary: &binary, suffix: "" }.make()?;
+            let made =
+                package::Package { root: &root(), binary: &binary, suffix: "", compression: "xz" }.make()?;
             println!("{}", made.display());
             Ok(())
         }),
@@ -243,7 +244,8 @@ fn package_of_tests() -> anyhow::Result<()> {
     binary()?;
     let (built, stripped) = (root().join("target/debug/larix"), root().join("target/larix-without-symbols"));
     run(Command::new("objcopy").arg("--strip-all").args([&built, &stripped]))?;
-    let made = package::Package { root: &root(), binary: &stripped, suffix: "" }.make()?;
+    let made =
+        package::Package { root: &root(), binary: &stripped, suffix: "", compression: "none" }.make()?;
     println!("{}", made.display());
     Ok(())
 }

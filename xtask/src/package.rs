@@ -26,6 +26,8 @@ pub(crate) struct Package<'a> {
     pub(crate) binary: &'a Path,
     /// Behind the revision, where one package is to be newer than another.
     pub(crate) suffix: &'a str,
+    /// As dpkg-deb names it: `xz`, or `none` for a package that nobody keeps.
+    pub(crate) compression: &'a str,
 }
 
 impl Package<'_> {
@@ -49,7 +51,7 @@ impl Package<'_> {
         let package = folder.join(format!("larix_{version}_{architecture}.deb"));
         let time = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(self.root))?;
         run(Command::new("dpkg-deb")
-            .args(["--root-owner-group", "-Zxz", "--build"])
+            .args(["--root-owner-group", &format!("-Z{}", self.compression), "--build"])
             .args([&stage.tree, &package])
             .env("SOURCE_DATE_EPOCH", time))?;
         Ok(package)

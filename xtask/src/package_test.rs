@@ -18,9 +18,9 @@ const SUPPRESSED: &str =
 /// What the package lacks, or a program that is missing: lintian and mmdebstrap come from Debian's packages of these names.
 pub(crate) fn test(root: &Path, binary: &Path) -> anyhow::Result<()> {
     is_reproducible(root, binary)?;
-    let first = Package { root, binary, suffix: "" }.make()?;
+    let first = Package { root, binary, suffix: "", compression: "xz" }.make()?;
     run(Command::new("lintian").args(["--fail-on", "error", "--suppress-tags", SUPPRESSED]).arg(&first))?;
-    let second = Package { root, binary, suffix: "+next" }.make()?;
+    let second = Package { root, binary, suffix: "+next", compression: "xz" }.make()?;
     let debian = root.join("target/package/debian");
     if debian.exists() {
         fs::remove_dir_all(&debian).with_context(|| format!("cannot remove {}", debian.display()))?;
@@ -43,7 +43,7 @@ pub(crate) fn test(root: &Path, binary: &Path) -> anyhow::Result<()> {
 
 fn is_reproducible(root: &Path, binary: &Path) -> anyhow::Result<()> {
     let made = || -> anyhow::Result<Vec<u8>> {
-        let package = Package { root, binary, suffix: "" }.make()?;
+        let package = Package { root, binary, suffix: "", compression: "xz" }.make()?;
         fs::read(&package).with_context(|| format!("cannot read {}", package.display()))
     };
     if made()? != made()? {
