@@ -360,7 +360,11 @@ struct Outcome {
     committed: u64,
 }
 
-fn round(seed: u64, steps: u64, plan: &FaultPlan) -> Outcome {
+/// What is said where work on indexes meets a store that a plan makes unreachable: it goes on after a pause.
+const UNREACHABLE: &str = "the store cannot be reached: a fault that was planned";
+
+/// `tolerated`: what work on indexes may say on its way.
+fn round(seed: u64, steps: u64, plan: &FaultPlan, tolerated: &[&str]) -> Outcome {
     let context = format!("seed {seed}");
     let schema = crate::common::schema("");
     let first = SharedStore::new(&TABLES).unwrap();
@@ -399,7 +403,9 @@ fn round(seed: u64, steps: u64, plan: &FaultPlan) -> Outcome {
     let again = serve(third, indexed(&schema, &MANY), seed, &watch);
     compare(&again, &all, &format!("{context}, opened again"));
     compare_log(&again, acknowledged + 3 + COMMON, &context);
-    assert_eq!(*watch.0.lock().unwrap(), Vec::<String>::new(), "{context}: work on indexes");
+    let mut told = std::mem::take(&mut *watch.0.lock().unwrap());
+    told.retain(|message| !tolerated.contains(&message.as_str()));
+    assert_eq!(told, Vec::<String>::new(), "{context}: work on indexes");
     Outcome { acknowledged, refused: all.iter().map(|done| done.refused).sum(), committed }
 }
 
@@ -413,7 +419,7 @@ fn two_writers_lose_nothing() {
     for seed in first..first + number("LARIX_WRITERS_ROUNDS", ROUNDS) {
         // Conflicts come from the other writer, and by chance besides.
         let plan = FaultPlan::new().by_chance(Fault::Conflict, 6, seed);
-        let outcome = round(seed, number("LARIX_WRITERS_STEPS", STEPS), &plan);
+        let outcome = round(seed, number("LARIX_WRITERS_STEPS", STEPS), &plan, &[]);
         println!("seed {seed}: {outcome:?}, {} commits tried", plan.commits());
         let Outcome { acknowledged, refused, committed } = outcome;
         assert!(acknowledged > 10 * refused, "{acknowledged} changes, {refused} refused");
@@ -513,7 +519,7 @@ fn lost_answers_beside_another_writer_lose_nothing() {
             .by_chance(Fault::Lost { made: true, silent: 0 }, 9, seed)
             .by_chance(Fault::Lost { made: false, silent: 1 }, 9, 0)
             .by_chance(Fault::Unavailable, 50, 0);
-        let outcome = round(seed, number("LARIX_WRITERS_STEPS", STEPS), &plan);
+        let outcome = round(seed, number("LARIX_WRITERS_STEPS", STEPS), &plan, &[UNREACHABLE]);
         println!("seed {seed}: {outcome:?}, {} commits tried", plan.commits());
         assert!(outcome.acknowledged > 4 * outcome.refused, "{outcome:?}");
     }
