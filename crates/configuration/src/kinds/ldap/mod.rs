@@ -186,7 +186,7 @@ static TABLE: &[Directive] = &[
     }),
     own("onerr", "olcDbOnErr", Form::Whole, |b, c| {
         if !c.choice(0, &[("stop", true), ("report", true), ("continue", false)])? {
-            return Err(not_honoured("an error of the target is told to the client", "stop"));
+            return Err(not_honoured("the client gets an error of the target", "stop"));
         }
         proxy(b).map(|_| ())
     }),
