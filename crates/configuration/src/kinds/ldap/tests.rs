@@ -94,7 +94,7 @@ fn what_cannot_be() {
         ("uri ldap://a\ntls propagate", "clients with and without TLS"),
         ("uri ldap://a\ntls start tls_color=red", "no setting `tls_color`"),
         ("uri ldap://a\nchase-referrals yes", "not followed here"),
-        ("uri ldap://a\nonerr continue", "told to the client"),
+        ("uri ldap://a\nonerr continue", "gets an error of the target"),
         ("uri ldap://a\nprotocol-version 2", "version 2"),
         ("uri ldap://a\ncancel exop-discover", "not asked of it"),
         ("uri ldap://a\nt-f-support discover", "go to the target as they came"),
