@@ -364,7 +364,7 @@ impl Proxy {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.stage = Stage::Open(Box::new(channel));
                 }
-                self.progressed(id);
+                self.flush(id);
             }
             Err(fault) => self.lost(id, &fault, false),
         }
@@ -409,7 +409,7 @@ impl Proxy {
             self.read(id, buffer);
         }
         if flags.contains(EventFlags::OUT) {
-            self.progressed(id);
+            self.flush(id);
         }
     }
 
@@ -437,7 +437,7 @@ impl Proxy {
                 break;
             }
         }
-        self.progressed(id);
+        self.flush(id);
     }
 
     /// Hands out what has come whole.
@@ -554,10 +554,6 @@ impl Proxy {
     }
 
     /// Sends what waits and looks again at what the connection waits for.
-    fn progressed(&mut self, id: u64) {
-        self.flush(id);
-    }
-
     fn flush(&mut self, id: u64) {
         let now = self.now();
         let Some(connection) = self.connections.get_mut(&id) else { return };
