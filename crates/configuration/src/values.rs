@@ -33,7 +33,7 @@ pub use password_costs::PasswordCosts;
 pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
 pub use sync_replication::{StartTls, SyncBind, SyncData, SyncReplication};
-pub(crate) use sync_replication::{SyncFault, is_own_url};
+pub(crate) use sync_replication::{SyncFault, TLS_KEYS, is_own_url};
 pub use tcp_buffer::TcpBuffer;
 pub use trace_export::TraceExport;
 

@@ -18,8 +18,8 @@ use super::{ConfigDn, SecurityProperties};
 const DEFAULT_INTERVAL: u32 = 86_400;
 /// Seconds between tries when `retry` says nothing: an hour, for ever.
 const DEFAULT_RETRY: u32 = 3_600;
-/// The settings of TLS that a line may have.
-const TLS_KEYS: [&str; 10] = [
+/// The settings of TLS towards another server that a line may have.
+pub(crate) const TLS_KEYS: [&str; 10] = [
     "tls_cert",
     "tls_key",
     "tls_cacert",

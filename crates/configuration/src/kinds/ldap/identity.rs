@@ -7,22 +7,8 @@ use zeroize::Zeroizing;
 use super::super::super::builder::Builder;
 use super::super::super::builder::call::{Call, Fault};
 use super::super::super::posix_regex::posix_regex;
-use super::super::super::values::ConfigDn;
+use super::super::super::values::{ConfigDn, TLS_KEYS};
 use super::{MODES, Rule};
-
-/// The settings of TLS.
-pub(super) const TLS_KEYS: [&str; 10] = [
-    "tls_cert",
-    "tls_key",
-    "tls_cacert",
-    "tls_cacertdir",
-    "tls_reqcert",
-    "tls_reqsan",
-    "tls_cipher_suite",
-    "tls_ecname",
-    "tls_crlcheck",
-    "tls_protocol_min",
-];
 
 const MECHANISMS: &str = "PLAIN, EXTERNAL, DIGEST-MD5, SCRAM-SHA-1, SCRAM-SHA-256 or SCRAM-SHA-512, the last three with -PLUS, too";
 

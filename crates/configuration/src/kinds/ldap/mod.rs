@@ -282,9 +282,9 @@ fn tls(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         if key == "starttls" {
             continue;
         }
-        if !identity::TLS_KEYS.contains(&key.as_str()) {
+        if !super::super::values::TLS_KEYS.contains(&key.as_str()) {
             let fault = Fault::argument(number, format!("no setting `{key}` of TLS"));
-            return Err(fault.with_help(identity::TLS_KEYS.join(", ")));
+            return Err(fault.with_help(super::super::values::TLS_KEYS.join(", ")));
         }
         options.push((key, value.to_owned()));
     }
