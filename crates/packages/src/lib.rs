@@ -124,6 +124,19 @@ pub const REDIS: Package = Package {
     wanted_by: Command::Test,
 };
 
+pub const POSTGRESQL: Package = Package {
+    name: "postgresql",
+    variable: None,
+    files: &[
+        &["/usr/lib/postgresql/*/bin/initdb"],
+        &["/usr/lib/postgresql/*/bin/postgres"],
+        &["/usr/lib/postgresql/*/bin/psql"],
+    ],
+    folders: &[],
+    tests: "the store over PostgreSQL",
+    wanted_by: Command::Test,
+};
+
 pub const CHROMIUM: Package = Package {
     name: "chromium",
     variable: None,
@@ -152,7 +165,7 @@ pub const SASL_GSSAPI: Package =
     kerberos("libsasl2-modules-gssapi-mit", &[&["/usr/lib/*/sasl2/libgssapiv2.so"]]);
 
 /// Every package, in the order in which they are shown.
-pub const PACKAGES: [&Package; 19] = [
+pub const PACKAGES: [&Package; 20] = [
     &SLAPD,
     &LDAP_UTILS,
     &SASL_MODULES,
@@ -163,6 +176,7 @@ pub const PACKAGES: [&Package; 19] = [
     &GNUTLS,
     &POSTFIX,
     &REDIS,
+    &POSTGRESQL,
     &CHROMIUM,
     &VALGRIND,
     &KRB5_LIBRARY,

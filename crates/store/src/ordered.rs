@@ -61,7 +61,7 @@ pub trait OrderedWrite: OrderedRead {
 }
 
 /// Applies a write set, table by table in key order.
-pub(crate) fn apply<W: OrderedWrite>(target: &mut W, changes: &WriteSet) -> Result<(), CommitError> {
+pub fn apply<W: OrderedWrite>(target: &mut W, changes: &WriteSet) -> Result<(), CommitError> {
     for table in changes.tables() {
         for (key, value) in changes.records(table) {
             check_key(target.catalog(), table, key)?;
@@ -82,7 +82,7 @@ pub(crate) fn apply<W: OrderedWrite>(target: &mut W, changes: &WriteSet) -> Resu
 }
 
 /// Whether a record may have this key.
-pub(crate) fn check_key(catalog: &Catalog, table: TableId, key: &[u8]) -> Result<(), CommitError> {
+pub fn check_key(catalog: &Catalog, table: TableId, key: &[u8]) -> Result<(), CommitError> {
     let fits = match catalog.spec(table).map(|spec| spec.kind) {
         Some(TableKind::Integer) => key.len() == 8,
         Some(TableKind::Ordered) => (1..=KEY_BYTES_MAX).contains(&key.len()),
@@ -92,7 +92,7 @@ pub(crate) fn check_key(catalog: &Catalog, table: TableId, key: &[u8]) -> Result
 }
 
 /// Whether a posting list may have this key.
-pub(crate) fn check_posting_key(catalog: &Catalog, table: TableId, key: &[u8]) -> Result<(), CommitError> {
+pub fn check_posting_key(catalog: &Catalog, table: TableId, key: &[u8]) -> Result<(), CommitError> {
     match catalog.spec(table).map(|spec| spec.kind) {
         Some(TableKind::Postings) if (1..=POSTING_KEY_BYTES_MAX).contains(&key.len()) => Ok(()),
         Some(TableKind::Postings) => Err(CommitError::KeyLength { table, bytes: key.len() }),

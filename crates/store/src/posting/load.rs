@@ -6,7 +6,7 @@ use crate::write_set::Key;
 
 /// Takes the ids of one key after the other and gives finished records in key order.
 #[derive(Debug, Default)]
-pub(crate) struct BlockBuilder {
+pub struct BlockBuilder {
     key: Option<Key>,
     /// What is not written yet. All but the last one are counted in `sizes`, for that one may still grow.
     runs: Vec<Run>,
@@ -16,7 +16,7 @@ pub(crate) struct BlockBuilder {
 
 impl BlockBuilder {
     /// Takes the next pair. False if it is out of order. Finished records go to `emit`.
-    pub(crate) fn push<E>(
+    pub fn push<E>(
         &mut self,
         key: &[u8],
         id: u64,
@@ -26,7 +26,7 @@ impl BlockBuilder {
     }
 
     /// Takes all ids of a key, as runs: a first id and how many there are from it on.
-    pub(crate) fn push_all<E>(
+    pub fn push_all<E>(
         &mut self,
         key: &[u8],
         runs: &mut dyn Iterator<Item = (u64, u64)>,
@@ -107,10 +107,7 @@ impl BlockBuilder {
     }
 
     /// Ends the list being built.
-    pub(crate) fn finish<E>(
-        &mut self,
-        emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn finish<E>(&mut self, emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<(), E> {
         self.count_last(emit)?;
         self.write_block(self.header.blocks > 0, emit)?;
         if let Some(key) = self.key.take()

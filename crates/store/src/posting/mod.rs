@@ -15,7 +15,7 @@ pub use cursor::BlockCursor;
 pub use keys::KeyScan;
 
 pub(crate) use edit::edit;
-pub(crate) use load::BlockBuilder;
+pub use load::BlockBuilder;
 
 use smallvec::SmallVec;
 

@@ -1,0 +1,273 @@
+//! What is known of one table: a map of keys, and behind each key whether the way to the next one of the map is empty.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What an entry costs beside its key and value, in bytes, about.
+const ENTRY_BYTES: usize = 112;
+
+/// An answer out of what is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found<T> {
+    Nothing,
+    Some(T),
+    /// It has to be asked.
+    Unknown,
+}
+
+pub(crate) type Record = (Arc<[u8]>, Arc<[u8]>);
+
+#[derive(Debug)]
+enum State {
+    Absent,
+    Record(Arc<[u8]>),
+    /// The key itself is not known; it is here for what is known around it.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    /// The commit since which the state is known to hold.
+    since: u64,
+    /// The commit since which nothing is known to lie between this key and the next one of the map.
+    gap: Option<u64>,
+    used: AtomicBool,
+}
+
+impl Entry {
+    fn new(state: State, since: u64, gap: Option<u64>) -> Self {
+        Self { state, since, gap, used: AtomicBool::new(false) }
+    }
+
+    fn holds(&self, as_of: u64) -> bool {
+        self.since <= as_of && !matches!(self.state, State::Unknown)
+    }
+
+    fn is_gap(&self, as_of: u64) -> bool {
+        self.gap.is_some_and(|since| since <= as_of)
+    }
+
+    fn touch(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn bytes(&self, key: &[u8]) -> usize {
+        let value = match &self.state {
+            State::Record(value) => value.len(),
+            State::Absent | State::Unknown => 0,
+        };
+        ENTRY_BYTES + key.len() + value
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    entries: BTreeMap<Arc<[u8]>, Entry>,
+    bytes: usize,
+    /// Where sweeping goes on.
+    hand: Vec<u8>,
+}
+
+impl Table {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+    }
+
+    pub(crate) fn get(&self, key: &[u8], as_of: u64) -> Found<Arc<[u8]>> {
+        match self.entries.get(key) {
+            Some(entry) if !entry.holds(as_of) => Found::Unknown,
+            Some(entry) => {
+                entry.touch();
+                match &entry.state {
+                    State::Record(value) => Found::Some(Arc::clone(value)),
+                    State::Absent | State::Unknown => Found::Nothing,
+                }
+            }
+            None if self.is_empty_before(key, as_of) => Found::Nothing,
+            None => Found::Unknown,
+        }
+    }
+
+    pub(crate) fn first(&self, from: &[u8], to: Option<&[u8]>, as_of: u64) -> Found<Record> {
+        let mut gap = match self.entries.get(from) {
+            Some(_) => true,
+            None => self.is_empty_before(from, as_of),
+        };
+        for (key, entry) in self.entries.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
+            if !gap {
+                return Found::Unknown;
+            }
+            if to.is_some_and(|to| &**key >= to) {
+                return Found::Nothing;
+            }
+            if !entry.holds(as_of) {
+                return Found::Unknown;
+            }
+            entry.touch();
+            if let State::Record(value) = &entry.state {
+                return Found::Some((Arc::clone(key), Arc::clone(value)));
+            }
+            gap = entry.is_gap(as_of);
+        }
+        if gap { Found::Nothing } else { Found::Unknown }
+    }
+
+    pub(crate) fn last(&self, from: &[u8], to: Option<&[u8]>, as_of: u64) -> Found<Record> {
+        let end = to.map_or(Bound::Unbounded, Bound::Excluded);
+        for (key, entry) in self.entries.range::<[u8], _>((Bound::Unbounded, end)).rev() {
+            if !entry.is_gap(as_of) {
+                return Found::Unknown;
+            }
+            if &**key < from {
+                entry.touch();
+                return Found::Nothing;
+            }
+            if !entry.holds(as_of) {
+                return Found::Unknown;
+            }
+            entry.touch();
+            if let State::Record(value) = &entry.state {
+                return Found::Some((Arc::clone(key), Arc::clone(value)));
+            }
+            if &**key == from {
+                return Found::Nothing;
+            }
+        }
+        Found::Unknown
+    }
+
+    /// Whether the way from the entry before `key` to the one behind it is known to be empty.
+    fn is_empty_before(&self, key: &[u8], as_of: u64) -> bool {
+        match self.before(key) {
+            Some((_, entry)) if entry.is_gap(as_of) => {
+                entry.touch();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn before(&self, key: &[u8]) -> Option<(&Arc<[u8]>, &Entry)> {
+        self.entries.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key))).next_back()
+    }
+
+    fn gap_before(&self, key: &[u8]) -> Option<u64> {
+        self.before(key).and_then(|(_, entry)| entry.gap)
+    }
+
+    fn insert(&mut self, key: &[u8], entry: Entry) {
+        self.bytes += entry.bytes(key);
+        if let Some(old) = self.entries.insert(key.into(), entry) {
+            self.bytes -= old.bytes(key);
+        }
+    }
+
+    /// The value of `key` has changed to something unknown.
+    pub(crate) fn forget(&mut self, key: &[u8]) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            self.bytes -= entry.bytes(key);
+            entry.state = State::Unknown;
+            self.bytes += entry.bytes(key);
+        } else if let Some(gap) = self.gap_before(key) {
+            // The way around it stays known.
+            self.insert(key, Entry::new(State::Unknown, 0, Some(gap)));
+        }
+    }
+
+    /// The value of `key` is this since the commit `since`.
+    pub(crate) fn set(&mut self, key: &[u8], value: Option<Arc<[u8]>>, since: u64) {
+        let gap = match self.entries.get(key) {
+            Some(entry) => entry.gap,
+            None => self.gap_before(key),
+        };
+        let state = value.map_or(State::Absent, State::Record);
+        self.insert(key, Entry::new(state, since, gap));
+    }
+
+    /// These are all records from `from` to before `to`.
+    pub(crate) fn fill(&mut self, from: &[u8], to: Option<&[u8]>, records: &[Record], since: u64) {
+        if let Some(to) = to
+            && !self.entries.contains_key(to)
+        {
+            let gap = self.gap_before(to);
+            self.insert(to, Entry::new(State::Unknown, 0, gap));
+        }
+        let mut records = records.iter().peekable();
+        // What was known is known longer; what was unknown is not needed any more.
+        let end = to.map_or(Bound::Unbounded, Bound::Excluded);
+        let within: Vec<Arc<[u8]>> = self
+            .entries
+            .range::<[u8], _>((Bound::Included(from), end))
+            .map(|(key, _)| Arc::clone(key))
+            .collect();
+        for key in within {
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.gap = Some(entry.gap.map_or(since, |known| known.min(since)));
+                if matches!(entry.state, State::Unknown) {
+                    entry.state = State::Absent;
+                    entry.since = since;
+                }
+            }
+        }
+        if records.peek().is_none_or(|(key, _)| &**key != from) && !self.entries.contains_key(from) {
+            self.insert(from, Entry::new(State::Absent, since, Some(since)));
+        }
+        for (key, value) in records {
+            let known = self.entries.get(key);
+            if known.is_some_and(|entry| matches!(entry.state, State::Record(_))) {
+                continue;
+            }
+            let gap = known.and_then(|entry| entry.gap).unwrap_or(since);
+            self.insert(key, Entry::new(State::Record(Arc::clone(value)), since, Some(gap)));
+        }
+    }
+
+    /// Gives up to `wanted` bytes back out of what was not used since the last time, and says whether it has come to its end.
+    pub(crate) fn sweep(&mut self, wanted: usize) -> bool {
+        let mut given = 0;
+        let mut gone = Vec::new();
+        let mut end = true;
+        for (key, entry) in self.entries.range::<[u8], _>((Bound::Included(&*self.hand), Bound::Unbounded)) {
+            if given >= wanted {
+                self.hand = key.to_vec();
+                end = false;
+                break;
+            }
+            if !entry.used.swap(false, Ordering::Relaxed) {
+                given += entry.bytes(key);
+                gone.push(Arc::clone(key));
+            }
+        }
+        if end {
+            self.hand.clear();
+        }
+        for key in gone {
+            self.give_up(&key);
+        }
+        end
+    }
+
+    fn give_up(&mut self, key: &[u8]) {
+        let Some(entry) = self.entries.remove(key) else { return };
+        self.bytes -= entry.bytes(key);
+        // Nothing was there: the ways before and behind it become one.
+        let joined = match entry.state {
+            State::Absent => entry.gap.map(|gap| gap.max(entry.since)),
+            State::Record(_) | State::Unknown => None,
+        };
+        let before = self.entries.range_mut::<[u8], _>((Bound::Unbounded, Bound::Excluded(key))).next_back();
+        if let Some((_, before)) = before {
+            before.gap = before.gap.zip(joined).map(|(one, other)| one.max(other));
+        }
+    }
+}

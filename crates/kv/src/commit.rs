@@ -1,0 +1,343 @@
+//! Writing: a transaction, and what its changes come to in rows.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use larix_store::ordered::{OrderedRead, OrderedWrite, apply};
+use larix_store::table::Catalog;
+use larix_store::{
+    CommitError, CommitId, Direction, Durability, KeyRange, KeyValue, ReadError, TableId, Transaction,
+    WriteSet,
+};
+
+use crate::cache::{Range, Row, after};
+use crate::changes;
+use crate::error::{Fault, Verdict};
+use crate::statements::Question;
+use crate::store::{COMMITS_KEPT, COMMITS_TRIMMED_EVERY};
+use crate::view::{View, read_through_view};
+
+/// Longest value in bytes: the engine takes a row of up to 1 GB, whole and in memory.
+pub(crate) const VALUE_BYTES_MAX: usize = 256 << 20;
+/// Most bytes of one commit, for the same reason.
+const COMMIT_BYTES_MAX: usize = 512 << 20;
+/// Keys of one question for blocks of postings.
+const BLOCKS_ASKED_MAX: usize = 4096;
+
+/// An open transaction. It holds no lock: it commits unless another one came first.
+#[derive(Debug)]
+pub struct KvTransaction<'s> {
+    pub(crate) view: View<'s>,
+    pub(crate) epoch: u64,
+}
+
+read_through_view!(KvTransaction);
+
+impl Transaction for KvTransaction<'_> {
+    fn commit(self, changes: &WriteSet, _: Durability) -> Result<CommitId, CommitError> {
+        let Self { view, epoch } = self;
+        let store = view.store;
+        read_ahead(&view, changes)?;
+        let mut applied = Applied { view: &view, rows: BTreeMap::new(), bytes: 0 };
+        apply(&mut applied, changes)?;
+        let rows = applied.rows;
+        view.end();
+        let version = view.version();
+        if rows.is_empty() {
+            return Ok(CommitId(version));
+        }
+        if store.newest() != version {
+            return Err(store.conflict());
+        }
+        let batch = Batch::new(&view, version, epoch, &rows)?;
+        let attempt = batch.attempt.clone();
+        let mut lease = store.pool.lease().map_err(Fault::into_commit)?;
+        let keys = batch.keys.as_deref().and_then(changes::decode);
+        match lease.call(|link| batch.send(link)) {
+            Ok(true) => {
+                let mut rows = batch_rows(&view, rows);
+                store.committed(version + 1, &attempt, |cache| cache.committed(version + 1, keys, &mut rows));
+                Ok(CommitId(version + 1))
+            }
+            // The row that it continues is of a later epoch.
+            Ok(false) => {
+                store.doubt();
+                Err(CommitError::Fenced)
+            }
+            Err(fault) => Err(match fault.verdict() {
+                Verdict::Conflict => store.conflict(),
+                Verdict::Unknown => store.unanswered(version + 1, attempt),
+                Verdict::Full | Verdict::Failed => {
+                    store.doubt();
+                    fault.into_commit()
+                }
+            }),
+        }
+    }
+}
+
+/// Rows by table and key; a removal has no value.
+type Rows = BTreeMap<(TableId, Box<[u8]>), Option<Arc<[u8]>>>;
+
+fn batch_rows(view: &View<'_>, rows: Rows) -> impl Iterator<Item = Row> {
+    rows.into_iter().filter_map(|((table, key), value)| Some((view.store.number(table).ok()?, key, value)))
+}
+
+/// Keys, each in the table of the number beside it.
+#[derive(Default)]
+struct Keys {
+    tables: Vec<i16>,
+    keys: Vec<Box<[u8]>>,
+}
+
+impl Keys {
+    fn push(&mut self, table: u8, key: &[u8]) {
+        self.tables.push(i16::from(table));
+        self.keys.push(key.into());
+    }
+}
+
+/// A row that is written: its key, and its value unless it is removed.
+type Written<'a> = (&'a [u8], Option<&'a Arc<[u8]>>);
+
+/// A commit as it is sent.
+struct Batch {
+    version: i64,
+    epoch: i64,
+    attempt: Vec<u8>,
+    keys: Option<Vec<u8>>,
+    gone: Keys,
+    put: Keys,
+    values: Vec<Arc<[u8]>>,
+    trimmed: i64,
+}
+
+impl Batch {
+    fn new(view: &View<'_>, version: u64, epoch: u64, rows: &Rows) -> Result<Self, CommitError> {
+        let store = view.store;
+        let number = |number: u64| {
+            i64::try_from(number).map_err(|_| CommitError::Io(std::io::Error::other("a number above 2^63")))
+        };
+        let mut named = Vec::with_capacity(rows.len());
+        for ((table, key), value) in rows {
+            named.push((store.number(*table)?, key, value));
+        }
+        let (mut gone, mut put, mut values) = (Keys::default(), Keys::default(), Vec::new());
+        for (table, key, value) in &named {
+            match value {
+                Some(value) => {
+                    put.push(*table, key);
+                    values.push(Arc::clone(value));
+                }
+                None => gone.push(*table, key),
+            }
+        }
+        let trims = version.is_multiple_of(COMMITS_TRIMMED_EVERY) && version > COMMITS_KEPT;
+        Ok(Self {
+            version: number(version)?,
+            epoch: number(epoch)?,
+            attempt: store.new_attempt(),
+            keys: changes::encode(named.iter().map(|(table, key, _)| (*table, &***key))),
+            gone,
+            put,
+            values,
+            trimmed: number(if trims { version - COMMITS_KEPT } else { 0 })?,
+        })
+    }
+
+    /// Whether it was let in.
+    async fn send(self, link: Arc<crate::link::Link>) -> Result<bool, Fault> {
+        let gone: Vec<&[u8]> = self.gone.keys.iter().map(AsRef::as_ref).collect();
+        let put: Vec<&[u8]> = self.put.keys.iter().map(AsRef::as_ref).collect();
+        let values: Vec<&[u8]> = self.values.iter().map(AsRef::as_ref).collect();
+        let row = link
+            .client
+            .query_opt(
+                &link.statements.commit,
+                &[
+                    &self.version,
+                    &self.epoch,
+                    &self.attempt,
+                    &self.keys,
+                    &self.gone.tables,
+                    &gone,
+                    &self.put.tables,
+                    &put,
+                    &values,
+                    &self.trimmed,
+                ],
+            )
+            .await?;
+        Ok(row.is_some())
+    }
+}
+
+/// Asks for the blocks of all posting lists that change, in one round trip; else each list would take several.
+fn read_ahead(view: &View<'_>, changes: &WriteSet) -> Result<(), CommitError> {
+    let block = |key: &[u8], id: u64| [key, &id.to_be_bytes()[..]].concat();
+    for table in changes.tables() {
+        let number = view.store.number(table)?;
+        let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
+        for (key, edits) in changes.postings(table) {
+            let range = Range { table: number, from: block(key, 0), to: None };
+            if view.known_edge(&range, Direction::Forward).is_none() {
+                firsts.push(range.from);
+            }
+            let ids = || edits.iter().map(|(id, _)| id);
+            for id in [ids().next(), ids().last(), Some(u64::MAX)].into_iter().flatten() {
+                let last = block(key, id);
+                let range = Range { table: number, from: Vec::new(), to: Some(after(&last)) };
+                if lasts.last() != Some(&last) && view.known_edge(&range, Direction::Backward).is_none() {
+                    lasts.push(last);
+                }
+            }
+        }
+        // One unknown list is asked for as it is read.
+        if firsts.len() + lasts.len() < 2 {
+            continue;
+        }
+        while !firsts.is_empty() || !lasts.is_empty() {
+            let some_firsts = firsts.split_off(firsts.len().saturating_sub(BLOCKS_ASKED_MAX));
+            let some_lasts = lasts.split_off(lasts.len().saturating_sub(BLOCKS_ASKED_MAX));
+            let questions = vec![
+                Question::Firsts { table: number, keys: some_firsts.clone() },
+                Question::Lasts { table: number, keys: some_lasts.clone() },
+            ];
+            let mut answers = view.ask(questions).map_err(Fault::into_read)?.into_iter();
+            let mut next = || answers.next().unwrap_or_default();
+            view.fill_edges(table, number, &some_firsts, next(), Direction::Forward)?;
+            view.fill_edges(table, number, &some_lasts, next(), Direction::Backward)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the store would hold with the rows written so far.
+struct Applied<'a, 's> {
+    view: &'a View<'s>,
+    rows: Rows,
+    bytes: usize,
+}
+
+impl Applied<'_, '_> {
+    fn set(&mut self, table: TableId, key: &[u8], value: Option<Arc<[u8]>>) -> Result<(), CommitError> {
+        self.bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+        if self.bytes > COMMIT_BYTES_MAX {
+            let text = format!("one commit changes more than {} MB", COMMIT_BYTES_MAX >> 20);
+            return Err(CommitError::Io(std::io::Error::other(text)));
+        }
+        self.rows.insert((table, key.into()), value);
+        Ok(())
+    }
+
+    /// The written row that is next to `key`, itself included.
+    fn written(&self, table: TableId, key: &[u8], direction: Direction) -> Option<Written<'_>> {
+        let found = match direction {
+            Direction::Forward => self.rows.range((table, key.into())..).next(),
+            Direction::Backward => self.rows.range(..=(table, key.into())).next_back(),
+        };
+        let ((found, key), value) = found?;
+        (*found == table).then_some((&**key, value.as_ref()))
+    }
+
+    fn next<'a>(
+        &'a self,
+        table: TableId,
+        key: &[u8],
+        direction: Direction,
+    ) -> Result<Option<KeyValue<'a>>, ReadError> {
+        let mut key = key.to_vec();
+        loop {
+            let stored = match direction {
+                Direction::Forward => self.view.at_least(table, &key)?,
+                Direction::Backward => self.view.at_most(table, &key)?,
+            };
+            let Some((own, value)) = self.written(table, &key, direction) else { return Ok(stored) };
+            let stored_first = stored.as_ref().is_some_and(|(stored, _)| match direction {
+                Direction::Forward => **stored < *own,
+                Direction::Backward => **stored > *own,
+            });
+            if stored_first {
+                return Ok(stored);
+            }
+            if let Some(value) = value {
+                return Ok(Some((Cow::Owned(own.to_vec()), Cow::Owned(value.to_vec()))));
+            }
+            // It is removed: whatever is beyond it.
+            let Some(beyond) = beyond(own, direction) else { return Ok(None) };
+            key = beyond;
+        }
+    }
+}
+
+/// The next key in a direction that a record could have: for the way back, one that no record of another length lies before.
+fn beyond(key: &[u8], direction: Direction) -> Option<Vec<u8>> {
+    if direction == Direction::Forward {
+        return Some(after(key));
+    }
+    let (last, front) = key.split_last()?;
+    let mut before = front.to_vec();
+    if let Some(less) = last.checked_sub(1) {
+        before.push(less);
+        before.resize(larix_store::KEY_BYTES_MAX + 1, u8::MAX);
+    }
+    (!before.is_empty()).then_some(before)
+}
+
+/// Nobody walks over a table that is being changed.
+type NoRecords<'a> = std::iter::Empty<Result<KeyValue<'a>, ReadError>>;
+
+impl OrderedRead for Applied<'_, '_> {
+    type Records<'a>
+        = NoRecords<'a>
+    where
+        Self: 'a;
+
+    const IS_DISTANT: bool = true;
+
+    fn catalog(&self) -> &Catalog {
+        self.view.catalog()
+    }
+
+    fn version(&self) -> u64 {
+        self.view.version()
+    }
+
+    fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        match self.rows.get(&(table, key.into())) {
+            Some(written) => Ok(written.as_ref().map(|value| Cow::Owned(value.to_vec()))),
+            None => self.view.value(table, key),
+        }
+    }
+
+    fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+        self.next(table, key, Direction::Forward)
+    }
+
+    fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+        self.next(table, key, Direction::Backward)
+    }
+
+    fn records<'a>(
+        &'a self,
+        _: TableId,
+        _: KeyRange<'_>,
+        _: Direction,
+    ) -> Result<Self::Records<'a>, ReadError> {
+        Err(ReadError::Io(std::io::Error::other("a scan within a commit: a bug")))
+    }
+}
+
+impl OrderedWrite for Applied<'_, '_> {
+    fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(CommitError::ValueLength { table, bytes: value.len() });
+        }
+        self.set(table, key, Some(value.into()))
+    }
+
+    fn erase(&mut self, table: TableId, key: &[u8]) -> Result<(), CommitError> {
+        self.set(table, key, None)
+    }
+}

@@ -1,0 +1,265 @@
+//! What goes wrong with an engine, and what that means to a reader, a writer and to one who opens a store.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use larix_store::{CommitError, ReadError, TableId};
+use tokio_postgres::error::SqlState;
+
+/// Why a store on an engine could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The address cannot be used; the text says why.
+    Address(String),
+    /// What the engine holds under our names is not what this version writes.
+    Damaged(String),
+    /// Written by another version of the format.
+    Format { found: i64, supported: i64 },
+    /// A table is there as another kind than it is used for.
+    Kind { table: String },
+    /// Its setting `fsync` is off: commits would not survive a crash.
+    NotDurable,
+    /// There is no store in this schema, and the options forbid to make one.
+    NotAStore { schema: String },
+    /// The engine is too old.
+    Old { found: String },
+    /// The engine let nobody in, or forbade what is needed.
+    Refused(String),
+    /// The name of a schema that cannot be used.
+    Schema { name: String, bytes_max: usize },
+    /// Two tables of one name or number: a bug of the caller.
+    Table { name: &'static str },
+    /// The engine cannot be reached, or is too slow.
+    Unavailable(String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(why) => write!(f, "the address of the engine cannot be used: {why}"),
+            Self::Damaged(what) => {
+                write!(f, "what the engine holds is damaged: {what}; restore it from its backup")
+            }
+            Self::Format { found, supported } => write!(
+                f,
+                "the engine holds format {found}, but this version reads and writes format {supported}: run the version \
+                 that wrote it"
+            ),
+            Self::Kind { table } => {
+                write!(f, "the engine holds the table \"{table}\" as another kind: run the version that wrote it")
+            }
+            Self::NotDurable => f.write_str(
+                "the engine's setting fsync is off, so a crash would lose commits: turn it on in postgresql.conf",
+            ),
+            Self::NotAStore { schema } => {
+                write!(f, "the engine holds no store in the schema \"{schema}\": start a server that makes it")
+            }
+            Self::Old { found } => write!(f, "the engine is PostgreSQL {found}, and 14 is the oldest that is used"),
+            Self::Refused(why) => write!(f, "the engine refuses: {why}"),
+            Self::Schema { name, bytes_max } => write!(
+                f,
+                "\"{name}\" cannot name a schema: use up to {bytes_max} lower-case letters, digits and underscores, a letter first"
+            ),
+            Self::Table { name } => write!(f, "table {name} is declared twice or numbered too high"),
+            Self::Unavailable(why) => write!(f, "the engine cannot be reached: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What a call to the engine came to, if not to an answer.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The engine's own answer.
+    Engine(tokio_postgres::Error),
+    /// No answer in time.
+    Late(Duration),
+    /// All connections were taken for that long.
+    Busy { connections: usize, waited: Duration },
+    /// The thread that talks to engines has ended.
+    Ended,
+    /// What came back is not what a store of ours answers.
+    Lie(String),
+    /// The engine does not have a commit that it acknowledged.
+    Behind { known: u64 },
+    /// What a view has read was changed before the engine was asked for more.
+    Stale,
+    /// The connection of a view was lost, and what the view showed with it.
+    Lost,
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// What a fault means to whoever sent a commit.
+pub(crate) enum Verdict {
+    Conflict,
+    Full,
+    /// The engine said no: nothing was committed.
+    Failed,
+    /// No connection or no answer: it may have been committed.
+    Unknown,
+}
+
+impl Fault {
+    fn state(&self) -> Option<&SqlState> {
+        match self {
+            Self::Engine(error) => error.code(),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection is of no use any more.
+    pub(crate) fn ends_connection(&self) -> bool {
+        match self {
+            Self::Engine(error) => {
+                error.is_closed() || error.as_db_error().is_none_or(|error| is_fatal(error.severity()))
+            }
+            Self::Late(_) | Self::Ended => true,
+            _ => false,
+        }
+    }
+
+    fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Engine(error) => match error.as_db_error() {
+                None => true,
+                Some(answer) => {
+                    let code = answer.code().code();
+                    is_fatal(answer.severity())
+                        || ["08", "28", "53", "57"].iter().any(|class| code.starts_with(class))
+                        || [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::READ_ONLY_SQL_TRANSACTION]
+                            .contains(&answer.code())
+                }
+            },
+            Self::Lie(_) => false,
+            _ => true,
+        }
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        let Some(state) = self.state() else {
+            return match self {
+                Self::Busy { .. } | Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale => {
+                    Verdict::Failed
+                }
+                _ => Verdict::Unknown,
+            };
+        };
+        if [
+            &SqlState::UNIQUE_VIOLATION,
+            &SqlState::T_R_SERIALIZATION_FAILURE,
+            &SqlState::T_R_DEADLOCK_DETECTED,
+        ]
+        .contains(&state)
+        {
+            return Verdict::Conflict;
+        }
+        if state == &SqlState::DISK_FULL {
+            return Verdict::Full;
+        }
+        // A backend that is ended while it waits for its standby has committed already.
+        let ended = matches!(self, Self::Engine(error) if error.as_db_error().is_some_and(|error| is_fatal(error.severity())));
+        if ended || state.code().starts_with("08") || state.code().starts_with("57P") {
+            return Verdict::Unknown;
+        }
+        Verdict::Failed
+    }
+
+    /// As a text for the log and for clients: no value, no password.
+    fn text(&self) -> String {
+        match self {
+            Self::Engine(error) => match error.as_db_error() {
+                Some(answer) if answer.code() == &SqlState::UNDEFINED_TABLE => {
+                    format!(
+                        "{}: the store in the engine is incomplete; restore it from its backup",
+                        answer.message()
+                    )
+                }
+                Some(answer) if answer.code() == &SqlState::QUERY_CANCELED => {
+                    format!("{}: the engine is slower than the deadline", answer.message())
+                }
+                Some(answer) => format!("{} (SQLSTATE {})", answer.message(), answer.code().code()),
+                None => {
+                    use std::error::Error as _;
+                    match error.source() {
+                        Some(source) => format!("{error}: {source}"),
+                        None => error.to_string(),
+                    }
+                }
+            },
+            Self::Late(deadline) => format!("the engine did not answer within {} ms", deadline.as_millis()),
+            Self::Busy { connections, waited } => format!(
+                "all {connections} connections to the engine were in use for {} ms",
+                waited.as_millis()
+            ),
+            Self::Ended => "the store is being closed".to_owned(),
+            Self::Lie(what) => format!("the engine answers what no store of ours holds: {what}"),
+            Self::Behind { known } => format!(
+                "the engine does not hold commit {known} as it acknowledged it: it was restored, or lost commits when it failed \
+                 over; restart this server to go on with what is there"
+            ),
+            Self::Stale => "the state that was read has changed".to_owned(),
+            Self::Lost => "the connection to the engine was lost".to_owned(),
+        }
+    }
+
+    pub(crate) fn into_io(self) -> io::Error {
+        let kind = match &self {
+            Self::Late(_) => io::ErrorKind::TimedOut,
+            Self::Lie(_) => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, self.text())
+    }
+
+    pub(crate) fn into_read(self) -> ReadError {
+        if matches!(self, Self::Stale) {
+            return ReadError::Stale;
+        }
+        if self.is_unavailable() {
+            ReadError::Unavailable(self.into_io())
+        } else {
+            ReadError::Io(self.into_io())
+        }
+    }
+
+    /// Of what came before a commit was sent.
+    pub(crate) fn into_commit(self) -> CommitError {
+        match self.verdict() {
+            Verdict::Conflict => CommitError::Conflict,
+            Verdict::Full => CommitError::Full,
+            Verdict::Failed | Verdict::Unknown if self.is_unavailable() => {
+                CommitError::Unavailable(self.into_io())
+            }
+            Verdict::Failed | Verdict::Unknown => CommitError::Io(self.into_io()),
+        }
+    }
+
+    pub(crate) fn into_open(self) -> OpenError {
+        match self.state() {
+            Some(state) if state.code().starts_with("28") || state == &SqlState::INVALID_CATALOG_NAME => {
+                OpenError::Refused(self.text())
+            }
+            Some(state) if state == &SqlState::INSUFFICIENT_PRIVILEGE => OpenError::Refused(self.text()),
+            _ if matches!(self, Self::Lie(_)) => OpenError::Damaged(self.text()),
+            _ if self.is_unavailable() => OpenError::Unavailable(self.text()),
+            _ => OpenError::Damaged(self.text()),
+        }
+    }
+}
+
+fn is_fatal(severity: &str) -> bool {
+    matches!(severity, "FATAL" | "PANIC")
+}
+
+/// A row that does not follow the format.
+pub(crate) fn corrupt(table: TableId, what: &'static str) -> ReadError {
+    ReadError::Corrupt { table, what }
+}

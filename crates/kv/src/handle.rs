@@ -1,0 +1,87 @@
+//! The traits over all of it: what a handle of a store does for whoever knows stores alone.
+
+use larix_store::{Attempt, CommitError, CommitId, ReadError, Statistics, Store, TableSpec, TableStatistics};
+
+use crate::commit::KvTransaction;
+use crate::error::Fault;
+use crate::load::KvLoader;
+use crate::store::{Freshness, KvStore};
+use crate::view::{KvSnapshot, View};
+
+impl Store for KvStore {
+    type Snapshot<'s> = KvSnapshot<'s>;
+    type Transaction<'s> = KvTransaction<'s>;
+    type Loader<'s> = KvLoader<'s>;
+
+    const SHARED: bool = true;
+
+    fn tables(&self) -> &[TableSpec] {
+        self.catalog.specs()
+    }
+
+    fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
+        let view = View::open(self, self.freshness() == Freshness::Strict).map_err(Fault::into_read)?;
+        Ok(KvSnapshot { view })
+    }
+
+    fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
+        self.epoch()?;
+        let asks = self.freshness() == Freshness::Strict || self.take_doubt();
+        let view = View::open(self, asks).map_err(|fault| {
+            self.doubt();
+            match fault.into_read() {
+                ReadError::Unavailable(error) => CommitError::Unavailable(error),
+                error => CommitError::Read(error),
+            }
+        })?;
+        Ok(KvTransaction { epoch: self.epoch()?, view })
+    }
+
+    fn commit_counter(&self) -> u64 {
+        self.newest()
+    }
+
+    fn outcome(&self, attempt: Attempt) -> Result<Option<CommitId>, ReadError> {
+        match self.became(attempt) {
+            Some(settled) => settled.map_err(Fault::into_read),
+            None => Err(ReadError::Unavailable(std::io::Error::other("the store knows of no such commit"))),
+        }
+    }
+
+    fn statistics(&self) -> Result<Statistics, ReadError> {
+        let mut lease = self.pool.lease().map_err(Fault::into_read)?;
+        let rows = lease
+            .call(|link| async move { Ok(link.client.query(&link.statements.counts, &[]).await?) })
+            .map_err(Fault::into_read)?;
+        let counted = |number: u8| -> u64 {
+            let row = rows.iter().find(|row| row.try_get::<_, i16>(0).is_ok_and(|t| t == i16::from(number)));
+            let count = row.and_then(|row| row.try_get::<_, i64>(1).ok());
+            count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0)
+        };
+        let tables = self.catalog.specs().iter().zip(self.numbers());
+        Ok(Statistics {
+            tables: tables
+                .map(|(spec, number)| TableStatistics {
+                    name: spec.name,
+                    records: counted(*number),
+                    ..TableStatistics::default()
+                })
+                .collect(),
+            commit_counter: self.commit_counter(),
+            ..Statistics::default()
+        })
+    }
+
+    /// Every commit is durable as soon as the engine has answered.
+    fn sync(&self) -> Result<(), CommitError> {
+        Ok(())
+    }
+
+    fn loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        KvLoader::begin(self)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.epoch().is_err()
+    }
+}

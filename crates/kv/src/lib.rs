@@ -1,0 +1,30 @@
+//! A store that several machines share, on an engine that somebody else runs: PostgreSQL.
+//!
+//! [`KvStore`] is a [`larix_store::Store`]. Rows lie in one table of the engine, ordered by key; every commit has a row of its own
+//! with a number one above the last, which is the fence: the engine's primary key lets one writer in, and rows of a later
+//! epoch ([`KvStore::take_over`]) keep the writers of earlier ones out for good. The answer to a commit may be lost, and its
+//! row then tells what became of it.
+//!
+//! Reads go through a cache of records, absent keys and gaps. It is validated, not leased: the first question of a view brings the
+//! newest commits with the keys that they changed, in the same round trip.
+
+mod address;
+mod cache;
+mod changes;
+mod commit;
+mod error;
+mod handle;
+mod link;
+mod load;
+mod schema;
+mod statements;
+mod store;
+mod view;
+
+pub use address::Address;
+pub use commit::KvTransaction;
+pub use error::OpenError;
+pub use load::KvLoader;
+pub use schema::{FORMAT, NAME_BYTES_MAX};
+pub use store::{Figures, Freshness, KvOptions, KvStore};
+pub use view::{KvRecords, KvSnapshot};

@@ -1,0 +1,281 @@
+//! Connections to the engine: a thread that talks to it, and a pool. No caller waits longer than the deadline.
+
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio_postgres::{Client, NoTls};
+
+use crate::address::Address;
+use crate::error::Fault;
+use crate::statements::Statements;
+
+/// How much longer a caller waits for the thread that keeps the deadline, should it be late itself.
+const GRACE: Duration = Duration::from_secs(1);
+/// Connecting may try several hosts, each with a time of its own.
+const CONNECT_DEADLINES: u32 = 4;
+
+/// A thread with its own event loop. Callers may stand in another event loop, which must not be entered twice.
+#[derive(Debug)]
+struct Engine {
+    handle: Handle,
+    /// Dropped to end the thread.
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    fn start() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel::<()>();
+        let thread = thread::Builder::new().name("larix-kv".to_owned()).spawn(move || {
+            // An error says that the sender is gone, which is the end as well.
+            let _ended = runtime.block_on(ended);
+        })?;
+        Ok(Self { handle, end: Some(end), thread: Some(thread) })
+    }
+
+    /// Carries out `work` and waits for it, up to `deadline`.
+    fn call<T: Send + 'static>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (answer, answered) = sync_channel(1);
+        self.handle.spawn(async move {
+            let result = tokio::time::timeout(deadline, work).await;
+            // Who asked may have given up.
+            let _gone = answer.send(result.unwrap_or(Err(Fault::Late(deadline))));
+        });
+        match answered.recv_timeout(deadline + GRACE) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(Fault::Late(deadline)),
+            Err(RecvTimeoutError::Disconnected) => Err(Fault::Ended),
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // It holds nothing that could panic; there is nothing to say if it did.
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// A connection with its prepared statements.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) client: Client,
+    pub(crate) statements: Statements,
+    connection: AbortHandle,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Without this a connection to an engine that hangs would stay.
+        self.connection.abort();
+    }
+}
+
+/// Times and sizes of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) connections: usize,
+    pub(crate) deadline: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    engine: Engine,
+    address: Address,
+    schema: String,
+    limits: Limits,
+    state: Mutex<State>,
+    given_back: Condvar,
+    trips: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Arc<Link>>,
+    taken: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(address: Address, schema: &str, limits: Limits) -> io::Result<Self> {
+        Ok(Self {
+            engine: Engine::start()?,
+            address,
+            schema: schema.to_owned(),
+            limits,
+            state: Mutex::default(),
+            given_back: Condvar::new(),
+            trips: AtomicU64::new(0),
+        })
+    }
+
+    /// Round trips so far that somebody has waited for, without those of connecting.
+    pub(crate) fn trips(&self) -> u64 {
+        self.trips.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that stays as long as it is held. Waits up to the deadline for one.
+    pub(crate) fn lease(&self) -> Result<Lease<'_>, Fault> {
+        let mut state = self.lock();
+        if state.taken >= self.limits.connections {
+            let full = |state: &mut State| state.taken >= self.limits.connections;
+            let (waited, late) = self
+                .given_back
+                .wait_timeout_while(state, self.limits.deadline, full)
+                .unwrap_or_else(PoisonError::into_inner);
+            if late.timed_out() {
+                return Err(Fault::Busy {
+                    connections: self.limits.connections,
+                    waited: self.limits.deadline,
+                });
+            }
+            state = waited;
+        }
+        state.taken += 1;
+        let idle = std::iter::from_fn(|| state.idle.pop()).find(|link| !link.client.is_closed());
+        drop(state);
+        let mut lease = Lease { pool: self, link: idle, transaction: false };
+        if lease.link.is_none() {
+            lease.link = Some(self.connect()?);
+        }
+        Ok(lease)
+    }
+
+    fn connect(&self) -> Result<Arc<Link>, Fault> {
+        let (config, schema, deadline) =
+            (self.address.config.clone(), self.schema.clone(), self.limits.deadline);
+        let (client, connection) = self.engine.call(deadline * CONNECT_DEADLINES, async move {
+            let (client, connection) = config.connect(NoTls).await?;
+            let connection = tokio::spawn(async move {
+                // Its end is seen by whoever asks next.
+                let _end = connection.await;
+            });
+            Ok((client, connection.abort_handle()))
+        })?;
+        let abort = AbortOnDrop(Some(connection));
+        self.engine.call(deadline * CONNECT_DEADLINES, async move {
+            let mut abort = abort;
+            let statements = Statements::prepare(&client, &schema, deadline).await?;
+            let connection = abort.0.take().ok_or(Fault::Ended)?;
+            Ok(Arc::new(Link { client, statements, connection }))
+        })
+    }
+
+    /// A connection without prepared statements: to make what they speak of.
+    pub(crate) fn bare<T: Send + 'static, F>(
+        &self,
+        work: impl FnOnce(Client) -> F + Send + 'static,
+    ) -> Result<T, Fault>
+    where
+        F: Future<Output = Result<T, Fault>> + Send,
+    {
+        let config = self.address.config.clone();
+        self.engine.call(self.limits.deadline * CONNECT_DEADLINES, async move {
+            let (client, connection) = config.connect(NoTls).await?;
+            let connection = tokio::spawn(connection);
+            let _abort = AbortOnDrop(Some(connection.abort_handle()));
+            work(client).await
+        })
+    }
+}
+
+struct AbortOnDrop(Option<AbortHandle>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.abort();
+        }
+    }
+}
+
+/// A connection out of the pool, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease<'p> {
+    pool: &'p Pool,
+    /// None once it is of no use.
+    link: Option<Arc<Link>>,
+    /// Whether a transaction may be open on it.
+    transaction: bool,
+}
+
+impl Lease<'_> {
+    /// One round trip, or several that are sent together.
+    pub(crate) fn call<T: Send + 'static, F>(&mut self, work: impl FnOnce(Arc<Link>) -> F) -> Result<T, Fault>
+    where
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        self.call_within(self.pool.limits.deadline, work)
+    }
+
+    /// The same with a deadline of its own.
+    pub(crate) fn call_within<T: Send + 'static, F>(
+        &mut self,
+        deadline: Duration,
+        work: impl FnOnce(Arc<Link>) -> F,
+    ) -> Result<T, Fault>
+    where
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        let link = self.link.clone().ok_or(Fault::Ended)?;
+        self.pool.trips.fetch_add(1, Ordering::Relaxed);
+        let result = self.pool.engine.call(deadline, work(link));
+        if let Err(fault) = &result
+            && fault.ends_connection()
+        {
+            self.link = None;
+        }
+        result
+    }
+
+    /// What is done next is in a transaction until it is given back.
+    pub(crate) fn in_transaction(&mut self) {
+        self.transaction = true;
+    }
+
+    /// The transaction has ended.
+    pub(crate) fn transaction_ended(&mut self) {
+        self.transaction = false;
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take().filter(|link| !link.client.is_closed()) {
+            if self.transaction {
+                // Sent before whatever is sent next on it. Nobody waits for the answer; a connection that ends instead is
+                // found closed.
+                let ended = Arc::clone(&link);
+                self.pool.engine.handle.spawn(async move {
+                    let _answer = ended.client.batch_execute("ROLLBACK").await;
+                });
+            }
+            let mut state = self.pool.lock();
+            state.idle.push(link);
+            state.taken -= 1;
+        } else {
+            self.pool.lock().taken -= 1;
+        }
+        self.pool.given_back.notify_one();
+    }
+}

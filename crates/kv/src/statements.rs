@@ -1,0 +1,226 @@
+//! What is asked of the engine, in its words. Everything about rows is half-open ranges of keys in one table.
+
+use std::time::Duration;
+
+use tokio_postgres::{Client, Statement};
+
+use crate::error::Fault;
+
+/// The statements of a connection.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) newest: Statement,
+    pub(crate) outlook: Statement,
+    pub(crate) commit: Statement,
+    pub(crate) take_over: Statement,
+    pub(crate) settle: Statement,
+    pub(crate) outcome: Statement,
+    pub(crate) values: Statement,
+    pub(crate) forward: Statement,
+    pub(crate) backward: Statement,
+    pub(crate) firsts: Statement,
+    pub(crate) lasts: Statement,
+    pub(crate) counts: Statement,
+    pub(crate) clear: Statement,
+    pub(crate) append: Statement,
+    pub(crate) loaded: Statement,
+    pub(crate) ends: Statement,
+}
+
+/// Records of one answer are cut off where they come to this many bytes, but for the first one.
+pub(crate) const ANSWER_BYTES_MAX: u32 = 1 << 20;
+/// Commits that one validation tells at most. Who is further behind forgets what it knows.
+pub(crate) const COMMITS_TOLD_MAX: i64 = 256;
+
+/// The newest commits down to the known one, $1, the newest first.
+const NEWEST: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits WHERE version >= $1 ORDER BY version DESC LIMIT {told}";
+
+const OUTLOOK: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits ORDER BY version DESC LIMIT 1";
+
+/// The fence and the changes in one: nothing of them happens unless the row behind version $1 is ours to write. The primary
+/// key lets one writer in; rows of a later epoch keep those of earlier ones out. $10: commits below that may go.
+const COMMIT: &str = "\
+WITH fence AS (
+    INSERT INTO {s}.commits (version, epoch, attempt, keys)
+    SELECT version + 1, $2, $3, $4 FROM {s}.commits WHERE version = $1 AND epoch <= $2
+    RETURNING version
+), gone AS (
+    DELETE FROM {s}.rows USING unnest($5::smallint[], $6::bytea[]) AS d (t, k)
+    WHERE rows.t = d.t AND rows.k = d.k AND EXISTS (SELECT 1 FROM fence)
+), put AS (
+    INSERT INTO {s}.rows (t, k, v)
+    SELECT t, k, v FROM unnest($7::smallint[], $8::bytea[], $9::bytea[]) AS p (t, k, v)
+    WHERE EXISTS (SELECT 1 FROM fence)
+    ON CONFLICT (t, k) DO UPDATE SET v = excluded.v
+), trimmed AS (
+    DELETE FROM {s}.commits WHERE version < $10 AND EXISTS (SELECT 1 FROM fence)
+)
+SELECT version FROM fence";
+
+const TAKE_OVER: &str = "\
+INSERT INTO {s}.commits (version, epoch, attempt, keys)
+SELECT version + 1, epoch + 1, $1, ''::bytea FROM {s}.commits ORDER BY version DESC LIMIT 1
+RETURNING version, epoch";
+
+/// Takes the place that a commit without an answer wants, unless it is taken. Waits for one that is being made.
+const SETTLE: &str = "\
+INSERT INTO {s}.commits (version, epoch, attempt, keys)
+SELECT version + 1, epoch, $2, ''::bytea FROM {s}.commits WHERE version = $1
+ON CONFLICT (version) DO NOTHING";
+
+const OUTCOME: &str = "SELECT attempt FROM {s}.commits WHERE version = $1";
+
+const VALUES: &str = "\
+SELECT w.i, rows.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) JOIN {s}.rows ON rows.t = $1 AND rows.k = w.k";
+
+const FORWARD: &str = "\
+SELECT k, v FROM (
+    SELECT k, v, sum(octet_length(v)) OVER (ORDER BY k) - octet_length(v) AS before FROM (
+        SELECT k, v FROM {s}.rows WHERE t = $1 AND k >= $2 AND k < $3 ORDER BY k LIMIT $4
+    ) AS few
+) AS sized WHERE before < {bytes} ORDER BY k";
+
+const BACKWARD: &str = "\
+SELECT k, v FROM (
+    SELECT k, v, sum(octet_length(v)) OVER (ORDER BY k DESC) - octet_length(v) AS before FROM (
+        SELECT k, v FROM {s}.rows WHERE t = $1 AND k >= $2 AND k < $3 ORDER BY k DESC LIMIT $4
+    ) AS few
+) AS sized WHERE before < {bytes} ORDER BY k DESC";
+
+/// For each key the first record from there on.
+const FIRSTS: &str = "\
+SELECT w.i, r.k, r.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) CROSS JOIN LATERAL (
+    SELECT k, v FROM {s}.rows WHERE t = $1 AND rows.k >= w.k ORDER BY rows.k LIMIT 1
+) AS r";
+
+/// For each key the last record up to there.
+const LASTS: &str = "\
+SELECT w.i, r.k, r.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) CROSS JOIN LATERAL (
+    SELECT k, v FROM {s}.rows WHERE t = $1 AND rows.k <= w.k ORDER BY rows.k DESC LIMIT 1
+) AS r";
+
+const COUNTS: &str = "SELECT t, count(*) FROM {s}.rows GROUP BY t";
+
+const CLEAR: &str = "DELETE FROM {s}.rows WHERE t = $1";
+
+const APPEND: &str = "\
+INSERT INTO {s}.rows (t, k, v) SELECT t, k, v FROM unnest($1::smallint[], $2::bytea[], $3::bytea[]) AS p (t, k, v)";
+
+const LOADED: &str = "\
+INSERT INTO {s}.commits (version, epoch, attempt, keys)
+SELECT version + 1, $2, $3, NULL FROM {s}.commits WHERE version = $1 AND epoch <= $2
+RETURNING version";
+
+/// Of each table its last key.
+const ENDS: &str = "\
+SELECT n.t, r.k FROM unnest($1::smallint[]) AS n (t) CROSS JOIN LATERAL (
+    SELECT k FROM {s}.rows WHERE rows.t = n.t ORDER BY k DESC LIMIT 1
+) AS r";
+
+impl Statements {
+    pub(crate) async fn prepare(client: &Client, schema: &str, deadline: Duration) -> Result<Self, Fault> {
+        let milliseconds = deadline.as_millis();
+        client
+            .batch_execute(&format!(
+                "SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
+                 SET idle_in_transaction_session_timeout = '10min'; SET bytea_output = 'hex'; \
+                 SELECT set_config('synchronous_commit', 'on', false) \
+                 WHERE current_setting('synchronous_commit') = 'off'"
+            ))
+            .await?;
+        let prepare = |text: &str| {
+            let text = text
+                .replace("{s}", schema)
+                .replace("{told}", &(COMMITS_TOLD_MAX + 1).to_string())
+                .replace("{bytes}", &ANSWER_BYTES_MAX.to_string());
+            async move { client.prepare(&text).await }
+        };
+        Ok(Self {
+            newest: prepare(NEWEST).await?,
+            outlook: prepare(OUTLOOK).await?,
+            commit: prepare(COMMIT).await?,
+            take_over: prepare(TAKE_OVER).await?,
+            settle: prepare(SETTLE).await?,
+            outcome: prepare(OUTCOME).await?,
+            values: prepare(VALUES).await?,
+            forward: prepare(FORWARD).await?,
+            backward: prepare(BACKWARD).await?,
+            firsts: prepare(FIRSTS).await?,
+            lasts: prepare(LASTS).await?,
+            counts: prepare(COUNTS).await?,
+            clear: prepare(CLEAR).await?,
+            append: prepare(APPEND).await?,
+            loaded: prepare(LOADED).await?,
+            ends: prepare(ENDS).await?,
+        })
+    }
+}
+
+/// A question about rows.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    /// The values of keys.
+    Values { table: u8, keys: Vec<Vec<u8>> },
+    /// Up to `limit` records from the first one of a range on.
+    Forward { table: u8, from: Vec<u8>, to: Vec<u8>, limit: i64 },
+    /// Up to `limit` records from the last one of a range back.
+    Backward { table: u8, from: Vec<u8>, to: Vec<u8>, limit: i64 },
+    /// For each key the first record from there on.
+    Firsts { table: u8, keys: Vec<Vec<u8>> },
+    /// For each key the last record up to there.
+    Lasts { table: u8, keys: Vec<Vec<u8>> },
+}
+
+/// A record of an answer. `place`: which of the keys it answers, from 0 on.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) place: usize,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Question {
+    pub(crate) async fn ask(self, client: &Client, statements: &Statements) -> Result<Vec<Answer>, Fault> {
+        let rows = match &self {
+            Self::Values { table, keys } => {
+                client.query(&statements.values, &[&i16::from(*table), keys]).await?
+            }
+            Self::Forward { table, from, to, limit } => {
+                client.query(&statements.forward, &[&i16::from(*table), from, to, limit]).await?
+            }
+            Self::Backward { table, from, to, limit } => {
+                client.query(&statements.backward, &[&i16::from(*table), from, to, limit]).await?
+            }
+            Self::Firsts { table, keys } => {
+                client.query(&statements.firsts, &[&i16::from(*table), keys]).await?
+            }
+            Self::Lasts { table, keys } => {
+                client.query(&statements.lasts, &[&i16::from(*table), keys]).await?
+            }
+        };
+        let mut answers = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let place = |row: &tokio_postgres::Row| -> Result<usize, Fault> {
+                usize::try_from(row.try_get::<_, i64>(0)? - 1)
+                    .map_err(|_| Fault::Lie("a place below 1".to_owned()))
+            };
+            answers.push(match &self {
+                Self::Values { keys, .. } => {
+                    let place = place(row)?;
+                    let key = keys
+                        .get(place)
+                        .cloned()
+                        .ok_or_else(|| Fault::Lie("a key nobody asked for".to_owned()))?;
+                    Answer { place, key, value: row.try_get(1)? }
+                }
+                Self::Forward { .. } | Self::Backward { .. } => {
+                    Answer { place: 0, key: row.try_get(0)?, value: row.try_get(1)? }
+                }
+                Self::Firsts { .. } | Self::Lasts { .. } => {
+                    Answer { place: place(row)?, key: row.try_get(1)?, value: row.try_get(2)? }
+                }
+            });
+        }
+        Ok(answers)
+    }
+}

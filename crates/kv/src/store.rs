@@ -1,0 +1,415 @@
+//! The store: a handle, what it knows, and what becomes of commits.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use larix_store::table::Catalog;
+use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec};
+use tokio_postgres::Row;
+
+use crate::address::Address;
+use crate::cache::{Cache, Commit};
+use crate::changes;
+use crate::error::{Fault, OpenError};
+use crate::link::{Limits, Pool};
+use crate::schema;
+use crate::statements::COMMITS_TOLD_MAX;
+
+/// Commits without an answer that can be asked about; older ones are forgotten.
+const ATTEMPTS_MAX: usize = 64;
+/// How often taking over is tried while others commit.
+const TAKE_OVER_TRIES: usize = 64;
+/// Rows of this many commits are kept, for nodes that are behind.
+pub(crate) const COMMITS_KEPT: u64 = 16_384;
+/// They are removed that many at a time.
+pub(crate) const COMMITS_TRIMMED_EVERY: u64 = 256;
+
+/// What a reader gets to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Everything that was acknowledged by any node before: one round trip for each view.
+    Strict,
+    /// Everything that was acknowledged through this handle, and what has been heard of others since. A view that finds all in
+    /// the cache takes no round trip. One that does not, and has read what was changed meanwhile, ends with
+    /// [`ReadError::Stale`].
+    Session,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct KvOptions {
+    /// The schema of the engine's database that holds the store: up to [`crate::NAME_BYTES_MAX`] lower-case letters, digits
+    /// and underscores.
+    pub schema: String,
+    /// Whether a store is made where there is none, and tables that are new are entered.
+    pub make: bool,
+    /// Whether this handle may commit from the start. Else [`KvStore::take_over`] gives it that right.
+    pub writes: bool,
+    pub freshness: Freshness,
+    /// Most memory of the cache in bytes, about.
+    pub cache_bytes: usize,
+    /// Most connections to the engine.
+    pub connections: usize,
+    /// How long one answer of the engine may take.
+    pub deadline: Duration,
+}
+
+impl Default for KvOptions {
+    fn default() -> Self {
+        Self {
+            schema: "larix".to_owned(),
+            make: true,
+            writes: true,
+            freshness: Freshness::Strict,
+            cache_bytes: 64 << 20,
+            connections: 16,
+            deadline: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Numbers for monitoring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Round trips to the engine that somebody waited for.
+    pub trips: u64,
+    /// Commits that another one came before.
+    pub conflicts: u64,
+    pub cache_bytes: u64,
+    /// The newest commit that is known here, and the epoch that it was made in.
+    pub version: u64,
+    pub epoch: u64,
+}
+
+/// A handle of a store on an engine.
+#[derive(Debug)]
+pub struct KvStore {
+    pub(crate) pool: Pool,
+    pub(crate) catalog: Catalog,
+    /// The engine's number of each declared table, by the table's position.
+    numbers: Vec<u8>,
+    known: Mutex<Known>,
+    /// The version of the cache, to be read without its lock.
+    version: AtomicU64,
+    freshness: Freshness,
+    /// In which it commits; 0 if it may not.
+    epoch: AtomicU64,
+    newest_epoch: AtomicU64,
+    /// Whether the engine has to be asked what is newest before this handle's own memory is used again.
+    doubt: AtomicBool,
+    /// The engine has lost a commit. Nothing here is to be believed any more.
+    behind: AtomicU64,
+    attempts: Mutex<Attempts>,
+    conflicts: AtomicU64,
+}
+
+/// What is known, and by which attempt the newest known commit was made.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) cache: Cache,
+    pub(crate) attempt: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Attempts {
+    handle: [u8; 8],
+    last: u64,
+    unanswered: VecDeque<Unanswered>,
+}
+
+#[derive(Clone, Debug)]
+struct Unanswered {
+    number: u64,
+    version: u64,
+    attempt: Vec<u8>,
+}
+
+/// Not behind.
+const SOUND: u64 = u64::MAX;
+
+impl KvStore {
+    /// Opens the store that is in a schema of the engine's database, or makes it.
+    ///
+    /// # Errors
+    /// The engine cannot be reached, refuses, or holds something else.
+    pub fn open(address: &Address, tables: &[TableSpec], options: &KvOptions) -> Result<Self, OpenError> {
+        let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
+        schema::check_name(&options.schema)?;
+        let limits = Limits { connections: options.connections.max(2), deadline: options.deadline };
+        let pool = Pool::new(address.clone(), &options.schema, limits)
+            .map_err(|error| OpenError::Unavailable(format!("a thread could not be started: {error}")))?;
+        let numbers = schema::prepare(&pool, &options.schema, tables, options.make)?;
+        let mut handle = [0; 8];
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it only has to differ from that of every other handle"
+        )]
+        getrandom::fill(&mut handle).map_err(|error| OpenError::Unavailable(error.to_string()))?;
+        let highest = numbers.iter().copied().max().map_or(0, |highest| usize::from(highest) + 1);
+        let store = Self {
+            pool,
+            catalog,
+            numbers,
+            known: Mutex::new(Known {
+                cache: Cache::new(highest, options.cache_bytes, 0),
+                attempt: Vec::new(),
+            }),
+            version: AtomicU64::new(0),
+            freshness: options.freshness,
+            epoch: AtomicU64::new(0),
+            newest_epoch: AtomicU64::new(0),
+            doubt: AtomicBool::new(true),
+            behind: AtomicU64::new(SOUND),
+            attempts: Mutex::new(Attempts { handle, ..Attempts::default() }),
+            conflicts: AtomicU64::new(0),
+        };
+        store.look().map_err(Fault::into_open)?;
+        if options.writes {
+            store.epoch.store(store.newest_epoch.load(Ordering::Acquire), Ordering::Release);
+        }
+        Ok(store)
+    }
+
+    /// Finds out where the engine stands, with nothing known.
+    fn look(&self) -> Result<(), Fault> {
+        let mut lease = self.pool.lease()?;
+        let rows = lease.call(|link| async move {
+            let text = &link.statements.outlook;
+            Ok(link.client.query(text, &[]).await?)
+        })?;
+        let newest = rows.first().ok_or_else(|| Fault::Lie("no commit has a row".to_owned()))?;
+        let newest = Told::read(newest)?;
+        let mut known = self.known();
+        known.cache.forget(newest.commit.0);
+        known.attempt = newest.attempt;
+        self.version.store(newest.commit.0, Ordering::Release);
+        self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Alone has the right to commit from now on; handles of before are [fenced off](CommitError::Fenced). What was
+    /// remembered as of the last commit has to be read again: [`larix_store::Snapshot::commit_counter`] is another.
+    ///
+    /// # Errors
+    /// The engine cannot be reached. Others may have been fenced off all the same; to try again does no harm.
+    pub fn take_over(&self) -> Result<(), CommitError> {
+        self.sound().map_err(Fault::into_commit)?;
+        let mut lease = self.pool.lease().map_err(Fault::into_commit)?;
+        self.doubt();
+        for _ in 0..TAKE_OVER_TRIES {
+            let attempt = self.new_attempt();
+            let rows = lease.call(|link| async move {
+                Ok(link.client.query(&link.statements.take_over, &[&attempt]).await?)
+            });
+            match rows {
+                Ok(rows) => {
+                    let epoch = rows.first().map(|row| row.try_get::<_, i64>(1)).transpose();
+                    let epoch = epoch.map_err(|error| Fault::Engine(error).into_commit())?;
+                    let lie = || Fault::Lie("no commit has a row".to_owned()).into_commit();
+                    let epoch = epoch.and_then(|epoch| u64::try_from(epoch).ok()).ok_or_else(lie)?;
+                    self.newest_epoch.fetch_max(epoch, Ordering::AcqRel);
+                    self.epoch.store(epoch, Ordering::Release);
+                    return Ok(());
+                }
+                Err(fault) => match fault.into_commit() {
+                    CommitError::Conflict => {}
+                    error => return Err(error),
+                },
+            }
+        }
+        Err(CommitError::Conflict)
+    }
+
+    pub fn figures(&self) -> Figures {
+        Figures {
+            trips: self.pool.trips(),
+            conflicts: self.conflicts.load(Ordering::Relaxed),
+            cache_bytes: self.known().cache.bytes() as u64,
+            version: self.version.load(Ordering::Acquire),
+            epoch: self.newest_epoch.load(Ordering::Acquire),
+        }
+    }
+
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        // Each change of it is whole before anything can panic.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The engine's number of a table.
+    pub(crate) fn number(&self, table: TableId) -> Result<u8, ReadError> {
+        let number = self.catalog.position(table).and_then(|position| self.numbers.get(position));
+        number.copied().ok_or(ReadError::WrongTable(table))
+    }
+
+    pub(crate) fn sound(&self) -> Result<(), Fault> {
+        match self.behind.load(Ordering::Acquire) {
+            SOUND => Ok(()),
+            known => Err(Fault::Behind { known }),
+        }
+    }
+
+    /// Takes in what the engine tells of the commits from `known` on, the newest first. The newest.
+    pub(crate) fn take_in(&self, told: &[Row], known: u64, attempt: &[u8]) -> Result<u64, Fault> {
+        let told = told.iter().map(Told::read).collect::<Result<Vec<_>, _>>()?;
+        let (Some(newest), Some(oldest)) = (told.first(), told.last()) else {
+            self.behind.store(known, Ordering::Release);
+            return Err(Fault::Behind { known });
+        };
+        let version = newest.commit.0;
+        if !told
+            .iter()
+            .map(|told| told.commit.0)
+            .eq((0..told.len() as u64).map(|back| version.wrapping_sub(back)))
+        {
+            return Err(Fault::Lie("the numbers of the commits have a gap".to_owned()));
+        }
+        let reaches = oldest.commit.0 == known;
+        if !reaches && told.len() as i64 <= COMMITS_TOLD_MAX {
+            return Err(Fault::Lie("commits lack their rows".to_owned()));
+        }
+        if reaches && oldest.attempt != attempt {
+            self.behind.store(known, Ordering::Release);
+            return Err(Fault::Behind { known });
+        }
+        self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
+        let newest_attempt = newest.attempt.clone();
+        let mut state = self.known();
+        if version > state.cache.version() {
+            let mut commits: Vec<Commit> = told.into_iter().map(|told| told.commit).collect();
+            commits.reverse();
+            state.cache.advance(commits);
+            state.attempt = newest_attempt;
+            self.version.store(state.cache.version(), Ordering::Release);
+        }
+        Ok(version)
+    }
+
+    /// A commit of this handle was made.
+    pub(crate) fn committed(&self, version: u64, attempt: &[u8], take_in: impl FnOnce(&mut Cache)) {
+        let mut known = self.known();
+        if known.cache.version() < version {
+            if known.cache.version() + 1 == version {
+                take_in(&mut known.cache);
+            } else {
+                known.cache.forget(version);
+            }
+            known.attempt = attempt.to_vec();
+        }
+        self.version.store(known.cache.version(), Ordering::Release);
+    }
+
+    /// The newest commit that is known here.
+    pub(crate) fn newest(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn freshness(&self) -> Freshness {
+        self.freshness
+    }
+
+    pub(crate) fn numbers(&self) -> &[u8] {
+        &self.numbers
+    }
+
+    /// Whether the engine has to be asked first, which the caller does then.
+    pub(crate) fn take_doubt(&self) -> bool {
+        self.doubt.swap(false, Ordering::AcqRel)
+    }
+
+    /// What became of a commit without an answer; `None` if there is no such one.
+    pub(crate) fn became(&self, attempt: Attempt) -> Option<Result<Option<CommitId>, Fault>> {
+        let unanswered = self.attempts().unanswered.iter().find(|asked| asked.number == attempt.0).cloned();
+        unanswered.map(|unanswered| self.settle(&unanswered))
+    }
+
+    /// What is known here may be old: the next transaction asks.
+    pub(crate) fn doubt(&self) {
+        self.doubt.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn conflict(&self) -> CommitError {
+        self.conflicts.fetch_add(1, Ordering::Relaxed);
+        self.doubt();
+        CommitError::Conflict
+    }
+
+    /// Under which epoch this handle commits.
+    pub(crate) fn epoch(&self) -> Result<u64, CommitError> {
+        let own = self.epoch.load(Ordering::Acquire);
+        if own == 0 {
+            return Err(CommitError::ReadOnly { after_failed_sync: false });
+        }
+        if self.newest_epoch.load(Ordering::Acquire) > own { Err(CommitError::Fenced) } else { Ok(own) }
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What makes a commit one of this handle's and no other.
+    pub(crate) fn new_attempt(&self) -> Vec<u8> {
+        let mut attempts = self.attempts();
+        attempts.last += 1;
+        [attempts.handle, attempts.last.to_be_bytes()].concat()
+    }
+
+    /// A commit that wants `version` got no answer.
+    pub(crate) fn unanswered(&self, version: u64, attempt: Vec<u8>) -> CommitError {
+        self.doubt();
+        let mut attempts = self.attempts();
+        attempts.last += 1;
+        let number = attempts.last;
+        if attempts.unanswered.len() >= ATTEMPTS_MAX {
+            attempts.unanswered.pop_front();
+        }
+        attempts.unanswered.push_back(Unanswered { number, version, attempt });
+        CommitError::OutcomeUnknown(Attempt(number))
+    }
+
+    fn settle(&self, unanswered: &Unanswered) -> Result<Option<CommitId>, Fault> {
+        let version = unanswered.version;
+        let number = i64::try_from(version).map_err(|_| Fault::Lie("a number above 2^63".to_owned()))?;
+        let mut lease = self.pool.lease()?;
+        let void = self.new_attempt();
+        lease.call(move |link| async move {
+            // Waits for the commit if it is still being made.
+            Ok(link.client.execute(&link.statements.settle, &[&(number - 1), &void]).await?)
+        })?;
+        let row = lease.call(move |link| async move {
+            Ok(link.client.query_opt(&link.statements.outcome, &[&number]).await?)
+        })?;
+        self.doubt();
+        match row {
+            Some(row) if row.try_get::<_, &[u8]>(0)? == unanswered.attempt => Ok(Some(CommitId(version))),
+            Some(_) => Ok(None),
+            None => Err(Fault::Lie(format!("commit {version} has no row"))),
+        }
+    }
+}
+
+/// A commit as the engine tells it.
+struct Told {
+    commit: Commit,
+    epoch: u64,
+    attempt: Vec<u8>,
+}
+
+impl Told {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        let number = |at: usize| -> Result<u64, Fault> {
+            u64::try_from(row.try_get::<_, i64>(at)?)
+                .map_err(|_| Fault::Lie("a commit has a number below 0".to_owned()))
+        };
+        let version = number(0)?;
+        let keys =
+            match row.try_get::<_, Option<&[u8]>>(3)? {
+                None => None,
+                Some(list) => Some(changes::decode(list).ok_or_else(|| {
+                    Fault::Lie(format!("the list of keys of commit {version} cannot be read"))
+                })?),
+            };
+        Ok(Self { commit: (version, keys), epoch: number(1)?, attempt: row.try_get(2)? })
+    }
+}

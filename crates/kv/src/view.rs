@@ -1,0 +1,538 @@
+//! Reading: a view of one commit, out of the cache and out of one transaction of the engine.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::try_join_all;
+use larix_store::ordered::{OrderedRead, check_key};
+use larix_store::table::Catalog;
+use larix_store::{Direction, KEY_BYTES_MAX, KeyRange, KeyValue, ReadError, TableId, TableKind};
+
+use crate::cache::{Found, Range, Record, after};
+use crate::error::{Fault, corrupt};
+use crate::link::Lease;
+use crate::statements::{ANSWER_BYTES_MAX, Answer, Question};
+use crate::store::KvStore;
+
+/// Ranges that a view without a transaction remembers to have read. Beyond that it has read everything.
+const SEEN_MAX: usize = 256;
+/// Records that a question for the next one brings along.
+const AHEAD: i64 = 8;
+/// Records of the first and of the longest answer of a scan.
+const SCAN_FIRST: i64 = 32;
+const SCAN_MOST: i64 = 512;
+
+/// What was committed up to a moment.
+#[derive(Debug)]
+pub(crate) struct View<'s> {
+    pub(crate) store: &'s KvStore,
+    version: AtomicU64,
+    state: Mutex<State<'s>>,
+}
+
+#[derive(Debug)]
+struct State<'s> {
+    /// With a transaction that shows this very commit, once the engine was asked.
+    lease: Option<Lease<'s>>,
+    /// What was read before that.
+    seen: Vec<Range>,
+    /// A question failed. There is no way to ask about the same moment again.
+    lost: bool,
+}
+
+impl<'s> View<'s> {
+    /// `asks`: the newest commit is shown; else the newest that is known here.
+    pub(crate) fn open(store: &'s KvStore, asks: bool) -> Result<Self, Fault> {
+        store.sound()?;
+        let state = State { lease: None, seen: Vec::new(), lost: false };
+        let view =
+            Self { store, version: AtomicU64::new(store.known().cache.version()), state: Mutex::new(state) };
+        if asks {
+            view.ask(Vec::new())?;
+        }
+        Ok(view)
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<'s>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the connection back.
+    pub(crate) fn end(&self) {
+        self.state().lease = None;
+    }
+
+    /// Questions in one round trip.
+    pub(crate) fn ask(&self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
+        let mut state = self.state();
+        if state.lost {
+            return Err(Fault::Lost);
+        }
+        let result = if state.lease.is_some() {
+            go_on(&mut state, questions)
+        } else {
+            self.begin(&mut state, questions)
+        };
+        if result.is_err() {
+            state.lost = true;
+            state.lease = None;
+        }
+        result
+    }
+
+    fn begin(&self, state: &mut State<'s>, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
+        let mut lease = self.store.pool.lease()?;
+        let (known, attempt) = {
+            let known = self.store.known();
+            (known.cache.version(), known.attempt.clone())
+        };
+        let number = i64::try_from(known).map_err(|_| Fault::Lie("a number above 2^63".to_owned()))?;
+        lease.in_transaction();
+        let (told, answers) = lease.call(|link| async move {
+            let begin = async {
+                link.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+                Ok(())
+            };
+            let newest =
+                async { Ok::<_, Fault>(link.client.query(&link.statements.newest, &[&number]).await?) };
+            let answers = try_join_all(
+                questions.into_iter().map(|question| question.ask(&link.client, &link.statements)),
+            );
+            // Sent in this order, before the first answer is there.
+            let ((), told, answers) = tokio::try_join!(biased; begin, newest, answers)?;
+            Ok((told, answers))
+        })?;
+        let newest = self.store.take_in(&told, known, &attempt)?;
+        let version = self.version();
+        if newest != version {
+            let known = self.store.known();
+            if newest < version || state.seen.iter().any(|range| known.cache.changed(range, version)) {
+                return Err(Fault::Stale);
+            }
+            self.version.store(newest, Ordering::Release);
+        }
+        state.seen = Vec::new();
+        state.lease = Some(lease);
+        Ok(answers)
+    }
+
+    /// Notes what was read out of the cache, as long as the moment is not fixed.
+    fn note(&self, range: Range) {
+        let mut state = self.state();
+        if state.lease.is_none() {
+            if state.seen.len() < SEEN_MAX {
+                state.seen.push(range);
+            } else {
+                state.seen = self.everything();
+            }
+        }
+    }
+
+    fn everything(&self) -> Vec<Range> {
+        let all = |table| Range { table, from: Vec::new(), to: None };
+        let tables = self.store.catalog.specs().iter();
+        tables.filter_map(|spec| self.store.number(spec.id).ok()).map(all).collect()
+    }
+
+    fn record(&self, table: TableId, answer: Answer) -> Result<Record, ReadError> {
+        let kind = self.store.catalog.spec(table).map(|spec| spec.kind);
+        let fits = match kind {
+            Some(TableKind::Integer) => answer.key.len() == 8,
+            _ => (1..=KEY_BYTES_MAX).contains(&answer.key.len()),
+        };
+        if !fits {
+            return Err(corrupt(table, "a key has another length than the table's have"));
+        }
+        Ok((answer.key.into(), answer.value.into()))
+    }
+
+    fn fill(&self, range: &Range, records: &[Record]) {
+        let version = self.version();
+        self.store.known().cache.fill(range, records, version);
+    }
+
+    fn one(&self, table: TableId, key: &[u8]) -> Result<Option<Arc<[u8]>>, ReadError> {
+        let number = self.store.number(table)?;
+        let found = self.store.known().cache.get(number, key, self.version());
+        match found {
+            Found::Unknown => {}
+            found => {
+                self.note(Range::key(number, key));
+                return Ok(if let Found::Some(value) = found { Some(value) } else { None });
+            }
+        }
+        let mut values = self.fetch_values(table, number, vec![key.to_vec()])?;
+        Ok(values.pop().flatten())
+    }
+
+    fn fetch_values(
+        &self,
+        table: TableId,
+        number: u8,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<Arc<[u8]>>>, ReadError> {
+        let question = Question::Values { table: number, keys: keys.clone() };
+        let answers = self.ask(vec![question]).map_err(Fault::into_read)?.pop().unwrap_or_default();
+        let mut values = vec![None; keys.len()];
+        for answer in answers {
+            let place = answer.place;
+            let (_, value) = self.record(table, answer)?;
+            if let Some(slot) = values.get_mut(place) {
+                *slot = Some(value);
+            }
+        }
+        for (key, value) in keys.iter().zip(&values) {
+            let record = value.as_ref().map(|value| (key.as_slice().into(), Arc::clone(value)));
+            self.fill(&Range::key(number, key), record.as_slice());
+        }
+        Ok(values)
+    }
+
+    /// The first record of a range, or the last one. What the question brings along goes to the cache.
+    fn edge(&self, range: &Range, table: TableId, direction: Direction) -> Result<Option<Record>, ReadError> {
+        if let Some(found) = self.known_edge(range, direction) {
+            return Ok(found);
+        }
+        let (records, _) = self.fetch(range, table, direction, AHEAD)?;
+        Ok(records.into_iter().next())
+    }
+
+    /// The same out of the cache, if it is known.
+    pub(crate) fn known_edge(&self, range: &Range, direction: Direction) -> Option<Option<Record>> {
+        let version = self.version();
+        let found = match direction {
+            Direction::Forward => self.store.known().cache.first(range, version),
+            Direction::Backward => self.store.known().cache.last(range, version),
+        };
+        let record = match found {
+            Found::Unknown => return None,
+            Found::Nothing => None,
+            Found::Some(record) => Some(record),
+        };
+        self.note(range.clone());
+        Some(record)
+    }
+
+    /// Records from one end of a range on, in the order of the direction, and whether these are all.
+    fn fetch(
+        &self,
+        range: &Range,
+        table: TableId,
+        direction: Direction,
+        limit: i64,
+    ) -> Result<(Vec<Record>, bool), ReadError> {
+        let from = range.from.clone();
+        let to = range.to.clone().unwrap_or_else(behind_all);
+        let question = match direction {
+            Direction::Forward => Question::Forward { table: range.table, from, to, limit },
+            Direction::Backward => Question::Backward { table: range.table, from, to, limit },
+        };
+        let answers = self.ask(vec![question]).map_err(Fault::into_read)?.pop().unwrap_or_default();
+        let bytes: usize = answers.iter().map(|answer| answer.value.len()).sum();
+        // An answer is cut off where it is long: by number, or by bytes.
+        let all = (answers.len() as i64) < limit && bytes < ANSWER_BYTES_MAX as usize;
+        let mut records =
+            answers.into_iter().map(|answer| self.record(table, answer)).collect::<Result<Vec<_>, _>>()?;
+        let covered = match (all, direction, records.last()) {
+            (true, _, _) | (_, _, None) => range.clone(),
+            (false, Direction::Forward, Some((key, _))) => Range { to: Some(after(key)), ..range.clone() },
+            (false, Direction::Backward, Some((key, _))) => Range { from: key.to_vec(), ..range.clone() },
+        };
+        match direction {
+            Direction::Forward => self.fill(&covered, &records),
+            Direction::Backward => {
+                records.reverse();
+                self.fill(&covered, &records);
+                records.reverse();
+            }
+        }
+        Ok((records, all))
+    }
+
+    /// Takes answers to questions for the first records from keys on, or for the last ones up to them, into the cache.
+    pub(crate) fn fill_edges(
+        &self,
+        table: TableId,
+        number: u8,
+        keys: &[Vec<u8>],
+        answers: Vec<Answer>,
+        direction: Direction,
+    ) -> Result<(), ReadError> {
+        let mut found: Vec<Option<Record>> = vec![None; keys.len()];
+        for answer in answers {
+            let place = answer.place;
+            let record = self.record(table, answer)?;
+            if let Some(slot) = found.get_mut(place) {
+                *slot = Some(record);
+            }
+        }
+        for (key, record) in keys.iter().zip(&found) {
+            let range = match (direction, record) {
+                (Direction::Forward, Some((found, _))) => {
+                    Range { table: number, from: key.clone(), to: Some(after(found)) }
+                }
+                (Direction::Forward, None) => Range { table: number, from: key.clone(), to: None },
+                (Direction::Backward, Some((found, _))) => {
+                    Range { table: number, from: found.to_vec(), to: Some(after(key)) }
+                }
+                (Direction::Backward, None) => {
+                    Range { table: number, from: Vec::new(), to: Some(after(key)) }
+                }
+            };
+            self.fill(&range, record.as_slice());
+        }
+        Ok(())
+    }
+}
+
+fn go_on(state: &mut State<'_>, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
+    let Some(lease) = &mut state.lease else { return Err(Fault::Lost) };
+    lease.call(|link| async move {
+        try_join_all(questions.into_iter().map(|question| question.ask(&link.client, &link.statements))).await
+    })
+}
+
+/// Behind every key.
+fn behind_all() -> Vec<u8> {
+    vec![u8::MAX; KEY_BYTES_MAX + 1]
+}
+
+/// A range as half-open. `None` if it is empty.
+fn half_open(table: u8, range: &KeyRange<'_>) -> Option<Range> {
+    if range.is_empty() {
+        return None;
+    }
+    let from = match &range.start {
+        Bound::Unbounded => Vec::new(),
+        Bound::Included(key) => key.to_vec(),
+        Bound::Excluded(key) if key.is_empty() => Vec::new(),
+        Bound::Excluded(key) => after(key),
+    };
+    let to = match &range.end {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(after(key)),
+        Bound::Excluded(key) => Some(key.to_vec()),
+    };
+    if to.as_ref().is_some_and(|to| *to <= from) {
+        return None;
+    }
+    Some(Range { table, from, to })
+}
+
+impl<'s> OrderedRead for View<'s> {
+    type Records<'a>
+        = KvRecords<'a, 's>
+    where
+        Self: 'a;
+
+    const IS_DISTANT: bool = true;
+
+    fn catalog(&self) -> &Catalog {
+        &self.store.catalog
+    }
+
+    fn version(&self) -> u64 {
+        View::version(self)
+    }
+
+    fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        Ok(self.one(table, key)?.map(|value| Cow::Owned(value.to_vec())))
+    }
+
+    fn values<'a, K: AsRef<[u8]>>(
+        &'a self,
+        table: TableId,
+        keys: &[K],
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
+        let number = self.store.number(table)?;
+        let version = self.version();
+        let mut values: Vec<Option<Cow<'a, [u8]>>> = Vec::with_capacity(keys.len());
+        let (mut places, mut missing) = (Vec::new(), Vec::new());
+        for key in keys.iter().map(AsRef::as_ref) {
+            values.push(None);
+            if check_key(&self.store.catalog, table, key).is_err() {
+                continue;
+            }
+            let found = self.store.known().cache.get(number, key, version);
+            match found {
+                Found::Unknown => {
+                    places.push(values.len() - 1);
+                    missing.push(key.to_vec());
+                }
+                found => {
+                    self.note(Range::key(number, key));
+                    if let (Found::Some(value), Some(slot)) = (found, values.last_mut()) {
+                        *slot = Some(Cow::Owned(value.to_vec()));
+                    }
+                }
+            }
+        }
+        if !missing.is_empty() {
+            let fetched = self.fetch_values(table, number, missing)?;
+            for (place, value) in places.into_iter().zip(fetched) {
+                if let Some(slot) = values.get_mut(place) {
+                    *slot = value.map(|value| Cow::Owned(value.to_vec()));
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+        let range = Range { table: self.store.number(table)?, from: key.to_vec(), to: None };
+        Ok(self.edge(&range, table, Direction::Forward)?.map(owned))
+    }
+
+    fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+        let range = Range { table: self.store.number(table)?, from: Vec::new(), to: Some(after(key)) };
+        Ok(self.edge(&range, table, Direction::Backward)?.map(owned))
+    }
+
+    fn records<'a>(
+        &'a self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Self::Records<'a>, ReadError> {
+        let rest = half_open(self.store.number(table)?, &range);
+        Ok(KvRecords { view: self, table, direction, rest, fetched: VecDeque::new(), limit: SCAN_FIRST })
+    }
+}
+
+fn owned<'a>((key, value): Record) -> KeyValue<'a> {
+    (Cow::Owned(key.to_vec()), Cow::Owned(value.to_vec()))
+}
+
+/// The records of a range.
+pub struct KvRecords<'a, 's> {
+    view: &'a View<'s>,
+    table: TableId,
+    direction: Direction,
+    /// What lies beyond what was fetched.
+    rest: Option<Range>,
+    fetched: VecDeque<Record>,
+    limit: i64,
+}
+
+impl std::fmt::Debug for KvRecords<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KvRecords")
+            .field("rest", &self.rest)
+            .field("direction", &self.direction)
+            .finish_non_exhaustive()
+    }
+}
+
+impl KvRecords<'_, '_> {
+    fn advance(&mut self) -> Result<Option<Record>, ReadError> {
+        if let Some(record) = self.fetched.pop_front() {
+            return Ok(Some(record));
+        }
+        let Some(range) = self.rest.take() else { return Ok(None) };
+        if let Some(found) = self.view.known_edge(&range, self.direction) {
+            if let Some((key, _)) = &found {
+                self.rest = beyond(range, key, self.direction);
+            }
+            return Ok(found);
+        }
+        let (records, all) = self.view.fetch(&range, self.table, self.direction, self.limit)?;
+        self.limit = (self.limit * 2).min(SCAN_MOST);
+        if !all && let Some((key, _)) = records.last() {
+            self.rest = beyond(range, key, self.direction);
+        }
+        self.fetched = records.into();
+        Ok(self.fetched.pop_front())
+    }
+}
+
+fn beyond(range: Range, key: &[u8], direction: Direction) -> Option<Range> {
+    let rest = match direction {
+        Direction::Forward => Range { from: after(key), ..range },
+        Direction::Backward => Range { to: Some(key.to_vec()), ..range },
+    };
+    Some(rest).filter(|rest| rest.to.as_ref().is_none_or(|to| *to > rest.from))
+}
+
+impl<'a> Iterator for KvRecords<'a, '_> {
+    type Item = Result<KeyValue<'a>, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = self.advance();
+        if record.is_err() {
+            self.rest = None;
+        }
+        record.map(|record| record.map(owned)).transpose()
+    }
+}
+
+/// What was committed up to a moment.
+#[derive(Debug)]
+pub struct KvSnapshot<'s> {
+    pub(crate) view: View<'s>,
+}
+
+/// Reads of a type with a field `view`.
+macro_rules! read_through_view {
+    ($type:ident) => {
+        impl<'s> larix_store::ordered::OrderedRead for $type<'s> {
+            type Records<'a>
+                = $crate::view::KvRecords<'a, 's>
+            where
+                Self: 'a;
+
+            const IS_DISTANT: bool = true;
+
+            fn catalog(&self) -> &larix_store::table::Catalog {
+                self.view.catalog()
+            }
+
+            fn version(&self) -> u64 {
+                self.view.version()
+            }
+
+            fn value<'a>(
+                &'a self,
+                table: TableId,
+                key: &[u8],
+            ) -> Result<Option<std::borrow::Cow<'a, [u8]>>, ReadError> {
+                self.view.value(table, key)
+            }
+
+            fn values<'a, K: AsRef<[u8]>>(
+                &'a self,
+                table: TableId,
+                keys: &[K],
+            ) -> Result<Vec<Option<std::borrow::Cow<'a, [u8]>>>, ReadError> {
+                self.view.values(table, keys)
+            }
+
+            fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+                self.view.at_least(table, key)
+            }
+
+            fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+                self.view.at_most(table, key)
+            }
+
+            fn records<'a>(
+                &'a self,
+                table: TableId,
+                range: KeyRange<'_>,
+                direction: Direction,
+            ) -> Result<Self::Records<'a>, ReadError> {
+                self.view.records(table, range, direction)
+            }
+        }
+    };
+}
+
+pub(crate) use read_through_view;
+
+read_through_view!(KvSnapshot);

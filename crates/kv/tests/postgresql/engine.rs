@@ -1,0 +1,159 @@
+//! A real PostgreSQL on loopback, in a directory of its own, ended by its process id.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larix_kv::Address;
+use tempfile::TempDir;
+
+const START_SECONDS: u64 = 60;
+
+/// The engine refuses to run as root.
+const NOBODY: u32 = 65_534;
+
+pub(crate) struct Engine {
+    directory: TempDir,
+    programs: PathBuf,
+    server: Option<Child>,
+    databases: AtomicU32,
+}
+
+impl Engine {
+    /// None where PostgreSQL is not installed; the run says so.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(settings: &[&str]) -> Option<Self> {
+        if larix_packages::POSTGRESQL.is_lacking() {
+            return None;
+        }
+        let programs = larix_packages::POSTGRESQL.files();
+        let programs = programs.first().and_then(|initdb| initdb.parent()).expect("a directory").to_owned();
+        // The path of a socket has about a hundred bytes.
+        let directory = tempfile::Builder::new().prefix("kv").tempdir_in("/tmp").expect("a directory");
+        if is_root() {
+            chown(directory.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
+        }
+        let mut engine = Self { directory, programs, server: None, databases: AtomicU32::new(0) };
+        let status = engine
+            .command("initdb")
+            .args(["--auth=trust", "--username=larix", "--encoding=UTF8", "--no-locale", "-D"])
+            .arg(engine.data())
+            .stdout(Stdio::null())
+            .status()
+            .expect("initdb");
+        assert!(status.success(), "initdb: {status}");
+        let mut text = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 60\nlogging_collector = off\n",
+            engine.directory.path().display()
+        );
+        for setting in settings {
+            text.push_str(setting);
+            text.push('\n');
+        }
+        let file = engine.data().join("postgresql.conf");
+        fs::write(&file, [fs::read_to_string(&file).expect("its settings"), text].concat())
+            .expect("settings");
+        engine.run();
+        Some(engine)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(self.directory.path()).stderr(Stdio::null());
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// Starts the server and waits until it lets somebody in.
+    pub(crate) fn run(&mut self) {
+        let log = fs::File::create(self.directory.path().join("log")).expect("a log");
+        let server =
+            self.command("postgres").arg("-D").arg(self.data()).stderr(log).stdout(Stdio::null()).spawn();
+        self.server = Some(server.expect("postgres"));
+        let until = Instant::now() + Duration::from_secs(START_SECONDS);
+        while self.sql("postgres", "SELECT 1").is_none() {
+            assert!(Instant::now() < until, "{}", self.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.as_ref().expect("it runs").id()
+    }
+
+    /// Sends a signal to the server: QUIT ends it at once with all its connections, as a crash does.
+    pub(crate) fn signal(&self, signal: &str) {
+        let status = Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status();
+        assert!(status.expect("kill").success());
+    }
+
+    /// Ends the server as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.signal("QUIT");
+        let mut server = self.server.take().expect("it runs");
+        server.wait().expect("its end");
+    }
+
+    /// Adds a line to the settings, for the next start.
+    pub(crate) fn setting(&self, line: &str) {
+        let file = self.data().join("postgresql.conf");
+        let text = fs::read_to_string(&file).expect("its settings");
+        fs::write(&file, format!("{text}{line}\n")).expect("settings");
+    }
+
+    /// What psql prints, or none if it fails.
+    pub(crate) fn sql(&self, database: &str, text: &str) -> Option<String> {
+        let output = self
+            .command("psql")
+            .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "larix", "-d", database, "-c", text, "-h"])
+            .arg(self.directory.path())
+            .output()
+            .expect("psql");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// A new database, and the address of it.
+    pub(crate) fn database(&self) -> (String, Address) {
+        let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}")).expect("a database");
+        (name.clone(), self.address(&name))
+    }
+
+    pub(crate) fn address(&self, database: &str) -> Address {
+        let socket = self.directory.path().display().to_string().replace('/', "%2F");
+        Address::parse(&format!("postgresql://larix:never-shown@{socket}/{database}")).expect("an address")
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            let _stopped = Command::new("kill").args(["-CONT", &server.id().to_string()]).status();
+            let _ended = Command::new("kill").args(["-QUIT", &server.id().to_string()]).status();
+            let _status = server.wait();
+        }
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(Path::new("/proc/self")).expect("our own process").uid() == 0
+}

@@ -1,0 +1,480 @@
+//! The store over a real PostgreSQL: the contract, and what goes wrong with engines.
+
+#![allow(clippy::disallowed_methods, reason = "deadlines of tests")]
+
+mod engine;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::Engine;
+use larix_kv::{Freshness, KvOptions, KvStore, OpenError};
+use larix_store::contract::{self, INTEGER, ORDERED, OTHER, POSTINGS, TABLES};
+use larix_store::{
+    CommitError, CommitId, Direction, Durability, KeyRange, PostingCursor, ReadError, Snapshot, Store,
+    TableId, TableKind, TableSpec, Transaction, WriteSet,
+};
+
+fn open(engine: &Engine, database: &str, options: &KvOptions) -> Result<KvStore, OpenError> {
+    KvStore::open(&engine.address(database), &TABLES, options)
+}
+
+fn fresh(engine: &Engine) -> (KvStore, String) {
+    let (name, _) = engine.database();
+    (open(engine, &name, &KvOptions::default()).expect("open"), name)
+}
+
+fn put(key: &[u8], value: &[u8]) -> WriteSet {
+    let mut set = WriteSet::new();
+    set.put(ORDERED, key, value);
+    set
+}
+
+fn commit(store: &KvStore, set: &WriteSet) -> Result<CommitId, CommitError> {
+    store.transaction()?.commit(set, Durability::Sync)
+}
+
+fn get(store: &KvStore, key: &[u8]) -> Option<Vec<u8>> {
+    let snapshot = store.snapshot().expect("snapshot");
+    snapshot.get(ORDERED, key).expect("get").map(|value| value.into_owned())
+}
+
+/// Waits for what another thread or process brings about.
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !reached() {
+        assert!(Instant::now() < end, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn keeps_the_contract() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let made = AtomicU32::new(0);
+    // A schema for each store costs less than a database.
+    let store = |options: &KvOptions| {
+        let schema = format!("s{}", made.fetch_add(1, Ordering::Relaxed));
+        open(&engine, &name, &KvOptions { schema, ..options.clone() }).expect("open")
+    };
+    contract::run(|| (store(&KvOptions::default()), ()));
+    // A cache that holds next to nothing changes no answer.
+    let small = KvOptions { cache_bytes: 2000, ..KvOptions::default() };
+    contract::run(|| (store(&small), ()));
+}
+
+#[test]
+fn handles_keep_the_contract() {
+    let Some(engine) = Engine::start() else { return };
+    let last = RefCell::new(String::new());
+    let handle = |name: &str| open(&engine, name, &KvOptions::default()).expect("open");
+    contract::run_shared(
+        || {
+            let (name, _) = engine.database();
+            last.replace(name.clone());
+            (handle(&name), handle(&name), ())
+        },
+        |_| {
+            let leader = handle(&last.borrow());
+            leader.take_over().expect("take over");
+            leader
+        },
+    );
+}
+
+/// What two handles and one without a cache show stays the same whoever commits.
+#[test]
+fn caches_follow_the_commits_of_others() {
+    let Some(engine) = Engine::start() else { return };
+    let (one, name) = fresh(&engine);
+    let two = open(&engine, &name, &KvOptions::default()).expect("open");
+    let plain = open(&engine, &name, &KvOptions { cache_bytes: 0, ..KvOptions::default() }).expect("open");
+    let mut number = 7u64;
+    let mut below = |limit: u64| {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (number >> 33) % limit
+    };
+    for round in 0..150 {
+        let mut set = WriteSet::new();
+        for _ in 0..=below(4) {
+            let key = [b'a' + u8::try_from(below(12)).expect("small")];
+            match below(4) {
+                0 => set.delete(ORDERED, &key),
+                1 => set.put(ORDERED, &key, below(1000).to_be_bytes()),
+                2 => (0..below(900)).for_each(|id| set.add_posting(POSTINGS, &[key[0], 0], id * 37)),
+                _ => (0..below(900)).for_each(|id| set.remove_posting(POSTINGS, &[key[0], 0], id * 74)),
+            }
+        }
+        commit(if below(2) == 0 { &one } else { &two }, &set).expect("commit");
+        // Not every cache is asked each time.
+        let shown: Vec<_> = [&one, &two, &plain]
+            .into_iter()
+            .filter_map(|store| {
+                let direction = if below(2) == 0 { Direction::Forward } else { Direction::Backward };
+                (below(3) != 0).then(|| all(store, direction))
+            })
+            .collect();
+        assert!(shown.windows(2).all(|pair| pair[0] == pair[1]), "round {round}: {shown:?}");
+    }
+    assert!(one.figures().cache_bytes > 0 && plain.figures().cache_bytes == 0);
+}
+
+type Shown = (Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u64>)>);
+
+fn all(store: &KvStore, direction: Direction) -> Shown {
+    let snapshot = store.snapshot().expect("snapshot");
+    let mut records: Vec<_> = snapshot
+        .scan(ORDERED, KeyRange::all(), direction)
+        .expect("scan")
+        .map(|record| record.map(|(key, value)| (key.into_owned(), value.into_owned())).expect("record"))
+        .collect();
+    records.sort();
+    let mut lists = Vec::new();
+    for key in b'a'..b'a' + 12 {
+        let set = snapshot.posting_set(POSTINGS, &[key, 0]).expect("ids");
+        lists.push((vec![key], set.iter().collect()));
+    }
+    (records, lists)
+}
+
+#[test]
+fn round_trips_are_few() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    let mut set = WriteSet::new();
+    for id in 0u64..2000 {
+        set.put(INTEGER, &id.to_be_bytes(), vec![7; 50]);
+        set.add_posting(POSTINGS, &[b"k", &(id % 50).to_be_bytes()[..]].concat(), id);
+    }
+    commit(&store, &set).expect("commit");
+    let other = open(&engine, &name, &KvOptions::default()).expect("open");
+    let session = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
+    let session = open(&engine, &name, &session).expect("open");
+    let trips = |store: &KvStore, what: &dyn Fn(&KvStore)| {
+        let before = store.figures().trips;
+        what(store);
+        store.figures().trips - before
+    };
+    let read = |store: &KvStore| {
+        let snapshot = store.snapshot().expect("snapshot");
+        assert!(snapshot.get(INTEGER, &5u64.to_be_bytes()).expect("get").is_some());
+    };
+    let many = |store: &KvStore| {
+        let keys: Vec<_> = (100u64..164).map(u64::to_be_bytes).collect();
+        let snapshot = store.snapshot().expect("snapshot");
+        let got = snapshot.get_many(INTEGER, &keys).expect("get");
+        assert!(got.iter().all(Option::is_some));
+    };
+    let scan = |store: &KvStore| {
+        let snapshot = store.snapshot().expect("snapshot");
+        assert_eq!(snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan").count(), 2000);
+    };
+    let change = |store: &KvStore| {
+        let mut set = WriteSet::new();
+        for list in 0u64..50 {
+            set.add_posting(
+                POSTINGS,
+                &[b"k", &list.to_be_bytes()[..]].concat(),
+                5000 + store.commit_counter(),
+            );
+        }
+        commit(store, &set).expect("commit");
+    };
+    // The moment of the view is one trip where everything acknowledged anywhere is to be seen, and none in a session.
+    for (what, store, expected) in [
+        ("strict, cold and warm", &other, [2, 1, 2, 1, 8, 1, 3, 2]),
+        ("session, cold and warm", &session, [1, 0, 1, 0, 7, 0, 3, 1]),
+    ] {
+        let steps: [&dyn Fn(&KvStore); 8] = [&read, &read, &many, &many, &scan, &scan, &change, &change];
+        let got: Vec<u64> = steps.into_iter().map(|step| trips(store, step)).collect();
+        assert_eq!(got, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_session_sees_its_own_and_never_a_mixture() {
+    let Some(engine) = Engine::start() else { return };
+    let (leader, name) = fresh(&engine);
+    let options = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
+    let node = open(&engine, &name, &options).expect("open");
+    commit(&leader, &put(b"a", b"1")).expect("commit");
+    commit(&leader, &put(b"b", b"1")).expect("commit");
+    // Nothing is known: the first question brings the newest commit.
+    assert_eq!(get(&node, b"a").as_deref(), Some(&b"1"[..]));
+    let snapshot = node.snapshot().expect("snapshot");
+    assert_eq!(snapshot.get(ORDERED, b"a").expect("get").as_deref(), Some(&b"1"[..]));
+    commit(&leader, &put(b"a", b"2")).expect("commit");
+    // It has read an a that is no more.
+    assert!(matches!(snapshot.get(ORDERED, b"b"), Err(ReadError::Stale)));
+    assert!(matches!(snapshot.get(ORDERED, b"c"), Err(ReadError::Unavailable(_))), "and stays of no use");
+    drop(snapshot);
+    assert_eq!(get(&node, b"a").as_deref(), Some(&b"2"[..]), "the question brought what had changed");
+    // What is not concerned goes on with the newest commit.
+    let snapshot = node.snapshot().expect("snapshot");
+    assert_eq!(snapshot.get(ORDERED, b"a").expect("get").as_deref(), Some(&b"2"[..]));
+    let done = commit(&leader, &put(b"b", b"3")).expect("commit");
+    assert_eq!(snapshot.get(ORDERED, b"b").expect("get").as_deref(), Some(&b"3"[..]));
+    assert_eq!(snapshot.commit_counter(), done.0);
+    drop(snapshot);
+    let own = commit(&node, &put(b"c", b"4")).expect("commit");
+    assert_eq!(own.0, done.0 + 1);
+    assert_eq!(get(&node, b"c").as_deref(), Some(&b"4"[..]));
+}
+
+#[test]
+fn a_transaction_of_before_is_fenced_off() {
+    let Some(engine) = Engine::start() else { return };
+    let (old, name) = fresh(&engine);
+    let began = old.transaction().expect("transaction");
+    let follower = KvOptions { writes: false, ..KvOptions::default() };
+    let new = open(&engine, &name, &follower).expect("open");
+    assert!(new.is_read_only() && matches!(new.transaction(), Err(CommitError::ReadOnly { .. })));
+    new.take_over().expect("take over");
+    let refused = began.commit(&put(b"a", b"old"), Durability::Sync);
+    assert!(matches!(refused, Err(CommitError::Conflict)), "{refused:?}");
+    assert!(matches!(old.transaction(), Err(CommitError::Fenced)) && old.is_read_only());
+    // With the version right, the epoch alone keeps it out.
+    commit(&new, &put(b"a", b"new")).expect("commit");
+    assert_eq!(get(&old, b"a").as_deref(), Some(&b"new"[..]));
+    assert!(matches!(old.transaction(), Err(CommitError::Fenced)));
+    old.take_over().expect("take over");
+    commit(&old, &put(b"a", b"again")).expect("commit");
+    assert!(matches!(commit(&new, &put(b"a", b"late")), Err(CommitError::Fenced)));
+    assert_eq!(get(&new, b"a").as_deref(), Some(&b"again"[..]));
+}
+
+/// Ends the connections of servers that wait for this, while they do.
+fn end_those_that_wait(engine: &Engine, name: &str, wait: &str) {
+    until("somebody waits", || {
+        let text = format!(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'larix' AND \
+             datname = '{name}' AND wait_event = '{wait}'"
+        );
+        engine.sql("postgres", &text).is_some_and(|count| count != "0")
+    });
+}
+
+#[test]
+fn an_answer_is_lost_and_the_commit_was_made() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    // The engine commits, and waits for a standby that never answers.
+    engine.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'").expect("set");
+    engine.sql("postgres", "SELECT pg_reload_conf()").expect("reload");
+    until("the setting", || {
+        engine.sql("postgres", "SHOW synchronous_standby_names").as_deref() == Some("nobody")
+    });
+    let lost = thread::scope(|scope| {
+        let writer = scope.spawn(|| commit(&store, &put(b"a", b"2")));
+        end_those_that_wait(&engine, &name, "SyncRep");
+        writer.join().expect("the writer ends")
+    });
+    let Err(CommitError::OutcomeUnknown(attempt)) = lost else { panic!("{lost:?}") };
+    let before = store.commit_counter();
+    assert_eq!(store.outcome(attempt).expect("outcome"), Some(CommitId(before + 1)));
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"2"[..]));
+    engine.sql("postgres", "ALTER SYSTEM RESET synchronous_standby_names").expect("reset");
+    engine.sql("postgres", "SELECT pg_reload_conf()").expect("reload");
+    until("a commit", || commit(&store, &put(b"a", b"3")).is_ok());
+}
+
+#[test]
+fn an_answer_is_lost_and_the_commit_was_not_made() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    let first = commit(&store, &put(b"a", b"1")).expect("commit");
+    let done = &AtomicBool::new(false);
+    let lost = thread::scope(|scope| {
+        let engine = &engine;
+        let name = &name;
+        let lock = scope.spawn(move || {
+            let text = "BEGIN; LOCK TABLE larix.rows IN SHARE MODE; SELECT pg_sleep(3600)";
+            engine.sql(name, text)
+        });
+        until("the lock", || {
+            let text =
+                "SELECT count(*) FROM pg_locks WHERE mode = 'ShareLock' AND granted AND relation IS NOT NULL";
+            engine.sql(name, text).is_some_and(|count| count != "0")
+        });
+        let store = &store;
+        let writer = scope.spawn(move || {
+            let lost = commit(store, &put(b"a", b"2"));
+            done.store(true, Ordering::Release);
+            lost
+        });
+        end_those_that_wait(engine, name, "relation");
+        until("an answer", || done.load(Ordering::Acquire));
+        let unlock = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3600)%' AND \
+                      pid <> pg_backend_pid()";
+        engine.sql("postgres", unlock).expect("unlock");
+        assert_eq!(lock.join().expect("the lock ends"), None);
+        writer.join().expect("the writer ends")
+    });
+    let Err(CommitError::OutcomeUnknown(attempt)) = lost else { panic!("{lost:?}") };
+    assert_eq!(store.outcome(attempt).expect("outcome"), None);
+    assert_eq!(store.outcome(attempt).expect("outcome"), None, "for ever");
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+    // The place that it wanted is taken, so that it can never be made.
+    assert_eq!(commit(&store, &put(b"a", b"3")).expect("commit").0, first.0 + 2);
+}
+
+#[test]
+fn the_engine_is_gone_and_comes_back() {
+    let Some(mut engine) = Engine::start() else { return };
+    let (store, _) = fresh(&engine);
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    let held = store.snapshot().expect("snapshot");
+    engine.crash();
+    assert!(matches!(held.get(ORDERED, b"z"), Err(ReadError::Unavailable(_))));
+    drop(held);
+    assert!(matches!(store.snapshot(), Err(ReadError::Unavailable(_))));
+    assert!(matches!(store.transaction(), Err(CommitError::Unavailable(_))));
+    assert!(matches!(store.take_over(), Err(CommitError::Unavailable(_))));
+    engine.run();
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+    commit(&store, &put(b"a", b"2")).expect("commit");
+}
+
+#[test]
+fn an_engine_that_hangs_holds_nobody_up() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let options = KvOptions { deadline: Duration::from_millis(500), connections: 2, ..KvOptions::default() };
+    let store = open(&engine, &name, &options).expect("open");
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    let pids = engine
+        .sql("postgres", "SELECT pid FROM pg_stat_activity WHERE application_name = 'larix'")
+        .expect("connections");
+    let all: Vec<String> = pids.lines().map(str::to_owned).chain([engine.pid().to_string()]).collect();
+    let signal = |name: &str| {
+        for pid in &all {
+            std::process::Command::new("kill").args([name, pid]).status().expect("kill");
+        }
+    };
+    signal("-STOP");
+    for _ in 0..3 {
+        let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("the engine hangs") };
+        assert!(error.to_string().contains("did not answer within"), "{error}");
+    }
+    signal("-CONT");
+    until("the engine answers", || store.snapshot().is_ok());
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+    // All connections in use: others are told so.
+    let (one, two) = (store.snapshot().expect("one"), store.snapshot().expect("two"));
+    let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("there are two connections") };
+    assert!(error.to_string().contains("all 2 connections"), "{error}");
+    drop((one, two));
+    assert!(store.snapshot().is_ok());
+}
+
+#[test]
+fn engines_that_hold_something_else_are_refused() {
+    let Some(engine) = Engine::start() else { return };
+    let options = KvOptions::default();
+    let refused =
+        |name: &str, options: &KvOptions| open(&engine, name, options).expect_err("refused").to_string();
+    let (empty, _) = engine.database();
+    let no_make = KvOptions { make: false, ..KvOptions::default() };
+    assert!(refused(&empty, &no_make).contains("no store in the schema"), "{}", refused(&empty, &no_make));
+    assert!(refused("nowhere", &options).contains("does not exist"));
+    let bad = KvOptions { schema: "a; DROP".to_owned(), ..KvOptions::default() };
+    assert!(refused(&empty, &bad).contains("cannot name a schema"));
+    for (damage, expected) in [
+        ("DROP TABLE larix.rows", "only 3 of the tables"),
+        ("UPDATE larix.store SET format = 2", "holds format 2, but this version reads and writes format 1"),
+        ("DELETE FROM larix.store", "no single row"),
+        (
+            "UPDATE larix.tables SET kind = 'postings' WHERE name = 'ordered'",
+            "the table \"ordered\" as another kind",
+        ),
+        ("DELETE FROM larix.commits", "no commit has a row"),
+        ("UPDATE larix.commits SET version = -1", "a number below 0"),
+        ("UPDATE larix.commits SET keys = 'x'", "cannot be read"),
+        ("ALTER TABLE larix.rows RENAME COLUMN v TO w", "does not exist"),
+    ] {
+        let (store, name) = fresh(&engine);
+        drop(store);
+        engine.sql(&name, damage).expect(damage);
+        let text = refused(&name, &options);
+        assert!(text.contains(expected), "{damage}: {text}");
+        assert!(!text.contains("never-shown"), "{text}");
+    }
+    let more =
+        [TABLES.as_slice(), &[TableSpec { id: TableId(9), name: "new", kind: TableKind::Ordered }]].concat();
+    let (store, name) = fresh(&engine);
+    drop(store);
+    assert!(KvStore::open(&engine.address(&name), &more, &no_make).is_err());
+    assert!(KvStore::open(&engine.address(&name), &more, &options).is_ok(), "a new table gets a number");
+}
+
+#[test]
+fn an_engine_that_loses_commits_is_refused() {
+    let Some(mut engine) = Engine::start_with(&["fsync = off"]) else { return };
+    let (name, _) = engine.database();
+    let text = open(&engine, &name, &KvOptions::default()).expect_err("refused").to_string();
+    assert!(text.contains("fsync is off"), "{text}");
+    engine.crash();
+    engine.setting("fsync = on");
+    engine.run();
+    // What a restore of an older backup leaves, or a failover without a synchronous standby.
+    for damage in [
+        "DELETE FROM larix.commits WHERE version > 1",
+        "UPDATE larix.commits SET attempt = 'somebody else' WHERE version = 2",
+    ] {
+        let (store, name) = fresh(&engine);
+        for value in [b"1", b"2"] {
+            commit(&store, &put(b"a", value)).expect("commit");
+        }
+        engine.sql(&name, damage).expect(damage);
+        for _ in 0..2 {
+            let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("{damage}") };
+            assert!(error.to_string().contains("does not hold commit 2"), "{error}");
+        }
+        assert!(matches!(store.transaction(), Err(CommitError::Unavailable(_))));
+        assert!(
+            open(&engine, &name, &KvOptions::default()).is_ok(),
+            "what is there is served after a restart"
+        );
+    }
+}
+
+#[test]
+fn damage_is_found_where_it_is_read() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    let mut set = put(b"a", b"1");
+    set.put(OTHER, b"a", *b"1");
+    set.put(INTEGER, &1u64.to_be_bytes(), *b"1");
+    (0..5).for_each(|id| set.add_posting(POSTINGS, b"k\0", id));
+    commit(&store, &set).expect("commit");
+    let number = |table: &str| format!("(SELECT t FROM larix.tables WHERE name = '{table}')");
+    let short = format!("UPDATE larix.rows SET k = 'short' WHERE t = {}", number("integer"));
+    let block = format!("UPDATE larix.rows SET v = '\\xffff' WHERE t = {}", number("postings"));
+    let gap = "DELETE FROM larix.commits WHERE version = 1";
+    for text in [&short, &block] {
+        engine.sql(&name, text).expect(text);
+    }
+    let store = open(&engine, &name, &KvOptions::default()).expect("open");
+    {
+        let snapshot = store.snapshot().expect("snapshot");
+        let mut scan = snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan");
+        assert!(matches!(scan.next(), Some(Err(ReadError::Corrupt { table: INTEGER, .. }))));
+        assert!(scan.next().is_none());
+        let found = snapshot.postings(POSTINGS, b"k\0").and_then(|mut cursor| cursor.next());
+        assert!(matches!(found, Err(ReadError::Corrupt { table: POSTINGS, .. })), "{found:?}");
+    }
+    let other = open(&engine, &name, &KvOptions::default()).expect("open");
+    commit(&other, &put(b"a", b"2")).expect("commit");
+    commit(&other, &put(b"a", b"3")).expect("commit");
+    engine.sql(&name, "DELETE FROM larix.commits WHERE version = 2").expect(gap);
+    let Err(ReadError::Io(error)) = store.snapshot() else { panic!("a commit is missing") };
+    assert!(error.to_string().contains("have a gap"), "{error}");
+    engine.sql(&name, "DROP TABLE larix.rows").expect("drop");
+    let snapshot = other.snapshot().expect("the commits are there");
+    let Err(ReadError::Io(error)) = snapshot.get(OTHER, b"zz") else { panic!("there are no rows") };
+    assert!(error.to_string().contains("restore it from its backup"), "{error}");
+}
