@@ -15,6 +15,7 @@ pub(crate) struct Statements {
     pub(crate) take_over: Statement,
     pub(crate) settle: Statement,
     pub(crate) outcome: Statement,
+    pub(crate) confirm: Statement,
     pub(crate) values: Statement,
     pub(crate) forward: Statement,
     pub(crate) backward: Statement,
@@ -69,6 +70,9 @@ SELECT version + 1, epoch, $2, ''::bytea FROM {s}.commits WHERE version = $1
 ON CONFLICT (version) DO NOTHING";
 
 const OUTCOME: &str = "SELECT attempt FROM {s}.commits WHERE version = $1";
+
+/// Changes nothing, and is acknowledged as any commit is: with all that lies before it where standbys are waited for.
+const CONFIRM: &str = "UPDATE {s}.store SET format = format";
 
 const VALUES: &str = "\
 SELECT w.i, rows.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) JOIN {s}.rows ON rows.t = $1 AND rows.k = w.k";
@@ -142,6 +146,7 @@ impl Statements {
             take_over: prepare(TAKE_OVER).await?,
             settle: prepare(SETTLE).await?,
             outcome: prepare(OUTCOME).await?,
+            confirm: prepare(CONFIRM).await?,
             values: prepare(VALUES).await?,
             forward: prepare(FORWARD).await?,
             backward: prepare(BACKWARD).await?,

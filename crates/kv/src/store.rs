@@ -31,7 +31,8 @@ pub(crate) const COMMITS_TRIMMED_EVERY: u64 = 256;
 pub enum Freshness {
     /// Everything that was acknowledged by any node before: one round trip for each view.
     Strict,
-    /// Everything that was acknowledged through this handle, and what has been heard of others since. A view that finds all in
+    /// Everything that was acknowledged through this handle, and what has been heard of others since. Others are heard of with
+    /// each question to the engine; a handle that finds everything in its cache hears nothing, however long. A view that finds all in
     /// the cache takes no round trip. One that does not, and has read what was changed meanwhile, ends with
     /// [`ReadError::Stale`].
     Session,
@@ -209,8 +210,9 @@ impl KvStore {
                     let epoch = epoch.map_err(|error| Fault::Engine(error).into_commit())?;
                     let lie = || Fault::Lie("no commit has a row".to_owned()).into_commit();
                     let epoch = epoch.and_then(|epoch| u64::try_from(epoch).ok()).ok_or_else(lie)?;
-                    self.newest_epoch.fetch_max(epoch, Ordering::AcqRel);
+                    // In this order, so that nobody takes this handle for one of before.
                     self.epoch.store(epoch, Ordering::Release);
+                    self.newest_epoch.fetch_max(epoch, Ordering::AcqRel);
                     return Ok(());
                 }
                 Err(fault) => match fault.into_commit() {
@@ -382,7 +384,14 @@ impl KvStore {
         })?;
         self.doubt();
         match row {
-            Some(row) if row.try_get::<_, &[u8]>(0)? == unanswered.attempt => Ok(Some(CommitId(version))),
+            Some(row) if row.try_get::<_, &[u8]>(0)? == unanswered.attempt => {
+                // A backend that was ended while it waited for a standby left what the standby may lack. A write behind it is
+                // acknowledged when both are there.
+                lease.call(
+                    |link| async move { Ok(link.client.execute(&link.statements.confirm, &[]).await?) },
+                )?;
+                Ok(Some(CommitId(version)))
+            }
             Some(_) => Ok(None),
             None => Err(Fault::Lie(format!("commit {version} has no row"))),
         }

@@ -78,7 +78,11 @@ impl<'s> View<'s> {
         let result = if state.lease.is_some() {
             go_on(&mut state, questions)
         } else {
-            self.begin(&mut state, questions)
+            match self.begin(&mut state, questions.clone()) {
+                // A connection of the pool that had ended unnoticed. Nothing was read yet, so another one may begin.
+                Err(Fault::Engine(error)) if error.is_closed() => self.begin(&mut state, questions),
+                result => result,
+            }
         };
         if result.is_err() {
             state.lost = true;
