@@ -1,6 +1,7 @@
 //! The developers' front door: `cargo xtask COMMAND`.
 
 mod dependencies;
+mod documents;
 mod image;
 mod instructions;
 mod layers;
@@ -26,7 +27,9 @@ cargo xtask COMMAND
   without-packages [all]
                   some of the tests, or all, where the packages are hidden (a mount namespace): they skip and say so
   check           formatting and clippy, warnings as errors
-  tidy            what review forgets: lengths, banned words, dead files, a map that points to nothing, layers
+  tidy            what review forgets: lengths, banned words, dead files, a map that points to nothing, layers, links and
+                  words of documents
+  site            the documents as a site with search, target/site (mdbook 0.5.4); every link of it is looked up
   layers [CRATE [FROM TO]]
                   circles of top-level modules; the arrows between the modules of CRATE; the places where FROM names TO
   dependencies    licences and known-bad crates, offline
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["kerberos"] => kerberos(),
         ["tidy"] => tidy::run(&root()),
+        ["site"] => tidy::tracked(&root()).and_then(|files| documents::site::build(&root(), &files)),
         ["layers", rest @ ..] => layers::run(&root(), rest),
         ["dependencies"] => dependencies::run(&root()),
         ["instructions"] => instructions::run(&root(), false),

@@ -1,4 +1,5 @@
-//! What review forgets: file and function length, banned words, dead files, maps that point to nothing, layers.
+//! What review forgets: file and function length, banned words, dead files, maps that point to nothing, layers, links and words of
+//! documents.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::documents::{links, words};
 use crate::{layers, overlay_names};
 
 /// Lines of a source file that holds no tests; tests live beside it in `tests.rs` when it grows.
@@ -43,6 +45,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     dead_files(root, &files, &mut faults);
     broken_map(root, &mut faults);
     unknown_tests(root, &files, &mut faults);
+    links::faults(root, &files, &mut faults);
+    words::faults(root, &files, &mut faults)?;
     layers::faults(root, &mut faults)?;
     let sources = files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs") && !is_test(file));
     overlay_names::faults(root, &sources.cloned().collect::<Vec<_>>(), &mut faults)?;
@@ -54,7 +58,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 }
 
 /// The files of the source, relative to the root: those that git tracks or would; all of them where the source came without git.
-fn tracked(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn tracked(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
