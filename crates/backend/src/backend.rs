@@ -104,6 +104,12 @@ pub trait Backend: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whether clients may have searches go on with changes (draft-ietf-ldapext-psearch-03). Others are given no search with that
+    /// control.
+    fn tells_changes(&self) -> bool {
+        false
+    }
+
     /// The access rules in force at this name; none where nothing is looked at by rules.
     fn policy(&self, _dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
         None
@@ -221,6 +227,8 @@ pub struct Announced {
     pub database_controls: Vec<&'static str>,
     /// A database has its content provided (RFC 4533).
     pub provides_content: bool,
+    /// A database has searches go on with changes (draft-ietf-ldapext-psearch-03).
+    pub tells_changes: bool,
     /// Suffixes below which entries may be dynamic (RFC 2589).
     pub dynamic_subtrees: Vec<String>,
     /// Extended operations that overlays bring.

@@ -564,6 +564,10 @@ impl Backend for Intercepted {
         self.backend.provides_content()
     }
 
+    fn tells_changes(&self) -> bool {
+        self.backend.tells_changes()
+    }
+
     fn policy(&self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
         self.backend.policy(dn)
     }

@@ -228,7 +228,8 @@ impl Routing for Router {
     }
 
     fn announced(&self) -> Announced {
-        let mut announced = Announced { provides_content: self.provides_content(), ..Announced::default() };
+        let (provides_content, tells_changes) = (self.provides_content(), self.routes.tells_changes());
+        let mut announced = Announced { provides_content, tells_changes, ..Announced::default() };
         self.interceptors.announce(&mut announced);
         self.routes.announce(&mut announced);
         announced
@@ -298,14 +299,30 @@ impl Routes {
             }
             controls.values_mut().into_iter().for_each(|values| values.sync = None);
         }
-        // A provider's content is one, whatever it consists of.
-        let is_whole = special.is_some() || controls.sync.is_some();
+        if let Some(asked) = &controls.persistent
+            && !backend.tells_changes()
+        {
+            if asked.critical {
+                return Err(self.no_changes_there());
+            }
+            controls.values_mut().into_iter().for_each(|values| values.persistent = None);
+        }
+        // A provider's content is one, whatever it consists of; and so are changes.
+        let is_whole = special.is_some() || controls.sync.is_some() || controls.persistent.is_some();
         let below = if is_whole { Vec::new() } else { self.glued_below(base, request.scope) };
         Ok((backend, below))
     }
 
     fn no_content_there(&self) -> LdapResult {
         let text = match self.provides_content() {
+            true => "critical control unavailable in context",
+            false => "critical extension is not recognized",
+        };
+        LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
+    }
+
+    fn no_changes_there(&self) -> LdapResult {
+        let text = match self.tells_changes() {
             true => "critical control unavailable in context",
             false => "critical extension is not recognized",
         };
@@ -435,6 +452,10 @@ impl Backend for Routes {
 
     fn provides_content(&self) -> bool {
         self.mounts.iter().any(|mount| mount.backend.provides_content())
+    }
+
+    fn tells_changes(&self) -> bool {
+        self.mounts.iter().any(|mount| mount.backend.tells_changes())
     }
 
     fn announce(&self, announced: &mut Announced) {

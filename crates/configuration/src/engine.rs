@@ -56,7 +56,8 @@ impl Config {
         let StoredSettings { change_log, index, relaxed, entry_bytes_max, value_conflicts } =
             database.kind.stored();
         let overlays = self.build_overlays(database)?;
-        let (provider, stack) = (overlays.provider(), overlays.stack());
+        let (provider, stack, tells_changes) =
+            (overlays.provider(), overlays.stack(), overlays.tells_changes());
         let access_log = self.access_log(database)?;
         let merges_records = self.merges_records(database);
         Ok(DatabaseSettings {
@@ -82,12 +83,14 @@ impl Config {
             // What was removed is remembered as long as it.
             log: change_log != ChangeLog::Off
                 || provider.is_some()
+                || tells_changes
                 || value_conflicts
                 || merges_records
                 || access_log.is_some()
                 || stack.want(Interests::COMMITTED),
             hide_context: provider.is_none() && database.sync_replication.is_empty(),
             provider,
+            tells_changes,
             value_conflicts,
             merges_records,
             log_retention: match change_log {

@@ -87,6 +87,10 @@ impl Built {
         self.each().fold(limits, |limits, overlay| overlay.request_limits(limits))
     }
 
+    pub(super) fn tells_changes(&self) -> bool {
+        self.each().any(|overlay| overlay.tells_changes())
+    }
+
     pub(super) fn provider(&self) -> Option<ProviderSettings> {
         self.each().find_map(|overlay| overlay.provider())
     }

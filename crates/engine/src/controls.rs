@@ -15,8 +15,8 @@ use larix_proto::{Control, Controls, FilterBuf, LdapResult, ResultCode, oid};
 pub use known::{OperationKind, SUPPORTED, SupportedControl, applies, is_known, listed};
 pub use overlays::{OverlayControl, SentControl};
 pub use values::{
-    ContentSync, Dereference, EffectiveRights, PagedResults, ProxiedAuthorization, ReadAttributes,
-    SessionTracking, SortKey, SortRequest, ViewTarget, VirtualListView,
+    ContentSync, Dereference, EffectiveRights, PagedResults, Persistent, ProxiedAuthorization,
+    ReadAttributes, SessionTracking, SortKey, SortRequest, ViewTarget, VirtualListView,
 };
 
 /// An entry that a tool hands over as it stands in its LDIF file, as if it had written the database itself: it keeps its
@@ -84,6 +84,8 @@ pub struct ControlValues {
     pub effective_rights: Option<EffectiveRights>,
     /// RFC 4533: send what a copy of the content lacks.
     pub sync: Option<ContentSync>,
+    /// draft-ietf-ldapext-psearch-03: go on with changes.
+    pub persistent: Option<Persistent>,
     /// The copy settles conflicts value by value: send the states of entries, too.
     pub value_conflicts: bool,
     /// The copy merges changes one by one by the states of entries, and wants these where they are kept.
@@ -132,6 +134,7 @@ impl ControlValues {
         val_sort: None,
         effective_rights: None,
         sync: None,
+        persistent: None,
         value_conflicts: false,
         states: false,
         sync_peer: false,
@@ -279,6 +282,18 @@ impl RequestControls {
         if parsed.sync.is_some() && parsed.paged.is_some() {
             return Err(protocol_error("Sync control specified with pagedResults control"));
         }
+        if parsed.persistent.is_some() {
+            let others = [
+                (parsed.sync.is_some(), "Sync"),
+                (parsed.paged.is_some(), "pagedResults"),
+                (parsed.sort.is_some(), "sorted results"),
+                (parsed.vlv.is_some(), "vlv"),
+            ];
+            if let Some((_, other)) = others.iter().find(|(is_there, _)| *is_there) {
+                let text = format!("persistent search control specified with {other} control");
+                return Err(protocol_error(text));
+            }
+        }
         Ok(parsed.into())
     }
 }
@@ -308,6 +323,7 @@ impl ControlValues {
             oid::TRANSACTION_SPECIFICATION => self.transaction = Some(values::transaction(control)?),
             oid::EFFECTIVE_RIGHTS => self.effective_rights = Some(values::effective_rights(control, name)?),
             oid::SYNC_REQUEST => self.sync = Some(values::content_sync(control, name)?),
+            oid::PERSISTENT_SEARCH => self.persistent = Some(values::persistent_search(control, name)?),
             oid::VALUE_SORT => self.val_sort = Some(values::value_sort(control, name)?),
             oid::SEARCH_OPTIONS => {
                 let asks_for_domain_scope = values::search_options(control, name)?;

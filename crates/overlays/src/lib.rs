@@ -26,6 +26,7 @@ pub mod nops;
 pub mod otp;
 pub mod pguid;
 pub mod ppolicy;
+pub mod psearch;
 pub mod rdnval;
 pub mod refint;
 pub mod retcode;
@@ -79,6 +80,7 @@ pub static ALL: &[&Descriptor] = &[
     &otp::DESCRIPTOR,
     &pguid::DESCRIPTOR,
     &ppolicy::DESCRIPTOR,
+    &psearch::DESCRIPTOR,
     &rdnval::DESCRIPTOR,
     &refint::DESCRIPTOR,
     &seqmod::DESCRIPTOR,

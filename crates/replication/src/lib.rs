@@ -1,4 +1,4 @@
-//! Content synchronisation (RFC 4533) as state machines without I/O.
+//! Content synchronisation (RFC 4533) and persistent searches, as state machines without I/O.
 //!
 //! What replication stands on is the engine's: a change sequence number for every change, the contextCSN of each server, and
 //! the change log in the change's own transaction. Here is what a provider and a consumer make of it.
@@ -7,6 +7,7 @@ pub mod consumer;
 mod cookie;
 pub mod delta;
 pub mod digest;
+pub mod persistent;
 pub mod provider;
 mod requests;
 

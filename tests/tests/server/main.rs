@@ -19,6 +19,7 @@ mod memory;
 mod overlays_generated;
 mod panics;
 mod pass_through;
+mod persistent_search;
 mod process;
 mod proxy;
 mod sasl;

@@ -78,6 +78,8 @@ pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::EFFECTIVE_RIGHTS, "effective rights", true, SEARCH, &[]),
     // Listed where a database has the syncprov overlay.
     supported(oid::SYNC_REQUEST, "Sync", false, SEARCH, &[]),
+    // Listed where a database has the psearch overlay.
+    supported(oid::PERSISTENT_SEARCH, "persistent search", false, SEARCH, &[]),
     // Among members of one replicated content: nothing that clients would look for.
     supported(oid::VALUE_CONFLICTS, "conflicts by value", false, SEARCH, &[]),
     supported(oid::SYNC_PEER, "Sync peer", false, SEARCH, &[]),

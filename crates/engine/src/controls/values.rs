@@ -2,7 +2,8 @@
 
 use larix_proto::ber::{DecodeError, Reader, Tag};
 use larix_proto::control::{
-    ControlValue, DerefRequest, ProxiedAuthorizationV1, SyncMode, SyncRequest, VlvRequest, VlvTarget,
+    ControlValue, DerefRequest, PersistentSearch, ProxiedAuthorizationV1, SyncMode, SyncRequest, VlvRequest,
+    VlvTarget,
 };
 use larix_proto::{Control, Filter, FilterBuf, LdapResult, ResultCode, limits};
 
@@ -178,6 +179,19 @@ pub(super) fn content_sync(control: &Control<'_>, name: &str) -> Result<ContentS
         reload_hint: asked.reload_hint,
         peer: false,
     })
+}
+
+/// A search that goes on with changes (draft-ietf-ldapext-psearch-03).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Persistent {
+    pub critical: bool,
+    pub asked: PersistentSearch,
+}
+
+pub(super) fn persistent_search(control: &Control<'_>, name: &str) -> Result<Persistent, LdapResult> {
+    let asked = PersistentSearch::decode(Some(present(control, name)?));
+    let asked = asked.map_err(|error| malformed(name, &error))?;
+    Ok(Persistent { critical: control.critical, asked })
 }
 
 /// Without a value, the requester's rights. Else a sequence of the authorization identity and a list of attributes

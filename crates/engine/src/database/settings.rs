@@ -56,6 +56,8 @@ pub struct DatabaseSettings {
     pub durability_relaxed: bool,
     /// Whether and how the content is provided to consumers (RFC 4533); that takes a change log.
     pub provider: Option<ProviderSettings>,
+    /// Clients may have searches go on with changes (`overlay psearch`); that takes a change log.
+    pub tells_changes: bool,
     /// The contextCSN is kept but not shown: nobody is provided with the content, and it comes from nobody.
     pub hide_context: bool,
     /// Whether changes are written to the change log.

@@ -92,6 +92,11 @@ pub trait Overlay: Debug + Send + Sync {
         None
     }
 
+    /// Whether clients may have searches of the database go on with its changes (draft-ietf-ldapext-psearch-03).
+    fn tells_changes(&self) -> bool {
+        false
+    }
+
     /// Looks at a change before it is carried out.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ pub mod internal;
 #[cfg(test)]
 mod internal_tests;
 pub mod limits;
+mod noted;
 mod pace;
 pub mod pages;
 pub(crate) mod present;

@@ -376,6 +376,11 @@ impl SearchTask {
         } else {
             Vec::new()
         };
+        if let Some(noted) = &mut self.noted
+            && !noted.note(seen)?
+        {
+            return Ok(false);
+        }
         let before = out.len();
         let mut dn = NAME.take();
         let sent = self.answer.append(seen, &mut dn, out, &controls);
@@ -445,6 +450,9 @@ impl SearchTask {
     ) -> Result<(), End> {
         if self.refresh.is_some() {
             return self.refer_refreshed(seen, out);
+        }
+        if self.noted.as_ref().is_some_and(|noted| noted.silent) {
+            return Ok(());
         }
         self.refer_to(seen, &[], out)
     }

@@ -88,6 +88,20 @@ impl EntryIds {
         was
     }
 
+    /// The next ids behind one, at most `most` of them, in their order.
+    pub fn after(&self, after: Option<EntryId>, most: usize) -> Vec<EntryId> {
+        let first = after.map_or(0, |after| after.0.saturating_add(1));
+        let (block, ..) = Self::place(EntryId(first));
+        let words = self.blocks.range(block..).flat_map(|(block, words)| {
+            let begin = block * BLOCK_WORDS as u64;
+            words.iter().zip(begin..).filter(|(word, _)| **word != 0)
+        });
+        let ids = words.flat_map(|(word, at)| {
+            (0..WORD_BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * WORD_BITS + bit)
+        });
+        ids.filter(|id| *id >= first).take(most).map(EntryId).collect()
+    }
+
     pub fn contains(&self, id: EntryId) -> bool {
         let (block, word, bit) = Self::place(id);
         self.blocks.get(&block).and_then(|words| words.get(word)).is_some_and(|word| word & bit != 0)

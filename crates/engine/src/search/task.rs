@@ -20,6 +20,7 @@ use super::cookie::Binding;
 use super::dereference::Wanted;
 use super::entry::{Gate, Seen};
 use super::limits::{self, Effective};
+use super::noted::Noted;
 use super::pace::{Pace, STEPS_HERE};
 use super::pages::Pages;
 use super::rights::Rights;
@@ -127,6 +128,8 @@ pub struct SearchTask {
     pub(super) dereferenced: Option<Box<Wanted>>,
     /// The search tells a consumer what the content is.
     pub(super) refresh: Option<Box<Refresh>>,
+    /// For a search that goes on with changes: which entries it has found.
+    pub(super) noted: Option<Box<Noted>>,
     /// For a consumer of our kind: where entries stand goes beside them.
     pub(super) places: Option<Box<Places>>,
 }
@@ -255,6 +258,7 @@ impl SearchTask {
             response_controls,
             scratch: String::new(),
             refresh: None,
+            noted: None,
             places: None,
         })
     }
@@ -402,7 +406,7 @@ impl SearchTask {
     }
 
     /// The overlays that look at what is answered.
-    fn shown_by<'v, N>(&self, view: &'v View<'_, N>) -> SmallVec<[&'v dyn ShownEntries; 2]> {
+    pub(super) fn shown_by<'v, N>(&self, view: &'v View<'_, N>) -> SmallVec<[&'v dyn ShownEntries; 2]> {
         if view.shown.is_empty() || self.refresh.is_some() {
             return SmallVec::new();
         }
@@ -434,6 +438,7 @@ impl SearchTask {
             && self.pages.is_none()
             && self.limits.unchecked.is_none()
             && self.refresh.is_none()
+            && self.noted.is_none()
             && !self.base.is_root()
     }
 

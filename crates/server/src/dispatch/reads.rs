@@ -90,7 +90,8 @@ impl Dispatcher {
         controls: &RequestControls,
         operation: Operation,
     ) -> Result<Option<Persists>, Exceeded> {
-        let goes_on = controls.sync.as_ref().is_some_and(|sync| sync.persist);
+        let goes_on =
+            controls.sync.as_ref().is_some_and(|sync| sync.persist) || controls.persistent.is_some();
         let limits = &config.global.request_limits;
         goes_on.then(|| self.persistent.one_more(limits, operation.bytes)).transpose()
     }

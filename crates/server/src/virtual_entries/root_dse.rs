@@ -39,6 +39,8 @@ pub struct RootDse {
     pub database_controls: Vec<&'static str>,
     /// A database has its content provided (the overlay syncprov).
     pub provides_content: bool,
+    /// A database has searches go on with changes (the overlay psearch).
+    pub tells_changes: bool,
     /// Suffixes below which entries may be dynamic (RFC 2589).
     pub dynamic_subtrees: Vec<String>,
     /// Controls and extended operations that overlays bring.
@@ -61,6 +63,7 @@ impl RootDse {
             .add("supportedControl", listed)
             .add("supportedControl", text(&self.database_controls))
             .add("supportedControl", self.provides_content.then(|| oid::SYNC_REQUEST.to_owned()))
+            .add("supportedControl", self.tells_changes.then(|| oid::PERSISTENT_SEARCH.to_owned()))
             .add("supportedControl", text(&self.overlay_controls))
             .add("supportedExtension", self.start_tls.then(|| oid::START_TLS.to_owned()))
             .add("supportedExtension", text(EXTENSIONS))

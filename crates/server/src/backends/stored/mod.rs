@@ -4,6 +4,7 @@ mod identities;
 mod limits;
 pub(super) use limits::is_named;
 mod password_modify;
+mod persistent;
 mod replica;
 mod search;
 mod sync;
@@ -282,6 +283,10 @@ impl Backend for Stored {
 
     fn provides_content(&self) -> bool {
         self.served.database().current_settings().provider.is_some()
+    }
+
+    fn tells_changes(&self) -> bool {
+        self.served.database().current_settings().tells_changes
     }
 
     fn announce(&self, announced: &mut Announced) {

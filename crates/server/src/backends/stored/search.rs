@@ -12,7 +12,7 @@ use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 
-use super::{Stored, failure, limits, sync};
+use super::{Stored, failure, limits, persistent, sync};
 use crate::access_log::Gate;
 use crate::services::Services;
 use larix_backend::{Context, Cursor, Effort, End, First, Search, Slice, slice};
@@ -102,6 +102,9 @@ impl Stored {
         if let Some(asked) = search.controls.values_mut().and_then(|values| values.sync.take()) {
             return sync::start(self, context, search, &asked);
         }
+        if let Some(asked) = search.controls.values_mut().and_then(|values| values.persistent.take()) {
+            return persistent::start(self, context, search, asked.asked);
+        }
         let gate = self.common.services.access_logs.gate(&self.served, &self.common.services.clock);
         let task = self.task_later(context, search)?;
         Ok(self.cursor(task, gate))
@@ -116,7 +119,7 @@ impl Stored {
     ) -> Result<First, Box<End>> {
         let has_gate =
             || self.common.services.access_logs.gate(&self.served, &self.common.services.clock).is_some();
-        if search.controls.sync.is_some() || has_gate() {
+        if search.controls.sync.is_some() || search.controls.persistent.is_some() || has_gate() {
             return Ok(First::Running(self.open_search(context, search)?));
         }
         let fail = |fault: Fault| Box::new((self.failure(&fault), Vec::new()));

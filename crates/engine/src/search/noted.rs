@@ -1,0 +1,129 @@
+//! What a search that goes on with changes (draft-ietf-ldapext-psearch-03) asks of a search: which entries it has found, and single
+//! entries by id, as the client sees them.
+
+use larix_proto::{ControlBuf, LdapResult};
+use larix_store::Snapshot;
+
+use super::entry::{Gate, Seen};
+use super::run::{Looked, Proved};
+use super::scope::Area;
+use super::synchronised::EntryIds;
+use super::task::{End, SearchTask, storage_failure};
+use crate::budget::{Exceeded, RequestLimit};
+use crate::database::View;
+use crate::entry::{EntryId, EntryView};
+use crate::fault::Fault;
+
+/// The entries that a search has found.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    ids: EntryIds,
+    /// They are not answered.
+    pub(super) silent: bool,
+}
+
+impl Noted {
+    /// Answers whether the entry is to be sent.
+    pub(super) fn note<N: Snapshot>(&mut self, seen: &Seen<'_, N>) -> Result<bool, Fault> {
+        if !seen.is_shown()? {
+            return Ok(false);
+        }
+        self.ids.insert(seen.reader.view.id());
+        Ok(!self.silent)
+    }
+}
+
+impl SearchTask {
+    /// Has the search remember which entries it finds; `silent`: and answer none of them.
+    pub fn note_entries(&mut self, silent: bool) {
+        self.noted = Some(Box::new(Noted { silent, ..Noted::default() }));
+    }
+
+    /// What it has found.
+    pub fn take_noted(&mut self) -> EntryIds {
+        self.noted.take().map(|noted| noted.ids).unwrap_or_default()
+    }
+
+    /// Looks at an entry as it is now. Answers whether the client may see it and it is what was asked for; then it goes out with these
+    /// controls, if there are any to send it with.
+    ///
+    /// # Errors
+    /// A store that cannot be read; adminLimitExceeded where one entry takes more work than a request may.
+    pub fn look_again<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        id: EntryId,
+        out: &mut Vec<u8>,
+        send: Option<&[ControlBuf]>,
+    ) -> Result<bool, LdapResult> {
+        self.renumber(view);
+        let Some(mut whom) = self.whom.take() else { return Ok(false) };
+        let mut gate = whom.gate();
+        gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
+        if !self.controls.manage_dsa_it {
+            gate.computed = &view.computed;
+        }
+        let shown = self.shown_by(view);
+        gate.shown = &shown;
+        let looked = self.look_at(view, &gate, id, out, send);
+        drop(shown);
+        self.whom = Some(whom);
+        looked.map_err(|end| match end {
+            End::Result(result) => result,
+            End::Fault(Fault::StepsSpent) => {
+                let most = view.settings.request_limits.most(RequestLimit::Steps);
+                Exceeded { limit: RequestLimit::Steps, most }.into()
+            }
+            End::Fault(fault) => storage_failure(&fault),
+        })
+    }
+
+    fn look_at<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+        id: EntryId,
+        out: &mut Vec<u8>,
+        send: Option<&[ControlBuf]>,
+    ) -> Result<bool, End> {
+        let Some(stored) = view.stored(id)? else { return Ok(false) };
+        self.looked += 1;
+        // Nobody looks before the base was found.
+        let Some(base) = self.base_id else { return Ok(false) };
+        let area = Area::new(view, base, self.scope, self.deref)?;
+        if !area.contains(view, &EntryView::parse(id, &stored).map_err(Fault::from)?)? {
+            return Ok(false);
+        }
+        let record = view.unpacked(id, stored)?;
+        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        // A referral object is no entry of this server's.
+        if !matches!(self.look(&seen, area.base, Proved::Nothing)?, Looked::Match) || !seen.is_shown()? {
+            return Ok(false);
+        }
+        if let Some(controls) = send {
+            let mut dn = std::mem::take(&mut self.scratch);
+            if self.answer.append(&seen, &mut dn, out, controls)? {
+                self.entries = self.entries.saturating_add(1);
+            }
+            self.scratch = dn;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_come_in_their_order() {
+        let mut ids = EntryIds::default();
+        for id in [4_097, 3, 70_000, 64] {
+            ids.insert(EntryId(id));
+        }
+        let after = |after| ids.after(after, 2).into_iter().map(|id| id.0).collect::<Vec<_>>();
+        assert_eq!(after(None), [3, 64]);
+        assert_eq!(after(Some(EntryId(64))), [4_097, 70_000]);
+        assert_eq!(after(Some(EntryId(70_000))), [0; 0]);
+    }
+}

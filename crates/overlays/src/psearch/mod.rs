@@ -1,0 +1,31 @@
+//! `overlay psearch`: clients may have searches of the database go on with its changes (draft-ietf-ldapext-psearch-03). They are told
+//! from the change log, as consumers are.
+
+use std::sync::Arc;
+
+use larix_engine::overlay::settings::{SettingError, Settings};
+use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay};
+
+pub static DESCRIPTOR: Descriptor = Descriptor::new("psearch", "olcOverlayConfig", build).once();
+
+/// It stands at no door: the database does it.
+#[derive(Debug)]
+struct PersistentSearches;
+
+impl Overlay for PersistentSearches {
+    fn name(&self) -> &'static str {
+        "psearch"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::NONE
+    }
+
+    fn tells_changes(&self) -> bool {
+        true
+    }
+}
+
+fn build(_: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
+    Ok(Arc::new(PersistentSearches))
+}
