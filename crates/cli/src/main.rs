@@ -3,6 +3,7 @@
 //! Called as `slapd`, `slapadd`, `slapcat` and so on (a link suffices), or as `slapd -Tadd`, it is that program with
 //! that program's flags. Called as `larix` it has subcommands.
 
+mod adopt;
 mod client;
 mod demo;
 mod load;
@@ -66,6 +67,8 @@ enum LarixCommand {
     Load(load::LoadArgs),
     /// Say what disk, memory and processors a directory needs, from a sample of it
     Size(size::SizeArgs),
+    /// Take over the slapd of this machine, with a way back
+    Adopt(Box<adopt::AdoptArgs>),
     #[command(flatten)]
     Client(client::ClientCommand),
     /// Print this, or what a command does and its flags
@@ -132,6 +135,7 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
     match larix.command {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),
         LarixCommand::Demo(arguments) => demo::main(&arguments),
+        LarixCommand::Adopt(arguments) => adopt::main(&arguments),
         LarixCommand::Client(command) => client::run(&command),
         LarixCommand::Load(arguments) => load::main(&arguments),
         LarixCommand::Size(arguments) => size::main(&arguments),

@@ -1,0 +1,89 @@
+//! slapd's configuration with other directories: for Larix, and for slapd's own tools on the way back.
+
+use std::path::Path;
+
+use larix_configuration::slapd_d::{self, Stamp};
+use larix_configuration::{Config, ConfigEntry};
+use larix_server::clock::{SystemClock, SystemRandom};
+
+/// Where slapd looks for a database whose configuration names no directory.
+const DEFAULT_DATA: &str = "/var/lib/ldap";
+const DIRECTORY: &str = "olcDbDirectory";
+/// What names places of slapd's own.
+const OWN_PLACES: [&str; 4] = ["olcPidFile", "olcArgsFile", "olcConfigDir", "olcConfigFile"];
+
+/// Writes Larix's slapd.d, in which `directory_of` says where a directory of slapd's has its counterpart.
+pub(super) fn write_for_larix(
+    from: &Path,
+    to: &Path,
+    directory_of: &dyn Fn(&Path) -> Option<String>,
+) -> anyhow::Result<()> {
+    let read = if from.is_dir() { Config::from_slapd_d(from) } else { Config::from_slapd_conf(from) };
+    let entries = read.map_err(|error| anyhow::anyhow!("{error}"))?.entries();
+    write(entries, to, directory_of)
+}
+
+/// The same of a slapd.d as slapd wrote it, for slapd.
+pub(super) fn write_for_slapd(
+    from: &Path,
+    to: &Path,
+    directory_of: &dyn Fn(&Path) -> Option<String>,
+) -> anyhow::Result<()> {
+    let (entries, _) = slapd_d::read_entries(from).map_err(|error| anyhow::anyhow!("{error}"))?;
+    write(entries, to, directory_of)
+}
+
+fn write(
+    entries: Vec<ConfigEntry>,
+    to: &Path,
+    directory_of: &dyn Fn(&Path) -> Option<String>,
+) -> anyhow::Result<()> {
+    let entries: Vec<ConfigEntry> = entries.into_iter().map(|entry| moved(entry, directory_of)).collect();
+    let (clock, random) = (SystemClock::new(), SystemRandom);
+    slapd_d::write_entries(to, &entries, &Stamp { clock: &clock, random: &random })
+        .map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+fn moved(entry: ConfigEntry, directory_of: &dyn Fn(&Path) -> Option<String>) -> ConfigEntry {
+    let is_mdb = entry.values("objectClass").iter().any(|class| class.eq_ignore_ascii_case(b"olcMdbConfig"));
+    let directory = entry.values(DIRECTORY).first().map(|value| String::from_utf8_lossy(value).into_owned());
+    let dn = entry.dn.clone();
+    let mut attributes = entry.into_ldif();
+    attributes.retain(|attribute| !OWN_PLACES.iter().any(|own| attribute.description.eq_ignore_ascii_case(own)));
+    let directory = directory.or_else(|| is_mdb.then(|| DEFAULT_DATA.to_owned()));
+    if let Some(new) = directory.and_then(|directory| {
+        let path = Path::new(&directory);
+        directory_of(&path.canonicalize().unwrap_or_else(|_| path.to_owned()))
+    }) {
+        attributes.retain(|attribute| !attribute.description.eq_ignore_ascii_case(DIRECTORY));
+        attributes.push(crate::tools::common::ldif_attribute(DIRECTORY.to_owned(), vec![new.into_bytes()]));
+    }
+    ConfigEntry::from_ldif(dn, attributes)
+}
+
+/// Entries under cn=config that are not the same in two slapd.d, by their DNs.
+pub(super) fn changed(old: &Path, new: &Path) -> anyhow::Result<Vec<String>> {
+    let read = |path: &Path| -> anyhow::Result<std::collections::BTreeMap<String, Vec<String>>> {
+        let (entries, _) = slapd_d::read_entries(path).map_err(|error| anyhow::anyhow!("{error}"))?;
+        Ok(entries.into_iter().map(|entry| (entry.dn.clone(), lines(entry))).collect())
+    };
+    let (old, new) = (read(old)?, read(new)?);
+    let mut changed: Vec<String> = old.iter().filter(|(dn, lines)| new.get(*dn) != Some(lines)).map(|(dn, _)| dn.clone()).collect();
+    changed.extend(new.keys().filter(|dn| !old.contains_key(*dn)).cloned());
+    Ok(changed)
+}
+
+fn lines(entry: ConfigEntry) -> Vec<String> {
+    let stamps = ["entryCSN", "modifyTimestamp", "modifiersName", "createTimestamp", "creatorsName", "entryUUID"];
+    let kept = entry.into_ldif().into_iter().filter(|attribute| {
+        !stamps.iter().any(|stamp| attribute.description.eq_ignore_ascii_case(stamp))
+    });
+    let mut lines: Vec<String> = kept
+        .flat_map(|attribute| {
+            let name = attribute.description.to_ascii_lowercase();
+            attribute.values.into_iter().map(move |value| format!("{name}: {}", String::from_utf8_lossy(&value)))
+        })
+        .collect();
+    lines.sort_unstable();
+    lines
+}
