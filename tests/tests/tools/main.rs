@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
 
+mod adopt;
 mod applications;
 mod backup;
 mod check_rules;

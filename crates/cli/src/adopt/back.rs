@@ -66,9 +66,7 @@ fn make_databases(journal: &Journal, lock: &File) -> anyhow::Result<()> {
         let changed = content.differing(&digests.read(&old)?);
         println!("{:?}: {} entries, {changed} of them written since", database.suffix, content.len());
         if changed == 0 {
-            if new.exists() {
-                fs::remove_dir_all(&new).with_context(|| format!("cannot remove {}", new.display()))?;
-            }
+            // The directory stays until the swap: slapd's tools look for it.
             continue;
         }
         slapd::demand_room(&database.directory, slapd::taken_bytes(&database.directory))?;

@@ -17,6 +17,8 @@ use super::processes;
 
 const SLAPD_UNIT: &str = "slapd";
 const LARIX_UNIT: &str = "larix-adopted";
+const LDAP_PORT: u16 = 389;
+const LDAPS_PORT: u16 = 636;
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -210,6 +212,7 @@ fn accepts(url: &LdapUrl) -> bool {
     }
     let host = if matches!(host, "" | "0.0.0.0" | "*") { "127.0.0.1" } else { host };
     let host = if host == "::" { "::1" } else { host };
-    let Ok(addresses) = (host, url.port()).to_socket_addrs() else { return false };
+    let usual = if url.scheme == UrlScheme::Ldaps { LDAPS_PORT } else { LDAP_PORT };
+    let Ok(addresses) = (host, url.port.unwrap_or(usual)).to_socket_addrs() else { return false };
     addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, CONNECT_TIME).is_ok())
 }

@@ -1,0 +1,486 @@
+//! `larix adopt` on real slapds of this machine: forth and back, while somebody writes, and killed at every step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use larix_proto::client::{self, ClientAttribute, ClientChange};
+use larix_proto::{MessageId, ModifyOperation, Response, ResultCode};
+use larix_testkit::process::{Signal, free_ports, signal};
+use larix_testkit::{Kind, Site};
+
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+const PEOPLE: usize = 300;
+const PATIENCE: Duration = Duration::from_secs(60);
+const PLAIN: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+     directory @DATA@\nindex objectClass,uid,entryUUID eq\n";
+const OVERLAYS: &str = "moduleload memberof\nmoduleload refint\nmoduleload ppolicy\nmoduleload syncprov\n\
+     database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+     directory @DATA@\nindex objectClass,uid,entryUUID,entryCSN eq\n\
+     overlay memberof\noverlay refint\nrefint_attributes member\noverlay ppolicy\n\
+     ppolicy_default cn=policy,dc=example,dc=com\noverlay syncprov\nsyncprov-checkpoint 10 1\n";
+
+fn ldif() -> String {
+    let mut text = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n".to_owned();
+    for number in 0..PEOPLE {
+        text += &format!(
+            "dn: uid=p{number},dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: p{number}\ncn: Pérson {number}\nsn: P\n\
+             userPassword: secret\ndescription: d{number}\n\n"
+        );
+    }
+    text
+}
+
+/// A slapd in the background with its folder, and Larix once it has taken over. Whoever is left is ended with the test.
+struct Machine {
+    site: Site,
+    port: u16,
+    urls: String,
+    /// A slapd.conf or a slapd.d.
+    configuration: PathBuf,
+    slapd: PathBuf,
+}
+
+impl Machine {
+    fn start(body: &str, as_directory: bool) -> Self {
+        Self::start_on(body, as_directory, "")
+    }
+
+    /// `more`: of a further URL, what stands before the port.
+    fn start_on(body: &str, as_directory: bool, more: &str) -> Self {
+        let site = Site::new(Kind::Slapd, &format!("pidfile @DATA@/../slapd.pid\n{body}"));
+        site.load(&ldif());
+        let ports = free_ports(2);
+        let mut urls = format!("ldap://127.0.0.1:{}/", ports[0]);
+        if !more.is_empty() {
+            urls += &format!(" {more}:{}/", ports[1]);
+        }
+        let mut configuration = site.configuration();
+        if as_directory {
+            let directory = site.path().join("slapd.d");
+            fs::create_dir(&directory).unwrap();
+            let mut command = Kind::Slapd.tool("test");
+            let done = command.arg("-f").arg(&configuration).arg("-F").arg(&directory).output().unwrap();
+            assert!(done.status.success(), "{done:?}");
+            configuration = directory;
+        }
+        let slapd = Kind::Slapd.program().unwrap();
+        let machine = Self { site, port: ports[0], urls, configuration, slapd };
+        let mut command = Command::new(&machine.slapd);
+        command.args(["-h", &machine.urls, machine.flag()]).arg(&machine.configuration);
+        assert!(command.stdin(Stdio::null()).status().unwrap().success());
+        machine
+    }
+
+    fn flag(&self) -> &'static str {
+        if self.configuration.is_dir() { "-F" } else { "-f" }
+    }
+
+    fn place(&self) -> PathBuf {
+        self.site.path().join("adopted")
+    }
+
+    fn command(&self, more: &[&str]) -> Command {
+        let mut command = Command::new(Kind::Larix.program().unwrap());
+        command.args(["adopt", "--service", "process", "--defaults", "/nonexistent", "--slapd"]).arg(&self.slapd);
+        command.arg(self.flag()).arg(&self.configuration).arg("--place").arg(self.place()).args(more);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn adopt(&self, more: &[&str]) -> Output {
+        // Servers inherit standard error until they are in the background.
+        self.command(more).output().unwrap()
+    }
+
+    fn must(&self, more: &[&str]) -> String {
+        let output = self.adopt(more);
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{more:?}: {text}");
+        text
+    }
+
+    /// Which server has a database open; none, or one alone.
+    fn serves(&self) -> Option<Kind> {
+        let slapd = self.processes("data").iter().any(|(_, name)| name == "slapd");
+        let larix = self.processes("adopted/larix").iter().any(|(_, name)| name == "larix");
+        assert!(!(slapd && larix), "both servers run");
+        slapd.then_some(Kind::Slapd).or(larix.then_some(Kind::Larix))
+    }
+
+    /// Processes with files open in a folder of this machine's, and their names.
+    fn processes(&self, folder: &str) -> Vec<(u32, String)> {
+        let folder = self.site.path().join(folder);
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        all.filter_map(|entry| {
+            let files = fs::read_dir(entry.path().join("fd")).ok()?;
+            let has = |file: fs::DirEntry| fs::read_link(file.path()).is_ok_and(|path| path.starts_with(&folder));
+            let id = entry.file_name().to_str()?.parse().ok()?;
+            let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+            files.flatten().any(has).then(|| (id, name.trim().to_owned()))
+        })
+        .collect()
+    }
+
+    /// Lines of all entries, operational attributes and the contextCSN among them, from the files of whoever serves.
+    fn content(&self) -> BTreeSet<String> {
+        let mut command = match self.serves() {
+            Some(Kind::Larix) => {
+                let mut command = Kind::Larix.tool("cat");
+                command.arg("-F").arg(self.place().join("larix/slapd.d"));
+                command
+            }
+            _ => {
+                let mut command = Kind::Slapd.tool("cat");
+                command.arg(self.flag()).arg(&self.configuration);
+                command
+            }
+        };
+        let output = command.args(["-o", "ldif-wrap=no", "-b", "dc=example,dc=com"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut dn = String::new();
+        let lines = text.lines().filter(|line| !line.is_empty()).map(|line| {
+            if line.starts_with("dn:") {
+                line.clone_into(&mut dn);
+            }
+            format!("{dn} | {line}")
+        });
+        lines.collect()
+    }
+
+    fn step(&self) -> Option<String> {
+        let text = fs::read_to_string(self.place().join("state.json")).ok()?;
+        let at = text.split_once("\"step\": \"")?.1;
+        Some(at.split_once('"')?.0.to_owned())
+    }
+
+    /// Kills `larix adopt` as soon as it is at a step; whether it was met there.
+    fn kill_at(&self, more: &[&str], step: &str) -> bool {
+        let mut child: Child = self.command(more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if self.step().as_deref() == Some(step) {
+                let _ = child.kill();
+                let _ = child.wait();
+                return self.step().as_deref() == Some(step);
+            }
+            if child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            assert!(Instant::now() < end, "never at {step}: {:?}", self.step());
+            std::thread::yield_now();
+        }
+    }
+
+    fn write(&self) -> Load {
+        Load::start(self.port)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for (id, name) in self.processes("") {
+            if name == "slapd" || name == "larix" {
+                signal(id, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Somebody who writes all the time, and remembers what was acknowledged.
+struct Load {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Written>,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    added: BTreeSet<String>,
+    /// The last description of each entry that was acknowledged; a later one may be there that was asked for.
+    described: BTreeMap<usize, u64>,
+    asked: BTreeMap<usize, u64>,
+    /// Connections that were lost.
+    lost: u64,
+}
+
+impl Load {
+    fn start(port: u16) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut written = Written::default();
+            let mut number = 0;
+            while !seen.load(Ordering::Relaxed) {
+                // Refused while nobody serves.
+                if let Some(mut stream) = bound(port) {
+                    while !seen.load(Ordering::Relaxed) && written.next(&mut stream, &mut number) {}
+                    written.lost += 1;
+                } else {
+                    std::thread::park_timeout(Duration::from_millis(2));
+                }
+            }
+            written
+        });
+        Self { stop, thread }
+    }
+
+    fn end(self) -> Written {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+impl Written {
+    /// Another change; false when the connection is gone.
+    fn next(&mut self, stream: &mut TcpStream, number: &mut u64) -> bool {
+        *number += 1;
+        let mut request = Vec::new();
+        if number.is_multiple_of(3) {
+            let (uid, text) = (format!("w{number}"), number.to_string());
+            let dn = format!("uid={uid},dc=example,dc=com");
+            let values = [("objectClass", "account"), ("uid", &uid), ("description", &text)];
+            let values: Vec<(&str, [&str; 1])> = values.iter().map(|(name, value)| (*name, [*value])).collect();
+            let attributes: Vec<ClientAttribute<'_, &str>> =
+                values.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
+            client::add(&mut request, MessageId(2), &dn, &attributes, &[]);
+            let Some(code) = answer(stream, &request) else { return false };
+            assert_eq!(code, ResultCode::SUCCESS, "{dn}");
+            self.added.insert(uid);
+        } else {
+            let person = *number as usize % PEOPLE;
+            let dn = format!("uid=p{person},dc=example,dc=com");
+            let text = number.to_string();
+            let change = ClientChange {
+                operation: ModifyOperation::Replace,
+                attribute: ClientAttribute { description: "description", values: &[&text] },
+            };
+            client::modify(&mut request, MessageId(2), &dn, &[change], &[]);
+            self.asked.insert(person, *number);
+            let Some(code) = answer(stream, &request) else { return false };
+            assert_eq!(code, ResultCode::SUCCESS, "{dn}");
+            self.described.insert(person, *number);
+        }
+        true
+    }
+
+    /// All that was acknowledged is there.
+    fn check(&self, content: &BTreeSet<String>, when: &str) {
+        assert!(!self.added.is_empty() && !self.described.is_empty(), "{when}: nothing was written");
+        for uid in &self.added {
+            let line = format!("dn: uid={uid},dc=example,dc=com | uid: {uid}");
+            assert!(content.contains(&line), "{when}: {uid} is lost");
+        }
+        for (person, last) in &self.described {
+            let value = |number: u64| format!("dn: uid=p{person},dc=example,dc=com | description: {number}");
+            let asked = self.asked.get(person).copied().unwrap_or(*last);
+            assert!(
+                content.contains(&value(*last)) || content.contains(&value(asked)),
+                "{when}: the change {last} of p{person} is lost"
+            );
+        }
+    }
+}
+
+fn bound(port: u16) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let mut request = Vec::new();
+    client::simple_bind(&mut request, MessageId(1), ADMIN, b"secret", &[]);
+    (answer(&mut stream, &request)? == ResultCode::SUCCESS).then_some(stream)
+}
+
+/// The result, or none where the connection is gone: answers here are shorter than 128 bytes or have a length of two bytes.
+fn answer(stream: &mut TcpStream, request: &[u8]) -> Option<ResultCode> {
+    stream.write_all(request).ok()?;
+    let mut message = vec![0; 2];
+    stream.read_exact(&mut message).ok()?;
+    let length = match message[1] {
+        short @ 0..128 => usize::from(short),
+        _ => return None,
+    };
+    message.resize(2 + length, 0);
+    stream.read_exact(&mut message[2..]).ok()?;
+    let message = Response::decode_message(&message).ok()?;
+    // A server that stops says so (notice of disconnection) or that it is unavailable.
+    let code = message.response.result()?.1.code;
+    (message.id != MessageId(0) && !matches!(code, ResultCode::UNAVAILABLE | ResultCode::BUSY)).then_some(code)
+}
+
+fn can_run() -> bool {
+    !Kind::Slapd.is_lacking() && fs::metadata("/proc/1/fd").is_ok() && fs::read_dir("/proc/1/fd").is_ok()
+}
+
+/// Forth and back without a writer: every line of every entry is the same, twice.
+fn forth_and_back(body: &str, as_directory: bool, more_url: &str, replace: &[(&str, &Path)]) {
+    let mut body = body.to_owned();
+    for (name, path) in replace {
+        body = body.replace(name, &path.display().to_string());
+    }
+    let machine = Machine::start_on(&body, as_directory, more_url);
+    let before = machine.content();
+    let plan = machine.must(&["--dry-run"]);
+    assert!(plan.contains("3. stop slapd") && !machine.place().exists(), "{plan}");
+    println!("{}", machine.must(&[]));
+    assert_eq!(machine.serves(), Some(Kind::Larix));
+    same(&before, &machine.content());
+    let again = machine.adopt(&[]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("adopted already"), "{again:?}");
+    // What is written at Larix comes back with it.
+    let load = machine.write();
+    let end = Instant::now() + PATIENCE;
+    while machine.content().len() <= before.len() + 20 {
+        assert!(Instant::now() < end, "nothing is written");
+    }
+    let written = load.end();
+    let after = machine.content();
+    written.check(&after, "at Larix");
+    println!("{}", machine.must(&["--back"]));
+    assert_eq!(machine.serves(), Some(Kind::Slapd));
+    assert!(bound(machine.port).is_some() && !machine.place().exists());
+    same(&after, &machine.content());
+}
+
+#[track_caller]
+fn same(first: &BTreeSet<String>, second: &BTreeSet<String>) {
+    let differences: Vec<&String> = first.symmetric_difference(second).take(10).collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+#[test]
+fn a_slapd_conf_goes_forth_and_back() {
+    if can_run() {
+        forth_and_back(PLAIN, false, "", &[]);
+    }
+}
+
+#[test]
+fn a_slapd_d_with_overlays_goes_forth_and_back() {
+    if can_run() {
+        let groups = format!("{OVERLAYS}database monitor\n");
+        forth_and_back(&groups, true, "", &[]);
+    }
+}
+
+#[test]
+fn certificates_and_keys_serve_on() {
+    if !can_run() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let authority = larix_testkit::pki::Authority::new("adopt");
+    let (certificate, key) = authority.server().write(folder.path(), "server");
+    let body = format!("TLSCertificateFile @CERT@\nTLSCertificateKeyFile @KEY@\n{PLAIN}");
+    forth_and_back(&body, true, "ldaps://127.0.0.1", &[("@CERT@", &certificate), ("@KEY@", &key)]);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_while_somebody_writes() {
+    if !can_run() {
+        return;
+    }
+    for (body, as_directory) in [(PLAIN, false), (OVERLAYS, true)] {
+        let machine = Machine::start(body, as_directory);
+        let load = machine.write();
+        println!("{}", machine.must(&[]));
+        println!("{}", machine.must(&["--back"]));
+        let written = load.end();
+        assert!(written.lost >= 2, "the writer saw no pause: {}", written.lost);
+        println!("{} entries added, {} changed", written.added.len(), written.described.len());
+        written.check(&machine.content(), "after the way back");
+    }
+}
+
+#[test]
+fn a_kill_at_any_step_is_gone_on_from_or_undone() {
+    if !can_run() {
+        return;
+    }
+    let machine = Machine::start(OVERLAYS, true);
+    let mut met = BTreeSet::new();
+    for step in ["preparing", "copied", "taking", "starting"] {
+        for undone in [false, true] {
+            let load = machine.write();
+            if machine.kill_at(&[], step) {
+                met.insert(step);
+            }
+            if !undone && machine.step().as_deref() != Some("adopted") {
+                machine.must(&[]);
+                assert_eq!(machine.serves(), Some(Kind::Larix), "{step}");
+            }
+            machine.must(&["--back"]);
+            assert_eq!(machine.serves(), Some(Kind::Slapd), "{step}");
+            load.end().check(&machine.content(), step);
+            empty_of_people(&machine);
+        }
+    }
+    for step in ["returning", "swapping", "slapd-starting"] {
+        machine.must(&[]);
+        let load = machine.write();
+        let end = Instant::now() + PATIENCE;
+        let before = machine.content().len();
+        while machine.content().len() <= before + 20 {
+            assert!(Instant::now() < end, "nothing is written");
+        }
+        if machine.kill_at(&["--back"], step) {
+            met.insert(step);
+            let refused = machine.adopt(&[]);
+            assert!(!refused.status.success(), "{step}: the way forth after the way back was begun");
+            machine.must(&["--back"]);
+        }
+        assert_eq!(machine.serves(), Some(Kind::Slapd), "{step}");
+        load.end().check(&machine.content(), step);
+        empty_of_people(&machine);
+    }
+    assert!(met.len() >= 6, "killed at {met:?} alone");
+    println!("killed at {met:?}");
+}
+
+/// Takes out what writers added: the next one adds the same.
+fn empty_of_people(machine: &Machine) {
+    let mut stream = bound(machine.port).unwrap();
+    let names: BTreeSet<String> = machine
+        .content()
+        .iter()
+        .filter_map(|line| Some(line.split_once(" | ")?.0.strip_prefix("dn: ")?.to_owned()))
+        .filter(|dn| dn.starts_with("uid=w"))
+        .collect();
+    for dn in names {
+        let mut request = Vec::new();
+        client::delete(&mut request, MessageId(3), &dn, &[]);
+        assert_eq!(answer(&mut stream, &request), Some(ResultCode::SUCCESS));
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_over_is_refused_before_anything_is_done() {
+    if !can_run() {
+        return;
+    }
+    let machine = Machine::start(PLAIN, false);
+    let good = fs::read_to_string(&machine.configuration).unwrap();
+    let check = |text: &str, more: &[&str], expected: &str| {
+        fs::write(&machine.configuration, text).unwrap();
+        let output = machine.adopt(more);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(expected), "{expected:?}: {said}");
+        assert!(!machine.place().join("state.json").exists() && machine.serves() == Some(Kind::Slapd), "{said}");
+    };
+    check(&format!("{good}overlay nosuch\n"), &[], "slapd.conf:");
+    check(&format!("{good}overlay nosuch\n"), &[], "nothing was changed");
+    check(&good.replace("database mdb", "database ldif").replace("index", "#index"), &[], "adopt takes over mdb alone");
+    check(&good, &["--back"], "nothing was adopted");
+    check(&good, &["--slapd", "/nonexistent"], "there is no /nonexistent");
+    let other = machine.site.path().join("other");
+    fs::create_dir(&other).unwrap();
+    check(&good.replace("/data\n", "/other\n"), &[], "no slapd has");
+    fs::create_dir(machine.place()).unwrap();
+    fs::write(machine.place().join("mine"), "").unwrap();
+    check(&good, &[], "exists and is not empty");
+}
