@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -50,12 +51,12 @@ struct Machine {
 
 impl Machine {
     fn start(body: &str, as_directory: bool) -> Self {
-        Self::start_on(body, as_directory, "")
+        Self::start_on(body, as_directory, "", None)
     }
 
     /// `more`: of a further URL, what stands before the port.
-    fn start_on(body: &str, as_directory: bool, more: &str) -> Self {
-        let site = Site::new(Kind::Slapd, &format!("pidfile @DATA@/../slapd.pid\n{body}"));
+    fn start_on(body: &str, as_directory: bool, more: &str, user: Option<&str>) -> Self {
+        let site = Site::new(Kind::Slapd, &format!("pidfile @DATA@/slapd.pid\n{body}"));
         site.load(&ldif());
         let ports = free_ports(2);
         let mut urls = format!("ldap://127.0.0.1:{}/", ports[0]);
@@ -75,7 +76,21 @@ impl Machine {
         let machine = Self { site, port: ports[0], urls, configuration, slapd };
         let mut command = Command::new(&machine.slapd);
         command.args(["-h", &machine.urls, machine.flag()]).arg(&machine.configuration);
+        if let Some(user) = user {
+            command.args(["-u", user, "-g", user]);
+            let give = |path: &Path| {
+                Command::new("chown").args(["-R", &format!("{user}:{user}")]).arg(path).status()
+            };
+            give(&machine.site.path().join("data")).unwrap();
+            give(&machine.configuration).unwrap();
+            // The rest stays root's, as /var/lib and /etc/ldap are.
+            fs::set_permissions(machine.site.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        }
         assert!(command.stdin(Stdio::null()).status().unwrap().success());
+        let end = Deadline::begin();
+        while bound(machine.port).is_none() {
+            assert!(end.is_ahead(), "slapd does not answer");
+        }
         machine
     }
 
@@ -89,8 +104,11 @@ impl Machine {
 
     fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(Kind::Larix.program().unwrap());
-        command.args(["adopt", "--service", "process", "--defaults", "/nonexistent", "--slapd"]).arg(&self.slapd);
+        command.args(["adopt", "--service", "process", "--defaults", "/nonexistent"]);
         command.arg(self.flag()).arg(&self.configuration).arg("--place").arg(self.place()).args(more);
+        if !more.contains(&"--slapd") {
+            command.arg("--slapd").arg(&self.slapd);
+        }
         command.stdin(Stdio::null());
         command
     }
@@ -112,7 +130,7 @@ impl Machine {
         let slapd = self.processes("data").iter().any(|(_, name)| name == "slapd");
         let larix = self.processes("adopted/larix").iter().any(|(_, name)| name == "larix");
         assert!(!(slapd && larix), "both servers run");
-        slapd.then_some(Kind::Slapd).or(larix.then_some(Kind::Larix))
+        slapd.then_some(Kind::Slapd).or_else(|| larix.then_some(Kind::Larix))
     }
 
     /// Processes with files open in a folder of this machine's, and their names.
@@ -121,7 +139,8 @@ impl Machine {
         let all = fs::read_dir("/proc").unwrap().flatten();
         all.filter_map(|entry| {
             let files = fs::read_dir(entry.path().join("fd")).ok()?;
-            let has = |file: fs::DirEntry| fs::read_link(file.path()).is_ok_and(|path| path.starts_with(&folder));
+            let has =
+                |file: fs::DirEntry| fs::read_link(file.path()).is_ok_and(|path| path.starts_with(&folder));
             let id = entry.file_name().to_str()?.parse().ok()?;
             let name = fs::read_to_string(entry.path().join("comm")).ok()?;
             files.flatten().any(has).then(|| (id, name.trim().to_owned()))
@@ -164,8 +183,9 @@ impl Machine {
 
     /// Kills `larix adopt` as soon as it is at a step; whether it was met there.
     fn kill_at(&self, more: &[&str], step: &str) -> bool {
-        let mut child: Child = self.command(more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let end = Instant::now() + PATIENCE;
+        let mut child: Child =
+            self.command(more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let end = Deadline::begin();
         loop {
             if self.step().as_deref() == Some(step) {
                 let _ = child.kill();
@@ -175,7 +195,7 @@ impl Machine {
             if child.try_wait().unwrap().is_some() {
                 return false;
             }
-            assert!(Instant::now() < end, "never at {step}: {:?}", self.step());
+            assert!(end.is_ahead(), "never at {step}: {:?}", self.step());
             std::thread::yield_now();
         }
     }
@@ -247,7 +267,8 @@ impl Written {
             let (uid, text) = (format!("w{number}"), number.to_string());
             let dn = format!("uid={uid},dc=example,dc=com");
             let values = [("objectClass", "account"), ("uid", &uid), ("description", &text)];
-            let values: Vec<(&str, [&str; 1])> = values.iter().map(|(name, value)| (*name, [*value])).collect();
+            let values: Vec<(&str, [&str; 1])> =
+                values.iter().map(|(name, value)| (*name, [*value])).collect();
             let attributes: Vec<ClientAttribute<'_, &str>> =
                 values.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
             client::add(&mut request, MessageId(2), &dn, &attributes, &[]);
@@ -310,7 +331,22 @@ fn answer(stream: &mut TcpStream, request: &[u8]) -> Option<ResultCode> {
     let message = Response::decode_message(&message).ok()?;
     // A server that stops says so (notice of disconnection) or that it is unavailable.
     let code = message.response.result()?.1.code;
-    (message.id != MessageId(0) && !matches!(code, ResultCode::UNAVAILABLE | ResultCode::BUSY)).then_some(code)
+    (message.id != MessageId(0) && !matches!(code, ResultCode::UNAVAILABLE | ResultCode::BUSY))
+        .then_some(code)
+}
+
+/// How long a test waits for what must come.
+struct Deadline(Instant);
+
+#[allow(clippy::disallowed_methods, reason = "waits for processes of this machine")]
+impl Deadline {
+    fn begin() -> Self {
+        Self(Instant::now() + PATIENCE)
+    }
+
+    fn is_ahead(&self) -> bool {
+        Instant::now() < self.0
+    }
 }
 
 fn can_run() -> bool {
@@ -318,25 +354,42 @@ fn can_run() -> bool {
 }
 
 /// Forth and back without a writer: every line of every entry is the same, twice.
-fn forth_and_back(body: &str, as_directory: bool, more_url: &str, replace: &[(&str, &Path)]) {
+fn forth_and_back(
+    body: &str,
+    as_directory: bool,
+    more_url: &str,
+    replace: &[(&str, &Path)],
+    user: Option<&str>,
+) {
     let mut body = body.to_owned();
     for (name, path) in replace {
         body = body.replace(name, &path.display().to_string());
     }
-    let machine = Machine::start_on(&body, as_directory, more_url);
+    let machine = Machine::start_on(&body, as_directory, more_url, user);
+    if body.contains("overlay memberof") {
+        groups_and_failures(&machine);
+    }
     let before = machine.content();
+    assert_eq!(body.contains("memberof"), before.iter().any(|line| line.contains("| memberOf: cn=group,")));
+    assert_eq!(body.contains("ppolicy"), before.iter().any(|line| line.contains("| pwdFailureTime: ")));
     let plan = machine.must(&["--dry-run"]);
     assert!(plan.contains("3. stop slapd") && !machine.place().exists(), "{plan}");
     println!("{}", machine.must(&[]));
     assert_eq!(machine.serves(), Some(Kind::Larix));
-    same(&before, &machine.content());
+    let (mut before, mut adopted) = (before, machine.content());
+    // slapd writes it when it stops, at the latest.
+    let is_csn = |line: &&String| line.contains("| contextCSN: ");
+    assert!(!body.contains("syncprov") || adopted.iter().any(|line| is_csn(&line)), "the contextCSN is lost");
+    before.retain(|line| !is_csn(&line));
+    adopted.retain(|line| !is_csn(&line));
+    same(&before, &adopted);
     let again = machine.adopt(&[]);
     assert!(String::from_utf8_lossy(&again.stderr).contains("adopted already"), "{again:?}");
     // What is written at Larix comes back with it.
     let load = machine.write();
-    let end = Instant::now() + PATIENCE;
+    let end = Deadline::begin();
     while machine.content().len() <= before.len() + 20 {
-        assert!(Instant::now() < end, "nothing is written");
+        assert!(end.is_ahead(), "nothing is written");
     }
     let written = load.end();
     let after = machine.content();
@@ -345,6 +398,34 @@ fn forth_and_back(body: &str, as_directory: bool, more_url: &str, replace: &[(&s
     assert_eq!(machine.serves(), Some(Kind::Slapd));
     assert!(bound(machine.port).is_some() && !machine.place().exists());
     same(&after, &machine.content());
+}
+
+/// What overlays keep beside what was written: back links, and the state of a password.
+fn groups_and_failures(machine: &Machine) {
+    let mut stream = bound(machine.port).unwrap();
+    let group = [
+        ("objectClass", &["groupOfNames"][..]),
+        ("cn", &["group"]),
+        ("member", &["uid=p1,dc=example,dc=com"]),
+    ];
+    let policy = [
+        ("objectClass", &["device", "pwdPolicy"][..]),
+        ("cn", &["policy"]),
+        ("pwdAttribute", &["userPassword"]),
+        ("pwdLockout", &["TRUE"]),
+        ("pwdMaxFailure", &["9"]),
+    ];
+    for (dn, values) in [("cn=group,dc=example,dc=com", &group[..]), ("cn=policy,dc=example,dc=com", &policy)]
+    {
+        let attributes: Vec<ClientAttribute<'_, &str>> =
+            values.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
+        let mut request = Vec::new();
+        client::add(&mut request, MessageId(2), dn, &attributes, &[]);
+        assert_eq!(answer(&mut stream, &request), Some(ResultCode::SUCCESS), "{dn}");
+    }
+    let mut request = Vec::new();
+    client::simple_bind(&mut request, MessageId(3), "uid=p1,dc=example,dc=com", b"wrong", &[]);
+    assert_eq!(answer(&mut stream, &request), Some(ResultCode::INVALID_CREDENTIALS));
 }
 
 #[track_caller]
@@ -356,7 +437,7 @@ fn same(first: &BTreeSet<String>, second: &BTreeSet<String>) {
 #[test]
 fn a_slapd_conf_goes_forth_and_back() {
     if can_run() {
-        forth_and_back(PLAIN, false, "", &[]);
+        forth_and_back(PLAIN, false, "", &[], None);
     }
 }
 
@@ -364,7 +445,17 @@ fn a_slapd_conf_goes_forth_and_back() {
 fn a_slapd_d_with_overlays_goes_forth_and_back() {
     if can_run() {
         let groups = format!("{OVERLAYS}database monitor\n");
-        forth_and_back(&groups, true, "", &[]);
+        forth_and_back(&groups, true, "", &[], None);
+    }
+}
+
+/// As Debian runs it: root starts it, and the files are another user's, on both sides.
+#[test]
+fn the_user_of_slapd_has_the_files_of_both() {
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    if can_run() && users.lines().any(|line| line.starts_with("openldap:")) {
+        forth_and_back(PLAIN, true, "", &[], Some("openldap"));
+        forth_and_back(PLAIN, false, "", &[], Some("openldap"));
     }
 }
 
@@ -377,7 +468,7 @@ fn certificates_and_keys_serve_on() {
     let authority = larix_testkit::pki::Authority::new("adopt");
     let (certificate, key) = authority.server().write(folder.path(), "server");
     let body = format!("TLSCertificateFile @CERT@\nTLSCertificateKeyFile @KEY@\n{PLAIN}");
-    forth_and_back(&body, true, "ldaps://127.0.0.1", &[("@CERT@", &certificate), ("@KEY@", &key)]);
+    forth_and_back(&body, true, "ldaps://127.0.0.1", &[("@CERT@", &certificate), ("@KEY@", &key)], None);
 }
 
 #[test]
@@ -423,10 +514,10 @@ fn a_kill_at_any_step_is_gone_on_from_or_undone() {
     for step in ["returning", "swapping", "slapd-starting"] {
         machine.must(&[]);
         let load = machine.write();
-        let end = Instant::now() + PATIENCE;
+        let end = Deadline::begin();
         let before = machine.content().len();
         while machine.content().len() <= before + 20 {
-            assert!(Instant::now() < end, "nothing is written");
+            assert!(end.is_ahead(), "nothing is written");
         }
         if machine.kill_at(&["--back"], step) {
             met.insert(step);
@@ -470,11 +561,18 @@ fn what_cannot_be_taken_over_is_refused_before_anything_is_done() {
         let output = machine.adopt(more);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(expected), "{expected:?}: {said}");
-        assert!(!machine.place().join("state.json").exists() && machine.serves() == Some(Kind::Slapd), "{said}");
+        assert!(
+            !machine.place().join("state.json").exists() && machine.serves() == Some(Kind::Slapd),
+            "{said}"
+        );
     };
     check(&format!("{good}overlay nosuch\n"), &[], "slapd.conf:");
     check(&format!("{good}overlay nosuch\n"), &[], "nothing was changed");
-    check(&good.replace("database mdb", "database ldif").replace("index", "#index"), &[], "adopt takes over mdb alone");
+    check(
+        &good.replace("database mdb", "database ldif").replace("index", "#index"),
+        &[],
+        "adopt takes over mdb alone",
+    );
     check(&good, &["--back"], "nothing was adopted");
     check(&good, &["--slapd", "/nonexistent"], "there is no /nonexistent");
     let other = machine.site.path().join("other");

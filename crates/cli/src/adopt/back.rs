@@ -24,16 +24,16 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
     let pause = now();
     if journal.step < Step::Starting {
         // Larix never served: slapd has everything.
-        journal.found.service.start_slapd(journal)?;
+        journal.found.service.start_slapd(journal, lock)?;
         let kept = put_away(journal)?;
         println!("slapd serves as before; what was begun is kept in {}", kept.display());
         return Ok(());
     }
     if journal.step < Step::Swapping {
         journal.enter(Step::Returning)?;
-        journal.found.service.stop_larix(journal)?;
+        journal.found.service.stop_larix(journal, lock)?;
         // After a crash at the wrong moment both may have been started.
-        journal.found.service.stop_slapd(journal)?;
+        journal.found.service.stop_slapd(journal, lock)?;
         tell_configuration(journal);
         make_databases(journal, lock)?;
         journal.enter(Step::Swapping)?;
@@ -45,7 +45,7 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
         }
         journal.enter(Step::SlapdStarting)?;
     }
-    journal.found.service.start_slapd(journal)?;
+    journal.found.service.start_slapd(journal, lock)?;
     println!("slapd serves again; the pause was {:.1} s", pause.elapsed().as_secs_f64());
     let kept = put_away(journal)?;
     println!("what Larix had is kept in {}", kept.display());
@@ -86,8 +86,8 @@ fn work(journal: &Journal, number: usize, what: &str) -> PathBuf {
 fn configuration_with_new_directories(tools: &Tools<'_>) -> anyhow::Result<PathBuf> {
     let journal = tools.journal;
     let place = journal.place.join("slapd");
-    tools.empty_directory(&place)?;
-    let (read, copy) = (place.join("read"), place.join("slapd.d"));
+    Tools::own_directory(&place)?;
+    let (read, copy) = (journal.place.join("slapd-read"), place.join("slapd.d"));
     let from = if journal.found.is_directory() {
         journal.found.configuration.clone()
     } else {
@@ -95,7 +95,7 @@ fn configuration_with_new_directories(tools: &Tools<'_>) -> anyhow::Result<PathB
         tools.slaptest(&journal.found.configuration, &read)?;
         read
     };
-    tools.empty_directory(&copy)?;
+    Tools::own_directory(&copy)?;
     let is_ours = |path: &Path| journal.found.databases.iter().any(|database| database.directory == path);
     let directory_of = |path: &Path| is_ours(path).then(|| path.join(NEW).display().to_string());
     // slapd looks for all directories, whichever database a tool works on.
@@ -103,7 +103,7 @@ fn configuration_with_new_directories(tools: &Tools<'_>) -> anyhow::Result<PathB
         tools.empty_directory(&database.directory.join(NEW))?;
     }
     configuration::write_for_slapd(&from, &copy, &directory_of)?;
-    tools.give(&copy)?;
+    tools.give(&place)?;
     Ok(copy)
 }
 

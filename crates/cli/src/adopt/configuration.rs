@@ -49,7 +49,8 @@ fn moved(entry: ConfigEntry, directory_of: &dyn Fn(&Path) -> Option<String>) -> 
     let directory = entry.values(DIRECTORY).first().map(|value| String::from_utf8_lossy(value).into_owned());
     let dn = entry.dn.clone();
     let mut attributes = entry.into_ldif();
-    attributes.retain(|attribute| !OWN_PLACES.iter().any(|own| attribute.description.eq_ignore_ascii_case(own)));
+    attributes
+        .retain(|attribute| !OWN_PLACES.iter().any(|own| attribute.description.eq_ignore_ascii_case(own)));
     let directory = directory.or_else(|| is_mdb.then(|| DEFAULT_DATA.to_owned()));
     if let Some(new) = directory.and_then(|directory| {
         let path = Path::new(&directory);
@@ -68,20 +69,26 @@ pub(super) fn changed(old: &Path, new: &Path) -> anyhow::Result<Vec<String>> {
         Ok(entries.into_iter().map(|entry| (entry.dn.clone(), lines(entry))).collect())
     };
     let (old, new) = (read(old)?, read(new)?);
-    let mut changed: Vec<String> = old.iter().filter(|(dn, lines)| new.get(*dn) != Some(lines)).map(|(dn, _)| dn.clone()).collect();
+    let mut changed: Vec<String> =
+        old.iter().filter(|(dn, lines)| new.get(*dn) != Some(lines)).map(|(dn, _)| dn.clone()).collect();
     changed.extend(new.keys().filter(|dn| !old.contains_key(*dn)).cloned());
     Ok(changed)
 }
 
 fn lines(entry: ConfigEntry) -> Vec<String> {
-    let stamps = ["entryCSN", "modifyTimestamp", "modifiersName", "createTimestamp", "creatorsName", "entryUUID"];
-    let kept = entry.into_ldif().into_iter().filter(|attribute| {
-        !stamps.iter().any(|stamp| attribute.description.eq_ignore_ascii_case(stamp))
-    });
+    let stamps =
+        ["entryCSN", "modifyTimestamp", "modifiersName", "createTimestamp", "creatorsName", "entryUUID"];
+    let kept = entry
+        .into_ldif()
+        .into_iter()
+        .filter(|attribute| !stamps.iter().any(|stamp| attribute.description.eq_ignore_ascii_case(stamp)));
     let mut lines: Vec<String> = kept
         .flat_map(|attribute| {
             let name = attribute.description.to_ascii_lowercase();
-            attribute.values.into_iter().map(move |value| format!("{name}: {}", String::from_utf8_lossy(&value)))
+            attribute
+                .values
+                .into_iter()
+                .map(move |value| format!("{name}: {}", String::from_utf8_lossy(&value)))
         })
         .collect();
     lines.sort_unstable();

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::BufReader;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use larix_proto::ldif::{Body, LdifAttribute, Reader};
 
 /// Differences that are named.
@@ -63,15 +63,13 @@ impl Digests {
     }
 
     /// Hands each entry's DN, key and digest over; answers the contextCSN.
-    fn each(
-        &self,
-        ldif: &Path,
-        mut row: impl FnMut(&str, u128, u128),
-    ) -> anyhow::Result<BTreeSet<Vec<u8>>> {
+    fn each(&self, ldif: &Path, mut row: impl FnMut(&str, u128, u128)) -> anyhow::Result<BTreeSet<Vec<u8>>> {
         let file = File::open(ldif).with_context(|| format!("cannot read {}", ldif.display()))?;
         let mut reader = Reader::new(BufReader::with_capacity(1 << 18, file));
         let mut csns = BTreeSet::new();
-        while let Some(record) = reader.read_record().with_context(|| format!("cannot read {}", ldif.display()))? {
+        while let Some(record) =
+            reader.read_record().with_context(|| format!("cannot read {}", ldif.display()))?
+        {
             let Body::Content(mut attributes) = record.body else {
                 bail!("{}: line {}: no entry", ldif.display(), record.line);
             };
@@ -97,6 +95,13 @@ impl Digests {
     /// As [`Self::read`]; the differences.
     pub(super) fn demand_equal(&self, wanted: (&Path, &Content), found: &Path) -> anyhow::Result<()> {
         let other = self.read(found)?;
+        // A server without the overlay syncprov has none.
+        ensure!(
+            wanted.1.context_csns.is_empty() || wanted.1.context_csns == other.context_csns,
+            "the contextCSN is not the same in {} and {}: replicas would miss changes",
+            wanted.0.display(),
+            found.display()
+        );
         if wanted.1.entries == other.entries {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! From slapd to Larix.
 
-use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::File;
+use std::path::Path;
 
 use anyhow::Context;
 
@@ -20,17 +20,23 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
     let mut first = Vec::new();
     if journal.step < Step::Taking {
         journal.enter(Step::Preparing)?;
-        prepare(journal, lock)?;
-        first = copy(journal, lock, &digests)?;
+        let copied = prepare(journal, lock).and_then(|()| copy(journal, lock, &digests));
+        first = copied.context(
+            "slapd serves as before; larix adopt begins anew, larix adopt --back takes away what was made",
+        )?;
         journal.enter(Step::Copied)?;
     }
     let pause = now();
     if journal.step < Step::Starting {
         journal.enter(Step::Taking)?;
-        let taken = journal.found.service.stop_slapd(journal).and_then(|()| take(journal, lock, &digests, &first));
+        let taken = journal
+            .found
+            .service
+            .stop_slapd(journal, lock)
+            .and_then(|()| take(journal, lock, &digests, &first));
         if let Err(error) = taken {
             let text = "slapd was started again, nothing was taken over";
-            journal.found.service.start_slapd(journal).with_context(|| {
+            journal.found.service.start_slapd(journal, lock).with_context(|| {
                 format!("{error:#}; and slapd could not be started again: larix adopt --back tries it anew")
             })?;
             journal.enter(Step::Preparing)?;
@@ -38,7 +44,7 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
         }
         journal.enter(Step::Starting)?;
     }
-    if let Err(error) = journal.found.service.start_larix(journal) {
+    if let Err(error) = journal.found.service.start_larix(journal, lock) {
         // It may have served for a moment: what it holds by now is taken back, too.
         back::run(journal, lock).with_context(|| {
             format!("{error:#}; and the way back failed: larix adopt --back goes on with it")
@@ -56,24 +62,18 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
 
 fn prepare(journal: &Journal, lock: &File) -> anyhow::Result<()> {
     let tools = Tools { journal, lock };
-    tools.empty_directory(&journal.larix())?;
     let work = journal.work();
-    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
-    fs::set_permissions(&work, fs::Permissions::from_mode(0o700))
-        .with_context(|| format!("cannot set the mode of {}", work.display()))?;
-    let directory_of = |path: &std::path::Path| {
+    Tools::own_directory(&journal.larix())?;
+    Tools::own_directory(&work)?;
+    let directory_of = |path: &Path| {
         let at = journal.found.databases.iter().position(|database| database.directory == path)?;
         Some(journal.data(at).display().to_string())
     };
-    let made = work.join("slapd.d-as-made");
-    for to in [journal.configuration(), made] {
-        if to.exists() {
-            fs::remove_dir_all(&to).with_context(|| format!("cannot remove {}", to.display()))?;
-        }
-        fs::create_dir(&to).with_context(|| format!("cannot make {}", to.display()))?;
+    for to in [journal.configuration(), work.join("slapd.d-as-made")] {
+        Tools::own_directory(&to)?;
         configuration::write_for_larix(&journal.found.configuration, &to, &directory_of)?;
     }
-    tools.give(&journal.configuration())
+    tools.give(&journal.larix())
 }
 
 /// Copies each database while slapd serves. Answers what was copied.
@@ -118,7 +118,7 @@ fn take(journal: &Journal, lock: &File, digests: &Digests, first: &[Content]) ->
     Ok(())
 }
 
-fn dump_slapd(tools: &Tools<'_>, number: usize, to: &std::path::Path) -> anyhow::Result<()> {
+fn dump_slapd(tools: &Tools<'_>, number: usize, to: &Path) -> anyhow::Result<()> {
     let found = &tools.journal.found;
     let Some(database) = found.databases.get(number) else { return Ok(()) };
     tools.slapcat((found.flag(), &found.configuration), &database.suffix, to)

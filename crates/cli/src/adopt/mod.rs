@@ -136,7 +136,9 @@ fn lock(place: &std::path::Path) -> anyhow::Result<fs::File> {
         .open(&path)
         .with_context(|| format!("cannot write {}", path.display()))?;
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        eprintln!("larix adopt: another one, or a tool that it started, is at work; waits until it has ended");
+        eprintln!(
+            "larix adopt: another one, or a tool that it started, is at work; waits until it has ended"
+        );
         rustix::fs::flock(&file, FlockOperation::LockExclusive)
             .with_context(|| format!("cannot lock {}", path.display()))?;
     }

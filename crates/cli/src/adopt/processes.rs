@@ -35,6 +35,10 @@ impl Process {
         program == "slapd" && !self.arguments.iter().any(|argument| argument.starts_with("-T"))
     }
 
+    fn is_server(&self) -> bool {
+        self.is_slapd() || self.arguments.get(1).is_some_and(|command| command == "serve")
+    }
+
     /// What stands behind a flag of one letter: `-h URLS` or `-hURLS`.
     pub(super) fn flag(&self, flag: &str) -> Option<&str> {
         let at = self.arguments.iter().skip(1).position(|argument| argument.starts_with(flag))? + 1;
@@ -61,9 +65,14 @@ pub(super) fn with_files_in(directory: &Path) -> Vec<Process> {
     ids.filter(has).filter_map(Process::of).collect()
 }
 
-/// Waits until a condition holds.
-pub(super) fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
-    let end = now() + PATIENCE;
+/// Waits until a condition holds, for [`PATIENCE`].
+pub(super) fn wait_until(holds: impl FnMut() -> bool) -> bool {
+    wait_for(PATIENCE, holds)
+}
+
+/// Waits until a condition holds; false when the time is over.
+pub(super) fn wait_for(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let end = now() + time;
     while !holds() {
         if now() > end {
             return false;
@@ -73,9 +82,9 @@ pub(super) fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Asks those that have files in the directory to end, and waits until none has.
-pub(super) fn end_all(directory: &Path) -> anyhow::Result<()> {
-    for process in with_files_in(directory) {
+/// Asks servers that have files in the directory to end, and waits until nobody has: a backup may end by itself.
+pub(super) fn end_servers(directory: &Path) -> anyhow::Result<()> {
+    for process in with_files_in(directory).into_iter().filter(Process::is_server) {
         // It may have ended by itself.
         let _ = Pid::from_raw(process.id).map(|id| kill_process(id, Signal::TERM));
     }
@@ -122,7 +131,9 @@ mod tests {
             assert_eq!(process(line).flag(flag), value, "{line}");
         }
         assert!(process("/usr/sbin/slapd -F x").is_slapd());
-        assert!(!process("/usr/sbin/slapd -Tcat").is_slapd() && !process("/usr/sbin/slapcat -F x").is_slapd());
+        assert!(
+            !process("/usr/sbin/slapd -Tcat").is_slapd() && !process("/usr/sbin/slapcat -F x").is_slapd()
+        );
     }
 
     #[test]

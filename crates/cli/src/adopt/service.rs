@@ -1,6 +1,6 @@
 //! How servers are stopped and started: units of systemd, or processes.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ const SLAPD_UNIT: &str = "slapd";
 const LARIX_UNIT: &str = "larix-adopted";
 const LDAP_PORT: u16 = 389;
 const LDAPS_PORT: u16 = 636;
+/// How long a server that is starting may take to open its database.
+const STARTED_TIME: Duration = Duration::from_secs(5);
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -43,7 +45,7 @@ impl Service {
     pub(super) fn choose(asked: Option<ServiceKind>, units: &Path) -> Self {
         let kind = asked.unwrap_or_else(|| {
             let runs = Path::new("/run/systemd/system").exists();
-            let knows = runs && systemctl(&["cat", SLAPD_UNIT]).is_ok();
+            let knows = runs && systemctl(&["cat", SLAPD_UNIT], None).is_ok();
             if knows { ServiceKind::Systemd } else { ServiceKind::Process }
         });
         match kind {
@@ -60,47 +62,54 @@ impl Service {
     }
 
     /// Stops slapd, if it runs, and waits until nobody has its databases open.
-    pub(super) fn stop_slapd(&self, journal: &Journal) -> anyhow::Result<()> {
+    pub(super) fn stop_slapd(&self, journal: &Journal, lock: &File) -> anyhow::Result<()> {
         if let Self::Systemd { .. } = self {
-            systemctl(&["stop", SLAPD_UNIT])?;
+            systemctl(&["stop", SLAPD_UNIT], Some(lock))?;
         }
         for database in &journal.found.databases {
             match self {
                 // systemd would start again what ends by a signal alone.
                 Self::Systemd { .. } => processes::demand_none(&database.directory)?,
-                Self::Process => processes::end_all(&database.directory)?,
+                Self::Process => processes::end_servers(&database.directory)?,
             }
         }
         Ok(())
     }
 
     /// Starts slapd as it ran before, unless it runs, and waits until it accepts connections.
-    pub(super) fn start_slapd(&self, journal: &Journal) -> anyhow::Result<()> {
+    pub(super) fn start_slapd(&self, journal: &Journal, lock: &File) -> anyhow::Result<()> {
         let found = &journal.found;
-        let runs = || found.databases.iter().any(|database| !processes::with_files_in(&database.directory).is_empty());
+        let runs = || {
+            found.databases.iter().any(|database| !processes::with_files_in(&database.directory).is_empty())
+        };
         match self {
             Self::Systemd { units } => {
                 let unit = unit_file(units);
                 if unit.exists() {
-                    systemctl(&["disable", LARIX_UNIT])?;
+                    systemctl(&["disable", LARIX_UNIT], Some(lock))?;
                     fs::remove_file(&unit).with_context(|| format!("cannot remove {}", unit.display()))?;
-                    systemctl(&["daemon-reload"])?;
-                    systemctl(&["enable", SLAPD_UNIT])?;
+                    systemctl(&["daemon-reload"], Some(lock))?;
+                    systemctl(&["enable", SLAPD_UNIT], Some(lock))?;
                 }
-                systemctl(&["start", SLAPD_UNIT])?;
+                systemctl(&["start", SLAPD_UNIT], Some(lock))?;
             }
             Self::Process if runs() => {}
             Self::Process => {
                 let mut command = Command::new(&found.program);
                 command.args(["-h", &found.urls, found.flag()]).arg(&found.configuration);
-                start(own_user(command, journal).args(&found.options))?;
+                // One that a killed `larix adopt` started has the ports before it has the database.
+                if let Err(error) = start(own_user(command, journal).args(&found.options), lock)
+                    && !processes::wait_for(STARTED_TIME, runs)
+                {
+                    return Err(error);
+                }
             }
         }
         wait_for(&found.urls, "slapd")
     }
 
     /// Starts Larix in slapd's place, unless it runs, and waits until it accepts connections.
-    pub(super) fn start_larix(&self, journal: &Journal) -> anyhow::Result<()> {
+    pub(super) fn start_larix(&self, journal: &Journal, lock: &File) -> anyhow::Result<()> {
         let found = &journal.found;
         let program = std::env::current_exe().context("cannot tell where this program is")?;
         match self {
@@ -108,29 +117,29 @@ impl Service {
                 let unit = unit_file(units);
                 fs::write(&unit, unit_text(&program, journal)?)
                     .with_context(|| format!("cannot write {}", unit.display()))?;
-                systemctl(&["daemon-reload"])?;
-                systemctl(&["disable", SLAPD_UNIT])?;
-                systemctl(&["enable", LARIX_UNIT])?;
-                systemctl(&["start", LARIX_UNIT])?;
+                systemctl(&["daemon-reload"], Some(lock))?;
+                systemctl(&["disable", SLAPD_UNIT], Some(lock))?;
+                systemctl(&["enable", LARIX_UNIT], Some(lock))?;
+                systemctl(&["start", LARIX_UNIT], Some(lock))?;
             }
             Self::Process if !processes::with_files_in(&journal.larix()).is_empty() => {}
             Self::Process => {
                 let mut command = Command::new(program);
                 command.args(["serve", "-h", &found.urls, "-F"]).arg(journal.configuration());
-                start(&mut own_user(command, journal))?;
+                start(&mut own_user(command, journal), lock)?;
             }
         }
         wait_for(&found.urls, "Larix")
     }
 
     /// Stops Larix, if it runs, and waits until nobody has its databases open.
-    pub(super) fn stop_larix(&self, journal: &Journal) -> anyhow::Result<()> {
+    pub(super) fn stop_larix(&self, journal: &Journal, lock: &File) -> anyhow::Result<()> {
         if let Self::Systemd { units } = self
             && unit_file(units).exists()
         {
-            systemctl(&["stop", LARIX_UNIT])?;
+            systemctl(&["stop", LARIX_UNIT], Some(lock))?;
         }
-        processes::end_all(&journal.larix())
+        processes::end_servers(&journal.larix())
     }
 }
 
@@ -142,7 +151,12 @@ fn unit_file(units: &Path) -> PathBuf {
 fn unit_text(program: &Path, journal: &Journal) -> anyhow::Result<String> {
     let found = &journal.found;
     let mut words = vec![program.display().to_string(), "serve".to_owned(), "-d".to_owned(), "0".to_owned()];
-    words.extend(["-h".to_owned(), found.urls.clone(), "-F".to_owned(), journal.configuration().display().to_string()]);
+    words.extend([
+        "-h".to_owned(),
+        found.urls.clone(),
+        "-F".to_owned(),
+        journal.configuration().display().to_string(),
+    ]);
     for (flag, value) in [("-u", &found.user), ("-g", &found.group)] {
         words.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
     }
@@ -174,17 +188,21 @@ fn own_user(mut command: Command, journal: &Journal) -> Command {
     command
 }
 
-/// Starts a server that goes to the background by itself.
-fn start(command: &mut Command) -> anyhow::Result<()> {
+/// Starts a server that goes to the background by itself. Until it serves, what is started has the lock: a `larix adopt` that goes on
+/// after a kill waits for it, and finds the server.
+fn start(command: &mut Command, lock: &File) -> anyhow::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+    let lock = lock.try_clone().context("cannot share the lock")?;
+    let status = command.stdin(lock).stdout(Stdio::null()).status();
     let status = status.with_context(|| format!("cannot start {name}"))?;
-    ensure!(status.success(), "{name} did not start ({status}); what it printed stands above");
+    ensure!(status.success(), "{name} did not start ({status}); its log, or what stands above, says why");
     Ok(())
 }
 
-fn systemctl(arguments: &[&str]) -> anyhow::Result<()> {
-    let output = Command::new("systemctl").args(arguments).stdin(Stdio::null()).output();
+fn systemctl(arguments: &[&str], lock: Option<&File>) -> anyhow::Result<()> {
+    let input = lock.map(File::try_clone).transpose().context("cannot share the lock")?;
+    let input = input.map_or_else(Stdio::null, Stdio::from);
+    let output = Command::new("systemctl").args(arguments).stdin(input).output();
     let output = output.context("cannot start systemctl")?;
     if !output.status.success() {
         bail!("systemctl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());

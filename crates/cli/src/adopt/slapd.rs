@@ -147,12 +147,16 @@ pub(super) fn find(arguments: &AdoptArgs) -> anyhow::Result<Found> {
 fn configuration_of(arguments: &AdoptArgs, defaults: &Defaults) -> anyhow::Result<PathBuf> {
     let named = arguments.directory.clone().or_else(|| arguments.file.clone());
     let named = named.or_else(|| defaults.configuration.as_ref().map(PathBuf::from));
-    let usual = [larix_configuration::DEFAULT_DIRECTORY, larix_configuration::DEFAULT_FILE].map(PathBuf::from);
+    let usual =
+        [larix_configuration::DEFAULT_DIRECTORY, larix_configuration::DEFAULT_FILE].map(PathBuf::from);
     let path = match named {
         Some(path) => path,
         None => usual.iter().find(|path| path.exists()).cloned().with_context(|| {
-            format!("no slapd was found: there is neither {} nor {}; -f or -F names its configuration",
-                usual[0].display(), usual[1].display())
+            format!(
+                "no slapd was found: there is neither {} nor {}; -f or -F names its configuration",
+                usual[0].display(),
+                usual[1].display()
+            )
         })?,
     };
     path.canonicalize().with_context(|| format!("cannot find slapd's configuration {}", path.display()))
@@ -191,7 +195,8 @@ fn stored_databases(config: &Config) -> anyhow::Result<Vec<StoredDatabase>> {
         let Some(mdb) = database.kind.mdb() else {
             bail!(
                 "{}: the database of {suffix:?} is of the kind {}: adopt takes over mdb alone; the guide has the way by LDIF",
-                database.origin, database.kind.name()
+                database.origin,
+                database.kind.name()
             );
         };
         let directory = mdb.directory.canonicalize().with_context(|| {
@@ -199,7 +204,10 @@ fn stored_databases(config: &Config) -> anyhow::Result<Vec<StoredDatabase>> {
         })?;
         databases.push(StoredDatabase { suffix, directory });
     }
-    ensure!(!databases.is_empty(), "slapd's configuration has no database that stores entries: nothing is to be taken over");
+    ensure!(
+        !databases.is_empty(),
+        "slapd's configuration has no database that stores entries: nothing is to be taken over"
+    );
     Ok(databases)
 }
 
@@ -219,7 +227,12 @@ fn the_server(databases: &[StoredDatabase]) -> anyhow::Result<Process> {
         bail!("no slapd has {} open: start it, so that what it serves is what is taken over", directories());
     };
     if let Some(other) = servers.next() {
-        bail!("{} are open in {} and in {}: end one of them", directories(), server.describe(), other.describe());
+        bail!(
+            "{} are open in {} and in {}: end one of them",
+            directories(),
+            server.describe(),
+            other.describe()
+        );
     }
     Ok(server)
 }
@@ -231,16 +244,22 @@ fn check_process(server: &Process, configuration: &Path, defaults: &Defaults) ->
         ensure!(
             own == configuration,
             "{} runs with {}, not with {}: name the one that counts with -f or -F",
-            server.describe(), own.display(), configuration.display()
+            server.describe(),
+            own.display(),
+            configuration.display()
         );
     }
-    // What the flags say counts; the defaults are for a process that has none.
-    let Some(user) = server.flag("-u").or(defaults.user.as_deref().filter(|_| server.flag("-F").is_none() && server.flag("-f").is_none())) else { return Ok(()) };
-    let wanted = user_id(user).with_context(|| format!("there is no user {user:?}, whom slapd is to run as"))?;
+    // What the flags say counts; the settings are for a process that was started without any.
+    let has_flags = server.flag("-F").is_some() || server.flag("-f").is_some();
+    let from_settings = defaults.user.as_deref().filter(|_| !has_flags);
+    let Some(user) = server.flag("-u").or(from_settings) else { return Ok(()) };
+    let wanted =
+        user_id(user).with_context(|| format!("there is no user {user:?}, whom slapd is to run as"))?;
     ensure!(
         wanted == server.user,
         "{} runs as the user {}, not as {user:?} ({wanted}): start it anew as it is configured",
-        server.describe(), server.user
+        server.describe(),
+        server.user
     );
     Ok(())
 }
@@ -270,12 +289,15 @@ fn check_room(place: &Path, databases: &[StoredDatabase]) -> anyhow::Result<()> 
 /// The disk that the path is on, or will be on, has less room: says how much is needed.
 pub(super) fn demand_room(path: &Path, needed: u64) -> anyhow::Result<()> {
     let there = path.ancestors().find(|path| path.exists()).unwrap_or(path);
-    let disk = rustix::fs::statvfs(there).with_context(|| format!("cannot ask for the room at {}", there.display()))?;
+    let disk = rustix::fs::statvfs(there)
+        .with_context(|| format!("cannot ask for the room at {}", there.display()))?;
     let free = disk.f_bavail * disk.f_frsize;
     ensure!(
         free >= needed,
         "{} needs {} MB and has {} MB: make room, or name another directory with --place",
-        path.display(), needed.div_ceil(1 << 20), free >> 20
+        path.display(),
+        needed.div_ceil(1 << 20),
+        free >> 20
     );
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! slapd's tools and Larix's own, started as the user that the servers run as.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,7 +18,12 @@ pub(super) struct Tools<'a> {
 
 impl Tools<'_> {
     /// slapcat of a database, by slapd's configuration or a copy of it.
-    pub(super) fn slapcat(&self, configuration: (&str, &Path), suffix: &str, to: &Path) -> anyhow::Result<()> {
+    pub(super) fn slapcat(
+        &self,
+        configuration: (&str, &Path),
+        suffix: &str,
+        to: &Path,
+    ) -> anyhow::Result<()> {
         let mut command = self.slapd_tool("-Tcat");
         command.arg(configuration.0).arg(configuration.1).args(["-o", "ldif-wrap=no", "-g", "-b", suffix]);
         self.run(command.stdout(new_file(to)?).stdin(self.lock()?))
@@ -83,33 +88,46 @@ impl Tools<'_> {
         Ok(())
     }
 
-    /// An empty directory, the servers' user's own. What was there goes.
-    pub(super) fn empty_directory(&self, path: &Path) -> anyhow::Result<()> {
-        if path.exists() {
-            fs::remove_dir_all(path).with_context(|| format!("cannot remove {}", path.display()))?;
-        }
-        let made = || -> std::io::Result<()> {
-            fs::create_dir(path)?;
-            fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-        };
-        made().with_context(|| format!("cannot make {}", path.display()))?;
-        self.give(path)
+    /// An empty directory that is root's alone. What was there goes.
+    pub(super) fn own_directory(path: &Path) -> anyhow::Result<()> {
+        remove(path)?;
+        let made = fs::DirBuilder::new().mode(0o700).create(path);
+        made.with_context(|| format!("cannot make {}", path.display()))
     }
 
-    /// Makes a file or directory the servers' user's, and all below it. Links are not followed.
+    /// An empty directory, the servers' user's own. What was there goes.
+    pub(super) fn empty_directory(&self, path: &Path) -> anyhow::Result<()> {
+        let uid = self.journal.found.uid;
+        let above = path.parent().and_then(|parent| fs::metadata(parent).ok());
+        if uid == 0 || above.is_some_and(|above| above.uid() != uid) {
+            Self::own_directory(path)?;
+            return self.give(path);
+        }
+        // Where the user may put what it likes, root gives nothing away.
+        remove(path)?;
+        self.run(Command::new("mkdir").args(["-m", "0700"]).arg(path).stdin(self.lock()?))
+    }
+
+    /// Makes a directory of root's, which nobody else can enter yet, the servers' user's, itself last.
     pub(super) fn give(&self, path: &Path) -> anyhow::Result<()> {
         let found = &self.journal.found;
-        let mut all = vec![path.to_owned()];
-        while let Some(path) = all.pop() {
-            std::os::unix::fs::lchown(&path, Some(found.uid), Some(found.gid))
-                .with_context(|| format!("cannot give {} to the user {}", path.display(), found.uid))?;
-            if path.is_dir() && !path.is_symlink() {
-                let below: std::io::Result<Vec<PathBuf>> =
-                    fs::read_dir(&path).and_then(|files| files.map(|file| Ok(file?.path())).collect());
-                all.extend(below.with_context(|| format!("cannot read {}", path.display()))?);
-            }
+        if path.is_dir() && !path.is_symlink() {
+            let below: std::io::Result<Vec<PathBuf>> =
+                fs::read_dir(path).and_then(|files| files.map(|file| Ok(file?.path())).collect());
+            let below = below.with_context(|| format!("cannot read {}", path.display()))?;
+            below.iter().try_for_each(|path| self.give(path))?;
         }
-        Ok(())
+        std::os::unix::fs::lchown(path, Some(found.uid), Some(found.gid))
+            .with_context(|| format!("cannot give {} to the user {}", path.display(), found.uid))
+    }
+}
+
+fn remove(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
     }
 }
 
