@@ -273,9 +273,32 @@ fn the_configuration_is_changed_while_it_serves() {
 }
 
 #[test]
+fn a_file_is_imported_after_a_look_at_it() {
+    let Some(mut desk) = Desk::new(ENTRIES) else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.open("/import");
+    desk.browser.fill(
+        "#text",
+        "dn: uid=eve,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: eve\ncn: Eve Example\nsn: Example\n\n\
+         dn: uid=ann,ou=people,dc=example,dc=com\nchangetype: modify\nadd: title\ntitle: Head of Sales\n",
+    );
+    desk.browser.click("button[value=preview]");
+    desk.shows("1 to add, 1 to modify");
+    picture(&mut desk.browser, "admin-import");
+    desk.browser.click("button[value=run]");
+    desk.shows("All 2 records were imported.");
+    desk.open("/schema?class=inetOrgPerson");
+    desk.shows("May have, inherited");
+    picture(&mut desk.browser, "admin-schema");
+    desk.end();
+}
+
+#[test]
 fn nobody_sees_more_than_they_may() {
     let Some(mut desk) = Desk::new(ENTRIES) else { return };
     desk.log_in("uid=ann,ou=people,dc=example,dc=com", "annpass");
+    desk.shows("What the directory knows of you");
+    desk.open("/");
     desk.shows("Figures are shown to those who may read cn=Monitor");
     desk.open("/config");
     desk.shows("You may not see the configuration");
@@ -439,6 +462,9 @@ fn the_keyboard_is_enough_and_every_window_fits() {
         "/groups/new",
         "/browse?dn=dc%3Dexample%2Cdc%3Dcom",
         "/search?filter=(cn=*)",
+        "/import",
+        "/schema?class=inetOrgPerson",
+        "/account",
         "/config",
         "/replication",
         "/log",

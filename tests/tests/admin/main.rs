@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
 
 mod browser;
+mod http;
 mod pages;
+mod transfer;

@@ -4,144 +4,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use larix_proto::{MessageId, client};
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
 
-const ADMIN: &str = "cn=admin,dc=example,dc=com";
-
-/// Two people, one of whom has something to say to browsers.
-const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n\
-    dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n\
-    dn: uid=ann,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann Example\nsn: Example\n\
-    userPassword: annpass\n\n\
-    dn: uid=bob,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: bob\n\
-    cn: <script>alert(1)</script>\nsn: \"><img src=x onerror=alert(2)>\ndescription: {{7*7}} ' onload='x\n";
-
-struct Fixture {
-    server: Server,
-    http: SocketAddr,
-    _site: Site,
-}
-
-fn start(extra: &str) -> Fixture {
-    let site = Site::new(
-        Kind::Larix,
-        &format!(
-            "admin-listener http://127.0.0.1:0/ directory.example.com\n{extra}\n\
-             database config\nrootdn {ADMIN}\n\
-             database monitor\naccess to * by dn.exact={ADMIN} read by * none\n\
-             database mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
-             index objectClass,uid eq\n\
-             access to attrs=userPassword by self =xw by anonymous auth by * none\n\
-             access to * by users read by * none\n"
-        ),
-    );
-    site.load_into(Some("dc=example,dc=com"), ENTRIES);
-    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
-    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
-    Fixture { server, http: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), _site: site }
-}
-
-/// A browser's half of a conversation: it keeps cookies, and sends what it is told to.
-struct Http {
-    address: SocketAddr,
-    cookies: Vec<(String, String)>,
-    csrf: String,
-}
-
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> &str {
-        let line = self.head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")));
-        line.map_or("", |line| line[name.len() + 1..].trim())
-    }
-}
-
-fn send(address: SocketAddr, request: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    // Refused early, the server does not read to the end.
-    let _ = stream.write_all(request.as_bytes());
-    let mut bytes = Vec::new();
-    let _ = stream.read_to_end(&mut bytes);
-    let answer = String::from_utf8_lossy(&bytes).into_owned();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    Answer { status, head: head.to_owned(), body: body.to_owned() }
-}
-
-impl Http {
-    fn new(address: SocketAddr) -> Self {
-        Self { address, cookies: Vec::new(), csrf: String::new() }
-    }
-
-    fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
-        let cookies: Vec<String> =
-            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nCookie: {}\r\n{headers}Content-Length: {}\r\n\r\n{body}",
-            self.address,
-            cookies.join("; "),
-            body.len()
-        );
-        let answer = send(self.address, &request);
-        for line in answer.head.lines().filter_map(|line| line.strip_prefix("set-cookie: ")) {
-            let (name, rest) = line.split_once('=').expect("a cookie");
-            let value = rest.split(';').next().unwrap_or("");
-            self.cookies.retain(|(known, _)| known != name);
-            if !value.is_empty() {
-                self.cookies.push((name.to_owned(), value.to_owned()));
-            }
-        }
-        if let Some((_, rest)) = answer.body.split_once("name=\"csrf\" value=\"") {
-            self.csrf = rest.split('"').next().unwrap_or("").to_owned();
-        }
-        answer
-    }
-
-    fn get(&mut self, path: &str) -> Answer {
-        self.ask("GET", path, "", "")
-    }
-
-    fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let mut body = format!("csrf={}", self.csrf);
-        for (name, value) in fields {
-            body += &format!("&{}={}", escape(name), escape(value));
-        }
-        self.ask("POST", path, FORM, &body)
-    }
-
-    fn log_in(&mut self, name: &str, password: &str) -> Answer {
-        self.get("/login");
-        let answer = self.post("/login", &[("name", name), ("password", password)]);
-        if answer.status == 303 {
-            self.get("/about");
-        }
-        answer
-    }
-}
-
-const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
-
-fn escape(text: &str) -> String {
-    text.bytes()
-        .map(
-            |byte| {
-                if byte.is_ascii_alphanumeric() {
-                    char::from(byte).to_string()
-                } else {
-                    format!("%{byte:02X}")
-                }
-            },
-        )
-        .collect()
-}
+use super::http::{ADMIN, Answer, FORM, Http, escape, send, start};
 
 #[test]
 fn only_who_may_bind_gets_in() {
@@ -382,7 +248,7 @@ fn over_tls_cookies_are_for_tls_alone() {
         "admin-listener https://127.0.0.1:0/\nTLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key"
     ));
     let ports =
-        std::fs::read_to_string(fixture._site.configuration().with_extension("port")).expect("the ports");
+        std::fs::read_to_string(fixture.site.configuration().with_extension("port")).expect("the ports");
     let port: u16 = ports.lines().nth(2).and_then(|port| port.parse().ok()).expect("a third port");
     let mut roots = rustls::RootCertStore::empty();
     let certificate =

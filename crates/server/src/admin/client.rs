@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_engine::time::Clock as _;
+use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, ClientAttribute, ClientChange, Search};
 use larix_proto::control::{ControlValue as _, PagedResults, PasswordPolicyRequest, PasswordPolicyResponse};
 use larix_proto::extended::{ExtendedValue as _, PasswordModify, PasswordModifyResponse};
 use larix_proto::{
     ControlBuf, FilterBuf, Frame, LdapResult, MessageId, ModifyOperation, Response, ResultCode, Scope, frame,
+    oid,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -82,6 +84,8 @@ pub(super) struct FoundPage {
     pub(super) entries: Vec<Found>,
     /// Empty when there is no more.
     pub(super) cookie: Vec<u8>,
+    /// A size or time limit left entries out.
+    pub(super) limited: bool,
 }
 
 /// Who asks, and how they came here.
@@ -167,8 +171,7 @@ impl LdapClient {
     /// # Errors
     /// As answered.
     pub(super) async fn who_am_i(&mut self) -> Result<String, LdapResult> {
-        let answer =
-            self.call(|out, id| client::extended(out, id, larix_proto::oid::WHO_AM_I, None, &[])).await?;
+        let answer = self.call(|out, id| client::extended(out, id, oid::WHO_AM_I, None, &[])).await?;
         let text = String::from_utf8_lossy(&answer.value.unwrap_or_default()).into_owned();
         Ok(text.strip_prefix("dn:").map_or_else(|| text.clone(), str::to_owned))
     }
@@ -189,6 +192,28 @@ impl LdapClient {
         match result.code {
             ResultCode::SUCCESS => Ok(answer.entries.into_iter().next()),
             ResultCode::NO_SUCH_OBJECT => Ok(None),
+            _ => Err(result),
+        }
+    }
+
+    /// An entry with the own rights to each of `attributes` (the Get Effective Rights control), beside what `read` gives.
+    ///
+    /// # Errors
+    /// As answered.
+    pub(super) async fn read_with_rights(
+        &mut self,
+        dn: &str,
+        identity: &str,
+        asked: &[&str],
+    ) -> Result<Option<Found>, LdapResult> {
+        let filter = FilterBuf::parse("(objectClass=*)").map_err(bad_filter)?;
+        let mut search = Search::new(dn, Scope::Base, filter.as_filter());
+        search.attributes = &["*", "entryCSN"];
+        let control = effective_rights(identity, asked);
+        let (result, answer) = self.exchange(|out, id| client::search(out, id, &search, &[control])).await;
+        match result.code {
+            ResultCode::NO_SUCH_OBJECT => Ok(None),
+            _ if result.is_success() => Ok(answer.entries.into_iter().next()),
             _ => Err(result),
         }
     }
@@ -223,7 +248,7 @@ impl LdapClient {
             answer.controls.iter().find(|control| control.oid == PagedResults::OID).and_then(|control| {
                 Some(PagedResults::decode(control.value.as_deref()).ok()?.cookie.to_vec())
             });
-        Ok(FoundPage { entries: answer.entries, cookie: cookie.unwrap_or_default() })
+        Ok(FoundPage { entries: answer.entries, cookie: cookie.unwrap_or_default(), limited })
     }
 
     /// The first number of an attribute in the order that `sort` asks for.
@@ -384,6 +409,18 @@ impl Drop for LdapClient {
         // Out of courtesy: the server sees the end of the connection as well.
         let _ = self.stream.try_write(&goodbye);
     }
+}
+
+/// The Get Effective Rights control as OpenDJ has it: whose rights, and to which attributes beside those of the answer.
+fn effective_rights(identity: &str, asked: &[&str]) -> ControlBuf {
+    let mut value = Vec::new();
+    write::constructed(&mut value, Tag::SEQUENCE, |out| {
+        write::octets(out, Tag::OCTET_STRING, format!("dn:{identity}").as_bytes());
+        write::constructed(out, Tag::SEQUENCE, |out| {
+            asked.iter().for_each(|name| write::octets(out, Tag::OCTET_STRING, name.as_bytes()));
+        });
+    });
+    ControlBuf { oid: oid::EFFECTIVE_RIGHTS.into(), critical: true, value: Some(value) }
 }
 
 /// Takes one message; the result, if it was the last of this request.

@@ -7,9 +7,11 @@
 mod assets;
 mod changes;
 mod client;
+mod export;
 mod figures;
 mod form;
 mod guard;
+mod import;
 mod names;
 mod pages;
 mod reply;

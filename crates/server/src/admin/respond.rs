@@ -200,9 +200,9 @@ async fn log_in(admin: &Admin, way: &Way, request: &Request<()>, form: &Form) ->
         return login_page(admin, way, StatusCode::FORBIDDEN, &attempted);
     }
     match pages::login::log_in(admin, way, form).await {
-        Ok(token) => {
+        Ok(pages::login::LoggedIn { token, first }) => {
             let next = match attempted.next {
-                "" => "/",
+                "" | "/" => first,
                 next => next,
             };
             let mut response = Reply::SeeOther(next.to_owned()).into_response();

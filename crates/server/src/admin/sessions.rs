@@ -34,7 +34,9 @@ pub(super) struct Session {
     /// As the server knows them.
     pub(super) dn: String,
     /// Runs the directory: does not make room for those who do not.
-    manages: bool,
+    pub(super) manages: bool,
+    /// May see the server's figures.
+    pub(super) watches: bool,
     /// In every form: another site cannot know it.
     pub(super) csrf: String,
     /// The password was set by somebody else, and has to be changed first.
@@ -42,6 +44,14 @@ pub(super) struct Session {
     notices: RefCell<Vec<Notice>>,
     began: Monotonic,
     last: Cell<Monotonic>,
+}
+
+/// Who has logged in, and what their menu shows.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) dn: String,
+    pub(super) manages: bool,
+    pub(super) watches: bool,
 }
 
 /// What the next page says first.
@@ -66,7 +76,7 @@ pub(super) struct Sessions(HashMap<[u8; 32], Rc<Session>>);
 impl Session {
     pub(super) fn new(
         client: LdapClient,
-        (dn, manages): (String, bool),
+        Identity { dn, manages, watches }: Identity,
         random: &dyn RandomSource,
         now: Monotonic,
     ) -> Self {
@@ -74,6 +84,7 @@ impl Session {
             client: Mutex::new(client),
             dn,
             manages,
+            watches,
             csrf: token(random),
             must_change: Cell::new(false),
             notices: RefCell::default(),

@@ -50,6 +50,18 @@ for (const picker of document.querySelectorAll("[data-file]")) {
   });
 }
 
+// The text of a file goes into a field.
+for (const picker of document.querySelectorAll("[data-text-file]")) {
+  picker.hidden = false;
+  picker.addEventListener("change", async () => {
+    const file = picker.files?.[0];
+    if (!file) return;
+    document.getElementById(picker.dataset.textFile).value = await file.text();
+    const kind = /\.csv$/i.test(file.name) ? "csv" : "ldif";
+    picker.form.querySelector(`input[name=format][value=${kind}]`)?.click();
+  });
+}
+
 // Fields that follow others until they are written to: the full name from its parts.
 for (const field of document.querySelectorAll("[data-from]")) {
   const parts = field.dataset.from.split(" ").map((id) => document.getElementById(id)).filter(Boolean);

@@ -101,13 +101,18 @@ async fn save(
 fn back_to(form: &Form, dn: &str) -> String {
     match form.get("from") {
         "config" => "/config".to_owned(),
+        "account" => "/account".to_owned(),
         _ => entry_url(dn),
     }
 }
 
 /// The menu's entry that the form was begun from.
 fn place(fields: &Form) -> Place {
-    if fields.get("from") == "config" { Place::Configuration } else { Place::Browse }
+    match fields.get("from") {
+        "config" => Place::Configuration,
+        "account" => Place::Account,
+        _ => Place::Browse,
+    }
 }
 
 /// What to say above the form.
@@ -186,7 +191,7 @@ fn edit_page(
             }
             div.actions {
                 button.primary type="submit" name="step" value="review" { "Review the change" }
-                a.button href=(entry_url(&entry.dn)) { "Cancel" }
+                a.button href=(back_to(visit.form.unwrap_or(visit.query), &entry.dn)) { "Cancel" }
             }
             p.help {
                 "Nothing is changed before you have seen what will be. Passwords are set on a person's page."

@@ -11,28 +11,52 @@ use crate::admin::sessions::{Notice, NoticeKind};
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(in crate::admin) enum Place {
     None,
+    Account,
     Overview,
     People,
     Groups,
     Browse,
     Search,
+    Import,
+    Schema,
     Configuration,
     Replication,
     Log,
     About,
 }
 
-const MENU: [(Place, &str, &str); 9] = [
-    (Place::Overview, "/", "Overview"),
-    (Place::People, "/people", "People"),
-    (Place::Groups, "/groups", "Groups"),
-    (Place::Browse, "/browse", "Browse"),
-    (Place::Search, "/search", "Search"),
-    (Place::Configuration, "/config", "Configuration"),
-    (Place::Replication, "/replication", "Replication"),
-    (Place::Log, "/log", "Log"),
-    (Place::About, "/about", "About"),
+/// For whom an entry of the menu is. A page that is in nobody's menu can be asked for all the same, and says what it lacks.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum For {
+    Everybody,
+    /// Those who may see the server's figures, or run it.
+    Watchers,
+    Managers,
+}
+
+const MENU: [(Place, &str, &str, For); 12] = [
+    (Place::Overview, "/", "Overview", For::Watchers),
+    (Place::Account, "/account", "My account", For::Everybody),
+    (Place::People, "/people", "People", For::Everybody),
+    (Place::Groups, "/groups", "Groups", For::Everybody),
+    (Place::Browse, "/browse", "Browse", For::Everybody),
+    (Place::Search, "/search", "Search", For::Everybody),
+    (Place::Import, "/import", "Import", For::Managers),
+    (Place::Schema, "/schema", "Schema", For::Everybody),
+    (Place::Configuration, "/config", "Configuration", For::Managers),
+    (Place::Replication, "/replication", "Replication", For::Watchers),
+    (Place::Log, "/log", "Log", For::Managers),
+    (Place::About, "/about", "About", For::Everybody),
 ];
+
+/// Whether the menu of this session has an entry.
+fn is_for(visit: &Visit<'_>, whom: For) -> bool {
+    match whom {
+        For::Everybody => true,
+        For::Watchers => visit.session.manages || visit.session.watches,
+        For::Managers => visit.session.manages,
+    }
+}
 
 /// A page of somebody who is logged in.
 pub(in crate::admin) fn page(visit: &Visit<'_>, place: Place, title: &str, content: Markup) -> Markup {
@@ -42,9 +66,9 @@ pub(in crate::admin) fn page(visit: &Visit<'_>, place: Place, title: &str, conte
         html! {
             a.skip href="#main" { "Skip to the content" }
             header.top {
-                a.brand href="/" { img src=(assets::url("larch.svg")) alt="" width="24" height="24"; "Larix" }
+                a.brand href=(if is_for(visit, For::Watchers) { "/" } else { "/account" }) { img src=(assets::url("larch.svg")) alt="" width="24" height="24"; "Larix" }
                 div.who {
-                    a.dn href="/password" title="You are logged in so: change your password" { (visit.session.dn) }
+                    a.dn href="/account" title="You are logged in so: your account" { (visit.session.dn) }
                     form method="post" action="/logout" {
                         (csrf(visit))
                         button.quiet type="submit" { "Log out" }
@@ -53,7 +77,7 @@ pub(in crate::admin) fn page(visit: &Visit<'_>, place: Place, title: &str, conte
             }
             nav.menu aria-label="Main" {
                 ul {
-                    @for (item, address, name) in MENU {
+                    @for (item, address, name, _) in MENU.into_iter().filter(|(.., whom)| is_for(visit, *whom)) {
                         li { a href=(address) aria-current=[(item == place).then_some("page")] { (name) } }
                     }
                 }

@@ -13,7 +13,7 @@ use super::layout;
 use crate::admin::client::{Caller, LdapClient};
 use crate::admin::form::Form;
 use crate::admin::reply::explain;
-use crate::admin::sessions::{NoticeKind, Session};
+use crate::admin::sessions::{Identity, NoticeKind, Session};
 use crate::admin::{Admin, Way, assets, names};
 use crate::clock::SystemRandom;
 use crate::sasl::online::Online;
@@ -71,7 +71,16 @@ pub(in crate::admin) fn page(admin: &Admin, token: &str, attempted: &Attempted<'
     )
 }
 
-/// Binds; the new session's cookie, or what to say.
+/// A new session.
+#[derive(Debug)]
+pub(in crate::admin) struct LoggedIn {
+    /// Its cookie's value.
+    pub(in crate::admin) token: String,
+    /// The page that it begins with, where none was asked for.
+    pub(in crate::admin) first: &'static str,
+}
+
+/// Binds; the new session, or what to say.
 ///
 /// # Errors
 /// Status and text of the page that says why not.
@@ -79,7 +88,7 @@ pub(in crate::admin) async fn log_in(
     admin: &Admin,
     way: &Way,
     form: &Form,
-) -> Result<String, (StatusCode, String)> {
+) -> Result<LoggedIn, (StatusCode, String)> {
     let caller = Caller { peer: way.peer, listener: &way.listener, secured: way.secured.as_ref() };
     let mut client =
         LdapClient::connect(&admin.server, &admin.workers, &caller).map_err(|result| refused(&result))?;
@@ -94,7 +103,9 @@ pub(in crate::admin) async fn log_in(
     let shown = client.who_am_i().await.ok().filter(|dn| !dn.is_empty()).unwrap_or(dn);
     let now = admin.server.clock.monotonic();
     let manages = manages(admin, &mut client, &shown).await;
-    let session = Session::new(client, (shown, manages), &SystemRandom, now);
+    let watches = manages || super::overview::shows_figures(&mut client).await;
+    let first = if watches { "/" } else { "/account" };
+    let session = Session::new(client, Identity { dn: shown, manages, watches }, &SystemRandom, now);
     if policy.error == Some(larix_proto::control::PasswordError::ChangeAfterReset) {
         session.must_change.set(true);
         session.notice(NoticeKind::Warning, "Your password was set by somebody else. Choose your own first.");
@@ -111,7 +122,7 @@ pub(in crate::admin) async fn log_in(
         None => {}
     }
     let token = admin.sessions.borrow_mut().insert(session, &SystemRandom, now);
-    token.ok_or_else(|| {
+    token.map(|token| LoggedIn { token, first }).ok_or_else(|| {
         (StatusCode::SERVICE_UNAVAILABLE, "Too many are logged in. Try again later.".to_owned())
     })
 }

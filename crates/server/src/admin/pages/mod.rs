@@ -1,11 +1,14 @@
 //! The pages: one module each. Markup is made by macros that escape every value.
 
 pub(super) mod about;
+mod account;
 pub(super) mod browse;
 pub(super) mod config;
 pub(super) mod create;
 pub(super) mod edit;
+mod export;
 pub(super) mod groups;
+mod import;
 pub(super) mod layout;
 mod listing;
 pub(super) mod log;
@@ -15,6 +18,7 @@ pub(super) mod own_password;
 pub(super) mod people;
 pub(super) mod remove;
 pub(super) mod replication;
+mod schema;
 pub(super) mod search;
 pub(super) mod values;
 
@@ -36,6 +40,7 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/password" => own_password::page(visit).await,
         "/" => overview::page(visit).await,
         "/api/figures" => overview::figures(visit).await,
+        "/account" => account::page(visit).await,
         "/about" => about::page(visit).await,
         "/browse" => browse::page(visit).await,
         "/api/children" => browse::api_children(visit).await,
@@ -46,6 +51,9 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/entry/rename" => remove::rename(visit).await,
         "/entry/ldif" => remove::ldif(visit).await,
         "/search" => search::page(visit).await,
+        "/search/file" => search::file(visit).await,
+        "/import" => import::page(visit).await,
+        "/schema" => schema::page(visit).await,
         "/people" => people::list(visit).await,
         "/people/one" => people::one(visit).await,
         "/people/new" => people::new(visit).await,

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::layout::{self, Place};
 use super::values;
 use crate::admin::assets;
-use crate::admin::client::Found;
+use crate::admin::client::{Found, LdapClient};
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::backup::BackupStatus;
@@ -110,11 +110,17 @@ pub(super) async fn figures(visit: &Visit<'_>) -> Shown {
 
 pub(super) async fn may_see_figures(visit: &Visit<'_>) -> Result<bool, Problem> {
     let mut client = visit.session.client.lock().await;
-    let read = client.read(WITNESS, &["monitorOpInitiated"]).await;
+    let shows = shows_figures(&mut client).await;
     if client.is_gone() {
         return Err(Problem::LoggedOut);
     }
-    Ok(read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("monitorOpInitiated").is_some())))
+    Ok(shows)
+}
+
+/// Whether this identity may see the server's figures.
+pub(super) async fn shows_figures(client: &mut LdapClient) -> bool {
+    let read = client.read(WITNESS, &["monitorOpInitiated"]).await;
+    read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("monitorOpInitiated").is_some()))
 }
 
 async fn databases(visit: &Visit<'_>) -> Result<Vec<Found>, Problem> {

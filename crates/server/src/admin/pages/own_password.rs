@@ -29,7 +29,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
                 Ok(_) => {
                     visit.session.must_change.set(false);
                     visit.session.notice(NoticeKind::Done, "Your password is changed.");
-                    return Ok(Reply::SeeOther("/".to_owned()));
+                    return Ok(Reply::SeeOther("/account".to_owned()));
                 }
                 Err(result) => trouble = refused("The password is not changed", &result),
             }
@@ -48,5 +48,5 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             div.actions { button.primary type="submit" { "Change my password" } }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::None, "Your password", content)))
+    Ok(Reply::page(layout::page(visit, Place::Account, "Your password", content)))
 }

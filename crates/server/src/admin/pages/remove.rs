@@ -1,14 +1,13 @@
 //! An entry deleted or renamed, and an entry as LDIF.
 
 use larix_proto::control::{ControlValue as _, TreeDelete};
-use larix_proto::ldif::{LdifAttribute, Writer};
 use larix_proto::{Rdn, Scope};
 use maud::html;
 
 use super::edit::refused;
+use super::export::{self, Format, Wanted};
 use super::layout::{self, Place};
 use super::values::entry_url;
-use crate::admin::client::Found;
 use crate::admin::names;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
@@ -16,10 +15,6 @@ use crate::admin::sessions::NoticeKind;
 
 /// Entries below one that are counted before they are deleted.
 const COUNTED_MAX: u32 = 1_000;
-/// Entries written as LDIF at once.
-const LDIF_PAGE: u32 = 500;
-/// Bytes of LDIF that a page gives; `larix cat` gives all.
-const LDIF_MAX: usize = 64 * 1024 * 1024;
 
 /// `/entry/delete`: asks, then deletes; what has entries below it asks twice.
 pub(super) async fn delete(visit: &Visit<'_>) -> Shown {
@@ -132,43 +127,7 @@ pub(super) async fn rename(visit: &Visit<'_>) -> Shown {
 
 /// `/entry/ldif?dn=&scope=sub`: a file.
 pub(super) async fn ldif(visit: &Visit<'_>) -> Shown {
-    let dn = visit.query.get("dn");
     let scope = if visit.query.get("scope") == "sub" { Scope::Subtree } else { Scope::Base };
-    let writer = Writer::new(Some(78));
-    let mut out = Vec::new();
-    let mut cookie = Vec::new();
-    let mut client = visit.session.client.lock().await;
-    loop {
-        let page = client
-            .page(dn, scope, "(objectClass=*)", &["*", "+"], (LDIF_PAGE, &cookie))
-            .await
-            .attempt(format!("Reading {dn}"))?;
-        page.entries.iter().for_each(|entry| write(&writer, &mut out, entry));
-        if out.len() > LDIF_MAX {
-            return Err(Problem::Bad(
-                "This is more than 64 MiB of LDIF: larix cat writes it all.".to_owned(),
-            ));
-        }
-        cookie = page.cookie;
-        if cookie.is_empty() {
-            break;
-        }
-    }
-    let name: String = names::called(dn).chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-    Ok(Reply::Bytes {
-        content_type: "text/plain; charset=utf-8",
-        file_name: Some(format!("{}.ldif", if name.is_empty() { "entry" } else { &name })),
-        bytes: out,
-    })
-}
-
-fn write(writer: &Writer, out: &mut Vec<u8>, entry: &Found) {
-    writer.value(out, "dn", entry.dn.as_bytes());
-    let attributes: Vec<_> = entry
-        .attributes
-        .iter()
-        .map(|a| LdifAttribute { description: a.name.clone(), values: a.values.clone() })
-        .collect();
-    writer.attributes(out, &attributes);
-    out.push(b'\n');
+    let wanted = Wanted { base: visit.query.get("dn"), scope, filter: "(objectClass=*)", attributes: &[] };
+    export::file(visit, wanted, Format::Ldif).await
 }

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::browse::{from_hex, hex};
 use super::edit::refused;
+use super::export::{self, Format, Wanted};
 use super::layout::{self, Place};
 use super::login::suffixes;
 use super::values::entry_url;
@@ -36,15 +37,10 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let query = visit.query;
     let all = suffixes(visit.admin);
     let base = if query.has("base") { query.trimmed("base") } else { all.first().map_or("", String::as_str) };
-    let scope = match query.get("scope") {
-        "base" => Scope::Base,
-        "one" => Scope::OneLevel,
-        _ => Scope::Subtree,
-    };
+    let scope = scope(query);
     let filter =
         with_condition(query.trimmed("filter"), query.trimmed("attr"), query.get("op"), query.get("val"));
-    let wanted: Vec<&str> =
-        query.get("attributes").split([',', ' ']).filter(|name| !name.is_empty()).collect();
+    let wanted = attributes(query);
     let columns = if wanted.is_empty() { vec!["cn", "objectClass"] } else { wanted };
     let asked = query.has("filter") || query.has("attr");
     let mut trouble = None;
@@ -83,6 +79,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
                     @if !found.cookie.is_empty() { ", and more" } }
                 (plan)
                 (results(&found.entries, &columns))
+                @if !found.entries.is_empty() { (files(base, &filter, query)) }
                 @if !found.cookie.is_empty() {
                     p { a.button href=(url("/search", &[
                         ("base", base), ("scope", query.get("scope")), ("filter", &filter),
@@ -93,6 +90,47 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         }
     };
     Ok(Reply::Page(status, layout::page(visit, Place::Search, "Search", content)))
+}
+
+/// `/search/file?base=&scope=&filter=&attributes=&format=`: all that a search finds, as a file.
+pub(super) async fn file(visit: &Visit<'_>) -> Shown {
+    let query = visit.query;
+    let wanted = Wanted {
+        base: query.get("base"),
+        scope: scope(query),
+        filter: query.get("filter"),
+        attributes: &attributes(query),
+    };
+    export::file(visit, wanted, Format::parse(query.get("format"))?).await
+}
+
+fn scope(query: &Form) -> Scope {
+    match query.get("scope") {
+        "base" => Scope::Base,
+        "one" => Scope::OneLevel,
+        _ => Scope::Subtree,
+    }
+}
+
+fn attributes(query: &Form) -> Vec<&str> {
+    query.get("attributes").split([',', ' ']).filter(|name| !name.is_empty()).collect()
+}
+
+/// The ways to all that was found as a file.
+fn files(base: &str, filter: &str, query: &Form) -> Markup {
+    let file = |format| {
+        let fields = [
+            ("base", base),
+            ("scope", query.get("scope")),
+            ("filter", filter),
+            ("attributes", query.get("attributes")),
+            ("format", format),
+        ];
+        url("/search/file", &fields)
+    };
+    html! {
+        p { "All of it: " a href=(file("ldif")) download { "LDIF" } " · " a href=(file("csv")) download { "CSV, for spreadsheets" } }
+    }
 }
 
 /// What the form's fields hold.
