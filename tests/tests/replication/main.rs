@@ -5,6 +5,7 @@
 mod accesslog_delta;
 mod consumer;
 mod first_fill;
+mod overlays;
 mod provider;
 mod relayed;
 mod replica;
