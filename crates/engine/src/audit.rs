@@ -144,7 +144,7 @@ pub fn of_change(
         }
         LoggedChange::Delete => writer.put("reqOld", old_lines(&record.old)),
         LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications } => {
-            // Those of the name are told by the new name.
+            // The new name implies the changes of its own values.
             let told = |m: &&LoggedModification| !matches!(m.kind, LoggedKind::SoftAdd | LoggedKind::Delete);
             let told: Vec<_> = modifications.iter().filter(told).cloned().collect();
             writer.put("reqMod", modification_lines(&told));

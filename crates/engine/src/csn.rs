@@ -140,7 +140,7 @@ impl CsnGenerator {
         }
     }
 
-    /// Has what is changed here from now on come after another server's change: whoever saw it may overrule it. A CSN more
+    /// Makes CSNs given from now on later than another server's change, so that a client that saw it may overrule it. A CSN more
     /// than [`SKEW_FOLLOWED`] ahead of `now` is not followed: one wrong clock must not set all others. Answers how far it
     /// is ahead, in microseconds.
     pub fn follow(&self, csn: &Csn, now: Timestamp) -> i64 {

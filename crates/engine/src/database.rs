@@ -295,7 +295,7 @@ impl<S: Store> Database<S> {
         &self.cookie_secret
     }
 
-    /// Who is told that the log has grown.
+    /// Notifies followers that the log has grown.
     pub fn log_watch(&self) -> &LogWatch {
         &self.log_watch
     }

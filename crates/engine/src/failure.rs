@@ -52,7 +52,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl Failure {
-    /// What the client is told.
+    /// The result that is sent to the client.
     pub fn into_result(self) -> LdapResult {
         match self {
             Self::Refused(result) => result,
@@ -64,7 +64,7 @@ impl Failure {
     }
 }
 
-/// What the clients of a group are told when its commit failed. But for one kind of error nothing was changed; where that is
+/// The result that the clients of a group get when its commit failed. Nothing was changed, but for one kind of error; where that is
 /// unknown, the answer says so.
 pub(crate) fn commit_failed(error: &CommitError) -> LdapResult {
     let text = error.to_string();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::histogram::{Durations, Histogram};
 
-/// Where the writer counts, for whoever asks.
+/// The writer's counters; any thread may read them.
 #[derive(Debug, Default)]
 pub struct WriteBoard {
     groups: AtomicU64,
@@ -44,7 +44,7 @@ impl WriteBoard {
         self.log_last.store(last, Ordering::Release);
     }
 
-    /// The sequence of the last record that was committed: known before any of its requesters is told.
+    /// The sequence of the last committed record. It is set before any of its requesters is answered.
     pub fn log_last(&self) -> u64 {
         self.log_last.load(Ordering::Acquire)
     }

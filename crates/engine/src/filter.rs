@@ -178,7 +178,7 @@ impl Filter {
         }
     }
 
-    /// The same of an entry for which this term of an AND is known to hold, for whoever searches.
+    /// Like the above, for an entry for which this term of an AND is known to hold for the searching identity.
     pub fn matches_beside(
         &self,
         proved: usize,

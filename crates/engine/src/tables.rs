@@ -55,7 +55,8 @@ pub mod meta {
     pub const COOKIE_SECRET: &[u8] = b"cookie-secret";
     /// 16 random bytes: which history the change log tells. Another one, or none, after changes that are not in the log.
     pub const LOG_HISTORY: &[u8] = b"log-history";
-    /// Empty: the first content is being stored; whoever finds it throws away what there is.
+    /// Empty: the first content is being stored. After a fill that was broken off the reader of this note throws away what there
+    /// is.
     pub const FILLING: &[u8] = b"filling";
     /// Empty: content came from a provider that has not said yet what it stands for. It is not ours to claim.
     pub const UNPROVED: &[u8] = b"unproved";

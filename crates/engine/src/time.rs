@@ -82,8 +82,8 @@ impl Timestamp {
         Self(self.0.clamp(YEARS_BEGIN, YEARS_END))
     }
 
-    /// `YYYYMMDDHHMMSSZ`: generalizedTime to the second, as in createTimestamp (RFC 4517 section 3.3.13). What is before the year 0
-    /// or behind 9999 is told as the first or the last moment of these.
+    /// `YYYYMMDDHHMMSSZ`: generalizedTime to the second, as in createTimestamp (RFC 4517 section 3.3.13). A time before the
+    /// year 0 or after 9999 is written as the first or the last moment of this range.
     pub fn generalized(self) -> String {
         let t = self.writable().civil();
         let mut text = String::with_capacity(15);

@@ -231,7 +231,8 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// What is told until there is nothing to tell, a word or two a message: what it is, the entry, `=` and the cookie's CSNs,
+    /// The messages that are sent until there is nothing left to send, a word or two each: the kind, the entry, `=` and the
+    /// cookie's CSNs,
     /// `-` and the CSN of the delete.
     fn told(&mut self) -> Vec<String> {
         let (told, ended) = self.told_until_it_ends();
@@ -310,13 +311,13 @@ fn no_cookie_goes_beyond_a_change_that_was_passed_over() {
         site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 9));
         site.change(7, "cn=g,dc=example,dc=com", csn(OWN, 11));
         assert_eq!(search.told(), ["add 6", "modify 5 =2:9", "add 7 =2:11"], "{who:?}");
-        // What is told one by one says so.
+        // An entry that is sent on its own comes with a cookie.
         site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 12));
         assert_eq!(search.told(), ["modify 5 =2:12"], "{who:?}");
     }
 }
 
-/// A container that was renamed is told before an older entry below it: who was told that it has everything up to the
+/// A renamed container is sent before an older entry below it: a consumer whose cookie covers everything up to the
 /// rename would pass over that entry.
 #[test]
 fn what_others_told_out_of_order_is_claimed_at_its_end() {

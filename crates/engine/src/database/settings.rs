@@ -36,10 +36,10 @@ pub struct DatabaseSettings {
     pub subordinate: bool,
     pub hidden: bool,
     pub limits: Limits,
-    /// What one request may cost, whoever sends it.
+    /// What one request may cost, for every identity.
     pub request_limits: RequestLimits,
-    /// `maxentrysize`: a client's add or modify that leaves an entry of more bytes is refused. They are counted before it is packed;
-    /// members that a large set has already do not count. `None`: no limit.
+    /// `maxentrysize`: a client's add or modify that leaves an entry of more bytes is refused. They are counted before it is
+    /// packed; members that a large set has already do not count. `None`: no limit.
     pub entry_bytes_max: Option<u64>,
     /// Alias hops allowed in one dereference.
     pub max_deref_depth: u32,

@@ -73,7 +73,7 @@ pub struct CommittedFollower<S: Store> {
 pub struct Round {
     /// Changes that the overlay took.
     pub taken: u64,
-    /// What it was told to be missing.
+    /// The gap that was reported to it.
     pub gap: Option<Gap>,
     /// There is more already.
     pub more: bool,
@@ -184,8 +184,8 @@ impl<S: Store> CommittedFollower<S> {
         }
     }
 
-    /// Goes on behind what the overlay had in hand when it panicked: it is told later that it missed that. Answers how many
-    /// changes there were.
+    /// Goes on behind the changes that the overlay handled when it panicked, and reports them to it later as a gap. Answers how
+    /// many changes there were.
     pub fn leave_out(&mut self) -> u64 {
         let Some((end, count)) = self.in_hand.take() else { return 0 };
         self.reach(end);

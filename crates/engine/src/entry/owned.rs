@@ -102,7 +102,7 @@ impl EntryAttribute {
 
 /// Changes to a set of values that stays in the store. The keys are those of [`values::member_key`].
 ///
-/// Whoever adds or removes a value first asks the store whether it is there (`EntryReader::member`).
+/// A caller that adds or removes a value first asks the store whether it is there (`EntryReader::member`).
 ///
 /// [`values::member_key`]: super::values::member_key
 #[derive(Clone, Debug, Default)]

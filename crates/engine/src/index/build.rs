@@ -254,7 +254,8 @@ impl Builder {
         self.stored
     }
 
-    /// A slice of work on what `view` shows; none when there is nothing to do. [`Self::committed`] is told of its commit.
+    /// A slice of work on what `view` shows; none when there is nothing to do. After its commit the caller calls
+    /// [`Self::committed`].
     pub(crate) fn slice<S: Snapshot>(
         &self,
         view: &S,

@@ -82,7 +82,7 @@ impl WorkStatus {
     }
 }
 
-/// Where the writer says what it does to indexes, for whoever asks.
+/// The writer's progress with indexes; any thread may read it.
 #[derive(Debug, Default)]
 pub struct WorkBoard(Mutex<Option<WorkStatus>>);
 

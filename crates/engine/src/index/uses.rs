@@ -1,6 +1,6 @@
 //! What searches use indexes for, and which searches have none: the numbers behind `larix advise` and cn=Monitor.
 //!
-//! Every thread counts for itself, so that no two cores write to the same memory; whoever asks adds up. Memory is bounded:
+//! Every thread counts for itself, so that no two cores write to the same memory; the reader adds up. Memory is bounded:
 //! counters by the number of attribute descriptions, shapes of searches by [`SHAPES_MAX`] a thread.
 
 use std::cell::RefCell;

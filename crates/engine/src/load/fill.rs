@@ -1,8 +1,9 @@
 //! The first fill of a database while it is served: what a consumer's first refresh brings goes the way of a bulk load.
 //!
 //! **All of it or nothing.** A note in the store says that content is coming ([`meta::FILLING`]); the commit that removes
-//! it is the one that brings the contextCSN. Whoever finds it, the writer after a fill that failed or the next to open the
-//! database, throws away what was stored. Names come last, so that nobody finds an entry that cannot be read.
+//! it is the one that brings the contextCSN. The writer finds the note after a fill that failed, the next process to open the
+//! database after a crash: either throws away what was stored. Names come last, so that no search finds an entry that cannot be
+//! read.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -257,7 +258,7 @@ impl<S: Store> Filling<'_, S> {
             Some(loader),
             &mut Unobserved,
             move |out| {
-                // Whoever waits has not gone.
+                // The receiver still waits.
                 let _ = say.send(self.forward(&feed, out, state_here, StateRows::new(&options.scratch)));
             },
             &mut || {

@@ -18,8 +18,8 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// Three varints.
 const HEAD_BYTES_MAX: usize = 30;
 
-/// Bytes that order most keys. Attribute numbers and ids begin with zeros: at most 2^16 attributes and 2^48 parents
-/// are told apart here, which is enough for speed. Order is that of the bytes: what is left out is equal, or the key
+/// Bytes that order most keys. Attribute numbers and ids begin with zeros: these bytes distinguish at most 2^16 attributes and
+/// 2^48 parents, which is enough for speed. Order is that of the bytes: what is left out is equal, or the key
 /// is above all others.
 pub(super) fn significant(key: &[u8]) -> u128 {
     let mut bytes = [0; 16];

@@ -24,7 +24,7 @@ pub enum Hold {
 /// Those who follow a database's change log, and how far they may read.
 #[derive(Default)]
 pub struct Following {
-    /// Up to here changes are committed and their requesters were told.
+    /// Changes up to here are committed and answered.
     answered: AtomicU64,
     /// Under whose id the records are.
     server_id: AtomicU16,

@@ -62,7 +62,7 @@ pub struct LogRecord {
     pub told: Told,
 }
 
-/// What an access log tells of a change, so that whoever follows it merges what was done where the change was made
+/// What an access log records of a change: a follower merges what was done where the change was made
 /// (`docs/adr/0052-records-are-merged-by-registers.md`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Told {
@@ -145,7 +145,7 @@ impl fmt::Display for LogRecordError {
 impl std::error::Error for LogRecordError {}
 
 impl LogRecord {
-    /// The change as others are told of it, and the entry's DN before it.
+    /// The change as it is sent to other servers, and the entry's DN before it.
     pub fn as_told(&self) -> (&str, &LoggedChange) {
         match &self.told {
             Told::AsItCame { change: Some(came), .. } => (&came.dn, &came.change),

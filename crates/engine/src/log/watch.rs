@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Somebody who is told once that there is something new, and again after having looked.
+/// A follower of the log. It is notified once of something new, and again only after it has looked.
 pub struct Follower {
     told: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
@@ -22,7 +22,7 @@ impl Follower {
         Arc::new(Self { told: AtomicBool::new(false), wake })
     }
 
-    /// To be called before looking: whatever comes from now on is told.
+    /// Must be called before looking: the follower is notified of everything that comes from now on.
     pub fn looks(&self) {
         self.told.store(false, Ordering::SeqCst);
     }
@@ -45,7 +45,7 @@ pub struct LogWatch {
 impl LogWatch {
     /// Has the follower told of what is committed from now on.
     pub fn follow(&self, follower: &Arc<Follower>) {
-        // The list is whole whoever panicked.
+        // A panic of another thread leaves the list consistent.
         let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
         followers.retain(|known| known.strong_count() > 0);
         followers.push(Arc::downgrade(follower));

@@ -142,7 +142,7 @@ pub trait FoundEntry {
     /// All values, without regard to access.
     fn source(&self) -> &dyn EntrySource;
 
-    /// Calls `visit` with each value of exactly this description that whoever searches may read, until it answers false.
+    /// Calls `visit` with each value of exactly this description that the searching identity may read, until `visit` answers false.
     ///
     /// # Errors
     /// A store that cannot be read.

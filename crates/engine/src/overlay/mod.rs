@@ -58,8 +58,8 @@ pub const DERIVED_LIMIT: usize = 10_000;
 /// Changes that [follow](FollowUp) from one change: all of them are in one commit.
 pub const CONSEQUENCE_LIMIT: usize = 250_000;
 
-/// What stands in front of a database. Each door has a method that does nothing unless an overlay says otherwise, and is called only
-/// where [`Self::interests`] has it.
+/// What stands in front of a database. Each door has a method that does nothing unless an overlay says otherwise, and is called
+/// only where [`Self::interests`] has it.
 pub trait Overlay: Debug + Send + Sync {
     /// The overlay's name, as in the configuration.
     fn name(&self) -> &str;
@@ -177,9 +177,9 @@ pub struct Violation {
 /// How a database's content is provided (the overlay syncprov).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderSettings {
-    /// No present phase: consumers are sent what is new and are not told what is gone.
+    /// No present phase: consumers receive what is new, but not what is gone.
     pub no_present: bool,
-    /// Consumers that can load anew only when told to are told (e-syncRefreshRequired).
+    /// Answers e-syncRefreshRequired to consumers that reload only at the provider's request.
     pub reload_hint: bool,
 }
 
@@ -203,7 +203,8 @@ pub struct PendingChange<'a> {
 /// What an overlay wants done about a change.
 #[derive(Debug, Default)]
 pub struct Additions {
-    /// The change as it is to be carried out; `None`: as it is. A modify of which nothing is left succeeds, and leaves the entry alone.
+    /// The change as it is to be carried out; `None`: as it is. A modify of which nothing is left succeeds, and leaves the entry
+    /// alone.
     pub altered: Option<Prepared>,
     /// Carried out after it, in order, in its name.
     pub derived: Vec<WriteOperation>,

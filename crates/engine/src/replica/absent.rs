@@ -215,7 +215,7 @@ impl<S: Store> Sweep<S> {
         let job = ReplicatedJob { changes, context_csns: Vec::new(), rules, applied: Arc::clone(&applied) };
         let (sender, receiver) = sync_channel(1);
         let done = Box::new(move |outcome: crate::write::WriteOutcome| {
-            // Whoever waits has not gone.
+            // The receiver still waits.
             let _ = sender.send(outcome.result);
         });
         self.submitter.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), follow: None, done });

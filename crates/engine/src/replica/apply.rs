@@ -28,7 +28,7 @@ pub(crate) struct ReplicatedJob {
     pub(crate) changes: Vec<Ready>,
     pub(crate) context_csns: Vec<Csn>,
     pub(crate) rules: ReplicaRules,
-    /// What became of each change, for whoever waits.
+    /// The outcome of each change, for the waiting consumer.
     pub(crate) applied: Arc<Mutex<Vec<Applied>>>,
 }
 

@@ -1,5 +1,5 @@
-//! Changes that a server makes by itself, for all: what an entry is, or is called, under a CSN of whoever decided it
-//! (`docs/adr/0025-replicated-changes-and-conflicts.md`).
+//! Changes that a server makes by itself, for all: what an entry is, or is called, under a CSN of the server that
+//! decided it (`docs/adr/0025-replicated-changes-and-conflicts.md`).
 
 use larix_schema::AttributeDescription;
 use larix_store::Snapshot;
@@ -37,7 +37,7 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     let all: Vec<&Change> = changes.iter().collect();
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
     let told = match named && op.ground.settings.merges_records {
-        // Glue that it stands on may be gone when the record is told.
+        // The glue entry above it may be gone when the record is sent.
         true => Told::AsItCame { change: None, place: state::stands(&op.view, id)? },
         false => Told::AsDone,
     };

@@ -26,7 +26,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let Some(here) = here else {
             let stamp = match csn.or(self.newest) {
                 Some(csn) if dead.is_none_or(|dead| dead.csn < csn) => Stamp { csn, name: String::new() },
-                // Nobody said when: it is told on as of now.
+                // The time of the delete is unknown: it is sent on with the current time.
                 None if dead.is_none() && self.rules.multi_provider => self.own_stamp(),
                 _ => return Ok(Applied::Older),
             };
@@ -85,8 +85,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             self.clear_glue(here.parent)?;
         }
         if is_conflict && self.rules.multi_provider {
-            // Who made the delete did not know of the change, and may have forgotten the delete when the change comes to him:
-            // it is told again, as where the change comes later.
+            // The server that made the delete did not know of the change, and may have forgotten the delete when the change
+            // reaches it. So the delete is sent again, as where the change comes later.
             self.stamp = self.own_stamp();
             self.bury_absent(&here.uuid)?;
         }

@@ -38,7 +38,7 @@ pub(super) fn changes<V: Snapshot>(
             continue;
         };
         let Some(wanted) = sent.get(description) else {
-            // Whoever sends no operational attributes says nothing about this one.
+            // A provider that sends no operational attributes says nothing about this one.
             if share.covers(op.schema(), description)
                 && description.attribute != op.ground.known.structural_object_class
             {
@@ -63,7 +63,7 @@ pub(super) fn changes<V: Snapshot>(
             changes.push(replaced(description, wanted.values.clone(), wanted.keys.clone()));
         }
     }
-    // Who is told of these changes one by one (delta-syncrepl) may have other values than there are here, and an older
+    // A consumer that receives these changes one by one (delta-syncrepl) may have other values than there are here, and an older
     // change that comes later is merged with what they say: they say what is, not what was missing here.
     let added = new.iter().filter(|change| !seen.contains(&change.description));
     changes.extend(

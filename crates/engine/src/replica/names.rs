@@ -46,8 +46,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         Err(Fault::Damaged { what: "the superiors of a replicated entry" }.into())
     }
 
-    /// Whether an entry that comes gets the name that another one has here: the newer one does. Where a shadow is told of a part
-    /// alone the one that comes does: who has the name here may have left it with a superior that is not told, while the
+    /// Whether an entry that comes gets the name that another one has here: the newer one does. On a shadow of a part of the tree
+    /// the one that comes does: the entry here may have left the name with a superior that is not sent, while the
     /// provider has that entry there.
     pub(super) fn gets_name(&self, put: &Put, occupant: &Here) -> bool {
         let is_shadow = self.group.state.settings.shadow;
@@ -56,7 +56,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// An entry whose name another one gets goes under a name of its own beside it. What is below it goes with it where
-    /// superiors are told by their entryUUIDs; otherwise it stays.
+    /// superiors are sent by their entryUUIDs; otherwise it stays.
     pub(super) fn set_aside(
         &mut self,
         loser: &Here,

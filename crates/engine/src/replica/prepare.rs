@@ -45,7 +45,7 @@ pub(crate) struct Put {
     pub(crate) attributes: Vec<Change>,
     /// Where conflicts are settled value by value.
     pub(crate) state: Option<Box<EntryState>>,
-    /// Where it stands, if that was told.
+    /// Where it stands, if the provider sent that.
     pub(crate) place: Option<EntryPlace>,
     /// It is what a record of an access log tells: the change as it came. None within: the add of this entry.
     pub(crate) record: Option<Option<Box<Came>>>,
@@ -60,7 +60,7 @@ pub(crate) struct Delta {
     pub(crate) shown: String,
     pub(crate) csn: Csn,
     pub(crate) change: DeltaChange,
-    /// Where a rename put it, if that was told.
+    /// Where a rename put it, if the provider sent that.
     pub(crate) place: Option<EntryPlace>,
     /// As it came.
     pub(crate) told: Box<Came>,

@@ -35,8 +35,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let newer = put.csn.is_none_or(|csn| csn > dead.csn);
             let stays_dead = self.rules.multi_provider && !(newer && self.born_after(put, &dead.csn));
             if stays_dead && put.csn.is_some_and(|csn| self.tells_again(put, &csn, &dead.csn)) {
-                // Whoever has the entry still may never hear of the delete: a present phase deletes nothing that the provider
-                // has not seen as it is, and its cookie covers the delete.
+                // A server that still has the entry may never hear of the delete: a present phase deletes nothing that the provider
+                // has not seen in this version, and its cookie covers the delete.
                 self.stamp = self.own_stamp();
                 self.bury_absent(&put.uuid)?;
             }
@@ -77,10 +77,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
     }
 
-    /// Whether a delete is told again to all, since somebody still has the entry. One that it knows by a change that is news
-    /// here. And one who sends the entry in a refresh though all of it was here before: those who told of the delete may
-    /// forget it before he hears of it, and take the entry back from him. That once: a delete that is told under a CSN of
-    /// this server was told to all by it.
+    /// Whether this server sends a delete again to all, since another server still has the entry. It does so when a change
+    /// that is new here shows that. It also does so when a server sends the entry in a refresh though all of it was here
+    /// before: the servers that know of the delete may forget it before that server hears of it, and take the entry back
+    /// from it. This happens once: a delete under a CSN of this server has already been sent to all.
     fn tells_again(&self, put: &Put, csn: &Csn, delete: &Csn) -> bool {
         let is_refresh = !self.rules.drop_covered && put.record.is_none();
         let own = self.group.environment.order.server_id();
@@ -89,7 +89,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
 
     /// Whether it is the record of an add that this server made, and has in its contextCSN: the entry was here, so that where
     /// it is not here it was deleted, even if that is forgotten with the log's record of it. An entry that comes whole is
-    /// another matter: whoever sends it has it in spite of all deletes that he has heard of.
+    /// another matter: its sender has it in spite of all deletes that it has heard of.
     fn is_own_add(&self, put: &Put) -> bool {
         let own = self.group.environment.order.server_id();
         let is_own = |csn: &Csn| own != 0 && csn.server_id == own && self.is_covered(csn);
@@ -183,8 +183,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         self.put_named(put, here)
     }
 
-    /// Whether the provider has merged older changes with the version that is here: that leaves the entryCSN as it is. Who
-    /// follows several is told the states of entries, or follows servers that merge nothing.
+    /// Whether the provider has merged older changes with the version that is here: that leaves the entryCSN as it is. A
+    /// consumer of several providers receives the states of entries, or its providers merge nothing.
     fn has_merged(&mut self, put: &Put, here: &Here) -> Result<bool, Failure> {
         let rules = self.rules;
         if rules.multi_provider {

@@ -1,4 +1,4 @@
-//! What a consumer hands to the writer, and what it is told.
+//! What a consumer hands to the writer, and the writer's answer.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct ReplicatedBatch {
     /// In the order in which they came; each is carried out for itself.
     pub changes: Vec<ReplicatedChange>,
     /// What holds once the changes are in, for each server at most one. It only rises, and stays where it is when a
-    /// change of the batch is refused: whoever asks again is then sent it again.
+    /// change of the batch is refused: a consumer that asks again then receives the change again.
     pub context_csns: Vec<Csn>,
     pub rules: ReplicaRules,
 }
@@ -64,7 +64,7 @@ pub struct ReplicaRules {
     /// what a conflict asks for is done under a CSN of this server. Off for a consumer of one provider: entries leave its
     /// share and come back.
     pub multi_provider: bool,
-    /// The whole of the suffix comes: superiors are found by their entryUUIDs, where these are told.
+    /// The whole of the suffix comes: superiors are found by their entryUUIDs, where the provider sends these.
     pub places: bool,
     /// Commits need not be durable at once (`lazycommit`): what a crash undoes is asked for again, for the contextCSN is
     /// undone with it.

@@ -10,7 +10,7 @@
 //! | add of X | delete or add of X | nothing |
 //! | add of X | add of Y | the add, unless the attribute has a single value |
 //!
-//! What is left is logged here under the older change's CSN: others are told of it, and a change that is older still is
+//! What is left is logged here under the older change's CSN: other servers receive it, and a change that is older still is
 //! merged with it. So nothing of it depends on what the entry has here. OpenLDAP makes of the fourth row a delete of the
 //! values that are there but X, which is the same for this entry and another change for everybody else; it logs the change
 //! as it came instead.

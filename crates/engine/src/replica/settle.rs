@@ -16,7 +16,7 @@ use crate::write::prepare::refuse;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// Glue that nothing filled in: if who had its name is elsewhere now, what is below goes there. Another server added
-    /// it before it knew of the rename. What is there by a place that was told has a row for that then.
+    /// it before it knew of the rename. An entry that stands there by a place that was sent has a row for that then.
     pub(super) fn settle(&mut self, id: EntryId, is_told: bool) -> Result<(), Failure> {
         let found = self.step(|op| {
             state::forget_glue(&mut op.set, id);

@@ -132,7 +132,7 @@ pub(crate) fn bury(set: &mut WriteSet, uuid: &Uuid, tombstone: Tombstone) {
     set.put(REPLICA, &key(TOMBSTONE_ORDER, &sequence), uuid.as_bytes().as_slice());
 }
 
-/// Whoever adds it again on purpose lifts the ban.
+/// Removes the tombstone: a client has added the entry again on purpose.
 pub(crate) fn unbury(set: &mut WriteSet, uuid: &Uuid) {
     set.delete(REPLICA, &key(TOMBSTONE, uuid.as_bytes()));
 }

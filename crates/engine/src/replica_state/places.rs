@@ -29,8 +29,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// The place that a change of the log gave its entry, as others are told. `None`: it gave none, or its superior is here no
-    /// more.
+    /// The place that a change of the log gave its entry, as it is sent to other servers. `None`: it gave none, or its superior is
+    /// here no more.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -71,7 +71,7 @@ impl Places {
         self.superiors.insert(id, superior);
     }
 
-    /// The place of this version of an entry, as others are told. `None`: it has no superior that is an entry.
+    /// The place of this version of an entry, as it is sent to other servers. `None`: its superior is no entry.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -116,7 +116,7 @@ fn wanted_of<N: Snapshot>(
     Ok((named == Some(wanted.csn)).then_some(wanted.place))
 }
 
-/// Where an entry stands here, and the id of the superior that this is told by.
+/// Where an entry stands here, and the id of the superior that the place names.
 fn standing<N: Snapshot>(
     view: &View<'_, N>,
     reader: &EntryReader<'_, N>,

@@ -237,7 +237,7 @@ fn is_forgotten(register: &Register, by: &EntryState) -> bool {
     register.present && by.seen.covers(&register.csn)
 }
 
-/// Values of a version that are gone though whoever made the other one did not know of them.
+/// Values of one version that are gone, although the author of the other version did not know of them.
 fn note_lost(
     name: &AttributeDescription,
     (version, registers): (&Version, &BTreeMap<ValueKey, Register>),

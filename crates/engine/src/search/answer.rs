@@ -34,7 +34,7 @@ pub struct Answer {
     pub selection: Selection,
     /// RFC 3876: values that match none of these are left out.
     pub matched_values: Option<Vec<BoundFilter>>,
-    /// Whose rights are told with each entry.
+    /// The identity whose rights are sent with each entry.
     pub rights: Option<Box<Rights>>,
     /// For a consumer's copy: what says how far this database has come is no part of the content.
     pub for_consumer: bool,

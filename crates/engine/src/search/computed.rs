@@ -37,7 +37,7 @@ impl<'a> Sight<'a> {
         Self { policy, computed: &view.computed, requester: None, meter: None }
     }
 
-    /// How access rules look: whoever asks. A rule that asked with the requester's rights would ask itself.
+    /// For access rules: without a requester. A rule that looked with the requester's rights would have to judge itself.
     pub(crate) fn of_rules(self) -> Self {
         Self { requester: None, meter: None, ..self }
     }

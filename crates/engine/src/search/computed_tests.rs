@@ -125,7 +125,7 @@ fn both(indexed: bool) -> (Fixture<MemoryStore>, Fixture<MemoryStore>, Arc<Title
     (computing, Fixture::memory(LINES, &stored), overlay)
 }
 
-/// Entries with attributes and values in an order that is the same whoever answers.
+/// Entries with attributes and values in a fixed order, for comparison.
 fn sorted(answered: &Answered) -> Vec<(String, Attributes)> {
     let mut entries = answered.entries.clone();
     for (_, attributes) in &mut entries {

@@ -2,7 +2,7 @@
 //! (draft-ietf-ldapext-acl-model, in the shape that Sun's directory server and OpenDJ gave it).
 //!
 //! An entry is answered with `aclRights;entryLevel` and, for each attribute, `aclRights;attributeLevel;NAME`. Each lists
-//! rights with 1 or 0. One's own rights are told to everybody; those of somebody else to who has `manage` on the entry.
+//! rights with 1 or 0. Everybody may ask for their own rights; for those of another identity one needs `manage` on the entry.
 
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{LdapResult, ResultCode};
@@ -87,7 +87,7 @@ impl Rights {
             let (number, _) = attribute?;
             let Some(row) = seen.view.catalog.row(number) else { continue };
             let Some(description) = &row.description else { continue };
-            // Whoever asks learns of no attribute that a search would not show him.
+            // The requester learns of no attribute that a search would not show.
             if selection.has(number, row.operational)
                 && !self.named.contains(description)
                 && seen.allows(description, None, Privilege::Read)?

@@ -369,7 +369,7 @@ impl SearchTask {
         let mut gate = whom.gate();
         let most = view.settings.request_limits.most(RequestLimit::Steps);
         gate.steps = if self.dear { most } else { most.min(STEPS_HERE) };
-        // What is stored is all that managers of it, and consumers, are told of.
+        // Searches with manageDsaIT, and consumers, see stored attributes alone.
         if !self.controls.manage_dsa_it && self.refresh.is_none() {
             gate.computed = &view.computed;
         }

@@ -40,7 +40,7 @@ pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn)
 
 fn check_parent<V: Snapshot>(operator: &Operator<'_, V>, dn: &NormalDn) -> Result<(), Failure> {
     if operator.is_suffix(dn) {
-        // Nothing above it says who may: the root DN, or whoever may change the children of the empty DN.
+        // A suffix has no parent whose rules decide. The root DN may, and an identity that may change the children of the empty DN.
         let serves_everything = operator.is_suffix(&NormalDn::root());
         let may = operator.is_root()
             || (serves_everything

@@ -104,7 +104,7 @@ impl From<CommitError> for ReplayError {
 pub type StoredRecord = (LogKey, Vec<u8>);
 
 /// Carries out records in their order, on a database that nothing else writes. Commits are not synced one by one but all
-/// together at the end; `progress` is told the number of records now and then.
+/// together at the end; `progress` receives the number of records now and then.
 ///
 /// # Errors
 /// See [`ReplayError`].

@@ -32,7 +32,7 @@ fn ask<S: Store>(fixture: &Fixture<S>, ldif: &str, keep: bool) -> Answers {
 }
 
 /// Asks for a change that this thread keeps. The writer has to rest for that, and does for good unless substring keys wait
-/// for it: who is told that there is no such entry was kept when it does.
+/// for it: a requester that gets noSuchObject was kept when it does.
 fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
     loop {
         let nobody = format!("dn: cn=Nobody,{SUFFIX}\nchangetype: delete\n");

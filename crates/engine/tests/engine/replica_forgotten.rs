@@ -148,7 +148,7 @@ fn a_refresh_that_brings_a_deleted_entry_is_told_the_delete_once() {
     apply(&f, [entry()]);
     raise(&f, &[made]);
     assert_eq!(apply(&f, [delete(1, gone)]), "done");
-    // Late in the persist stage, or as the record of an add: whoever tells it tells the delete next.
+    // Late in the persist stage, or as the record of an add: the provider that sends it sends the delete next.
     apply(&f, [entry()]);
     let ReplicatedChange::Put { attributes, .. } = entry() else { panic!("no put") };
     let values =

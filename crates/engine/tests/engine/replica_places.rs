@@ -1,4 +1,4 @@
-//! Places that are told by the superior's entryUUID: where entries go, what is remembered, and who decides.
+//! Places that the superior's entryUUID names: where entries go, what is remembered, and who decides.
 
 use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
@@ -23,7 +23,7 @@ fn told(change: ReplicatedChange, superior: Uuid, name: &str) -> ReplicatedChang
     ReplicatedChange::Put { entry_uuid, dn, attributes, state, place }
 }
 
-/// What others are told of an entry: the superior's entryUUID, and the name below that.
+/// The place of an entry as other servers receive it: the superior's entryUUID, and the name below that.
 fn place(f: &Memory, number: u128) -> (Uuid, String) {
     let snapshot = f.database().store().snapshot().unwrap();
     let view = f.database().view(&snapshot).unwrap();
@@ -97,7 +97,7 @@ fn a_superior_that_comes_later_gets_what_waited_for_it() {
     // Under another name than the one that the entry came with.
     let f = filled();
     assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
-    // Whoever asks meanwhile is told the place that the entry is to have.
+    // Meanwhile a consumer receives the place that the entry will have.
     assert_eq!(place(&f, 1), (uuid(2), "cn=a".to_owned()));
     assert_eq!(apply(&f, [told(put(2, NEW, csn(2, 3), &[]), suffix_uuid(&f), "ou=v")]), "done");
     complete(&f);

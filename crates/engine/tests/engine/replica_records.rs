@@ -380,7 +380,7 @@ fn what_a_provider_without_states_has_otherwise_is_settled() {
     }
 }
 
-/// What of this entry others are told of a server's own changes.
+/// The server's own changes of this entry, as other servers receive them.
 fn own_records(f: &Memory) -> Vec<ReplicatedChange> {
     let snapshot = f.database().store().snapshot().unwrap();
     let server_id = f.database().server_id();

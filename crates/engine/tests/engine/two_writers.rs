@@ -50,7 +50,7 @@ impl Clock for SteppingClock {
     }
 }
 
-/// What was told of work on indexes.
+/// The reports of work on indexes.
 #[derive(Debug, Default)]
 struct Failures(Mutex<Vec<String>>);
 
@@ -510,7 +510,7 @@ fn what_cannot_be_committed_is_told_with_its_reason() {
     }
 }
 
-/// Lost answers of all kinds beside another writer: only those that were told as unknown may or may not have happened.
+/// Lost answers of all kinds beside another writer: only those that were answered as unknown may or may not have happened.
 #[test]
 fn lost_answers_beside_another_writer_lose_nothing() {
     let first = number("LARIX_MODEL_SEED", 1);

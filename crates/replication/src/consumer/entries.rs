@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// A record of an access log: the change that it tells of. `proves`: a CSN came beside it, which says that all before it
-    /// was told. That a record is gone says nothing of what it told.
+    /// was sent. That a record is gone says nothing of what it told.
     fn logged(
         &mut self,
         entry: &SearchResultEntry<'_>,
@@ -75,7 +75,7 @@ impl Session {
         });
         match massaged {
             Ok(Some(change @ ReplicatedChange::Delta { csn, .. })) => {
-                // What a refresh brought the provider stands in its log in any order. It is told without a CSN beside it; a
+                // What a refresh brought the provider stands in its log in any order. It is sent without a CSN beside it; a
                 // slapd whose log is gone through has one beside everything, and is in order with its own changes alone.
                 let is_own = self.batch.is_providers(&csn);
                 if !proves || self.phase == Phase::Refreshing && !is_own {

@@ -112,7 +112,7 @@ fn request(mode: SyncMode) -> Request {
     }
 }
 
-/// Actions in short: `+1` puts, `-1` deletes, `!1,2` deletes what is not among these (`!!` where other deletes were told),
+/// Actions in short: `+1` puts, `-1` deletes, `!1,2` deletes what is not among these (`!!` where other deletes were sent),
 /// `=` and the contextCSN's last digits of the seconds with the server.
 fn shown(action: &Action) -> String {
     let uuid = |uuid: &Uuid| uuid.as_u128().to_string();
@@ -237,7 +237,7 @@ fn persisting() {
             // Seen before. What has no CSN may be another server's change that is passed on: its entryCSN decides.
             Entry(Modify, 1, Some(A2)),
             Entry(Modify, 3, None),
-            // Whoever said so before need not have known of it.
+            // The server that said so before need not have known of it.
             Entry(Delete, 5, Some(A2)),
         ],
         &["+1", "=1:2", "refreshed", "+1=1:3", "-2=2:1", "-4=2:1", "+3", "-5"],

@@ -4,9 +4,9 @@
 //! attributes: not over its DN, so that moving a subtree changes the digest of one entry. What each server derives or
 //! keeps for itself is left out ([`is_local`]). The order of attributes and of values has no part in it.
 //!
-//! Entries are told apart by the hash of their entryUUID, which is spread evenly whatever made the UUIDs. A *range* is
+//! Entries are identified by the hash of their entryUUID, which is spread evenly whatever made the UUIDs. A *range* is
 //! all entries whose hash begins with some bits; its digest is the sum of its entries' digests, so that entries may come
-//! in any order. Whoever compares two servers asks both for the digests of 4,096 ranges, then for what is in those that
+//! in any order. To compare two servers, one asks both for the digests of 4,096 ranges, then for what is in those that
 //! differ: two questions find one difference among a million entries ([`Difference`]).
 //!
 //! The question is an extended operation ([`OID`]) that needs the `manage` privilege on the suffix entry.

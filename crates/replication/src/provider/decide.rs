@@ -18,8 +18,8 @@ pub struct Asked {
     pub known: CsnVector,
     pub persist: bool,
     pub reload_hint: bool,
-    /// It wants changes in place of content: who follows an access log sends a cookie, be it one without a CSN, and no reload
-    /// hint. Whoever reads such a database for what is in it has no cookie at first.
+    /// It wants changes in place of content: a consumer that follows an access log sends a cookie, be it one without a CSN, and no
+    /// reload hint. A consumer that reads such a database for its content has no cookie at first.
     pub wants_changes: bool,
     /// The consumer is a Larix.
     pub peer: bool,

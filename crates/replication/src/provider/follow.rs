@@ -1,4 +1,4 @@
-//! The persist stage: the change log is followed, and each change is told as it concerns the consumer.
+//! The persist stage: the provider follows the change log, and sends each change as far as it concerns the consumer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -259,9 +259,9 @@ impl Following {
         // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself. On a
         // shadow these may bear its own id (a chain of servers without ids), and here after a restore: they come in the
         // order in which somebody told them, a renamed superior before an older entry below it.
-        // A delete that a present phase brought may have a CSN of ours that was told before: a consumer would pass over it.
+        // A delete that a present phase brought may have a CSN of ours that was sent before: a consumer would pass over it.
         let is_old = is_delete && search.told.covers(&csn);
-        // Nor does a cookie go out where an entry may have more than the change that it is told for, or while a change was
+        // Nor does a cookie go out where an entry may have more than the change that it is sent for, or while a change was
         // passed over whose entry comes later: a consumer that gets no further would delete such an entry elsewhere.
         self.skipped.remove(&(*number, id));
         let own = csn.server_id == search.server_id() && !was_early && !is_old;
@@ -349,13 +349,13 @@ impl Following {
         self.note_moved(part, number, view, outline, gone.is_none())?;
         if let Some(uuid) = gone {
             part.view.remove(id);
-            // Whether it had the entry may be unknown: then no name is told.
+            // Whether the consumer had the entry may be unknown: then no name is sent.
             let name =
                 if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
             tell_delete(search, (uuid, Some(outline.csn)), &name, cookie, out);
             if has_cookie && !search.asked.peer && search.asked.sid.is_some() {
-                // A slapd passes over a delete whose CSN it was told of by somebody who never had the entry; not over one
-                // without a cookie.
+                // A slapd passes over a delete if a server that never had the entry sent it the CSN before; it does not pass over
+                // one without a cookie.
                 tell_delete(search, (uuid, None), &name, None, out);
             }
             sent = true;

@@ -1,9 +1,9 @@
-//! The deletes that are told behind a pass over the content.
+//! The deletes that a provider sends after a pass over the content.
 //!
-//! What is not there is not in the content. A consumer that has none of it either would raise its contextCSN over the
-//! deletes and could not tell them to others, who have the entries still: from it they would never hear of them. And whoever
-//! goes through the content of another provider next, one that has not heard of a delete, would take the entry from there,
-//! and never be told again what its contextCSN covers. So a Larix that goes through our content is sent the deletes, too, as
+//! A pass over the content does not show deletes. A consumer that has none of the deleted entries would raise its contextCSN
+//! over the deletes and could not pass them on to servers that still have the entries. And a consumer that next goes through
+//! the content of another provider, one that has not heard of a delete, would take the entry from there, and never receive
+//! again what its contextCSN covers. So a Larix that goes through our content is sent the deletes, too, as
 //! far as they are remembered; of a part of the entries only where it is a member.
 
 use larix_engine::replica::deletes_after;
@@ -59,8 +59,8 @@ impl Graves {
     }
 }
 
-/// Whether deletes are told behind the content. Who is no Larix deletes what he is not told of; into a part entries come back
-/// under the entryUUID that they left it with.
+/// Whether deletes are sent after the content. A consumer other than Larix deletes what the content does not name; into a part of
+/// the tree entries come back under the entryUUID that they left it with.
 pub(super) fn are_told<S: Store>(search: &SyncSearch<S>) -> bool {
     search.asked.peer && (search.asked.sid.is_some() || search.any_entry)
 }

@@ -14,7 +14,7 @@ pub const ENTRIES_MAX: usize = 1 << 18;
 /// The entries of one database, a bit each.
 #[derive(Debug, Default)]
 pub(super) struct PutOff {
-    /// What the consumer was told of.
+    /// What was sent to the consumer.
     done: EntryIds,
     /// What is left for a later pass.
     later: EntryIds,
@@ -54,7 +54,7 @@ impl PutOff {
         self.named.remove(id);
     }
 
-    /// It was asked for before its turn, and is not there: what became of it is told when it is its turn.
+    /// It was asked for before its turn, and is not there: what became of it is sent when its turn comes.
     pub(super) fn not_needed(&mut self, id: EntryId) {
         self.named.remove(id);
     }

@@ -36,7 +36,7 @@ pub struct SyncPeerFigures {
     pub base: String,
     pub since: Timestamp,
     pub phase: &'static str,
-    /// What it was told that it has.
+    /// The CSNs of the last cookie that was sent to it.
     pub csns: Vec<Csn>,
     /// The place in the change log up to which it has been served.
     pub position: u64,

@@ -1,7 +1,7 @@
 //! What may be claimed of a consumer, and what this server can prove.
 //!
-//! *Invariant:* a cookie that is told covers what was sent, or need not be sent, and nothing else. Whoever is told more passes
-//! over what comes late, and tells others that it has it; in a present phase these delete what it never had.
+//! *Invariant:* a cookie that is sent covers what was sent, or need not be sent, and nothing else. A consumer whose cookie covers
+//! more passes over what comes late, and tells others that it has it; in a present phase these delete what it never had.
 
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, CsnVector};
@@ -11,7 +11,7 @@ use larix_store::Snapshot;
 
 use super::session::failed;
 
-/// What the consumer has of each server when it was told of everything that has changed up to a CSN. A slapd deletes nothing
+/// What the consumer has of each server once it has received everything that changed up to a CSN. A slapd deletes nothing
 /// whose entryCSN its provider's cookie does not cover; one that was killed in a refresh has entries above its own.
 pub(super) fn proved(known: &CsnVector, start: &CsnVector, up_to: &Csn) -> CsnVector {
     let mut proved = known.clone();

@@ -57,7 +57,7 @@ impl RefreshQueue {
         (turns.running, turns.waiting.len())
     }
 
-    /// A turn, if one is free; otherwise the follower is told when it is worth asking again, as long as `place` is kept.
+    /// A turn, if one is free; otherwise the follower is notified when it is worth asking again, as long as `place` is kept.
     pub(super) fn ask(&self, follower: Option<&Arc<Follower>>, place: &mut Option<Place>) -> Option<Turn> {
         let mut turns = self.lock();
         // Without anybody to be told there is no waiting.
@@ -79,7 +79,7 @@ impl RefreshQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Turns> {
-        // The numbers are whole whoever panicked.
+        // A panic of another thread leaves the numbers consistent.
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// A follower, and how often it was told.
+    /// A follower, and how often it was notified.
     fn follower() -> (Arc<Follower>, Arc<AtomicUsize>) {
         let told = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&told);

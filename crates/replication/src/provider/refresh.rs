@@ -1,7 +1,7 @@
 //! The refresh: a [pass over the content](walk), or what the log says has changed.
 //!
-//! From the log it goes in stages: a [scan] of the records, a look at what is gone, and then all of it is [told](telling). When more
-//! has changed than is kept in mind, it begins again for the rest ([`super::passes`]).
+//! From the log it goes in stages: a [scan] of the records, a look at what is gone, and then all of it is [told](telling). When
+//! more has changed than is kept in mind, it begins again for the rest ([`super::passes`]).
 
 mod changed;
 mod gone;
@@ -70,7 +70,7 @@ enum At {
     Scan { part: usize, after: u64, until: Option<u64> },
     /// What of it is gone.
     Deletes { part: usize, after: Option<EntryId> },
-    /// All of it is told.
+    /// Sends all of it.
     Sends,
 }
 

@@ -44,7 +44,7 @@ pub struct Start<S: Store> {
 pub enum Stepped {
     /// There is more to do.
     More,
-    /// There is nothing to do until the [follower](SyncSearch::follow) is told.
+    /// There is nothing to do until the [follower](SyncSearch::follow) is notified.
     Waiting,
     Done(LdapResult, Vec<ControlBuf>),
 }
@@ -54,7 +54,7 @@ pub enum Stepped {
 pub struct Reached {
     /// In a word or two.
     pub phase: &'static str,
-    /// What it was told that it has.
+    /// The CSNs of the last cookie that was sent to it.
     pub told: Vec<Csn>,
     /// The last record of the log that was dealt with, for each database by its instance; none before changes are
     /// followed.
@@ -69,7 +69,7 @@ pub struct SyncSearch<S: Store> {
     pub(super) message: MessageId,
     /// How far the databases had come at the start of the refresh.
     pub(super) start: CsnVector,
-    /// What the consumer was told that it has.
+    /// The CSNs of the last cookie that was sent to the consumer.
     pub(super) told: CsnVector,
     phase: Phase,
     follower: Option<Arc<Follower>>,
@@ -207,7 +207,7 @@ impl<S: Store> SyncSearch<S> {
     /// The consumer does not read: others refresh meanwhile, and it asks for a turn again at its next slice.
     pub fn pause(&mut self) {
         self.turn = None;
-        // A turn that it was told of goes to the next who waits.
+        // A turn that was offered to it goes to the next waiting search.
         self.place = None;
     }
 
@@ -354,7 +354,7 @@ impl<S: Store> SyncSearch<S> {
     }
 
     /// Whether the logs are ahead of the contextCSN with what the consumer lacks: a refresh from elsewhere is under way here,
-    /// or was broken off. Whoever began to follow behind that would never be sent it.
+    /// or was broken off. A consumer that began to follow after that would never receive it.
     fn is_ahead(&self) -> Result<bool, LdapResult> {
         for part in &self.parts {
             if lacks_of(part, self.server_id, &self.asked)? {
@@ -457,9 +457,9 @@ impl<S: Store> SyncSearch<S> {
         self.parts.get(part).is_some_and(|part| part.served.database().current_settings().shadow)
     }
 
-    /// Whether this server came further with another one's changes by a pass over some content than the consumer was told:
-    /// it may have what was deleted meanwhile, and of that the log tells nothing. Who hears of changes only from here has
-    /// nothing that was never here.
+    /// Whether a pass over some content brought this server further with another one's changes than the cookie sent to the consumer
+    /// says: it may have what was deleted meanwhile, and of that the log tells nothing. A consumer that receives changes only from
+    /// here has nothing that was never here.
     pub(super) fn may_lack_deletes(&self, by_content: &CsnVector, server_id: u16) -> bool {
         if self.asked.sid.is_none_or(|own| own == server_id) {
             return false;
@@ -469,12 +469,12 @@ impl<S: Store> SyncSearch<S> {
     }
 }
 
-/// What a consumer is told of a store that cannot be read.
+/// The result for a consumer when the store cannot be read.
 pub(super) fn failed(fault: &Fault) -> LdapResult {
     larix_engine::search::task::storage_failure(fault)
 }
 
-/// What a consumer is told that the log cannot serve any more.
+/// The result for a consumer that the log cannot serve any more.
 pub(super) fn refresh_required(why: &str) -> LdapResult {
     LdapResult::with(ResultCode::SYNC_REFRESH_REQUIRED, why)
 }

@@ -34,7 +34,7 @@ pub(crate) struct Link {
     pub(crate) connection: Option<Connection>,
     /// Nobody gets through.
     pub(crate) cut: bool,
-    /// What is sent does not arrive, and nobody is told.
+    /// What is sent does not arrive, and neither side notices.
     pub(crate) silent: bool,
     /// Of an access log; none for entries.
     pub(crate) side: Option<Side>,

@@ -46,7 +46,7 @@ pub(crate) fn note_change<V: Snapshot>(
             && change.values.first().is_some_and(|value| value == text.as_bytes())
     });
     if !is_stamped {
-        // Whoever sets the entryCSN himself sets the whole entry under it.
+        // A client that sets the entryCSN itself sets the whole entry under it.
         return Ok(rows::forget(op.snapshot(), &mut op.set, &uuid)?);
     }
     let before = steps::value_of(op, held, known.entry_csn)?;
@@ -62,7 +62,7 @@ pub(crate) fn note_change<V: Snapshot>(
     rows::put_head(&mut op.set, &uuid, &state);
     let mut done = attribute_changes(op, held, changes)?;
     if op.ground.settings.merges_records {
-        // All that a record tells is told by what is in it: a name that is left, and its values are not, is a change of these.
+        // A record says all by its content. A rename away from a name whose values stay is recorded as a change of these values.
         if let Some(renamed) = renamed {
             keep_old_name(op, renamed, &mut done)?;
         }
@@ -141,8 +141,8 @@ fn keep_old_name<V: Snapshot>(
     Ok(())
 }
 
-/// What the merge let stay though it had been removed (a class that is needed, a value of the name) was seen by whoever made
-/// this change, and left: it is there from now on.
+/// The merge kept some values though they had been removed (a class that is needed, a value of the name). The author of this
+/// change saw them and left them, so they are present from now on.
 fn confirm<V: Snapshot>(
     op: &Operator<'_, V>,
     (uuid, entry): (&Uuid, &Entry),

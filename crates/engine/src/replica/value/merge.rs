@@ -148,8 +148,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         conflicts::cut(name.into_iter().chain(values))
     }
 
-    /// Keeps the state of an entry, and logs each server's change that came with it, so that whoever follows this server and
-    /// lacks one of them is sent the entry. `logged`: the one that is in the log already.
+    /// Keeps the state of an entry, and logs each server's change that came with it, so that a consumer of this server that
+    /// lacks one of them receives the entry. `logged`: the one that is in the log already.
     fn remember(
         &mut self,
         uuid: &Uuid,

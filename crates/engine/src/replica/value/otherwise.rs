@@ -4,13 +4,13 @@
 //! came late. Its cookie covers them, so that nobody tells them again. How old a value of it is, is not known; but how far it
 //! had come before it was asked, and how far what was not heard of here may reach:
 //!
-//! * a word of ours that it had not heard of stands: it is told that, and once more where its entry has a later change, which need
+//! * a word of ours that it had not heard of stands: we send it, and send it again where its entry has a later change, which need
 //!   not be of the same attribute;
 //! * of one that it had heard of it may have a later one that is not known here: its value counts;
-//! * where nothing that is not known here is later, it has lost our word, which is told it again.
+//! * where no change unknown here is later, the provider has lost our word, and we send it again.
 //!
-//! What is said once more, and the last two, are changes of this server under a CSN of its own: everybody hears of them, and who decides the same at the
-//! same time does no harm.
+//! What is said once more, and the last two, are changes of this server under a CSN of its own: everybody hears of them, and who
+//! decides the same at the same time does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ use crate::write::prepare::{Change, ChangeKind, Standing};
 /// Whose word on a value counts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Word {
-    /// Ours, of which the provider is told.
+    /// Ours: it is sent to the provider.
     Untold,
     Theirs,
     /// Ours, which the provider has lost.

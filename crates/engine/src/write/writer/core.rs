@@ -1,4 +1,4 @@
-//! What a writer knows between two groups, and whoever carries out a change has the use of.
+//! What a writer keeps between two groups. The thread that carries out a change uses it.
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -24,7 +24,7 @@ use crate::write::operator::Counters;
 use crate::write::retiring::Retiring;
 use crate::write::training;
 
-/// How often a store is asked what became of a commit whose answer was lost, before that is told as it is.
+/// How often the writer asks the store for the outcome of a commit whose answer was lost, before it reports the outcome as unknown.
 const OUTCOME_TRIES: usize = 3;
 
 /// All of it holds as of one commit. What a group makes of it is taken over once that is committed; where it was not, or
@@ -58,7 +58,7 @@ pub(super) struct Core<S> {
     thread: Option<ThreadId>,
     /// Changes that other threads carried out themselves.
     pub(super) changes_elsewhere: u64,
-    /// A contextCSN was raised, which whoever follows the log is to be told.
+    /// A contextCSN was raised: followers of the log have to be notified.
     pub(super) contexts_rose: bool,
     /// Whether the writer's thread waits no longer than until something is to be done beside changes.
     pub(super) looks_again: bool,
@@ -175,7 +175,7 @@ impl<S: Store> Core<S> {
     /// Commits, and finds out what became of it where the store's answer was lost.
     ///
     /// # Errors
-    /// Nothing was committed, or [`CommitError::OutcomeUnknown`]: whoever asked for something is to be told just that.
+    /// Nothing was committed, or [`CommitError::OutcomeUnknown`]: the requester has to get exactly that answer.
     pub(super) fn commit(
         &mut self,
         transaction: S::Transaction<'_>,

@@ -1,4 +1,4 @@
-//! Where changes come into a writer: what one is, its queue, and what who asks is told when it cannot wait there.
+//! How changes enter a writer: the type of a queued change, the queue, and the answer when the queue is full or closed.
 //!
 //! **Every change that comes in is answered once**: by the writer, or here.
 

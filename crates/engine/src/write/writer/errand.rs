@@ -58,7 +58,7 @@ impl<S: Store> Core<S> {
         injected::panic_at("errand");
         // After a panic what is asked for is judged by what the store holds; if that cannot be read, so it cannot be now.
         let _ = self.renew();
-        // Whoever asked and does not wait for the answer has no use for it.
+        // A requester that no longer waits needs no answer.
         match errand {
             Errand::Retire(retiring, done) => {
                 self.retiring = retiring;

@@ -54,7 +54,7 @@ impl<S: Store> Core<S> {
         }
         self.forget_merge();
         self.database.set_filling(false);
-        // Whoever asked may have gone.
+        // The requester may have gone.
         let _ = done.send(filled);
     }
 
@@ -100,7 +100,7 @@ impl<S: Store> Core<S> {
         if context_csns.is_empty() {
             set.put(META, meta::UNPROVED, []);
         }
-        // What came is not in the change log: whoever follows this server asks for the content.
+        // What came is not in the change log: consumers of this server have to refresh.
         log::end_history(&mut set);
         // Nor was anybody asked which groups it is in.
         set.delete(META, meta::BACK_LINKS);

@@ -1,4 +1,4 @@
-//! The changes of one group: what is gathered, what came of each, and who is told what in the end.
+//! The changes of one group: gathering them, the outcome of each, and the answers in the end.
 //!
 //! **Outcomes are those of the first jobs, in their order**: whatever ends a group early, each job is answered once.
 

@@ -6,8 +6,9 @@
 //! being synced the next one gathers. A storage error fails the group; after a failed sync the store refuses every
 //! commit, and so does the writer, until it is opened again.
 //!
-//! Changes come in at the [`entrance`] and wait in the [`queue`], large ones in a [lane](lanes) of their own. What the writer knows is the [core's](core), what becomes of a
-//! group stands in [`commit`], what is done beside changes in [`upkeep`], and what is asked of it between two groups in [`errand`].
+//! Changes come in at the [`entrance`] and wait in the [`queue`], large ones in a [lane](lanes) of their own. What the writer knows
+//! is the [core's](core), what becomes of a group stands in [`commit`], what is done beside changes in [`upkeep`], and what is
+//! asked of it between two groups in [`errand`].
 
 mod commit;
 mod core;
@@ -143,7 +144,7 @@ impl Writer {
 
     fn end(&self) {
         self.entrance.queue.close();
-        // The handle is whole whoever panicked.
+        // A panic of another thread leaves the handle consistent.
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A completion may own the last handle: a thread cannot wait for itself, nor for one that waits for it. A panic
@@ -255,7 +256,7 @@ struct CloseAtEnd<'q>(&'q Queue<Work>);
 impl Drop for CloseAtEnd<'_> {
     fn drop(&mut self) {
         self.0.close();
-        // An errand that is dropped tells whoever waits for it that the writer has ended.
+        // Dropping an errand tells its waiting requester that the writer has ended.
         while let Some(work) = self.0.try_any() {
             let Work::Change(job) = work else { continue };
             (job.done)(stopped());

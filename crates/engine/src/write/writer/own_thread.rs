@@ -33,7 +33,7 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says whether changes that this thread asks for may wait for its [`carry_out_kept`]. Whoever says yes calls that or
+/// Says whether changes that this thread asks for may wait for its [`carry_out_kept`]. A thread that says yes must call that or
 /// [`hand_over_kept`] before it waits for anything.
 pub fn may_keep(yes: bool) {
     MAY_KEEP.set(yes);

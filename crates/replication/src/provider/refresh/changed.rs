@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::provider::passes::PutOff;
 use crate::provider::session::{Part, failed};
 
-/// Entries of a moved subtree that a consumer of a part of the tree is told of.
+/// Most entries of a moved subtree that are sent to a consumer of a part of the tree.
 pub(in crate::provider) const MOVED_MAX: usize = 1_000_000;
 
 /// Entries that have changed since a consumer was here.

@@ -41,7 +41,7 @@ impl Gone {
         !self.names.is_empty()
     }
 
-    /// It is told now.
+    /// The delete has been sent.
     pub(super) fn told(&mut self, grave: Grave) {
         if let Some(name) = self.graves.remove(&grave).flatten() {
             self.names.remove(&name);

@@ -1,7 +1,7 @@
-//! The last stage of a refresh from the log: all of it is told in the order of CSNs, but for what has to be out of the way.
+//! The last stage of a refresh from the log: everything is sent in the order of CSNs, but for what has to be out of the way.
 //!
-//! A slapd that is told of a delete takes it that it has seen everything up to the delete's CSN, passes over entries that come later
-//! and are older, and says to others that it has them. **So an entry goes before every delete that came after any of its changes.**
+//! When a slapd receives a delete it assumes that it has seen everything up to the delete's CSN. It then passes over older entries
+//! that come later, and tells others that it has them. **So an entry goes before every delete that came after any of its changes.**
 
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
