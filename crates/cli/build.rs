@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a build outside a checkout is told.
+/// The variable that gives the commit to a build outside a checkout.
 const VARIABLE: &str = "LARIX_COMMIT";
 
 fn main() {

@@ -41,7 +41,7 @@ impl ScriptedProvider {
         self.listener.accept().expect("a consumer").0
     }
 
-    /// Waits for a consumer and its search; whoever binds may.
+    /// Waits for a consumer and its search; every bind succeeds.
     ///
     /// # Panics
     /// What comes is something else.

@@ -20,7 +20,7 @@ pub struct Line {
     pub text: String,
 }
 
-/// Decodes what has passed: what consumers asked for, as far as it has a cookie, and what they were told.
+/// Decodes what has passed: the requests of consumers, as far as they have a cookie, and the answers.
 pub fn transcript(record: &[Passed]) -> Vec<Line> {
     let mut waiting: BTreeMap<(usize, bool), Vec<u8>> = BTreeMap::new();
     let mut lines = Vec::new();

@@ -1,5 +1,5 @@
 //! Writers for rings of servers that all take writes: each changes entries of its own and some that are everybody's, and
-//! remembers what it was told, so that nothing acknowledged may be lost and nothing deleted come back.
+//! remembers its answers, so that a test finds acknowledged changes that are lost and deleted entries that come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub const REQUESTS: u64 = 60;
 /// Entries that everybody changes.
 const SHARED: u64 = 5;
 
-/// What one writer was told about an entry that nobody else changes.
+/// The acknowledged state of an entry that only one writer changes.
 #[derive(Clone, Debug, Default)]
 struct Own {
     /// Values of `description` that it may have; the last acknowledged one, and those asked for since.
@@ -134,7 +134,7 @@ impl Writer {
         }
     }
 
-    /// What its writer was told of an entry, if it is one of its own.
+    /// The acknowledged state of an entry, if a writer has it for itself.
     pub fn told(&self, dn: &str) -> Option<String> {
         self.acknowledged.get(dn).map(|own| format!("{own:?}"))
     }

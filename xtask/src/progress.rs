@@ -116,7 +116,7 @@ impl Progress {
         }
     }
 
-    /// What the next run is told: what ran now, and where that is not all, what the last one knew of the others.
+    /// The durations that are kept for the next run: those of this run, and for programs that did not run those of the last one.
     fn durations(&self, whole: bool) -> Durations {
         let mut all = if whole { Durations::new() } else { self.last.clone() };
         all.extend(self.ended.iter().map(|(name, taken)| (name.clone(), *taken)));

@@ -160,7 +160,7 @@ impl AccessPolicy {
         if self.is_root(ask.subject) {
             return Answer::Granted;
         }
-        // Whoever may write at all cannot provide these: the server does, on his behalf.
+        // A client never writes these itself: the server does, on its behalf.
         if let Some(ItemKind::Attribute(description)) = ask.item
             && privilege.is_write()
             && self.is_no_user_modification(description.attribute)

@@ -1,5 +1,5 @@
-//! Rules and clauses that can never match, found by comparing them with those before. What is told is so; not all that
-//! is so is told.
+//! Rules and clauses that can never match, found by comparing them with those before. Every finding is true; not all
+//! such rules are found.
 
 use larix_schema::NormalDn;
 
@@ -158,7 +158,7 @@ fn covers_clause(earlier: &CompiledClause, later: &CompiledClause) -> bool {
         && earlier.who.iter().all(|wide| later.who.iter().any(|narrow| implies(&narrow.who, &wide.who)))
 }
 
-/// Whether whoever meets the first condition meets the second.
+/// Whether every subject that meets the first condition meets the second.
 fn implies(narrow: &CompiledWho, wide: &CompiledWho) -> bool {
     match (wide, narrow) {
         (CompiledWho::Anyone, _) => true,

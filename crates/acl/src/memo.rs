@@ -13,7 +13,7 @@ const GROUPS_MAX: usize = 32;
 
 /// Answers about the subject that do not depend on the entry under protection: groups, sets, patterns.
 ///
-/// Good for one subject, one policy and one snapshot: whoever holds it sees to that.
+/// Good for one subject, one policy and one snapshot: its holder must see to that.
 #[derive(Debug, Default)]
 pub struct Memo {
     known: Cell<u64>,

@@ -34,7 +34,7 @@ pub struct AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// Puts rules in force: those of the database, then those of the frontend. Whoever is bound as `root_dn` may do
+    /// Puts rules in force: those of the database, then those of the frontend. A client that is bound as `root_dn` may do
     /// everything.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use larix_server::log::LogLevel;
 use larix_server::log::syslog_facility;
 use larix_server::{Bound, ServeOptions};
 
-/// Where `larix serve --suffix` listens unless it is told.
+/// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
 

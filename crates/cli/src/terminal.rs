@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::signals::EndingSignals;
 
-/// The terminal of this process, whoever reads its standard input.
+/// The terminal of this process, also where standard input is redirected.
 const TERMINAL: &str = "/dev/tty";
 /// A longer answer is no password.
 const LINE_BYTES_MAX: usize = 64 << 10;

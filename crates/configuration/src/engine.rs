@@ -133,8 +133,9 @@ impl Config {
 }
 
 impl Config {
-    /// Whether changes are merged one by one by the states of entries: of whoever follows access logs. A member that follows nobody
-    /// for a while goes on noting when what was changed: others change the same entries meanwhile, and it will hear of that.
+    /// Whether changes are merged one by one by the states of entries. Servers that follow access logs do this. A member that has
+    /// no provider for a while goes on noting when what was changed: others change the same entries meanwhile, and it will receive
+    /// that.
     fn merges_records(&self, database: &Database) -> bool {
         let Some(mdb) = database.kind.mdb() else { return false };
         let mut lines = database.sync_replication.iter().filter(|line| !self.names_itself(line)).peekable();

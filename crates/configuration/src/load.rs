@@ -9,7 +9,7 @@ use super::model::{Config, QuickStart, Source};
 use super::slapd_d::{self, Stamp};
 use super::{entries, quick_start, slapd_conf};
 
-/// Where slapd looks when it is told nothing, in this order.
+/// Where slapd looks without flags, in this order.
 pub const DEFAULT_DIRECTORY: &str = "/etc/ldap/slapd.d";
 pub const DEFAULT_FILE: &str = "/etc/ldap/slapd.conf";
 
@@ -109,7 +109,7 @@ impl Config {
         entries(self)
     }
 
-    /// The same, shared with whoever else has them.
+    /// The same, shared with other holders.
     pub fn shared_entries(&self) -> Vec<Arc<ConfigEntry>> {
         entries::shared(self)
     }

@@ -32,7 +32,7 @@ pub struct SchemaBuilder {
     /// Attribute types and classes below these numbers are built in: an included definition of the same OID is
     /// passed over.
     built_in: (usize, usize),
-    /// Numbers that elements of earlier schemas had: whoever defines one again gives it its own.
+    /// Numbers that elements of earlier schemas had: an element that is defined again gets its old number.
     given: Gone,
 }
 

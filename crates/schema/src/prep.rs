@@ -93,7 +93,7 @@ pub(crate) fn prepare_tidy(text: &[u8], fold_case: bool, out: &mut Vec<u8>) -> b
     untidy == 0
 }
 
-/// Eight bytes of a text, the first one lowest. What is told of each stands in its highest bit, and holds when all are
+/// Eight bytes of a text, the first one lowest. The result of a test of each byte stands in its highest bit, and holds when all are
 /// of ASCII.
 #[derive(Clone, Copy)]
 struct Eight(u64);

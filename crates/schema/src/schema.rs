@@ -31,7 +31,7 @@ pub struct Schema {
     pub(crate) gone: Arc<Gone>,
 }
 
-/// Elements of earlier schemas, by OID. They keep their numbers: whoever still has one may look at what it was.
+/// Elements of earlier schemas, by OID. They keep their numbers: a holder of a number may look at what it was.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gone {
     pub(crate) attributes: HashMap<String, AttributeTypeId>,

@@ -170,7 +170,7 @@ impl Acceptor {
 }
 
 impl Acceptor {
-    /// Closes a connection that there is no place for; the client is told why where it can read that.
+    /// Closes a connection that exceeds a limit; where the client can read a reason, it gets one.
     fn turn_away(&self, stream: AcceptedStream, name: &str, info: &ListenerInfo, refusal: Refusal) {
         self.server
             .log

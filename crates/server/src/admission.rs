@@ -1,8 +1,8 @@
 //! Who gets in, and how much one address may ask for: `client-limits`.
 //!
 //! Each limit is off unless configured, but for what the limit of open files leaves room for. What one address has is
-//! shared by its connections: a count of those open, and token buckets, each one atomic number. IPv6 clients are told
-//! apart by their network of 64 bits, of which they can take any address.
+//! shared by its connections: a count of those open, and token buckets, each one atomic number. An IPv6
+//! client is identified by its network of 64 bits, since it can take any address in it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -266,7 +266,7 @@ impl Bucket {
 }
 
 impl Refusal {
-    /// What the client is told in a notice of disconnection (RFC 4511 section 4.4.1).
+    /// The result in the Notice of Disconnection (RFC 4511 section 4.4.1).
     pub fn result(self) -> LdapResult {
         LdapResult::with(ResultCode::UNAVAILABLE, format!("{self}; try again later"))
     }

@@ -1,8 +1,8 @@
 //! One client's connection as a state machine without I/O: bytes in, requests started in order, bytes out.
 //!
 //! The worker reads and writes; [`Connection`] cuts the input into messages, keeps the order that LDAP demands (a bind
-//! is a barrier), holds the searches under way and lets each have a slice a turn, or sends it elsewhere when it has become long, and
-//! stops when the client does not take its answers. What a request does is its [`Service`]'s business.
+//! is a barrier), holds the searches under way and lets each have a slice a turn, or sends it elsewhere when it has become long,
+//! and stops when the client does not take its answers. What a request does is its [`Service`]'s business.
 
 mod searches;
 mod service;
@@ -144,8 +144,8 @@ impl<S: Service> Connection<S> {
         self.run()
     }
 
-    /// The server stops: what was asked is still answered, but what waits, for changes or for an answer from elsewhere, now or after its
-    /// next slice, ends with this result.
+    /// The server stops: what was asked is still answered, but what waits, for changes or for an answer from elsewhere, now or
+    /// after its next slice, ends with this result.
     pub fn stop(&mut self, result: LdapResult) -> Turn {
         self.farewell = Some(Box::new(result.clone()));
         for (operation, search) in std::mem::take(&mut self.searches.waiting) {
@@ -256,7 +256,7 @@ impl<S: Service> Connection<S> {
         self.resume()
     }
 
-    /// The server ends the connection: the client is told why (RFC 4511 section 4.4.1), unless there is nothing to say.
+    /// The server ends the connection. With `notice` the client gets a Notice of Disconnection (RFC 4511 section 4.4.1).
     pub fn disconnect(&mut self, notice: Option<LdapResult>) -> Turn {
         self.close(notice);
         Turn::Close

@@ -45,7 +45,7 @@ pub(crate) struct Task {
     pub(crate) directory: PathBuf,
     /// None: cn=config.
     pub(crate) served: Option<Arc<Served<LmdbStore>>>,
-    /// Ours, where it is told to the provider.
+    /// Our server id, where the provider receives it.
     pub(crate) sid: Option<u16>,
     /// What the line does not say of TLS.
     pub(crate) tls: TlsSettings,

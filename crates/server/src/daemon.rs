@@ -289,7 +289,7 @@ impl ProcessFiles {
     }
 
     fn put(&mut self, path: &Path, text: String) -> Result<(), DaemonError> {
-        // Monitoring reads it, whoever that runs as.
+        // Monitoring reads it, under any user.
         fs::write(path, text)
             .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o644)))
             .map_err(|source| DaemonError::File { path: path.to_owned(), source })?;

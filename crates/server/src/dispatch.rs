@@ -1,8 +1,8 @@
 //! From a decoded request to the directory and back: the session's state, and where each kind of request goes.
 //!
 //! [`request`] has the life that all requests share, [`limits`] what is refused before they are looked at, [`reads`] searches and
-//! compares, [`away`] searches that take long, [`changes`] what goes to the writer, [`bind`](mod@bind) and [`sasl`] binds, [`extended`] the
-//! extended operations.
+//! compares, [`away`] searches that take long, [`changes`] what goes to the writer, [`bind`](mod@bind) and [`sasl`] binds,
+//! [`extended`] the extended operations.
 
 mod access_log;
 mod away;
@@ -71,7 +71,7 @@ pub enum Completion {
     Verified(Box<VerifiedOutcome>),
     Extended(Box<ExtendedAnswer>),
     Transaction(Box<TransactionOutcome>),
-    /// Whoever did it has ended without an outcome.
+    /// The thread that carried it out has ended without an outcome.
     Lost,
 }
 
@@ -171,7 +171,7 @@ impl Completer {
 }
 
 impl Drop for Completer {
-    /// Whoever had it panicked, or has ended: the request is answered all the same.
+    /// The thread that held it panicked or has ended: the request is answered all the same.
     fn drop(&mut self) {
         self.send(Completion::Lost);
     }
@@ -321,7 +321,7 @@ impl Dispatcher {
         operation: Restricted<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
-        // Whoever binds is nobody until that is done.
+        // A client that binds is anonymous until the bind is done.
         let subject = match operation {
             Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => {
                 self.session.anonymous()

@@ -199,7 +199,7 @@ async fn serve(stream: TcpStream, place: Rc<Place>, server: Arc<Server>) {
         let response = respond(&server, request.method(), request.uri().path());
         std::future::ready(Ok::<_, Infallible>(response))
     });
-    // A client that breaks off, or speaks something else, is told by hyper as far as it can be told.
+    // hyper answers a client that breaks off or speaks another protocol, as far as it can.
     let _ = protocol().serve_connection(TokioIo::new(stream), service).await;
 }
 

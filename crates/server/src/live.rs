@@ -2,7 +2,7 @@
 //!
 //! A change is judged ([`Config::changed`](larix_configuration::Config::changed)), everything it needs is made ready beside what
 //! is in force, it becomes durable, and then it is published, which cannot fail. Whatever fails before leaves everything
-//! as it was. A change is answered when it is in force: whoever saw the answer sees the change.
+//! as it was. A change is answered when it is in force: a client that has the answer sees the change.
 
 #[cfg(test)]
 mod tests;
@@ -248,7 +248,7 @@ impl Configurator<'_> {
         }
     }
 
-    /// Makes of the configuration what a provider has, as far as it was told.
+    /// Changes the configuration to what a provider has, as far as the provider sent it.
     fn replicate(
         &mut self,
         batch: ReplicatedBatch,
@@ -276,8 +276,8 @@ impl Configurator<'_> {
                 if self.earlier.is_empty() {
                     return Err(refused);
                 }
-                // A request may have had a generation in which a directory that is wanted now is still open: whoever is the last
-                // to have it closes it.
+                // A request may hold a generation in which a directory that is wanted now is still open: its last holder
+                // closes it.
                 self.free_unused();
                 self.earlier.clear();
                 self.judge.run(|| ());
@@ -349,7 +349,7 @@ impl<'s> Transition<'s> {
         Ok(Self { server, endpoints, earlier, config, databases, tls, log, http, admin })
     }
 
-    /// Answers under which sequences the access log is told of it.
+    /// Answers the sequences of its records for the access log.
     ///
     /// # Errors
     /// What cannot be written, or what entries still use: then nothing has changed.

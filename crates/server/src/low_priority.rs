@@ -42,7 +42,7 @@ impl LowPriority {
     pub(crate) fn run<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, done) = sync_channel::<Result<T, Box<dyn Any + Send>>>(1);
         let work: Work = Box::new(move || {
-            // Whoever asked waits.
+            // The receiver waits.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(compute)));
         });
         if let Err(SendError(work)) = self.work.send(work) {

@@ -61,7 +61,7 @@ impl Restricted<'_> {
 /// The rules that the requests for one database are under, looked up in the schema.
 #[derive(Clone, Debug)]
 pub struct OperationRules {
-    /// No rule holds for whoever is bound as this.
+    /// No rule applies to a client that is bound as this DN.
     root: Option<NormalDn>,
     written: Vec<OperationRule>,
     /// For each rule what its clauses ask of the requester, in order.

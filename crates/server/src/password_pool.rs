@@ -1,8 +1,8 @@
 //! Costly password hashes are computed off the event loops, by a few threads that give way to them.
 //!
 //! **Fair between sources.** Jobs wait by the address that they come from, and within one address by the account that
-//! they are about. Addresses have turns, and so have the accounts of an address: whoever floods the server with guesses
-//! waits behind himself, and of users behind one gateway none waits for another's account.
+//! they are about. Addresses have turns, and so have the accounts of an address: a client that floods the server with guesses
+//! waits behind itself, and users behind one gateway do not wait for another's account.
 //!
 //! The threads leave a core to the event loops where there are two, and run at a lower priority: a flood of binds takes
 //! what time searches leave.
@@ -26,7 +26,7 @@ type Job = Box<dyn FnOnce() + Send>;
 pub struct PasswordPool {
     shared: Arc<Shared>,
     threads: usize,
-    /// Sources are told apart by keyed hashes: nobody can choose two that fall together.
+    /// Keyed hashes identify sources: a client cannot choose two that collide.
     keys: RandomState,
 }
 
@@ -83,7 +83,7 @@ impl PasswordPool {
         self.submit_made(source, || job)
     }
 
-    /// Makes a job and queues it. It is not made where it cannot be queued: whoever is to answer then still can.
+    /// Makes a job and queues it. It is not made where it cannot be queued, so that the caller can still answer the request.
     ///
     /// # Errors
     /// As [`Self::submit`].

@@ -1,9 +1,10 @@
 //! How threads share the processors with those that answer clients.
 //!
 //! A nice value alone is a share, measured over many milliseconds. Who runs when a worker wakes up is another matter (Linux 6.6 and
-//! later, EEVDF): the one whose slice would end first, by shares. Whoever asks for short slices is therefore *preferred*, and leaves the processor
-//! at the end of its slice only when the timer looks, every 4 ms or so; whoever asks for longer slices than others have leaves it at
-//! once for each of them that wakes up and has not had its share. So threads that compute for longer ask for long slices.
+//! later, EEVDF): the one whose slice would end first, by shares. A thread that asks for short slices is therefore *preferred*, and
+//! leaves the processor at the end of its slice only when the timer looks, every 4 ms or so; a thread that asks for longer slices
+//! than others have leaves it at once for each of them that wakes up and has not had its share. So threads that compute for longer
+//! ask for long slices.
 //!
 //! How long a thread waits that wakes up beside one that computes on the same processor, p99.9 and longest of four rounds of 3,800
 //! (`tests/bench/waking-up`, Linux 6.18, 250 ticks a second, quiet machine; 0.05 ms of it is the timer's):
@@ -17,7 +18,8 @@
 //! | nice 19, slices of 100 us | 0.10 to 0.13 | 0.1 to 1.2 |
 //! | nice 19, slices of 10 ms | 0.10 to 0.16 | 0.1 to 0.3 |
 //!
-//! `SCHED_IDLE`, which goes at once, too, would stand still for as long as the processors are busy, and cannot be left again without privilege.
+//! `SCHED_IDLE`, which goes at once, too, would stand still for as long as the processors are busy, and cannot be left again
+//! without privilege.
 
 use std::io;
 
@@ -29,8 +31,8 @@ pub(crate) const LOWEST: i32 = 19;
 const SLICE_NANOSECONDS: u64 = 10_000_000;
 
 /// Makes this thread at least so nice (0 to 19), and has it leave its core for any other thread that wakes up and has not had
-/// its share. Threads that it starts are as nice. Where the kernel takes no slices the nice value is set; where that is refused, too,
-/// the thread competes as all others do.
+/// its share. Threads that it starts are as nice. Where the kernel takes no slices the nice value is set; where that is refused,
+/// too, the thread competes as all others do.
 pub fn give_way(nice: i32) {
     // No nicer than it is: how nice that is.
     let own = rustix::process::nice(0).unwrap_or(0);

@@ -1,5 +1,5 @@
 //! The PROXY protocol, versions 1 and 2, at `pldap://` and `pldaps://` listeners: a balancer in front says who the client
-//! is. Whoever reaches such a listener may claim any address: it belongs behind the balancer alone.
+//! is. Anyone who reaches such a listener may claim any address: only the balancer should be able to reach it.
 
 use std::fmt;
 use std::io;

@@ -33,7 +33,7 @@ impl MechanismContext {
 struct Worth {
     /// Strength of the layers it can put on.
     max_ssf: u32,
-    /// Does not show the password to whoever listens.
+    /// Does not show the password to an eavesdropper.
     hides_password: bool,
     withstands_active: bool,
     withstands_dictionary: bool,

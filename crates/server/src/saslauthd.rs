@@ -56,7 +56,7 @@ pub fn knows(socket: &Path, name: &[u8], password: &[u8]) -> Result<bool, AskErr
         None => (name, &[][..]),
     };
     let parts = [user, password, SERVICE, realm];
-    // To whoever reads it as a string a zero byte would be its end.
+    // A zero byte would end the text for a program that reads it as a C string.
     if user.is_empty() || parts.iter().any(|part| part.len() > PART_MAX || part.contains(&0)) {
         return Ok(false);
     }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks a socket that gives one answer; what it was told comes back, too.
+    /// Asks a socket that gives one answer; returns the result and the bytes that the socket received.
     fn ask(name: &str, password: &str, answer: &[u8]) -> (Result<bool, String>, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mux");

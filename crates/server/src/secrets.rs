@@ -1,5 +1,5 @@
-//! Attributes whose values let somebody in. No page, no report and no comparison of servers shows them, whoever asks: a
-//! search by who may read them does.
+//! Attributes whose values are secrets for logging in. No page, no report and no comparison of servers shows them to anyone.
+//! A search shows them to an identity that may read them.
 
 use larix_schema::Schema;
 

@@ -60,7 +60,7 @@ pub struct Services {
     pub(crate) proxies: Proxies,
     /// Overlays that see committed changes or have ticks.
     pub(crate) overlay_threads: OverlayThreads,
-    /// What an OpenTelemetry collector is told.
+    /// What is sent to an OpenTelemetry collector.
     pub(crate) traces: Traces,
 }
 

@@ -83,7 +83,7 @@ impl Session {
         &self.subject
     }
 
-    /// The subject of this connection without its identity: whoever is about to authenticate.
+    /// The subject of this connection without its identity, for a client that is about to authenticate.
     pub fn anonymous(&self) -> &Arc<Subject> {
         &self.anonymous
     }
@@ -123,7 +123,7 @@ impl Session {
         if self.method == Method::Sasl { self.mechanism } else { "" }
     }
 
-    /// Whoever just bound acts as somebody else from here on.
+    /// The client that just bound acts as another identity from here on.
     pub fn act_as(&mut self, dn: NormalDn, shown: &str) {
         self.subject = Arc::new(self.subject.acting_as(dn, shown));
     }

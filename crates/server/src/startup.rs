@@ -70,7 +70,7 @@ pub enum ServeError {
     AdminNeedsTls,
     Daemon(DaemonError),
     Config(ConfigError),
-    /// Whoever waits for the server cannot be told.
+    /// The test harness that waits for the server cannot be reached.
     Harness(HarnessError),
     /// A database cannot be opened.
     Open(OpenError),
@@ -353,7 +353,7 @@ impl Bound {
                 .map_err(ServeError::Harness)?;
             drop(settings);
             readiness.announce();
-            // Whoever waits for the file has seen what was announced; whoever waits for this process finds the file.
+            // The file comes after the announcement; a program that waits for this process finds the file.
             write_port_file(port_file.as_deref(), &ports)?;
             readiness.ready().map_err(start("the background process"))?;
             harness.ready();
@@ -391,7 +391,7 @@ fn reachable(url: &str) -> String {
     url.to_owned()
 }
 
-/// Written beside and renamed: whoever waits for the file never reads half of it.
+/// Written beside and renamed: a program that waits for the file never reads half of it.
 fn write_port_file(path: Option<&Path>, ports: &str) -> Result<(), ServeError> {
     let Some(path) = path else { return Ok(()) };
     let part = path.with_extension("part");

@@ -27,10 +27,10 @@ const QUEUE_LIMIT: usize = 8_192;
 /// How long the server's end waits for the last ones to be sent.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Which operations are told of, and the way to the thread that does it.
+/// Which operations are reported, and the queue to the thread that reports them.
 #[derive(Default)]
 pub(crate) struct Traces {
-    /// An operation is told of if a random number is below; 0: none is.
+    /// An operation is reported if a random number is below; 0: none is.
     threshold: AtomicU64,
     queue: ArcSwapOption<SyncSender<Span>>,
     figures: Arc<Figures>,

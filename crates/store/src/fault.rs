@@ -112,7 +112,7 @@ fn draw(state: &mut u64) -> u64 {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each value is whole whoever panicked.
+    // A panic of another thread leaves each value consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

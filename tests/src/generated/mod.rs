@@ -117,7 +117,7 @@ pub fn code(answer: &str) -> &str {
     result.split(' ').next().unwrap_or("")
 }
 
-/// A difference that is meant: why, and how it is told.
+/// A difference that is meant: why, and how it is recognised.
 #[derive(Debug)]
 pub struct Known {
     pub reason: &'static str,

@@ -48,7 +48,7 @@ pub static ALL: &[Generator] = &[
 
 const UNIQUE_KNOWN: &[Known] = &[
     Known {
-        reason: "unique judges the entry as the change leaves it: what else is wrong with the change is told first",
+        reason: "unique judges the entry as the change leaves it: other faults of the change are reported first",
         is: |seen| seen.trees_are_equal() && matches!(seen.codes(), ("19", other) if other != "0"),
     },
     Known {
@@ -110,7 +110,7 @@ const CONSTRAINT_KNOWN: &[Known] = &[
     },
     Known {
         reason: "slapd counts the values of attributes that a change does not touch or only takes away from",
-        // What else is wrong with such a change is told here.
+        // Larix reports the other faults of such a change.
         is: |seen| {
             let told = match seen.codes() {
                 ("19", "0") => true,
@@ -255,7 +255,7 @@ const DYNLIST_KNOWN: &[Known] = &[
         },
     },
     Known {
-        reason: "a group by URL has members, whoever they are",
+        reason: "a group by URL has members for every identity",
         is: |seen| seen.step.starts_with("compare") && seen.codes() == ("16", "5"),
     },
     Known {

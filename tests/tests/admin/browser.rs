@@ -380,7 +380,7 @@ impl Newcomer {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "how long it took is told")]
+#[expect(clippy::disallowed_methods, reason = "the time that it took is printed")]
 fn the_first_quarter_of_an_hour_takes_a_minute() {
     let Some(browser) = Browser::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");

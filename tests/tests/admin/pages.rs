@@ -295,7 +295,7 @@ fn a_password_policy_holds_here_as_well() {
     let mut admin = Http::new(address);
     assert_eq!(admin.log_in("admin", "secret").status, 303);
     assert_eq!(admin.post("/people/password", &[("dn", ann), ("new", "second")]).status, 303);
-    // Whoever got a password from somebody else chooses their own before anything else.
+    // A person whose password somebody else has set chooses their own before anything else.
     let mut http = Http::new(address);
     http.get("/login");
     assert_eq!(http.post("/login", &[("name", ann), ("password", "second")]).status, 303);
@@ -429,7 +429,7 @@ fn a_search_that_does_not_succeed_keeps_its_form() {
     ] {
         assert!(answer.body.contains(part), "{part} is not in {}", answer.body);
     }
-    // A base that is not there is told beside the form, too.
+    // The page shows beside the form that the base does not exist.
     let answer = http.get("/search?base=dc%3Dnowhere&filter=(cn%3Dann)");
     assert!(answer.status == 422 && answer.body.contains("value=\"dc=nowhere\""), "{}", answer.body);
     assert_eq!(http.get("/search?base=dc%3Dexample%2Cdc%3Dcom&filter=(uid%3Dann)").status, 200);

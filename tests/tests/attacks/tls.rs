@@ -55,7 +55,7 @@ fn nobody_is_talked_down() {
     assert_eq!(ask(&mut socket, &whoami(1)), ["1:13"]);
     assert_eq!(ask(&mut socket, &start_tls(2)), ["2:0"]);
     assert_eq!(ask(&mut secure.handshake(socket), &whoami(3)), ["3:0"]);
-    // A client that speaks nothing newer than TLS 1.1 is told so: alert 70, protocol version.
+    // A client that speaks nothing newer than TLS 1.1 gets alert 70, protocol version.
     let mut hello = vec![3, 2];
     hello.extend_from_slice(&[7; 32]);
     hello.extend_from_slice(&[0, 0, 4, 0xc0, 0x2f, 0xc0, 0x2b, 1, 0]);

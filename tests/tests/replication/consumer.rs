@@ -206,7 +206,7 @@ fn under_another_suffix() {
         let consumer = Member::with(Kind::Larix, free_port(), &body).started();
         let massaged = || {
             let content = provider.content(&format!("ou=groups,{SUFFIX}")).unwrap_or_default();
-            // Names go along: those below the suffix, and whoever made the entry.
+            // Names are rewritten, too: those below the suffix, and the entry's creator.
             let names = ["member", "creatorsname", "modifiersname"];
             let moved =
                 |value: &Vec<u8>| String::from_utf8_lossy(value).replace(SUFFIX, "o=copy").into_bytes();
@@ -402,7 +402,7 @@ fn a_ring_of_three_that_all_take_writes() {
     alike(&ring);
 }
 
-/// What two servers have deleted is told once, also after both were started again.
+/// A delete that two servers made is sent once, also after both were started again.
 #[test]
 fn a_delete_on_two_servers_is_told_once() {
     let ports: [u16; 2] = free_ports(2).try_into().unwrap();

@@ -223,7 +223,7 @@ fn killed_before_the_deletes_are_stored_it_asks_for_all_again() {
     stays_deleted(&mut search, &consumer);
 }
 
-/// What members keep of who changed what when comes with the content, and those who follow the newcomer's log are told what it
+/// What members keep of who changed what when comes with the content, and consumers of the newcomer's log learn what it
 /// lacks.
 #[test]
 fn a_newcomer_among_members_is_filled_at_once() {

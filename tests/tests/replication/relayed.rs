@@ -1,4 +1,4 @@
-//! Larix between others: what it was sent itself, and how far its consumers are told that it has come by it.
+//! Larix between others: what it receives itself, and how far the cookies for its consumers go.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -269,7 +269,7 @@ fn beside_slapd_values_are_compared_when_asked_for() {
     assert_eq!(replica(&[&values[..], &without].concat(), &[&here, &there]), (Some(0), equal.to_owned()));
 }
 
-/// The contextCSN of a retired server is gone from content and access log alike, whoever tells it, and stays so.
+/// The contextCSN of a retired server is gone from content and access log alike, even if another server sends it, and stays so.
 #[test]
 fn a_server_that_is_retired_is_out_of_the_access_logs() {
     let mut members = members(3, Merging::Records);

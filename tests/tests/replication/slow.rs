@@ -60,7 +60,7 @@ fn data_size(site: &Site) -> u64 {
     files.flatten().filter_map(|file| Some(file.metadata().ok()?.len())).sum()
 }
 
-/// It holds neither memory nor a snapshot, the log goes on being trimmed, and it is told to refresh when it reads again.
+/// It holds neither memory nor a snapshot, the log goes on being trimmed, and the provider demands a refresh when it reads again.
 #[test]
 fn a_consumer_that_does_not_read_costs_the_provider_nothing() {
     let site = site(Kind::Larix, "change-log size=1m\n", PEOPLE);

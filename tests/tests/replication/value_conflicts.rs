@@ -244,7 +244,7 @@ fn what_two_servers_change_at_once_is_merged_by_written_rules() {
         let found = shown(&content, &format!("{rdn},{PEOPLE}"), rule.attributes);
         assert_eq!(found, left, "{} | {}", rule.first, rule.second);
     }
-    // What gave way is told by whoever merged it, and only that.
+    // The server that merged a value reports what gave way, and only that.
     let told = |member: &Member| {
         let mut command = Command::new(Kind::Larix.program().unwrap());
         command.args(["replica", "conflicts", "-x", "-D", ADMIN, "-w", "secret", &member.url()]);

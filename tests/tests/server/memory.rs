@@ -134,7 +134,7 @@ fn plain(name: &str, password: &str) -> Vec<u8> {
     out
 }
 
-/// RFC 3062: the old password and the new one of whoever asks.
+/// RFC 3062: the old password and the new one of the requester.
 fn password_modify(old: &str, new: &str) -> Vec<u8> {
     let field =
         |tag: u8, value: &str| [&[tag, u8::try_from(value.len()).unwrap()][..], value.as_bytes()].concat();

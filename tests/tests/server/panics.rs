@@ -262,7 +262,7 @@ fn threads_beside_the_clients_go_on_behind_a_panic() {
     fixture.until_all_came("access-log");
     let recorded = "search \"cn=log\" sub (reqMod=title:=*recorded*) reqDN\n";
     assert!((0..TRIES).any(|_| run(&mut admin, recorded).contains("uid=ann")), "it is not in the log");
-    // A tool is told, and the next one is served.
+    // A tool gets an error, and the next one is served.
     let add = fixture.site.path().join("add.ldif");
     let entry = "dn: uid=eve,dc=example,dc=com\nobjectClass: account\nuid: eve\n";
     std::fs::write(&add, entry).expect("a file");

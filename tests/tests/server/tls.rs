@@ -104,7 +104,7 @@ fn a_balancer_says_who_the_client_is() {
     assert_eq!(ask(&mut secure.handshake(socket), &whoami(3)), ["3:0"]);
     let mut bare = connect();
     bare.write_all(&whoami(1)).unwrap();
-    assert_eq!(rest(&mut bare), b"", "nothing is said to whoever does not say who he is");
+    assert_eq!(rest(&mut bare), b"", "a client without a PROXY header got an answer");
     let server = secure.server;
     let site = secure.site;
     assert!(server.stop(), "a clean stop");

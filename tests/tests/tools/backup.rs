@@ -414,7 +414,7 @@ fn a_mass_delete_beside_writes_is_undone_to_the_second() {
         second = last;
         worker.more(5);
         worker.adds_only.store(true, Ordering::Relaxed);
-        // What it was doing when it was told.
+        // The change that it had begun before.
         worker.more(6);
         let mut connection = administrator(&server);
         for name in worker.until("9").into_keys() {

@@ -14,7 +14,7 @@ const TREE: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\ndes
     dn: cn=Cid,dc=example,dc=com\nobjectClass: inetOrgPerson\ncn: Cid\nsn: C\nmail: b@x.org\nuid: c\nemployeeNumber: 1\n\
     telephoneNumber: +1 2 3\n\n";
 
-/// The lines of the overlays, and what is told.
+/// The lines of the overlays, and the findings.
 const CASES: &[(&str, &[&str])] = &[
     ("overlay unique\nunique_uri ldap:///?uid?sub", &[]),
     (

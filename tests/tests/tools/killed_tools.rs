@@ -330,7 +330,7 @@ fn a_killed_load_leaves_the_old_database_or_the_new_one() {
     });
 }
 
-/// Data that another program put there, beside the lock file of what was there before: the same danger, whoever the cause is.
+/// Data that another program put there, beside the lock file of what was there before: the same danger from another cause.
 #[test]
 fn data_of_another_origin_beside_a_reader_is_read_by_its_own_last_commit() {
     // By one commit more or less the lock file of before names the other one of the new file's two roots.

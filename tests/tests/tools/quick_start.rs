@@ -1,4 +1,4 @@
-//! `larix serve --suffix`: what is changed while it serves is there at the next start, and flags that say otherwise are told.
+//! `larix serve --suffix`: what is changed while it serves is there at the next start, and flags that say otherwise are reported.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -337,7 +337,8 @@ fn an_address_that_is_taken_is_said_and_nothing_is_left() {
     }
 }
 
-/// The configuration is kept with the hash of a password that was made up: it is told, this once, though nothing is served.
+/// The configuration is kept with the hash of a password that was made up: the password is printed, this once, though nothing is
+/// served.
 #[test]
 fn a_start_that_comes_to_nothing_shows_its_password() {
     let newcomer = Newcomer::new();

@@ -331,7 +331,7 @@ impl Target {
     }
 }
 
-/// All entries under cn=config, as the server shows them to whoever bound.
+/// All entries under cn=config, as the server shows them to the bound identity.
 fn entries(session: &mut Session) -> Result<Vec<ConfigEntry>, ClientError> {
     let filter = FilterBuf::parse("(objectClass=*)")
         .map_err(|error| ClientError::Usage(format!("a filter: {error}")))?;
@@ -352,7 +352,7 @@ fn entries(session: &mut Session) -> Result<Vec<ConfigEntry>, ClientError> {
         }
         if let Some((_, result)) = message.response.result() {
             let result = result.to_owned();
-            // Who may not see it is told that there is none.
+            // To an identity that may not see it the server answers that there is none.
             let hidden = result.code == ResultCode::NO_SUCH_OBJECT;
             if result.code != ResultCode::SUCCESS && !hidden {
                 return Err(ClientError::Refused { step: "reading cn=config", result });

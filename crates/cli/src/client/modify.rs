@@ -126,7 +126,7 @@ impl Step {
 }
 
 fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), ClientError> {
-    // Not locked: whoever else reads standard input meanwhile would wait for ever.
+    // Not locked: another reader of standard input would wait for ever.
     let Some(path) = file else {
         return Ok(("standard input".to_owned(), Box::new(BufReader::new(io::stdin()))));
     };

@@ -24,7 +24,7 @@ pub(super) fn write(out: &mut dyn Write, bytes: &[u8]) -> Result<(), ClientError
     out.write_all(bytes).map_err(ClientError::Output)
 }
 
-/// The exit status for a result; one that is not success is told on standard error first.
+/// The exit status for a result; one that is not success is printed to standard error first.
 pub(super) fn conclude(step: &'static str, result: LdapResult) -> Result<ExitCode, ClientError> {
     if result.code == ResultCode::SUCCESS {
         return Ok(ExitCode::SUCCESS);

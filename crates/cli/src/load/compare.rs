@@ -319,7 +319,7 @@ fn write(document: &Document, args: &CompareArgs) -> anyhow::Result<()> {
 }
 
 /// # Errors
-/// A row is invalid: whoever called this must not take its figures.
+/// A row is invalid: the caller must not use its figures.
 fn check_answers(document: &Document) -> anyhow::Result<()> {
     let invalid = document.rows.iter().filter_map(|row| Some((&row.name, row.invalid.as_ref()?)));
     let texts: Vec<String> = invalid.map(|(name, why)| format!("{name}: {why}")).collect();

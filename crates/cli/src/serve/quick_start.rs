@@ -327,7 +327,7 @@ impl Prepared {
         }
         println!();
         // Without indentation: these lines are copied into a shell, and LDIF takes a leading space for a folded line.
-        // Whoever starts it again has entries.
+        // At a second start there are entries already.
         if let Some(entry) = base_entry(suffix).filter(|_| self.first) {
             println!("Next, in another terminal, the first entry (ldapadd does as well):\n");
             println!("larix modify -a -x -H {url} -D {admin} -W <<'END'");

@@ -213,7 +213,7 @@ fn load_one(
 /// Into a database that a server has open: it adds the entries. A dry run looks at what is there by itself.
 ///
 /// # Errors
-/// `error`, where whoever has it open takes no work.
+/// `error`, if the process that has the database open takes no work.
 fn load_beside(
     load: served::Load<'_>,
     error: OpenError,

@@ -98,8 +98,8 @@ pub(super) fn is_in_use(error: &anyhow::Error) -> bool {
 const START_LOOKS: u32 = 60;
 const START_LOOK: Duration = Duration::from_millis(50);
 
-/// The server that serves a database which is in use; none when whoever has it open takes no work. `verbose`: standard error
-/// says when this waits.
+/// The server that serves a database which is in use; none when the process that has it open takes no work. `verbose`: standard
+/// error says when this waits.
 ///
 /// # Errors
 /// A server that takes work, but not from this user.

@@ -16,7 +16,7 @@ use larix_store::lmdb::LmdbStore;
 
 use super::common::{self, Access};
 
-/// Two are as good as many: nobody is told which.
+/// Two are as good as many: the answer does not name them.
 const FOUND_MAX: u64 = 2;
 
 /// The databases of a configuration, read beside a server or without one.

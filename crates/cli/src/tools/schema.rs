@@ -126,7 +126,7 @@ impl Check<'_> {
             let Some(result) = found else { return Ok(true) };
             let colon = if result.diagnostic.is_empty() { "" } else { ": " };
             let text = result.code.to_string();
-            // "Object class violation (65)" is told as "(65) Object class violation".
+            // "Object class violation (65)" is printed as "(65) Object class violation".
             let name = text.split(" (").next().unwrap_or_default();
             writeln!(out, "# ({}) {name}{colon}{}\ndn: {}\n", result.code.0, result.diagnostic, entry.dn)?;
             Ok(false)

@@ -48,7 +48,7 @@ pub struct ConfigChange {
 pub enum Requester {
     /// A client: the access rules of cn=config apply, as the published generation has them.
     Client { subject: Arc<Subject>, policy: Arc<AccessPolicy> },
-    /// Whoever may write the files: no access rules, and operational attributes may be given.
+    /// A tool that may write the files: no access rules, and operational attributes may be given.
     Offline,
 }
 
@@ -71,7 +71,7 @@ pub struct Changed {
     files: Option<FileChanges>,
 }
 
-/// Why a change was refused, as the client is told. Nothing has changed.
+/// Why a change was refused: the result for the client. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigRefusal(pub LdapResult);
 
@@ -137,7 +137,7 @@ impl Config {
     /// What this change makes of the configuration.
     ///
     /// # Errors
-    /// The result that the client is told, with OpenLDAP's codes.
+    /// The result for the client, with OpenLDAP's codes.
     pub fn changed(&self, change: &ConfigChange, stamp: &Stamp<'_>) -> Result<Changed, ConfigRefusal> {
         self.changed_together(std::slice::from_ref(change), stamp).map_err(|(_, refusal)| refusal)
     }

@@ -197,7 +197,7 @@ fn shown(config: &Config) -> String {
 }
 
 fn setting(name: &str, default: u64) -> u64 {
-    #[allow(clippy::disallowed_methods, reason = "a test is told how long to run")]
+    #[allow(clippy::disallowed_methods, reason = "a variable says how long a test runs")]
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 

@@ -1,4 +1,4 @@
-//! What the requester may, and what it is told of entries.
+//! The requester's rights, and what the answers disclose of entries.
 
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::controls::{ReadAttributes, RequestControls};
@@ -113,7 +113,7 @@ impl<'a> Rights<'a> {
         Some(ControlBuf { oid: oid.into(), critical: false, value: unwrapped.ok() })
     }
 
-    /// What is told of a refused change of `dn`: an entry that the requester may not know of looks as if it were not
+    /// The answer to a refused change of `dn`: an entry that the requester may not know of looks as if it were not
     /// there. `nearest` are the entries from the target or the nearest above it upwards.
     pub(super) fn veiled(
         &self,
@@ -137,7 +137,7 @@ impl<'a> Rights<'a> {
             return refusal;
         }
         let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-        // As a search answers: the superior is told only where the entry itself would have been.
+        // As a search answers: the superior is named only where the entry itself would have been.
         let superior = nearest.next().filter(|_| first.0 == *dn).filter(known);
         match superior {
             Some((_, entry)) => missing.matched(entry.dn).into(),

@@ -1,7 +1,7 @@
 //! What is in use cannot be taken away: modules that a database or an overlay stands on.
 //!
 //! Schema definitions that others, access rules or index lines use are found when the configuration is built without
-//! them; those that entries use, by whoever opens the databases.
+//! them. The caller that opens the databases finds those that entries use.
 
 use larix_proto::ResultCode;
 

@@ -1,4 +1,4 @@
-//! What has to change, as people are told.
+//! What has to change, as it is shown to the administrator.
 
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 

@@ -35,7 +35,7 @@ pub(super) static TABLE: &[Directive] = &[
         .prefix(9)
         .ordered(),
     Directive::new("objectclass", "olcObjectClasses", Scope::Schema, Form::Rest, define).ordered(),
-    // Whoever starts the server for a test and waits for it (OpenLDAP's `mod_harness`).
+    // The program that starts the server for a test and waits for it (OpenLDAP's `mod_harness`).
     harness("host", "olcBkHarnessHost", |b, c| {
         b.harness()?.host = c.argument(0)?.to_owned();
         Ok(())

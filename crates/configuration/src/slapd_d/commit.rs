@@ -1,8 +1,8 @@
 //! Changes of several files of a slapd.d, all or none of them: through a [journal](super::journal).
 //!
 //! The journal holds every file that comes, whole, and the name of every file that goes; of a large file that stays
-//! almost as it is, what differs. Once that is there and safe the change has happened: whoever reads the directory
-//! reads it through the journal, and whoever writes next carries it out first. Readers write nothing, and keep writers
+//! almost as it is, what differs. Once that is there and safe the change has happened: a reader of the directory
+//! reads it through the journal, and the next writer carries it out first. Readers write nothing, and keep writers
 //! out while they read.
 
 use std::collections::{BTreeMap, BTreeSet};

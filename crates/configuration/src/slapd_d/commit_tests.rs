@@ -120,7 +120,7 @@ fn check(ldif: &str, ends: bool) {
                 assert!(error.to_string().contains(&named), "{error}");
             }
         }
-        // Whoever comes next finds its feet, and leaves nothing behind.
+        // The next writer starts cleanly, and leaves nothing behind.
         write(path, &after[..1]);
         let clean = tempfile::tempdir().unwrap();
         write(clean.path(), &after);

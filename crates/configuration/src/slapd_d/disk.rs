@@ -21,7 +21,7 @@ pub(super) trait Disk {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sync {
     Now,
-    /// By whoever writes, together with more.
+    /// By the writer, together with more.
     Later,
 }
 

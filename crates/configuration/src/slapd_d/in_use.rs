@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::model::{Config, Source};
 
-/// Locked by whoever uses the directory.
+/// The process that uses the directory holds a lock on this file.
 const LOCK_FILE: &str = "larix.config.lock";
 /// Beyond that nothing of use stands there.
 const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
@@ -43,7 +43,7 @@ pub struct User {
     pub process: Option<u32>,
     /// Where it listens; none for a tool.
     pub urls: Vec<String>,
-    /// The flags by which clients reach a server as whoever may change its cn=config.
+    /// The flags by which clients reach a server as an identity that may change its cn=config.
     flags: String,
 }
 
@@ -120,7 +120,7 @@ impl InUse {
         })
     }
 
-    /// `lines` are what others are told beside the process.
+    /// `lines` are what the file says beside the process.
     fn take(directory: &Path, lines: impl Iterator<Item = String>) -> Result<Self, User> {
         let Some(mut file) = open(directory) else { return Ok(Self { file: None }) };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -131,7 +131,7 @@ impl InUse {
         }
         let text = std::iter::once(process::id().to_string()).chain(lines);
         let text: String = text.map(|line| line + "\n").collect();
-        // It is a courtesy: whoever finds the lock taken reads it.
+        // It is a courtesy: a process that finds the lock taken reads it.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes()));
         Ok(Self { file: Some(file) })
     }

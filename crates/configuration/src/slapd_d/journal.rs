@@ -1,9 +1,9 @@
 //! The journal of a slapd.d: changes that are safe there, and in the files perhaps not yet.
 //!
 //! Each change is a record behind the others. A tool writes a journal of one record, carries it out and removes it. A server
-//! keeps its journal ([`Keeper`]): a change is a record and one sync. Its files are written at once, for whoever looks,
+//! keeps its journal ([`Keeper`]): a change is a record and one sync. Its files are written at once, so that readers see them,
 //! and synced with those of others when the journal is full or no change has come for a while; then the journal goes.
-//! Doing a change again, or half of it, leads to the same files, so that whoever finds the journal does all of them.
+//! Doing a change again, or half of it, leads to the same files, so that a process that finds the journal does all of them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -112,7 +112,7 @@ pub(super) fn end(disk: &mut dyn Disk, directory: &Path, touched: &BTreeSet<Path
     for path in touched.iter().filter(|path| path.is_dir()) {
         sync_directory(disk, path)?;
     }
-    // That it is gone need not be safe: whoever finds it again carries out what was carried out.
+    // The removal need not be durable: a process that finds the journal again repeats what was carried out.
     remove(disk, &directory.join(JOURNAL))
 }
 
@@ -228,7 +228,7 @@ impl Open {
         self.directory.join(JOURNAL)
     }
 
-    /// Whoever else changes the directory has carried out what was in it, and has removed it.
+    /// False once another writer of the directory has carried out the journal and removed it.
     fn stands(&self) -> bool {
         let same = |there: fs::Metadata| {
             self.file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))

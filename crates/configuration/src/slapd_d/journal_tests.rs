@@ -94,7 +94,7 @@ fn check(ends: bool) {
             assert!(ends || !path.join(JOURNAL).exists(), "step {step}");
         }
         assert!(contents(path) == now, "step {step}");
-        // Whoever comes next finds its feet, and leaves nothing behind.
+        // The next writer starts cleanly, and leaves nothing behind.
         write(path, &now[..1]);
         assert!(files_in(path) == clean(&now), "step {step}");
         if !disk.failed {

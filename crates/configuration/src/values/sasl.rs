@@ -79,11 +79,11 @@ impl Mechanism {
 /// `sasl-secprops`, in Cyrus SASL's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecurityProperties {
-    /// No mechanism that shows the password to whoever listens; what is below (TLS, a local socket) may hide it.
+    /// No mechanism that shows the password to an eavesdropper; the layer below (TLS, a local socket) may hide it.
     pub no_plain: bool,
     /// None that falls to an active attacker.
     pub no_active: bool,
-    /// None that lets whoever listens try passwords.
+    /// None that lets an eavesdropper try passwords.
     pub no_dictionary: bool,
     pub no_anonymous: bool,
     pub forward_secrecy: bool,

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// A collector that takes OTLP over HTTP, and how many operations it is told of.
+/// A collector that takes OTLP over HTTP, and the share of operations that it receives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceExport {
     /// Host and port, as in the URL; with a port.
     pub authority: String,
     /// With its `/`.
     pub path: String,
-    /// Above 0, up to 1: of so many operations is told.
+    /// The share of operations that is sent: above 0, up to 1.
     pub sample: f64,
 }
 

@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_folder_goes_with_its_owner_unless_it_is_kept() {
-        // Its own: names are given again once they are free, to whoever makes a folder next.
+        // Its own: a free name goes to the next folder that is made.
         let place = tempfile::tempdir().unwrap();
         for keep in [false, true] {
             let guard = Guard::default();

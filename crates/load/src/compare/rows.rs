@@ -168,7 +168,7 @@ impl Rows {
             chart.push(label, line.server, points);
         }
         charts.retain(|chart| !chart.series.is_empty());
-        // In the order of the servers, which their colours follow, whoever was first in the last round.
+        // In the order of the servers, which their colours follow, not in the order of the last round.
         charts.iter_mut().for_each(|chart| chart.series.sort_by_key(|series| series.server));
         // A group's rows stand together: later stages may add to an earlier one's.
         let mut groups: Vec<String> = Vec::new();

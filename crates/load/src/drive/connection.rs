@@ -147,7 +147,7 @@ impl Connection {
         self.transport.flush().map_err(|error| self.broken(error))
     }
 
-    /// Reads what has come; `answered` is told of each result. `scratch` is room for reading.
+    /// Reads what has come; `answered` is called with each result. `scratch` is room for reading.
     #[inline]
     pub(super) fn receive(
         &mut self,

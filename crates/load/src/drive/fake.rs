@@ -1,4 +1,4 @@
-//! A server for tests: it answers what it is told to, as late as it is told to, and counts.
+//! A server for tests: it gives the answers that the test sets, as late as the test says, and counts.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -263,7 +263,7 @@ impl Shape {
     }
 }
 
-/// Where the variable at `index` stands among the texts' placeholders: numbers are told by what they are, random ones
+/// Where the variable at `index` stands among the texts' placeholders: numbers are identified by what they are, random ones
 /// by their own count, which starts after the numbers' indexes.
 fn occurrence(variables: &[Variable], index: usize) -> usize {
     match variables.get(index) {

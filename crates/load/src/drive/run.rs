@@ -46,7 +46,7 @@ pub fn run(options: &Options, workload: &Workload) -> anyhow::Result<Report> {
             let work = move || {
                 let done = work(options, workload, dialer, stop, thread, &tell, &wait);
                 if done.is_err() {
-                    // Whoever listens is told; who has gone away has failed before.
+                    // A receiver that has gone away has failed before.
                     let _ = tell.send(false);
                 }
                 done

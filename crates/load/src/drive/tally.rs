@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use super::report::{OperationReport, Unexpected, empty_latency};
 use super::requests::Requests;
 
-/// Different wrong answers that are told apart; the rest is counted as one.
+/// Most different wrong answers that are counted apart; the rest is counted as one.
 const KINDS_MAX: usize = 64;
 
 #[derive(Debug)]

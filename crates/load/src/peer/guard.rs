@@ -131,7 +131,7 @@ fn pid(id: u32) -> Option<Pid> {
     i32::try_from(id).ok().and_then(Pid::from_raw)
 }
 
-/// Awaits a child's end and leaves it to be reaped by whoever started it.
+/// Awaits a child's end and leaves it to its parent to reap it.
 fn wait_until_gone(child: Pid) -> bool {
     for _ in 0..STOP_STEPS {
         if has_ended(child) {

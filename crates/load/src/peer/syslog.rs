@@ -23,7 +23,7 @@ const QUIET_LOOKS: u32 = 3;
 /// Lines for which a new socket has room, and what they are set to while ours is made: what systemd sets them to. With room for
 /// the kernel's 10, every tenth line would wait for a switch of threads.
 const ROOM: (&str, &str) = ("/proc/sys/net/unix/max_dgram_qlen", "512");
-/// Longer lines are cut by whoever takes them; so are these.
+/// Syslog daemons cut longer lines; so does this one.
 const LINE_BYTES: usize = 8 << 10;
 
 /// What every server logs.

@@ -1,6 +1,6 @@
 //! Reports: one document of figures, shown as a table, as JSON and as one HTML file.
 //!
-//! Whoever measures fills a [`Document`]; nothing here measures or asks a server. The same document is shown by
+//! The caller measures and fills a [`Document`]; nothing here measures or asks a server. The same document is shown by
 //! [`Document::to_text`] on a terminal, [`Document::to_json`] to programs and [`Document::to_html`] in a browser or on
 //! paper.
 

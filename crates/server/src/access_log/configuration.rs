@@ -32,7 +32,7 @@ struct Pending {
     began: (Arc<Held>, Arc<Config>),
     /// The sequence of the last record; the first one's is 1.
     last: u64,
-    /// Up to here whoever asked was told.
+    /// Changes up to here are answered.
     answered: u64,
     records: VecDeque<(u64, LogRecord)>,
     /// Behind which record the entries were so.
@@ -99,7 +99,7 @@ impl ConfigChanges {
         self.lock().last
     }
 
-    /// Whoever asked for the changes so far was told, and what is known of their requests was handed over.
+    /// The changes so far are answered, and what is known of their requests has been handed over.
     pub(super) fn answered(&self) {
         let mut pending = self.lock();
         pending.answered = pending.last;
@@ -278,7 +278,7 @@ fn difference(
     before: &ValueList,
     after: &ValueList,
 ) -> Option<LoggedModification> {
-    // Who made the last change is told with each.
+    // Each record names the author of the last change.
     const TOLD: [&str; 3] = ["entryCSN", "modifiersName", "modifyTimestamp"];
     let is_told = TOLD.iter().any(|name| name.eq_ignore_ascii_case(description));
     if before == after && !is_told {

@@ -334,7 +334,7 @@ impl LogWriter {
     fn commit(&self, recording: Recording) -> Result<(), String> {
         let (done, ended) = sync_channel::<LdapResult>(1);
         let tell = move |outcome: WriteOutcome| {
-            // Whoever waits is there.
+            // The receiver still waits.
             let _ = done.send(outcome.result);
         };
         self.served.record(recording, Box::new(tell));

@@ -49,12 +49,12 @@ struct Source {
     reached: AtomicU64,
 }
 
-/// Where the changes of a source are told.
+/// Where the changes of a source are read.
 #[derive(Clone, Debug)]
 enum SourceKind {
     /// By its change log, of which no record goes before it was read.
     Database(Arc<Served<LmdbStore>>, Arc<LogReader>),
-    /// cn=config: by whoever changes it.
+    /// cn=config: from the thread that changes it.
     Configuration(Arc<ConfigChanges>),
 }
 
@@ -169,8 +169,8 @@ impl AccessLogs {
         recorder.settings.wants(operation, dn).then(|| Arc::clone(recorder))
     }
 
-    /// cn=config was changed, and the change is in force. Answers the sequences by which it is told of; once whoever asked
-    /// for it was told, [`wake_configuration`](Self::wake_configuration) is to be called.
+    /// cn=config was changed, and the change is in force. Answers the sequences of its records. Once the requester
+    /// has its answer, the caller must call [`wake_configuration`](Self::wake_configuration).
     pub(crate) fn configuration_changed(&self, before: &Config, after: &Config) -> Range<u64> {
         let recorders = self.recorders.load();
         let source = recorders.iter().find_map(|recorder| match &recorder.source.origin {
@@ -303,7 +303,7 @@ impl Gate {
         self.follower = Some(follower);
     }
 
-    /// Whether somebody is told, and need not ask again before.
+    /// Whether a follower will be notified, so that it need not ask before.
     pub(crate) fn tells(&self) -> bool {
         self.follower.is_some()
     }
@@ -343,7 +343,7 @@ impl Recorder {
         self.log.hand_over(request, facts);
     }
 
-    /// A change has ended: called before its requester is told, and before the change log's follower is woken.
+    /// A change has ended: called before its requester is answered, and before the change log's follower is woken.
     pub(crate) fn changed(self: &Arc<Self>, request: Request, facts: Facts, outcome: &WriteOutcome) {
         let facts =
             Facts { response_controls: outcome.controls.clone(), ..facts }.with_result(&outcome.result);

@@ -251,7 +251,7 @@ async fn speak(admin: Rc<Admin>, stream: impl AsyncRead + AsyncWrite + Unpin, wa
     let service = service_fn(move |request| respond::respond(admin.clone(), way.clone(), request));
     let connection = http::protocol().serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // A browser that breaks off, or speaks something else, is told by hyper as far as it can be told.
+    // hyper answers a browser that breaks off or speaks another protocol, as far as it can.
     if tokio::time::timeout(CONNECTION_AGE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         let _ = tokio::time::timeout(CONNECTION_GRACE, connection).await;

@@ -255,7 +255,7 @@ impl PasswordCheck {
         BindConclusion::outright(self.matching().is_some())
     }
 
-    /// Compares, lets whoever has a say in binds judge (`judged`), and hands the verdict on, here or on a writer's thread.
+    /// Compares, lets the overlays that judge binds judge (`judged`), and hands the verdict on, here or on a writer's thread.
     fn conclude(
         self,
         place: Place,

@@ -293,7 +293,7 @@ fn faults_are_answered() {
     client.ask(&search(1, "cn=fail,o=toy", 0));
     client.ask(&compare(2, "cn=fail,o=toy"));
     assert_eq!(client.told(), ["1 52", "2 52"]);
-    // Whoever was to answer has ended without an answer.
+    // The backend dropped the request without an answer.
     client.ask(&compare(3, "cn=lose,o=toy"));
     client.event();
     assert_eq!(client.told(), ["3 80"]);

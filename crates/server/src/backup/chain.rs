@@ -45,7 +45,7 @@ pub struct Loaded {
     pub findings: Vec<String>,
 }
 
-/// Findings that are told.
+/// Most findings that are reported.
 const FINDINGS_MAX: usize = 20;
 
 pub(super) fn increment_name(number: usize) -> String {

@@ -1,7 +1,7 @@
 //! The file that a copy goes to: written past the page cache.
 //!
-//! What a copy leaves in the page cache is written at a time of the kernel's choosing, in one go, and whoever commits a change
-//! in that moment waits for it. So every piece goes to the disk when it comes.
+//! What a copy leaves in the page cache is written at a time of the kernel's choosing, in one go, and a commit at that moment
+//! waits for it. So every piece is written to the disk as soon as it comes.
 
 use std::fs::File;
 use std::io;

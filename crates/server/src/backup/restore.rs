@@ -189,7 +189,7 @@ impl Iterator for Cut {
         }
         let next = self.records.next()?;
         if let Ok((_, bytes)) = &next
-            // One that cannot be read is told by who carries it out.
+            // A record that cannot be read is reported when it is carried out.
             && let Ok(record) = LogRecord::decode(bytes)
             && !record.continues
             && !self.until.includes(&record)

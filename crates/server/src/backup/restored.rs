@@ -1,4 +1,4 @@
-//! What a restore leaves beside the database that it put back: that there was one, for whoever looks after the server.
+//! The note that a restore leaves beside the restored database, for the administrator.
 
 use std::fs;
 use std::io::Write as _;

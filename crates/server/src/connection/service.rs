@@ -1,4 +1,4 @@
-//! What a connection asks of whoever carries its requests out.
+//! The trait through which a connection has its requests carried out.
 
 use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, Message, MessageId};
@@ -31,8 +31,8 @@ pub trait Service {
     fn pause(&mut self, search: &mut Self::Search);
     /// Whether a search has become so long that others are not to wait for its slices.
     fn is_long(&self, search: &Self::Search) -> bool;
-    /// Has slices of a long search computed elsewhere, until [`Connection::returned`](super::Connection::returned) is called with its
-    /// serial number. Where that is not to be had it stays here, and is not long any more.
+    /// Has slices of a long search computed elsewhere, until [`Connection::returned`](super::Connection::returned) is called with
+    /// its serial number. Where that is not to be had it stays here, and is not long any more.
     fn send_away(&mut self, operation: Operation, search: Self::Search) -> Place<Self::Search, Self::Away>;
     /// A search is back: appends what it has answered. The search, unless its result is appended, too.
     fn returned(
@@ -49,8 +49,8 @@ pub trait Service {
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     );
-    /// A request that waits is not waited for any longer: with this result to send, or silently. False where that cannot be: then its
-    /// completion comes.
+    /// A request that waits is not waited for any longer: with this result to send, or silently. False where that cannot be: then
+    /// its completion comes.
     fn give_up(&mut self, _operation: Operation, _result: Option<LdapResult>, _out: &mut Vec<u8>) -> bool {
         false
     }

@@ -91,7 +91,7 @@ impl From<ConfigError> for OpenError {
     }
 }
 
-/// One `database` section as far as requests are told apart by it.
+/// One `database` section: what is needed to choose it for a request.
 #[derive(Debug)]
 struct Section {
     root_dn: Option<NormalDn>,
@@ -218,7 +218,7 @@ impl Databases {
     /// Lets the writers finish what waits. To be called when no more changes come.
     pub fn close(&self) {
         for served in self.directory.databases() {
-            // A store whose last sync failed has said so to whoever wrote.
+            // A store whose last sync failed has already reported that to the writer.
             let _ = served.database().store().sync();
         }
     }

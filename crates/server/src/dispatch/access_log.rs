@@ -40,7 +40,7 @@ impl Dispatcher {
         let asked = self.asked(databases.schema(), &message.request, &recorder)?;
         let shown = Dn::parse(target).ok().and_then(|dn| databases.schema().pretty_dn(&dn).ok());
         let authorization = match operation {
-            // Whoever binds is nobody until that is done.
+            // A client that binds is anonymous until the bind is done.
             Operation::Bind => String::new(),
             _ => self.session.subject().shown_dn().to_owned(),
         };
@@ -67,7 +67,7 @@ impl Dispatcher {
         Some(RecordedRequest::new(recorder, asked, facts, &self.server.clock))
     }
 
-    /// Notes changes that are made together: what they were about is told by the change log.
+    /// Notes changes that are made together: the change log has their content.
     pub(crate) fn note_transaction(
         &self,
         first: &WriteOperation,
@@ -76,7 +76,7 @@ impl Dispatcher {
         self.note_change(first, subject).map(RecordedRequest::without_name)
     }
 
-    /// What overlays that follow committed changes are told of who sends this one; `None`: no one asks.
+    /// What overlays that follow committed changes learn of the sender of this one; `None`: no overlay wants it.
     pub(crate) fn note_origin(&self, target: &str) -> Option<NotedOrigin> {
         if !self.server.overlay_threads.ask_origin() {
             return None;
@@ -155,7 +155,7 @@ impl Dispatcher {
     }
 
     fn asked(&self, schema: &Schema, request: &Request<'_>, recorder: &Recorder) -> Option<LoggedRequest> {
-        // What was done is told by the change log: the request itself is of use where it fails.
+        // The change log says what was done: the request itself is of use where it fails.
         let untold = recorder.is_success_only();
         Some(match request {
             Request::Search(request) => LoggedRequest::Search(Box::new(self.searched(request, recorder))),

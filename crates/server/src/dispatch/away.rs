@@ -1,8 +1,9 @@
-//! Searches that have become long leave their worker for threads of low priority: whoever asks little waits for none of their
-//! slices, neither in the worker's loop nor for the processor.
+//! Long searches leave their worker for threads of low priority, so that small requests do not wait for their slices,
+//! neither in the worker's loop nor for the processor.
 //!
-//! A connection keeps what stands for its search ([`Away`]). What the search has answered comes back with it, and it goes again when the
-//! client takes its answers: a search whose client does not read is not away. Limits, rules and snapshots are those of every slice.
+//! A connection keeps what stands for its search ([`Away`]). What the search has answered comes back with it, and it goes again
+//! when the client takes its answers: a search whose client does not read is not away. Limits, rules and snapshots are those of
+//! every slice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +22,7 @@ use crate::server::Server;
 use larix_backend::{Effort, Slice, slice};
 
 /// Slices of a search that its worker computes. They are of 100 us at most, but for the last candidates': nearly all searches end
-/// before. For as long as they take the worker keeps its processor from whoever else wants it, the clients on the same machine too:
+/// before. While they run, no other thread gets the worker's processor, clients on the same machine included:
 /// with 20 of them and eight huge searches a second the p99 of small ones was the time that these took here.
 pub(super) const SLICES_HERE: u32 = 4;
 /// How long one search is worked at while others wait.

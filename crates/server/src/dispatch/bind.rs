@@ -201,8 +201,8 @@ impl Dispatcher {
         self.verify_password(begun, Login { dn, shown, way: Way::Simple }, password)
     }
 
-    /// Whether a name and a password are to be judged: they are anonymous otherwise. And the OIDs of the controls that are to be passed
-    /// over.
+    /// Whether a name and a password are to be judged: they are anonymous otherwise. And the OIDs of the controls that are to be
+    /// passed over.
     ///
     /// # Errors
     /// What the configuration does not let this session bind with.
@@ -266,7 +266,7 @@ impl Dispatcher {
         self.judge(begun, login, Proof::Password(password))
     }
 
-    /// Lets whoever has a say in binds judge one whose proof is no password to compare.
+    /// Lets the overlays that judge binds judge one that has no password to compare.
     pub(super) fn judge_login(
         &mut self,
         begun: &Begun,

@@ -33,7 +33,7 @@ impl Dispatcher {
         let prepared = self.controls(message.controls, kind).and_then(|mut controls| {
             generation.config.global.request_limits.check_controls(&controls)?;
             let subject = self.subject_for(&controls)?;
-            // What no database holds is refused or referred elsewhere whoever asks.
+            // A name outside every database is refused or referred elsewhere, for every identity.
             let (target, sent) = (operation.target(), message.controls);
             let dropped = self
                 .permitted_in(databases, &subject, target, restricted, sent)

@@ -196,7 +196,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the configuration lets this identity read there. What no database holds is answered as that, whoever asks.
+    /// Whether the configuration lets this identity read there. A name outside every database gets that answer, for every identity.
     fn may_read(
         &self,
         databases: &Databases,

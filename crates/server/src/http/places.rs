@@ -32,7 +32,7 @@ pub(crate) struct Places {
 /// What is known of one connection beside the task that serves it.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// As far as clients are told apart.
+    /// The part of the address that identifies a client.
     address: IpAddr,
     /// A request has come and its answer is not ready: it is not the client that lets us wait.
     answering: Cell<bool>,

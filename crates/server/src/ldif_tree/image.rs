@@ -143,7 +143,7 @@ mod tests {
     fn a_directory_that_was_taken_for_one_left_is_not_used() {
         let parent = tempfile::tempdir().unwrap();
         let new = || tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent.path()).unwrap();
-        // Whoever removes it holds its lock meanwhile.
+        // The remover holds the directory's lock meanwhile.
         let directory = new();
         let held = lock(directory.path()).unwrap().unwrap();
         assert!(lock(directory.path()).unwrap().is_none());

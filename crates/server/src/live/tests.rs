@@ -122,7 +122,7 @@ fn a_request_may_end_while_a_change_is_made() {
     configurator.carry_out(&earlier, &changed).unwrap();
 }
 
-/// Whoever is still asked about what the database holds is not cut off: the change is refused, and can be made later.
+/// A request that still reads the database is not cut off: the change is refused, and can be made later.
 #[test]
 fn a_request_that_goes_on_keeps_what_it_reads() {
     let bench = Bench::new();

@@ -120,7 +120,7 @@ impl Batch {
     }
 }
 
-/// What the log's thread is told.
+/// A message to the log's thread.
 #[derive(Debug)]
 enum Order {
     Lines(Batch),

@@ -78,7 +78,7 @@ struct Formatted {
     made: String,
 }
 
-/// What was told of what was lost.
+/// What the log has reported of lost lines.
 #[derive(Debug, Default)]
 struct Told {
     lost: u64,

@@ -174,7 +174,7 @@ impl Beside {
         let mut known = Known::default();
         loop {
             let (overlay, ending) = self.sleep(&known);
-            // What a panic ends is told by its own kind below; here the rest.
+            // Panics of the overlay are contained and reported below; this is for the rest.
             if panics::contained(|| self.work(&mut known, &*overlay, ending)).is_err() {
                 self.panicked(&mut known);
             }

@@ -32,7 +32,7 @@ pub(crate) fn follow(server: &Arc<Server>) {
         gone.stop.stop();
         before.extend(gone.thread.take());
     }
-    // Whoever comes waits until those that go are gone: no two write at once what one provider sends.
+    // New consumers wait until the old ones have ended: no two write at once what one provider sends.
     let before = Arc::new(Mutex::new(before));
     for task in wanted {
         if running.iter().any(|running| running.task == task) {
@@ -79,7 +79,7 @@ fn tasks(generation: &Generation) -> Vec<Task> {
     tasks
 }
 
-/// Where several servers take changes the provider is told who asks, so that it does not send what came from here.
+/// Where several servers take changes the consumer sends its server id, so that the provider does not send what came from here.
 fn sent_id(config: &Config, database: &Database) -> Option<u16> {
     (database.multi_provider || database.subordinate.is_some()).then(|| config.server_id())
 }

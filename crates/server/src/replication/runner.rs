@@ -186,7 +186,7 @@ impl Runner {
         });
         let ended = self.follow(full).unwrap_or_else(Ended::Failed);
         self.first.abandon();
-        // Whoever comes next begins behind it.
+        // The next consumer begins after it.
         match self.settle() {
             Err(why) if !matches!(ended, Ended::Failed(_)) => Ended::Failed(why),
             _ => ended,

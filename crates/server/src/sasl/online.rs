@@ -17,7 +17,7 @@ pub(crate) struct Online<'a> {
     pub(crate) generation: &'a Generation,
     /// The connection without its identity.
     pub(crate) anonymous: &'a Arc<Subject>,
-    /// Whose privileges count for attributes: whoever binds, or is bound.
+    /// The identity whose privileges count for attributes: the one that binds, or is bound.
     pub(crate) subject: &'a Arc<Subject>,
 }
 

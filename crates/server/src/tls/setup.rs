@@ -71,7 +71,7 @@ impl TlsState {
             .map_err(|error| TlsError::Value(format!("TLSCipherSuite: {error}")))?
             .with_client_cert_verifier(clients.verifier(&provider))
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
-        // Tickets of another configuration are not taken: whoever was believed by older rules is judged by the new ones.
+        // Tickets of another configuration are refused: a client accepted under older rules is judged by the new ones.
         config.ticketer = ring::Ticketer::new().map_err(|error| TlsError::Value(error.to_string()))?;
         config.send_tls13_tickets = TICKETS;
         let state = Self::new(Arc::new(config), end_point, clients);

@@ -71,7 +71,7 @@ pub struct ToolClient {
 }
 
 impl ToolClient {
-    /// Connects to whoever serves the database in this directory.
+    /// Connects to the server that serves the database in this directory.
     ///
     /// # Errors
     /// NotFound and ConnectionRefused: no server takes work there. PermissionDenied: this user may hand it none.

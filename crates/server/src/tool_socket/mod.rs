@@ -224,6 +224,6 @@ impl Accepting {
 fn refuse(mut stream: UnixStream, refusal: &LdapResult) {
     let mut out = Vec::new();
     encode::notice_of_disconnection(&mut out, refusal);
-    // Whoever was refused may have gone.
+    // The refused client may have gone.
     let _ = stream.write_all(&out);
 }

@@ -92,7 +92,7 @@ fn a_collector_gets_what_was_told() {
     assert_eq!(attribute(first, "db.namespace")["stringValue"], "dc=example,dc=com");
     assert_eq!((first.get("status"), &second["status"]["code"]), (None, &Value::from(2)));
     assert_ne!(first["traceId"], second["traceId"]);
-    assert!(!traces.wants_one(), "nothing is told of after the end");
+    assert!(!traces.wants_one(), "no operation is reported after the end");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Backups that the server makes by itself, as `backup-schedule` says: on a thread of low priority.
 //!
-//! What is due is told by the manifests in the schedule's directory, so that a restart changes nothing.
+//! The manifests in the schedule's directory say what is due, so that a restart changes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};

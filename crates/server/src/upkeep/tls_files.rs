@@ -29,7 +29,7 @@ pub(crate) async fn watch(server: Arc<Server>) {
         if looks == seen && wanted == used {
             continue;
         }
-        // A certificate and its key are two files: whoever is just writing them has a moment to finish.
+        // A certificate and its key are two files: a program that is just writing them has a moment to finish.
         tokio::time::sleep(INTERVAL / 3).await;
         if looks_of(wanted.clone()).await != looks {
             continue;

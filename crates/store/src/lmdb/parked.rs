@@ -36,7 +36,7 @@ impl Deref for Begun {
 
 thread_local! {
     static KEEPS: Cell<bool> = const { Cell::new(false) };
-    /// One for each store, which is told by its number.
+    /// One for each store; the number identifies the store.
     static PARKED: RefCell<Vec<(u64, ReadTransaction)>> = const { RefCell::new(Vec::new()) };
 }
 

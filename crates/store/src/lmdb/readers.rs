@@ -1,4 +1,4 @@
-//! Since when threads read: for whoever asks how long pages have been kept from being reused.
+//! Since when threads read: this says how long pages have been kept from being reused.
 //!
 //! Each thread has a slot for each store, which it alone writes; overlapping transactions of a thread count from the
 //! first of them on.
@@ -75,8 +75,9 @@ impl Drop for Reading {
     }
 }
 
-/// Milliseconds of a clock that only goes on; its beginning means nothing. A figure for people: nothing depends on it, so that no clock has to be handed to
-/// every store. By way of the C library, which knows where a process has no vDSO: under valgrind there is none.
+/// Milliseconds of a clock that only goes on; its beginning means nothing. A figure for people: nothing depends on it, so that no
+/// clock has to be handed to every store. By way of the C library, which knows where a process has no vDSO: under valgrind there is
+/// none.
 #[expect(clippy::disallowed_methods, reason = "a figure for people alone")]
 fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();

@@ -138,7 +138,7 @@ pub(super) fn left_over(directory: &Path) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// Whoever has it open keeps it; who opens the store makes another.
+/// A process that has it open keeps it; one that opens the store makes another.
 pub(super) fn remove_readers_file(directory: &Path) -> io::Result<()> {
     let path = directory.join(READERS_FILE);
     absent(fs::remove_file(&path)).map_err(|error| named("remove", &path, &error))

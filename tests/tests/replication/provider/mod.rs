@@ -1,4 +1,4 @@
-//! Larix as provider (RFC 4533): what consumers are told, and that their copies are the content; with a real slapd as
+//! Larix as provider (RFC 4533): what consumers receive, and that their copies are the content; with a real slapd as
 //! consumer, too.
 
 mod slapd;
@@ -79,7 +79,7 @@ fn is_same(copy: &Consumer, address: SocketAddr, wanted: &Wanted<'_>, what: &str
     }
 }
 
-/// A change that every consumer of the suffix is told of: it has all before it then.
+/// A change that every consumer of the suffix receives: it has all before it then.
 fn mark(client: &mut Client, text: &str) {
     change(client, &format!("modify dc=example,dc=com\n  replace description: {text}"));
 }
@@ -241,7 +241,7 @@ fn what_is_ahead_of_the_context_csn_is_sent_to_who_comes_meanwhile() {
     }
     polls.ask(server.address, &poll);
     assert_eq!(polls.refresh().map(|ended| ended.code), Some(0));
-    // It is told when the contextCSN has come so far.
+    // The poll is answered when the contextCSN has come so far.
     assert_eq!(polls.told, ["done 0"]);
     follows.ask(server.address, &Wanted::default());
     assert_eq!(follows.refresh(), None);
@@ -408,7 +408,8 @@ fn random_change(writer: &mut Client, random: &mut Random) {
     run(writer, &request);
 }
 
-/// Who says that it is a Larix is told the superior's entryUUID with each entry that has one; others see what slapd sends.
+/// A consumer that says that it is a Larix receives the superior's entryUUID with each entry that has one; others get what slapd
+/// sends.
 #[test]
 fn places_are_told_to_servers_of_our_kind() {
     const PLACE: &str = "2.25.87610412117718157885716886434399491440.3.3";
@@ -514,7 +515,7 @@ fn the_overlay_comes_and_goes_while_the_server_runs() {
     assert!(!supported(&mut writer));
 }
 
-/// Eight refreshes run at once. Whoever does not read what is sent gives its turn to the next.
+/// Eight refreshes run at once. A consumer that does not read loses its turn to the next.
 #[test]
 fn consumers_that_do_not_read_keep_nobody_from_a_refresh() {
     let site = site("");

@@ -216,7 +216,7 @@ fn metrics(server: &Server) -> String {
     text
 }
 
-/// Lies end the connection on which they are told, and nothing else.
+/// A wrong answer of a target ends its own connection, and nothing else.
 #[test]
 fn targets_that_lie() {
     type Lie = fn(MessageId) -> Vec<u8>;

@@ -55,7 +55,7 @@ pub(super) struct CheckArgs {
     there: String,
 }
 
-/// Looks at most at what differs before what still changes is told as changing.
+/// How often a differing entry is read before one that still changes is reported as changing.
 const LOOKS: usize = 5;
 
 /// To somebody who is bound, and is refused.

@@ -1,4 +1,4 @@
-//! Comparing values: what counts, what still differs when it is read again, and how it is told.
+//! Comparing values: what counts, what still differs when it is read again, and how it is reported.
 
 use std::collections::BTreeMap;
 
@@ -125,7 +125,7 @@ fn what_still_differs() {
     assert_eq!(still_different(&[nameless], &[BTreeMap::new(), BTreeMap::new()]), [nameless]);
 }
 
-/// Where entryUUIDs are missing or hidden entries are told apart by name.
+/// Where entryUUIDs are missing or hidden, names identify entries.
 #[test]
 fn entries_without_an_entry_uuid() {
     let row = |dn: &str, content| {

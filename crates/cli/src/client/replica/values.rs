@@ -1,4 +1,4 @@
-//! What differs between the values of an entry on two servers, and how that is told.
+//! What differs between the values of an entry on two servers, and how that is reported.
 
 use larix_server::secrets::is_secret;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! What an access log may say of itself: from where on it has changes, and how far it has come.
 //!
-//! **It says no more than it has**: a contextCSN is told once all is recorded that it stands for, and what is missing is told for
-//! ever.
+//! **It says no more than it has**: a contextCSN is published once everything up to it is recorded, and a gap stays published
+//! for ever.
 
 use std::sync::Arc;
 

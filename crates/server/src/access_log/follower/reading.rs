@@ -122,7 +122,7 @@ impl LogWriter {
         Ok(is_gap)
     }
 
-    /// The same of cn=config, whose changes are told by whoever makes them.
+    /// The same for cn=config. The thread that makes its changes reports them.
     pub(super) fn changes_of_configuration(
         &self,
         held: &mut Option<Arc<Held>>,

@@ -54,7 +54,7 @@ impl Stored {
             .map(|()| Reply::Later(Pending::default()))
     }
 
-    /// What an old password is compared with. Whoever may not replace the password gets the same answer whatever there is,
+    /// What an old password is compared with. An identity that may not replace the password gets the same answer whatever there is,
     /// and a wrong one counts where failed binds do.
     fn old_passwords(
         &self,

@@ -13,7 +13,7 @@ use larix_store::lmdb::LmdbStore;
 use super::Stored;
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 
-/// What a consumer is told whose way to settle conflicts is not that of the content.
+/// The refusal for a consumer whose `conflict-mode` differs from that of the content.
 fn another_mode(consumer: bool) -> LdapResult {
     let text = match consumer {
         true => {

@@ -1,7 +1,7 @@
-//! A backend for tests: it answers when it is told to, from another thread, or never.
+//! A backend for tests: it answers when the test says so, from another thread, or never.
 //!
-//! The first word of a name says what becomes of requests: `stream` is answered with entries without end, `fail` with an error, `lose`
-//! with nothing at all, as after a panic. Everything else waits until the test takes it by [`Toy::next`].
+//! The first word of a name says what becomes of requests: `stream` is answered with entries without end, `fail` with an error,
+//! `lose` with nothing at all, as after a panic. Everything else waits until the test takes it by [`Toy::next`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

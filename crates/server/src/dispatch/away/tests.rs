@@ -93,7 +93,7 @@ fn ldif() -> String {
     ldif
 }
 
-/// What a client was told.
+/// The answers that a client got.
 #[derive(Debug, Default)]
 struct Told {
     names: Vec<String>,
@@ -198,7 +198,7 @@ fn a_long_search_answers_all_and_once() {
     let (mut out, mut trips) = (Vec::new(), 0);
     ask(&mut connection, &search(2, ANY, (0, 0)), &mut out);
     while connection.parts().0.pending() > 0 {
-        // Whoever asks little is answered meanwhile.
+        // A small search is answered meanwhile.
         let id = 10 + trips;
         ask(&mut connection, &search(id, "(cn=p7)", (0, 0)), &mut out);
         come_back(&mut connection, &mut out);

@@ -58,7 +58,7 @@ pub(crate) struct ScramStart {
 }
 
 impl ScramStart {
-    /// The verifier to go on with. Whoever it is, known or not, the same work is done and the answer has the same form.
+    /// The verifier to go on with. For a known and for an unknown user the same work is done, and the answer has the same form.
     pub(crate) fn verifier(&mut self) -> Verifier {
         let (hash, name) = (self.hash, &self.claim.identity);
         let salt = scram::salt_for(hash, &self.server_secret, name);

@@ -65,7 +65,7 @@ impl Runner {
         }
         let batch = ReplicatedBatch { changes, context_csns: csns, rules };
         let (done, outcome) = sync_channel(1);
-        // Whoever waits has not gone.
+        // The receiver still waits.
         match &self.task.served {
             Some(served) => served.replicate(batch, Box::new(move |outcome| drop(done.send(outcome)))),
             None => {
@@ -148,7 +148,7 @@ impl Runner {
             present,
             limit,
             Box::new(move |outcome| {
-                // Whoever waits has not gone.
+                // The receiver still waits.
                 let _ = done.send(outcome);
             }),
         );
@@ -177,7 +177,7 @@ impl Runner {
         let (done, outcome) = sync_channel(1);
         let batch = ReplicatedBatch { context_csns: csns.to_vec(), ..ReplicatedBatch::default() };
         let done = Box::new(move |outcome: ReplicatedOutcome, absent: u64| {
-            // Whoever waits has not gone.
+            // The receiver still waits.
             let _ = done.send((outcome.result, absent));
         });
         let present = Present { base: self.task.line.local_base().normal.clone(), uuids: present.clone() };

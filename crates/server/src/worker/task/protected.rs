@@ -80,7 +80,7 @@ impl Task<'_> {
         self.connection.input_ended()
     }
 
-    /// What came cannot be trusted. The other side is told what TLS has to say about it.
+    /// The input cannot be trusted. The peer gets the alert of TLS for it.
     fn broken(&mut self, error: &LayersError) -> Ended {
         self.connection.service().log_broken_layer(error);
         if let Some(layers) = &mut self.layers {
