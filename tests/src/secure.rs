@@ -45,7 +45,7 @@ impl Secure {
              rootdn cn=admin,dc=example,dc=com\nrootpw secret\ndirectory @DATA@\ndatabase monitor\n"
         );
         let site = Site::new(kind, &body);
-        // Who has one listens behind a balancer's header, too.
+        // A server that supports the PROXY header has a listener for it, too.
         let urls: &[&str] = match kind {
             Kind::Larix => &["ldap://127.0.0.1:0/", "ldaps://127.0.0.1:0/", "pldap://127.0.0.1:0/"],
             Kind::Slapd => &["ldap://127.0.0.1:0/", "ldaps://127.0.0.1:0/"],

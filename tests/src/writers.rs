@@ -29,7 +29,7 @@ type Acknowledged = BTreeMap<String, Own>;
 /// Lines of each entry, by DN.
 pub type Content = BTreeMap<String, BTreeSet<String>>;
 
-/// Who writes to one server.
+/// The writer to one server.
 #[derive(Debug)]
 pub struct Writer {
     number: usize,

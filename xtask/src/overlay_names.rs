@@ -10,7 +10,7 @@ use syn::{Expr, ExprCall, ItemMod, LitStr};
 
 const FOLDER: &str = "crates/overlays/src";
 
-/// Who may name what all the same: a file, what the name begins with, and why. One that is not needed is a fault.
+/// The exceptions: a file, the beginning of the names that it may use, and why. An exception that is not needed is a fault.
 const NAMED_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("crates/cli/src/client/controls.rs", "ppolicy", "a control's name after -e"),
     (

@@ -20,8 +20,8 @@ pub enum Privilege {
     Add,
     /// To delete values, entries or children.
     Delete,
-    /// To increment values (RFC 4525), as in OpenLDAP 2.7. Who is granted to add and to delete them is granted this as well, for
-    /// OpenLDAP 2.5 has no other word for it; `-i` takes it away.
+    /// To increment values (RFC 4525), as in OpenLDAP 2.7. An identity that may add and delete values has this privilege as well,
+    /// for OpenLDAP 2.5 has no other word for it; `-i` takes it away.
     Increment,
     /// To do what the data model forbids otherwise (relax rules).
     Manage,

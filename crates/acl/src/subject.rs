@@ -1,4 +1,4 @@
-//! Who asks.
+//! The subject of a request: the identity that access rules judge.
 
 use std::sync::{Arc, OnceLock};
 

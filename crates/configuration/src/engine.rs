@@ -146,7 +146,7 @@ impl Config {
         database.last_mod && !mdb.value_conflicts && follows
     }
 
-    /// Whether a database takes changes from a provider alone. Who is named as his own provider follows nobody.
+    /// Whether a database takes changes from a provider alone. A server that is named as its own provider follows no other.
     pub fn is_shadow(&self, database: &Database) -> bool {
         let lines = &database.sync_replication;
         let follows = match lines.is_empty() {

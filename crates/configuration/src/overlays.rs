@@ -367,7 +367,7 @@ mod tests {
         for (lines, note) in [
             ("overlay refint\nrefint_attributes member owner\n", Some("add `index member,owner eq`")),
             ("index member,owner eq\noverlay refint\nrefint_attributes member owner\n", None),
-            // Who is a member of what is kept right, and members are indexed, by the overlay memberof.
+            // The overlay memberof maintains memberOf, and has members indexed.
             ("overlay memberof\noverlay refint\nrefint_attributes memberOf member\n", None),
         ] {
             let config = read(&format!("{ONE}{lines}")).unwrap();

@@ -139,7 +139,7 @@ impl<S: Service> Connection<S> {
             Phase::Changing => self.close(None),
             Phase::InputEnded | Phase::Closing => {}
         }
-        // Who has gone follows nothing any more.
+        // A client that has gone follows nothing any more.
         self.end_sleeping();
         self.run()
     }

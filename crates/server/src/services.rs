@@ -51,7 +51,7 @@ pub struct Services {
     /// Databases that follow a provider.
     pub consumers: Consumers,
     pub(crate) configuration: ConfigurationQueue,
-    /// Who follows cn=config.
+    /// Notifies the followers of cn=config.
     pub(crate) configuration_watch: LogWatch,
     /// What they are sent.
     pub(crate) configuration_in_force: ArcSwapOption<ConfigurationInForce>,

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, and what is known of how it got there.
+//! A connection's session: the client's identity, and how it authenticated.
 
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ impl Session {
         self.subject = Arc::new(self.subject.acting_as(dn, shown));
     }
 
-    /// TLS is established. Who is bound stays so (RFC 4513 section 3.1.4 leaves that to the server).
+    /// TLS is established. The bound identity stays (RFC 4513 section 3.1.4 leaves that to the server).
     pub fn secured(&mut self, facts: Arc<TlsFacts>) {
         let tls = facts.ssf;
         let has_identity = self.credentials.is_some() || facts.peer_dn.is_some();

@@ -1,4 +1,4 @@
-//! Who asks, and for what.
+//! The identities and requests of the matrix.
 
 use super::random::Random;
 use super::tree::Tree;

@@ -265,7 +265,7 @@ fn a_newcomer_among_members_is_filled_at_once() {
     }
 }
 
-/// What the first content brought is not in the access log. Who follows that and was there before asks for the entries.
+/// What the first content brought is not in the access log. A consumer that followed it before asks for the entries.
 #[test]
 fn who_follows_the_log_of_one_that_is_filled_is_told_all() {
     for kind in [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| !kind.is_lacking()) {

@@ -111,7 +111,7 @@ fn one_value_among_ten_thousand_entries() {
     let (status, text) = replica(&values, &[&here, &there]);
     let told = format!("sn: 1 value only at {}: \"other\"\n", url(&there));
     assert!(status == Some(5) && text.contains(&told), "{status:?} {text}");
-    // Who may not see entryUUIDs cannot be told more than that one is another.
+    // An identity that may not see entryUUIDs only learns that the entries differ.
     assert_eq!(replica_as("cn=p4,o=u", "pw", &values, &[&here, &same]), (Some(0), equal.to_owned()));
     let (status, text) = replica_as("cn=p4,o=u", "pw", &values, &[&here, &there]);
     let told = "\n  entryUUID: none\n";

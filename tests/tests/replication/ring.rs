@@ -88,7 +88,7 @@ struct Plan {
     kinds: Vec<Kind>,
     shape: Shape,
     clocks: Clocks,
-    /// Who follows access logs (delta-syncrepl). If there is anybody, all keep one.
+    /// The servers that follow access logs (delta-syncrepl). If there is one, all keep an access log.
     delta: Vec<usize>,
 }
 

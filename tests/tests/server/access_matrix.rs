@@ -434,7 +434,7 @@ impl Peer {
         let port = self.server.address.port();
         let mut command = self.server.kind.tool("acl");
         command.arg("-f").arg(self.site.configuration()).args(["-b", name]);
-        // Who was refused is anonymous.
+        // A client whose bind was refused is anonymous.
         let bound = self.bound.get(&identity.bind).copied().unwrap_or(false);
         let name = identity.bind.strip_prefix("as \"").and_then(|bind| bind.split('"').next());
         if let Some(bound) = name.filter(|_| bound) {

@@ -312,7 +312,7 @@ fn replayed_and_old_tickets(realm: &Realm) {
     let larix = realm.larix("", "server.keytab");
     let token = realm.token();
     assert_eq!(bind(&larix, &token).0, 14, "{}", larix.server.log());
-    // Who has listened can say the same again.
+    // An eavesdropper can send the same token again.
     let (code, text) = bind(&larix, &token);
     assert!(code == 49 && text.contains("replay"), "{code} {text}");
     let mut broken = token;

@@ -138,14 +138,14 @@ fn health_is_answered_whatever_other_clients_hold() {
     for number in 0..HELD {
         let mut stream = TcpStream::connect(http).expect("a connection");
         match number % 4 {
-            // Who says nothing, who goes on saying something, and who promises more than comes.
+            // A client that sends nothing, one that never stops sending, and one that promises more than it sends.
             0 => {}
             1 => stream.write_all(b"GET /met").expect("a part of a request"),
             2 => {
                 let head = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\na";
                 stream.write_all(head).expect("a part of a request");
             }
-            // Who asks for much and reads nothing of it, until the server takes no more.
+            // A client that asks for much and reads nothing of it, until the server takes no more.
             _ => {
                 stream.set_nonblocking(true).expect("a socket");
                 let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";

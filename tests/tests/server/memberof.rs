@@ -14,7 +14,7 @@ fn groups() -> String {
     format!("{}{}{}", people(20), group("one", &[1, 2, 3]), group("two", &[3, 4, 99]))
 }
 
-/// Who says to be in which groups, in short.
+/// The memberOf values of each entry, in short.
 fn memberships(content: &Content) -> String {
     let short = |dn: &str| dn.split(['=', ',']).nth(1).unwrap_or_default().to_owned();
     let mut lines = Vec::new();

@@ -156,7 +156,7 @@ fn open(directory: &Path) -> Option<File> {
     }
     let owner = fs::metadata(directory).ok()?;
     let file = options.create(true).truncate(false).open(&path).ok()?;
-    // Who may not give it away owns the directory himself.
+    // A process that may not change the owner owns the directory itself.
     let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
     Some(file)
 }

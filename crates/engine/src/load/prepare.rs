@@ -31,7 +31,7 @@ pub(super) struct Checker<'c> {
     csns: CsnGenerator,
     /// Where attribute numbers are given; each thread has a copy that it renews when it meets a new description.
     catalog: Mutex<CatalogEdit>,
-    /// Who is said to have made entries that do not say so themselves.
+    /// The creatorsName of entries that do not give one themselves.
     creator: String,
 }
 

@@ -286,7 +286,7 @@ pub(super) fn change<V: Snapshot>(
     let all: Vec<&Change> = changes.iter().collect();
     let mark = LogMark { told: told_of(op, put, false), ..SENT };
     match to {
-        // Who follows is to hear of a record that changes nothing here, too.
+        // Followers must also receive a record that changes nothing here.
         None if changes.is_empty() && put.record.is_none() => Ok(()),
         None => {
             modify::store(op, &held, &entry)?;

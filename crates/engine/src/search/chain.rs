@@ -205,7 +205,7 @@ fn has_holders<N: Snapshot>(
     Ok(holders(view, description, name)?.is_none_or(|(_, plan)| plan.estimate() != Some(0)))
 }
 
-/// Who has this name, and the plan to find them by; `None` without an index.
+/// The entries that have this name as a value, and the plan to find them by; `None` without an index.
 fn holders<N: Snapshot>(
     view: &View<'_, N>,
     description: &AttributeDescription,

@@ -227,7 +227,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
 
     /// Whether the subject has the privilege on the entry as a whole.
     pub fn allows_entry(&self, privilege: Privilege) -> Result<bool, Fault> {
-        // Who only finds out who somebody is needs no more of the base than of what the filter names.
+        // A search that only identifies a user needs no more rights to the base than to what the filter names.
         let privilege = match privilege {
             Privilege::Search | Privilege::Read if self.gate.identity => Privilege::Auth,
             other => other,

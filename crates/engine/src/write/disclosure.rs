@@ -52,8 +52,8 @@ pub(crate) fn disclosed<V: Snapshot>(
     })
 }
 
-/// The answer to the adding of an entry that is there. Who may not add beside it, nor know of it, is answered as if it
-/// were not.
+/// The answer to the adding of an entry that is there. A requester that may neither add beside it nor know of it is
+/// answered as if it did not exist.
 fn taken<V: Snapshot>(
     operator: &Operator<'_, V>,
     dn: &NormalDn,

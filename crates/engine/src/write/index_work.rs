@@ -75,7 +75,7 @@ pub enum IndexNotice {
     },
 }
 
-/// Who hears of work on indexes, and thereby allows it.
+/// An observer of work on indexes. The writer does such work only if there is one.
 pub trait IndexWatch: Send + Sync + std::fmt::Debug {
     /// Called on the writer's thread: to be quick.
     fn notice(&self, notice: IndexNotice);
@@ -116,7 +116,7 @@ impl IndexWork {
         }
     }
 
-    /// Who hears of it from now on.
+    /// Sets the observer.
     pub(super) fn set_watch(&mut self, watch: Option<Arc<dyn IndexWatch>>) {
         self.watch = watch;
     }

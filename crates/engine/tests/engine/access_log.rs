@@ -176,7 +176,7 @@ fn a_log_has_come_as_far_as_it_is_told() {
     assert_eq!(known(), [csn(1, 30)]);
     record(&fixture, Recording { context_csns: vec![csn(9, 20)], ..new() });
     assert_eq!(known(), [csn(1, 30), csn(9, 20)]);
-    // Who was retired does not come back with what was known before.
+    // A retired server does not come back with what was known before.
     record(&fixture, Recording { retired: vec![csn(9, 20)], ..new() });
     record(&fixture, Recording { context_csns: vec![csn(9, 20)], ..new() });
     assert_eq!(known(), [csn(1, 30)]);

@@ -275,7 +275,7 @@ fn what_a_crash_left_is_thrown_away() {
     set.put(META, meta::FILLING, []);
     store.transaction().unwrap().commit(&set, Durability::Sync).unwrap();
     drop(store);
-    // Who may not write has nothing to read.
+    // A process that may not write finds nothing to read.
     let options = LmdbOptions { read_only: true, ..LmdbOptions::default() };
     let store = LmdbStore::open(folder.path(), &TABLES, &options).unwrap();
     let opened = Database::open(store, Arc::clone(&schema), settings(&schema), &SeededRandom::new(1));

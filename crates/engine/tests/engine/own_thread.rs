@@ -24,7 +24,7 @@ fn ask<S: Store>(fixture: &Fixture<S>, ldif: &str, keep: bool) -> Answers {
     fixture.directory.submit(
         fixture.request(operation, &controls),
         Box::new(move |outcome| {
-            // Who does not listen any more needs no answer.
+            // A receiver that has gone needs no answer.
             let _ = sender.send((outcome, thread::current().id()));
         }),
     );

@@ -102,7 +102,7 @@ fn who_made_an_entry_that_is_not_here_does_not_add_it_again() {
         forget(&f);
         assert_eq!(told(&f, add(made)), expected, "{made}");
         assert_eq!(is_here(&f), expected == "done");
-        // Who sends the entry itself has it in spite of all deletes that he has heard of: all are to end with it.
+        // A server that sends the entry itself has it in spite of all deletes that it has heard of: all must end with it.
         let f = deleted();
         forget(&f);
         assert_eq!(told(&f, put(1, A, made, &[])), "done");
@@ -119,7 +119,7 @@ fn deleted(f: &Memory) -> Option<Csn> {
     found.first().map(|(_, csn)| *csn)
 }
 
-/// Who made the delete may have forgotten it when the change comes to him.
+/// The server that made the delete may have forgotten it when the change reaches it.
 #[test]
 fn a_delete_that_did_not_know_of_a_change_is_told_again() {
     for (changed, expected) in [(csn(2, 9), 1), (csn(2, 4), 3)] {

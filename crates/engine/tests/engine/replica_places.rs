@@ -291,7 +291,7 @@ fn a_shadow_leaves_an_entry_where_it_gave_its_name_back() {
     find_nothing(&f);
 }
 
-/// Who has the name here may stand elsewhere at the provider, with a superior that the part leaves out.
+/// The entry that has the name here may stand elsewhere at the provider, below a superior outside the replicated part.
 #[test]
 fn a_shadow_of_a_part_takes_names_as_they_are_told() {
     let named = |shadow: bool, places: bool| {
@@ -316,7 +316,7 @@ fn a_shadow_of_a_part_takes_names_as_they_are_told() {
         [comes, is_renamed, take(3, beside, csn(3, 8))]
     };
     assert_eq!(named(true, false), [Some(2), Some(3), Some(1)]);
-    // Who hears of all superiors, and who takes changes of others, too, goes by the changes.
+    // A consumer that receives all superiors, or takes changes of others, too, goes by the changes.
     for (shadow, places) in [(true, true), (false, false)] {
         assert_eq!(named(shadow, places), [Some(1); 3], "{shadow} {places}");
     }

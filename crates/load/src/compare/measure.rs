@@ -26,7 +26,7 @@ const SCHEMA_ENTRY: &str = "cn={4}grid,cn=schema,cn=config";
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
     pub(super) address: SocketAddr,
-    /// Who may write into each database.
+    /// The identity that may write into each database.
     pub(super) identities: &'a [(String, String)],
     pub(super) process: Option<u32>,
     /// Who takes the lines that it sends, where it sends one for each operation.

@@ -31,7 +31,7 @@ pub const ROUNDS_MAX: u32 = 100;
 /// What is compared, and where.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who is measured; the first one is compared with each other.
+    /// The servers that are measured; the first one is compared with each other.
     pub peers: Vec<Peer>,
     /// 1 to [`ROUNDS_MAX`]; odd ones go through the peers forwards, even ones backwards.
     pub rounds: u32,

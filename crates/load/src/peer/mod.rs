@@ -60,7 +60,7 @@ pub struct Given {
     pub address: SocketAddr,
     /// The DN that holds the data in place of the scenario's own; none when they are the same.
     pub base: Option<String>,
-    /// Who may write; none leaves out what has to write.
+    /// The identity that may write; none leaves out what has to write.
     pub bind: Option<(String, String)>,
     /// Its process on this machine, for CPU time and memory.
     pub process: Option<u32>,

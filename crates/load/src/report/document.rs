@@ -25,7 +25,7 @@ pub struct Document {
     /// The command that repeats it; empty when unknown.
     pub command: String,
     pub machine: Machine,
-    /// Who was measured. The first one is compared with each other.
+    /// The servers that were measured. The first one is compared with each other.
     pub servers: Vec<Server>,
     pub rows: Vec<Row>,
     pub charts: Vec<Chart>,

@@ -182,7 +182,7 @@ pub enum Adds {
     All,
 }
 
-/// Who asks.
+/// The identity under which requests are sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Identity {
     Anonymous,

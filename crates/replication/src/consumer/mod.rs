@@ -343,7 +343,7 @@ impl Session {
         if !newer {
             return;
         }
-        // Who is asked for everything names what is present by sending it, whatever it calls that: a slapd a delete phase.
+        // A provider that is asked for everything names what is present by sending it. A slapd calls that a delete phase.
         let is_whole = self.from_nothing && !self.batch.known().is_empty();
         if (of_present || is_whole) && !self.request.logged {
             // Once.

@@ -248,7 +248,7 @@ impl Following {
         }
         let holder = self.taken.get(&name.to_lowercase()).copied().filter(|(_, of, _)| *of != id);
         if let Some((at, of, uuid)) = holder.filter(|_| !(is_delete || search.asked.peer)) {
-            // Who has that name for the consumer still leaves it, and comes back under the one that it has now.
+            // The entry that still has that name at the consumer leaves it, and comes back under its present name.
             if let Some(part) = search.parts.get_mut(at) {
                 part.view.remove(of);
             }
@@ -467,8 +467,8 @@ fn gather<S: Store, N: Snapshot>(
     Ok(batch)
 }
 
-/// An access log whose server took entries as they are does not tell what was changed in them one by one. Who hears of
-/// changes from others, too, may know the CSN that such an entry came with and lack what else is in it; it may say anew what
+/// An access log whose server took entries as they are does not tell what was changed in them one by one. A consumer with
+/// other providers, too, may know the CSN that such an entry came with and lack what else is in it; it may say anew what
 /// it knows.
 fn check_log_tells<S: Store, N: Snapshot>(search: &SyncSearch<S>, snapshot: &N) -> Result<(), LdapResult> {
     let lacks = audit::stored_lacks(snapshot).map_err(|fault| failed(&fault))?.unwrap_or_default();

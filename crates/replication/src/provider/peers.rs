@@ -1,4 +1,4 @@
-//! Who follows this server: the consumers that are connected, and how far behind each is.
+//! The consumers that are connected to this server, and how far behind each is.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

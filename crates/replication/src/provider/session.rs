@@ -422,8 +422,8 @@ impl<S: Store> SyncSearch<S> {
             text.iter_mut().for_each(|text| text.push_str(DELETES_TOLD));
         }
         if self.states && self.merged && self.asked.persist {
-            // Who has everything, and is sent no entry with its state, is to note from here on when what was changed. (Who
-            // polls for the entries of a log's server notes it anyhow.)
+            // A consumer that has everything, and receives no entry with its state, must note from here on when what was changed.
+            // (One that polls for the entries of a log's server notes it anyhow.)
             text.get_or_insert_with(|| self.cookie(self.start.as_slice())).push_str(STATES_KEPT);
         }
         let cookie = text.as_deref().map(str::as_bytes);

@@ -71,7 +71,7 @@ pub(crate) struct Node {
     served: Vec<Arc<Served<Memory>>>,
     /// Store and database of the access log.
     log: Option<(Memory, Option<Arc<Served<Memory>>>)>,
-    /// Who follows the change log for the access log.
+    /// The reader that follows the change log for the access log.
     pub(crate) log_reader: RefCell<Option<Arc<LogReader>>>,
     directory: Option<Directory<Memory>>,
     /// It follows access logs of others: its configuration says that it keeps states.
@@ -211,7 +211,7 @@ impl Node {
         }
     }
 
-    /// Who follows access logs, or a provider that keeps states.
+    /// Whether the node follows access logs, or a provider that keeps states.
     pub(crate) fn merges_records(&self) -> bool {
         self.database().current_settings().merges_records
     }

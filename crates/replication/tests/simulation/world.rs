@@ -148,7 +148,7 @@ impl World {
             self.promises.keep(&before, &self.nodes[0].content());
         }
         // Some begin as copies, the others are filled while they work.
-        // Who hears by entries alone that states are kept does not know what was changed before when.
+        // A server that learns only from entries that states are kept does not know when earlier changes were made.
         if self.setup.mixed || self.random.once_in(2) {
             self.settle();
         }

@@ -1,4 +1,4 @@
-//! Who is logged in: a table from cookies to LDAP connections.
+//! The sessions of the admin page: a table from cookies to LDAP connections.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;

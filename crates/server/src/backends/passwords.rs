@@ -46,7 +46,7 @@ impl Stored {
     }
 }
 
-/// Who has a say in how a bind ends.
+/// Judges how a bind ends, after the password was compared.
 #[derive(Clone)]
 pub(super) struct Judge {
     directory: Arc<Directory<LmdbStore>>,
@@ -135,7 +135,7 @@ impl Common {
         let source = services.passwords.source(&context.subject.peer.peer_name, bind.dn.as_str());
         let rehasher = config.frontend.password_costs.rehash.then(|| config.hasher());
         let elsewhere = self.elsewhere();
-        // Who only waits for another program's word takes no thread from those who compute.
+        // A job that only waits for another program takes no thread from those that compute.
         let asks = elsewhere.is_some() && stored.iter().any(|value| password::pass_through(value).is_some());
         let check = PasswordCheck { stored, password, elsewhere, rehasher };
         let place = Place { services: Arc::clone(services), judge, source };
@@ -187,7 +187,7 @@ impl Common {
         }
     }
 
-    /// Who is asked about `{SASL}` values, by the configuration.
+    /// The program that checks `{SASL}` values, by the configuration.
     pub(super) fn elsewhere(&self) -> Option<Elsewhere> {
         let socket = self.config.global.sasl.saslauthd.clone()?;
         Some(Elsewhere { socket, services: Arc::clone(&self.services) })
@@ -232,7 +232,7 @@ pub(super) fn new_password(given: Option<&Secret>) -> (Secret, Option<Secret>) {
 struct PasswordCheck {
     stored: Vec<Secret>,
     password: Secret,
-    /// Who is asked about `{SASL}` values.
+    /// The program that checks `{SASL}` values.
     elsewhere: Option<Elsewhere>,
     /// How passwords are stored anew that were stored in a weaker way.
     rehasher: Option<Hasher>,

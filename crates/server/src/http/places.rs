@@ -1,4 +1,4 @@
-//! Who is connected over HTTP: a bounded number, so that there is always a place for the next.
+//! The places for HTTP connections: a bounded number, so that there is always room for the next client.
 //!
 //! A connection that comes when all places are taken gets that of one that lets us wait: of the address that has most
 //! connections, the one that has waited longest. So an orchestrator is answered whatever others hold, and idle or slow
@@ -127,7 +127,7 @@ impl Drop for Seat {
 }
 
 impl Place {
-    /// Who may be ended to make room.
+    /// Sets the task that may be ended to make room.
     pub(crate) fn set_task(&self, task: AbortHandle) {
         self.task.replace(Some(task));
     }

@@ -107,7 +107,8 @@ pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Share
         };
         next = orders.try_recv().ok();
         if next.is_none() || after == After::Nothing {
-            // Who is not waited for need not be woken: a busy loop only puts its lines into the queue.
+            // Senders wake a thread that waits in `recv`, but not one that is parked: a busy loop then only puts its lines into the
+            // queue.
             std::thread::park_timeout(LINGER);
             next = next.or_else(|| orders.try_recv().ok()).or_else(|| orders.recv().ok());
         }

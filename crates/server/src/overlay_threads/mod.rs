@@ -164,7 +164,7 @@ fn end(threads: Vec<(Arc<Beside>, JoinHandle<()>)>, leaves: bool) {
     }
 }
 
-/// Who sends a change, for the overlays that ask for it.
+/// The sender of a change, for the overlays that ask for it.
 #[derive(Debug)]
 pub(crate) struct NotedOrigin {
     asking: Vec<Arc<Beside>>,

@@ -11,7 +11,7 @@ pub fn local_identity(peer: PeerCredentials) -> String {
     format!("gidNumber={}+uidNumber={},cn=peercred,cn=external,cn=auth", peer.gid, peer.uid)
 }
 
-/// Who is at the other end, if anything below LDAP knows: the certificate before the process.
+/// The peer's identity as layers below LDAP know it: the certificate's first, then the process's.
 pub(crate) fn identity(session: &Session, schema: &Schema) -> Option<String> {
     let certificate = session.tls.as_ref().and_then(|tls| tls.peer_dn.as_deref()).map(|subject| {
         let normal = Dn::parse(subject).ok().and_then(|dn| schema.normalize_dn(&dn).ok());

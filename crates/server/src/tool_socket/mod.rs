@@ -185,7 +185,7 @@ impl Accepting {
     }
 
     /// # Errors
-    /// Who may not, and who is one too many.
+    /// A user that has no right to the socket, and a connection above the limit.
     fn admit(&self, stream: &UnixStream, working: usize) -> Result<(), LdapResult> {
         let refused = |code, text: &str| Err(LdapResult::with(code, text));
         let own = rustix::process::geteuid();

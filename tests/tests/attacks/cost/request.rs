@@ -8,7 +8,7 @@ use larix_proto::{ControlBuf, DerefAliases, FilterBuf, MessageId, ModifyOperatio
 
 use super::SUFFIX;
 
-/// Who asks.
+/// The identity of the requester.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Identity {
     #[default]

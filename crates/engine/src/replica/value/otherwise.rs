@@ -284,7 +284,7 @@ impl Settled {
     }
 
     fn set(&mut self, name: &AttributeDescription, present: Vec<Value>, absent: Vec<Value>) {
-        // Who has a value already is to take the change all the same: it is removed before it is added.
+        // A server that has a value already must take the change all the same: it is removed before it is added.
         let removed: Vec<Value> = absent.into_iter().chain(present.iter().cloned()).collect();
         for (kind, values) in [(ChangeKind::Delete, removed), (ChangeKind::Add, present)] {
             if !values.is_empty() {

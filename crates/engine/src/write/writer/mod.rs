@@ -64,7 +64,7 @@ pub struct WriterEnvironment {
     pub order: Arc<CommitOrder>,
     pub default_referrals: Arc<[String]>,
     pub auxiliary_needs_rule: bool,
-    /// Who hears of work on indexes; `None`: this process leaves incomplete indexes as they are.
+    /// The observer of work on indexes; `None`: this process leaves incomplete indexes as they are.
     pub index_watch: Option<Arc<dyn IndexWatch>>,
 }
 

@@ -125,7 +125,7 @@ impl LogRefresh {
     /// Leaves to the next pass what has changed behind what this one tells.
     pub(super) fn leave_out(&mut self, number: usize, changed: &mut Changed) {
         let (Some(high), Some(passes)) = (self.high, self.passes.get_mut(number)) else { return };
-        // Who has another's name now needs it to be left first.
+        // An entry that took over another's name needs the other one to leave it first.
         self.taken.extend(passes.leave_out(changed, high));
         self.absent.retain(|_, csn| *csn <= high);
     }

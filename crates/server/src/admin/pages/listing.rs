@@ -23,7 +23,7 @@ pub(super) struct Listing {
     pub(super) title: &'static str,
     /// What the question is asked for: `Name, login or mail`.
     pub(super) question: &'static str,
-    /// Who is nobody: `No group matches`.
+    /// The text when nothing is found: `No group matches`.
     pub(super) no_match: &'static str,
     /// All of the kind, as a filter.
     pub(super) kind: &'static str,

@@ -6,7 +6,7 @@ use super::layout::{self, Place};
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 
-/// Who may read what this entry is may read the log: it tells of everybody.
+/// An identity that may read this entry may read the log, which has lines about every client.
 const WITNESS: &str = "cn=config";
 /// Lines shown unless another number is asked for.
 const LINES: usize = 200;

@@ -14,7 +14,7 @@ use crate::backup::BackupStatus;
 use crate::backup::RestoreNote;
 use larix_backend::DatabaseFigures;
 
-/// Who may read this entry may see the figures.
+/// An identity that may read this entry may see the figures.
 const WITNESS: &str = "cn=Operations,cn=Monitor";
 
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {

@@ -1,4 +1,4 @@
-//! Who follows whom, and how far: what cn=Replication,cn=Larix,cn=Monitor says.
+//! The page of providers and consumers, and how far each has come: what cn=Replication,cn=Larix,cn=Monitor says.
 
 use larix_engine::time::Timestamp;
 use larix_replication::consumer::{ConsumerPhase, ConsumerStatus};
@@ -12,7 +12,7 @@ use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::replication::health;
 
-/// Who may read what this entry says may see the page.
+/// An identity that may read this entry's values may see the page.
 const WITNESS: &str = "cn=Replication,cn=Larix,cn=Monitor";
 const MICROS: f64 = 1e6;
 

@@ -77,7 +77,7 @@ pub(crate) struct Tree<C> {
     pub(crate) content: C,
     pub(crate) common: Arc<Common>,
     pub(crate) policy: Arc<AccessPolicy>,
-    /// Who may do everything, and his password if it is configured.
+    /// The root DN, and its password if one is configured.
     pub(crate) root_dn: Option<NormalDn>,
     pub(crate) root_password: Option<Secret>,
 }

@@ -82,7 +82,7 @@ fn consumers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -
     Ok(())
 }
 
-/// Who follows this server.
+/// The consumers of this server.
 fn peers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let databases = server.databases();
     if !databases.router().provides_content() {

@@ -52,7 +52,7 @@ pub(crate) struct Monitor<'a> {
     pub stored: Vec<Option<DatabaseFigures>>,
     /// The databases that follow a provider.
     pub consumers: Vec<ConsumerStatus>,
-    /// Who follows this server.
+    /// The consumers of this server.
     pub peers: Vec<SyncPeerFigures>,
     /// The DN in whose name the tree is: the monitor database's root DN.
     pub owner: &'a str,
