@@ -1,4 +1,4 @@
-//! Why a change did not happen.
+//! Why a change failed.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Who gets in, and how much one address may ask for: `client-limits`.
+//! Admission of connections, and how much one address may ask for: `client-limits`.
 //!
 //! Each limit is off unless configured, but for what the limit of open files leaves room for. What one address has is
 //! shared by its connections: a count of those open, and token buckets, each one atomic number. An IPv6

@@ -1,4 +1,4 @@
-//! What a password is compared with where there is no account.
+//! The decoy value that a password is compared with where there is no account.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What the process gives up before it serves: core dumps, new privileges, other people's access to its files.
+//! Rights that the process gives up before it serves: core dumps, new privileges, other people's access to its files.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -1,4 +1,4 @@
-//! Telling the harness that started the server what it waits to hear: OpenLDAP's `mod_harness` and its lines of text.
+//! Messages to the test harness that started the server: OpenLDAP's `mod_harness` and its lines of text.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! What stands between a socket and its connection: TLS, a SASL security layer above it, both or either. No I/O of its
+//! The layers between a socket and its connection: TLS, a SASL security layer above it, both or either. No I/O of its
 //! own: bytes in, bytes out.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A thread that computes what no client of the directory waits for: it gives way to those that answer.
+//! A thread of low priority for work that no client of the directory waits for.
 
 use std::any::Any;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A few threads of low priority that have turns at what takes long: nobody's work waits for the end of another's.
+//! A few threads of low priority that share long work in turns: no job waits for the end of another one.
 
 use std::collections::VecDeque;
 use std::fmt;

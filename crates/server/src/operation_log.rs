@@ -1,4 +1,4 @@
-//! Operations told of at their end: one JSON object each (`log-format json`), and those that took long with what made
+//! Operations logged at their end: one JSON object each (`log-format json`), and those that took long with what made
 //! them slow (`slow-operation`).
 
 use std::fmt::{self, Write as _};

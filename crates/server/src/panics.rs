@@ -1,4 +1,4 @@
-//! Panics, which are bugs: each is counted and logged, in whatever thread it happens, and what it happened in ends alone.
+//! Panics, which are bugs: each is counted and logged in any thread, and only the work that panicked ends.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! What a SASL mechanism may put between the socket and LDAP (RFC 4422 section 3.7): integrity or confidentiality for
+//! The security layer of a SASL mechanism between the socket and LDAP (RFC 4422 section 3.7): integrity or confidentiality for
 //! everything behind the bind that negotiated it.
 //!
 //! A bind that negotiated a layer hands it to [`Dispatcher::install_layer`](crate::dispatch::Dispatcher::install_layer)

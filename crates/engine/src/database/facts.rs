@@ -1,4 +1,4 @@
-//! What a thread knows of a database as of its last commit, so that a search need not look it up again.
+//! Facts about a database as of its last commit, cached for each thread, so that a search need not look them up again.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! What a database knows of a store to which others commit, too: it is compared with what each snapshot shows.
+//! Cached state of a database whose store other processes write, too: it is compared with what each snapshot shows.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

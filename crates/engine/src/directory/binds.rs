@@ -1,4 +1,4 @@
-//! Who somebody is: what a bind's password is checked against, and how a bind ends.
+//! Binds: the stored passwords that a bind's password is checked against, and the outcome of a bind.
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
@@ -57,8 +57,8 @@ impl<S: Store> Directory<S> {
         }
     }
 
-    /// Where wrong passwords are counted. A name that leads to no database, as names of SASL may, is judged there: it must not be told
-    /// from the name of an account by the time that its answer takes.
+    /// Where wrong passwords are counted. A name that leads to no database, as names of SASL may, is judged there: it must not be
+    /// told from the name of an account by the time that its answer takes.
     pub fn counting(&self) -> Option<Chosen<'_, S>> {
         let counts = |served: &Served<S>| {
             let settings = served.database.current_settings();
@@ -200,8 +200,8 @@ impl<S: Store> Chosen<'_, S> {
         Ok(None)
     }
 
-    /// Whether a compare of an attribute of this entry asks a second factor for a code. [`Self::conclude_bind`] then answers it, by an
-    /// attempt with [`GivenCode::Compared`](crate::overlay::second_factor::GivenCode).
+    /// Whether a compare of an attribute of this entry asks a second factor for a code. [`Self::conclude_bind`] then answers it, by
+    /// an attempt with [`GivenCode::Compared`](crate::overlay::second_factor::GivenCode).
     pub fn compares_code(self, dn: &NormalDn, attribute: &str) -> bool {
         let settings = self.served.database.current_settings();
         settings.overlays.want(Interests::SECOND_FACTOR)

@@ -1,4 +1,4 @@
-//! Whether the change log can be read, and tells its changes in their order.
+//! Checks that the change log can be read, and that its changes are in order.
 
 use larix_store::{Direction, KeyRange, Snapshot};
 

@@ -1,4 +1,4 @@
-//! From when to when the change log tells.
+//! The times of the first and the last record in the change log.
 
 use larix_store::{Direction, KeyRange, Snapshot};
 

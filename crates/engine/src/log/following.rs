@@ -1,4 +1,4 @@
-//! What stands between the writer and those who follow the change log to derive something from it.
+//! State shared by the writer and the threads that follow the change log to derive something from it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Where an entry stands, as a record tells it.
+//! The place of an entry as a record of the change log holds it.
 
 use larix_schema::Schema;
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! Who waits for the log to grow.
+//! Notifies the followers of the change log when it has grown.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What becomes of a replicated change: decided on the writer's thread, on a view of everything before it.
+//! Applies a replicated change: the writer's thread decides it on a view of everything before it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,5 @@
-//! Names that two entries are to have: who gets one, where the other goes with what is below it, and when it gets its own back.
+//! Conflicts of names: which of two entries gets a name, where the other one goes with its subordinates, and when it gets its own
+//! name back.
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;

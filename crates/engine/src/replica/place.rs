@@ -1,4 +1,4 @@
-//! Where entries stand, told so that it means the same on every server: the entryUUID of the nearest superior that is an
+//! Places of entries in a form that means the same on every server: the entryUUID of the nearest superior that is an
 //! entry, and the names from there down.
 //!
 //! **The invariant.** A version of an entry (entryUUID and CSN of its name) has one place. It goes with the entry to

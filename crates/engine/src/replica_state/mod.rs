@@ -1,4 +1,4 @@
-//! What is remembered of names and entries that are not there: deleted ones, and names that entries had or were to have.
+//! Rows about names and entries that do not exist: tombstones of deleted entries, and names that entries had or should have.
 //!
 //! All of it stands in the table [`REPLICA`] (`docs/disk-format.md`) and changes in the transaction of what causes it.
 

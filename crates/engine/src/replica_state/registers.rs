@@ -1,4 +1,4 @@
-//! What is remembered of an entry's changes, and how two versions of an entry become one: without a store.
+//! The state of an entry's changes, and the merge of two versions of an entry. Nothing here needs a store.
 //!
 //! A *version* is an entry's content and its state. Every attribute has the CSN of when it was last set as a whole, every
 //! value that of when it was last added or removed; the later one counts, a value that is older than the last setting of

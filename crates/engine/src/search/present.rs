@@ -1,4 +1,4 @@
-//! What overlays are shown, and how their judgements of a bind are joined.
+//! What is passed to overlays, and how their judgements of a bind are joined.
 
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Snapshot;

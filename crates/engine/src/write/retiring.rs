@@ -1,4 +1,4 @@
-//! What is about to leave the schema, and may come into no entry any more.
+//! Schema elements that are about to be removed: no change may use them any more.
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeTypeId, ObjectClassId, Schema};

@@ -1,4 +1,4 @@
-//! Access logs: what became of operations on one database, as entries of another (`overlay accesslog`).
+//! Access logs: operations on one database and their results, as entries of another (`overlay accesslog`).
 //!
 //! Changes are derived from the database's change log, in its order, by a thread for each log database, which keeps in the
 //! same commit how far it has come: no change is lost, none is recorded twice, and no answer waits for it. What only the

@@ -1,4 +1,4 @@
-//! What of a log is too old, and when to look.
+//! Which records of a log are too old, and when the follower looks for them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a request must be before anything is done for it: from a browser that shows this page, and from nowhere else.
+//! Checks before a request is handled: it must come from a browser that shows this page, and from nowhere else.
 
 use hyper::header::{self, HeaderMap, HeaderValue};
 

@@ -1,4 +1,4 @@
-//! What a page's function gives: HTML, another address to go to, or bytes; and why there is none of these.
+//! The result of a page's function: HTML, a redirect, bytes, or an error.
 
 use http_body_util::Full;
 use hyper::body::Bytes;

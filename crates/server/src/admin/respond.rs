@@ -1,4 +1,4 @@
-//! From a request to its answer: what may be asked at all, who asks, and which page that is.
+//! From a request to its answer: checks the request, finds its session, and calls its page.
 
 use std::convert::Infallible;
 use std::rc::Rc;

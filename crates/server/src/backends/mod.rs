@@ -1,4 +1,4 @@
-//! The backends that there are: one for each kind of database that is served, and those of names that no database holds.
+//! The backends: one for each kind of served database, and one for names outside every database.
 
 mod memory;
 mod passwords;

@@ -1,4 +1,4 @@
-//! Why a backup or a restore did not happen.
+//! Why a backup or a restore failed.
 
 use std::fmt;
 use std::io;

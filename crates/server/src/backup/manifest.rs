@@ -1,4 +1,4 @@
-//! What a backup says of itself.
+//! The manifest of a backup: its contents and origin.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! How the backups stand that the server makes by itself.
+//! The status of the backups that the server makes by its schedule.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

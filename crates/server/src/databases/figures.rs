@@ -1,4 +1,4 @@
-//! What stored databases say of themselves: indexes, pages, readers.
+//! Figures of stored databases: indexes, pages, readers.
 
 use larix_engine::index::IndexStatus;
 

@@ -1,4 +1,4 @@
-//! How much memory the data have: it decides whether the kernel is to read ahead on the map.
+//! How much memory is left for the data: this decides whether the kernel reads ahead on the map.
 //!
 //! A directory reads single pages in no order. While the data fit the memory, reading ahead warms them up in fewer
 //! requests to the disk; past the memory every page read ahead drives out one that is needed. On data twice the memory

@@ -1,4 +1,4 @@
-//! Under what requests are carried out, and who somebody is.
+//! The databases as requests see them: the rules in force, and lookups of identities.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use larix_schema::{BoundFilter, NormalDn};
 use super::Databases;
 use larix_backend::{Client, ClientHandle, Context, Identities, Routing};
 
-/// The server asks itself: nobody is there to be told anything.
+/// The client of the server's own requests: it drops all answers.
 #[derive(Copy, Clone, Debug)]
 struct Inside;
 

@@ -1,4 +1,4 @@
-//! What is answered before a request is looked at: `client-limits`, and anything amid a SASL bind.
+//! Refusals before a request is decoded further: `client-limits`, and any other request amid a SASL bind.
 
 use larix_proto::{LdapResult, Message, Request, ResponseOp, ResultCode, oid};
 

@@ -1,4 +1,4 @@
-//! What a `syncrepl` line asks for, in the words of [`larix_replication::consumer`].
+//! Translates a `syncrepl` line into the types of [`larix_replication::consumer`].
 
 use std::sync::Arc;
 

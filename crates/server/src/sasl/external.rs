@@ -1,5 +1,5 @@
-//! SASL EXTERNAL (RFC 4422 appendix A): what is below LDAP says who is there. The kernel for a Unix socket, the verified
-//! client certificate for TLS.
+//! SASL EXTERNAL (RFC 4422 appendix A): the layer below LDAP identifies the client. The kernel does so for a Unix socket, the
+//! verified client certificate for TLS.
 
 use larix_proto::Dn;
 use larix_schema::Schema;

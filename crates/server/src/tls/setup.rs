@@ -1,4 +1,4 @@
-//! From the settings to what handshakes go by.
+//! Makes the configuration of handshakes from the settings.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Entries that no database stores: the root DSE, cn=Subschema, cn=Monitor, cn=config. They are made when somebody
-//! asks, from what the server knows at that moment.
+//! Entries that no database stores: the root DSE, cn=Subschema, cn=Monitor, cn=config. They are made for each request, from the
+//! state at that moment.
 
 pub mod monitor;
 pub mod root_dse;

@@ -1,5 +1,5 @@
-//! How long a client may let a connection be: what a worker knows of each beside the task that serves it, and when patience with
-//! it ends.
+//! Timeouts of connections, for idle clients, answers that are not read and requests that do not end. The worker keeps them beside
+//! the task that serves the connection.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! What a change that is made here leaves in the entry's state.
+//! How a local change updates the entry's state.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a provider that keeps no states has otherwise than it is here.
+//! Differences between this server's entries and those of a provider that keeps no states.
 //!
 //! A slapd merges the changes of the logs that it follows value by value, and its entryCSN says nothing of older ones that
 //! came late. Its cookie covers them, so that nobody tells them again. How old a value of it is, is not known; but how far it

@@ -1,5 +1,5 @@
-//! What the configuration asks of a writer, carried out between two groups of changes: nothing of a group is ever made by
-//! two configurations.
+//! Work that the configuration asks of a writer. The writer does it between two groups of changes, so that one configuration holds
+//! for a whole group.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;

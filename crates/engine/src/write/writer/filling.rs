@@ -1,4 +1,4 @@
-//! The writer's part in the first fill of a database ([`crate::load::Fill`]): whether it may be, and its last commit.
+//! The writer's part in the first fill of a database ([`crate::load::Fill`]): it permits the fill, and makes its last commit.
 
 use larix_store::{CommitError, Direction, Durability, KeyRange, Snapshot, Store, Transaction};
 

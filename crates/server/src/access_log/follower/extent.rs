@@ -1,4 +1,4 @@
-//! What an access log may say of itself: from where on it has changes, and how far it has come.
+//! The extent that an access log publishes: where its changes begin, and how far they go.
 //!
 //! **It says no more than it has**: a contextCSN is published once everything up to it is recorded, and a gap stays published
 //! for ever.

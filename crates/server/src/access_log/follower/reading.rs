@@ -1,4 +1,4 @@
-//! What the change logs have to tell: the records behind what was read of each, as the access log has them.
+//! Reads the change logs: the records after those already read of each, in the form of the access log.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

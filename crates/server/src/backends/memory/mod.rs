@@ -1,4 +1,4 @@
-//! Trees that nobody stores: cn=config, cn=Monitor, the root DSE, the subschema subentry, and `database null`, which is empty.
+//! Trees in memory: cn=config, cn=Monitor, the root DSE, the subschema subentry, and `database null`, which is empty.
 //!
 //! Their entries are made when somebody asks, from what the server knows at that moment; a search is one pass over them.
 

@@ -1,4 +1,4 @@
-//! Who somebody is: entries that a filter finds with the `auth` privilege.
+//! Looks up identities: the entries that a filter finds with the `auth` privilege.
 
 use larix_engine::Fault;
 use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};

@@ -1,4 +1,4 @@
-//! Whose clock is ahead of ours, by the changes that come. One that is behind looks like a change that was long on its way.
+//! Finds servers whose clock is ahead of ours, by the changes that come. A clock that is behind looks like a slow change.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Large requests are started on threads of low priority: to decode, judge and prepare one takes as long as many small ones, and
-//! nobody is to wait for that in a worker's loop, or for the processor.
+//! small requests must not wait for that in a worker's loop, or for the processor.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
