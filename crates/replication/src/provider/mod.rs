@@ -7,13 +7,13 @@
 
 mod decide;
 mod follow;
-mod graves;
 mod passes;
 mod peers;
 mod proof;
 mod queue;
 mod refresh;
 mod session;
+mod tombstones;
 mod withheld;
 
 pub use decide::{Asked, Decision, decide};

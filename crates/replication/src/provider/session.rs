@@ -18,10 +18,10 @@ use uuid::Uuid;
 
 use super::decide::{Asked, Decision, cookie, decide};
 use super::follow::Following;
-use super::graves;
 use super::proof::proves_deletes;
 use super::queue::{Place, RefreshQueue, Turn};
 use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
+use super::tombstones;
 use crate::cookie::{DELETES_TOLD, STATES_KEPT};
 
 /// What a search is started with.
@@ -294,7 +294,7 @@ impl<S: Store> SyncSearch<S> {
         if self.asked.persist {
             self.look_around()?;
         }
-        self.tells_deletes = graves::are_told(self) && self.proves_deletes()?;
+        self.tells_deletes = tombstones::are_sent(self) && self.proves_deletes()?;
         let settings = self.parts.first().and_then(|part| part.served.database().current_settings().provider);
         let settings = settings.unwrap_or_default();
         let each_cookie = settings.no_present && settings.reload_hint;

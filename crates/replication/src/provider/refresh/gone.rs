@@ -8,32 +8,32 @@ use larix_engine::csn::Csn;
 use uuid::Uuid;
 
 /// One delete: when, and of which entry.
-pub(super) type Grave = (Csn, Uuid);
+pub(super) type Tombstone = (Csn, Uuid);
 
 /// What is gone, and not told of yet.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
     /// With what it was called, if another may have that name now.
-    graves: BTreeMap<Grave, Option<String>>,
-    names: BTreeMap<String, Grave>,
+    tombstones: BTreeMap<Tombstone, Option<String>>,
+    names: BTreeMap<String, Tombstone>,
 }
 
 impl Gone {
-    pub(super) fn insert(&mut self, grave: Grave, name: Option<String>) {
+    pub(super) fn insert(&mut self, tombstone: Tombstone, name: Option<String>) {
         if let Some(name) = &name {
-            self.names.insert(name.clone(), grave);
+            self.names.insert(name.clone(), tombstone);
         }
-        self.graves.insert(grave, name);
+        self.tombstones.insert(tombstone, name);
     }
 
     /// The first, if it came before this; `None`: whenever it came.
-    pub(super) fn first(&self, before: Option<Csn>) -> Option<Grave> {
-        let (&grave, _) = self.graves.first_key_value()?;
-        before.is_none_or(|before| grave.0 < before).then_some(grave)
+    pub(super) fn first(&self, before: Option<Csn>) -> Option<Tombstone> {
+        let (&tombstone, _) = self.tombstones.first_key_value()?;
+        before.is_none_or(|before| tombstone.0 < before).then_some(tombstone)
     }
 
     /// What was called so.
-    pub(super) fn named(&self, name: &str) -> Option<Grave> {
+    pub(super) fn named(&self, name: &str) -> Option<Tombstone> {
         self.names.get(name).copied()
     }
 
@@ -42,8 +42,8 @@ impl Gone {
     }
 
     /// The delete has been sent.
-    pub(super) fn told(&mut self, grave: Grave) {
-        if let Some(name) = self.graves.remove(&grave).flatten() {
+    pub(super) fn told(&mut self, tombstone: Tombstone) {
+        if let Some(name) = self.tombstones.remove(&tombstone).flatten() {
             self.names.remove(&name);
         }
     }
@@ -55,14 +55,14 @@ mod tests {
 
     use super::*;
 
-    fn grave(time: i64, uuid: u128) -> Grave {
+    fn tombstone(time: i64, uuid: u128) -> Tombstone {
         (Csn { time: Timestamp(time), count: 0, server_id: 1, modification: 0 }, Uuid::from_u128(uuid))
     }
 
     #[test]
-    fn graves_are_told_in_order_and_names_go_with_them() {
+    fn tombstones_are_sent_in_order_and_names_go_with_them() {
         let mut gone = Gone::default();
-        let (early, late) = (grave(1, 9), grave(5, 2));
+        let (early, late) = (tombstone(1, 9), tombstone(5, 2));
         gone.insert(late, Some("cn=late".to_owned()));
         gone.insert(early, None);
         for (before, first) in [
@@ -72,7 +72,7 @@ mod tests {
             (Some(2), Some(early)),
             (Some(9), Some(early)),
         ] {
-            assert_eq!(gone.first(before.map(|time| grave(time, 0).0)), first, "before {before:?}");
+            assert_eq!(gone.first(before.map(|time| tombstone(time, 0).0)), first, "before {before:?}");
         }
         assert_eq!((gone.named("cn=late"), gone.named("cn=early")), (Some(late), None));
         gone.told(early);

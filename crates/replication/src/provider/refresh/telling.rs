@@ -16,7 +16,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::changed::{Change, Changed, topmost};
-use super::gone::Grave;
+use super::gone::Tombstone;
 use super::{LogRefresh, fate};
 use crate::provider::decide::cookie;
 use crate::provider::passes::PutOff;
@@ -35,19 +35,19 @@ impl LogRefresh {
         budget: Budget<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        while let Some(grave) = self.gone.first(before) {
+        while let Some(tombstone) = self.gone.first(before) {
             if out.len() >= budget.bytes {
                 return false;
             }
             // What a later pass tells may have changed before this, too.
-            let is_proved = self.high.is_none() && self.start.covers(&grave.0);
-            self.tell_one(message, grave, is_proved, out);
+            let is_proved = self.high.is_none() && self.start.covers(&tombstone.0);
+            self.tell_one(message, tombstone, is_proved, out);
         }
         true
     }
 
     /// `is_proved`: the consumer has been told of everything up to this CSN, and this server has it.
-    fn tell_one(&mut self, message: MessageId, (csn, uuid): Grave, is_proved: bool, out: &mut Vec<u8>) {
+    fn tell_one(&mut self, message: MessageId, (csn, uuid): Tombstone, is_proved: bool, out: &mut Vec<u8>) {
         self.gone.told((csn, uuid));
         if !(is_proved || self.peer) {
             return self.tell_unproved(message, uuid, out);

@@ -4,20 +4,20 @@ use larix_engine::search::{Budget, Step};
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
-use crate::provider::graves::Graves;
 use crate::provider::session::{SyncSearch, failed};
+use crate::provider::tombstones::Tombstones;
 
 /// A pass over the whole content.
 #[derive(Debug)]
 pub(in crate::provider) struct Walk {
     part: usize,
-    graves: Graves,
+    tombstones: Tombstones,
     present: bool,
 }
 
 impl Walk {
     pub(in crate::provider) fn new(present: bool) -> Self {
-        Self { part: 0, graves: Graves::default(), present }
+        Self { part: 0, tombstones: Tombstones::default(), present }
     }
 
     /// Whether consumers drop what was neither sent nor named.
@@ -34,7 +34,7 @@ impl Walk {
     ) -> Result<bool, LdapResult> {
         let message = search.message;
         if self.part >= search.parts.len() {
-            return self.graves.slice(search, budget, out);
+            return self.tombstones.slice(search, budget, out);
         }
         let Some(part) = search.parts.get_mut(self.part) else { return Ok(true) };
         let database = part.served.database().clone();

@@ -17,12 +17,12 @@ use super::session::{SyncSearch, failed};
 
 /// Where it is.
 #[derive(Debug, Default)]
-pub(super) struct Graves {
+pub(super) struct Tombstones {
     part: usize,
     after: Option<Uuid>,
 }
 
-impl Graves {
+impl Tombstones {
     /// Goes on; answers whether it is done.
     pub(super) fn slice<S: Store>(
         &mut self,
@@ -30,7 +30,7 @@ impl Graves {
         budget: Budget<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, LdapResult> {
-        if !are_told(search) {
+        if !are_sent(search) {
             return Ok(true);
         }
         let Some(part) = search.parts.get(self.part) else { return Ok(true) };
@@ -61,6 +61,6 @@ impl Graves {
 
 /// Whether deletes are sent after the content. A consumer other than Larix deletes what the content does not name; into a part of
 /// the tree entries come back under the entryUUID that they left it with.
-pub(super) fn are_told<S: Store>(search: &SyncSearch<S>) -> bool {
+pub(super) fn are_sent<S: Store>(search: &SyncSearch<S>) -> bool {
     search.asked.peer && (search.asked.sid.is_some() || search.any_entry)
 }
