@@ -165,7 +165,10 @@ impl Following {
         search.told = told;
         match self.withheld.is_over(withholds, clock.monotonic()) {
             // It knows by now from elsewhere, and says so, or goes through the content.
-            true => Err(LdapResult::with(ResultCode::UNAVAILABLE, "how far others have come is told anew")),
+            true => Err(LdapResult::with(
+                ResultCode::UNAVAILABLE,
+                "a contextCSN was held back for a minute: refresh again",
+            )),
             false => Ok(()),
         }
     }
