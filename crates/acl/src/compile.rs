@@ -115,7 +115,7 @@ pub(super) enum CompiledSet {
     Fixed(Set),
     /// Filled in before it is asked.
     Expanded(Set),
-    /// It cannot be understood: as in OpenLDAP, it matches nobody.
+    /// It cannot be understood: as in OpenLDAP, it matches no subject.
     Never,
 }
 

@@ -72,7 +72,7 @@ impl Lookup<'_> {
     }
 
     /// Whether a search by the URL, which must name no server, attribute or extension, finds the member. A URL without a
-    /// filter finds nobody, as in OpenLDAP. `None`: it cannot be told.
+    /// filter finds no entry, as in OpenLDAP. `None`: it is unknown.
     fn is_found_by(&self, url: &str, member: &NormalDn) -> Option<bool> {
         let Some(url) = local_url(url).filter(|url| url.attributes.is_empty()) else { return Some(false) };
         let Ok(base) = self.policy.schema.parse_dn(&url.dn) else { return Some(false) };

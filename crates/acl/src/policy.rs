@@ -62,7 +62,7 @@ impl AccessPolicy {
         })
     }
 
-    /// No rules: everybody may read, nobody but the root may write.
+    /// No rules: everybody may read, only the root DN may write.
     pub fn open(schema: Arc<Schema>, root_dn: Option<NormalDn>) -> Self {
         Self {
             rules: Arc::new([]),

@@ -116,7 +116,7 @@ impl Config {
             |lines: &[AccessLine]| lines.iter().map(|line| line.rule.clone()).collect::<Vec<AccessRule>>();
         let mut own = database.map(|database| rules(&database.access)).unwrap_or_default();
         if own.is_empty() && database.is_some_and(|database| database.kind.descriptor().closed) {
-            // The configuration is nobody's business unless a rule says so.
+            // No identity may read the configuration unless a rule says so.
             own.extend(AccessRule::parse("to * by * none").ok());
         }
         let root = database.and_then(Database::effective_root);

@@ -30,7 +30,7 @@ pub struct Facts {
     pub session: u64,
     pub start: Timestamp,
     pub end: Timestamp,
-    /// As whom it was carried out; empty for nobody.
+    /// The identity under which it was carried out; empty for anonymous.
     pub authorization: String,
     /// What it was about, as the request had it.
     pub dn: Option<String>,

@@ -160,8 +160,8 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     Ok(checked)
 }
 
-/// Reports the entries that break a rule of the database's overlays: what was stored before there was the rule, or came from elsewhere.
-/// Answers how many reports there were.
+/// Reports the entries that break a rule of the database's overlays: what was stored before there was the rule, or came from
+/// elsewhere. Answers how many reports there were.
 ///
 /// # Errors
 /// A store that cannot be read.
@@ -342,7 +342,7 @@ fn check_index<N: Snapshot>(
         let (key, _) = row?;
         checked.index_keys += 1;
         let head = key::parse_head(&key).ok_or(Fault::Damaged { what: "an index key" })?;
-        // What is left of an index that is no longer kept is nobody's concern.
+        // Rows left of an index that is no longer kept are not checked.
         let kept = is_kept(&view.catalog, head);
         let mut cursor = view.snapshot.postings(INDEX, &key)?;
         while let Some(id) = cursor.next()? {

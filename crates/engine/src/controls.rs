@@ -80,7 +80,7 @@ pub struct ControlValues {
     pub account_usability: bool,
     /// Whether values are answered as they are stored, with their weights (`overlay valsort`).
     pub val_sort: Option<bool>,
-    /// Say of each entry what somebody may do with it.
+    /// Show the rights of an identity to each entry.
     pub effective_rights: Option<EffectiveRights>,
     /// RFC 4533: send what a copy of the content lacks.
     pub sync: Option<ContentSync>,

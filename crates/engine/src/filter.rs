@@ -66,7 +66,7 @@ pub trait FilterContext {
         Ok(self.normal_dn()?.as_str().to_owned())
     }
     fn has_subordinates(&self) -> Result<bool, Fault>;
-    /// What the work on the entry is charged to; `None`: nobody waits for it.
+    /// What the work on the entry is charged to; `None`: no request waits for it.
     fn meter(&self) -> Option<&Meter> {
         None
     }

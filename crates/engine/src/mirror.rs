@@ -32,7 +32,7 @@ pub(crate) fn changes<T: Snapshot>(
     let before = View::over_changes(transaction, instances.0, Arc::clone(&state))?;
     let after = View::over_changes(&overlay, instances.1, state)?;
     let done = Changes { before, after, gone: Vec::new(), there: BTreeMap::new() }.all(set);
-    // Nobody asks under these numbers again.
+    // No request uses these numbers again.
     tree::forget(instances.0);
     tree::forget(instances.1);
     done

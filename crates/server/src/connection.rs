@@ -472,7 +472,7 @@ impl<S: Service> Connection<S> {
         }
         match self.phase {
             Phase::Open if self.input.is_empty() => self.phase = Phase::Changing,
-            // Somebody may have put them there: they came unprotected, and would be taken for protected ones.
+            // An attacker may have put them there: they came unprotected, and would be taken for protected ones.
             Phase::Open => self.refuse_behind(),
             // Nothing more will come that could be carried in another way.
             Phase::Changing | Phase::InputEnded | Phase::Closing => self.close(None),

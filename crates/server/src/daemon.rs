@@ -26,7 +26,7 @@ const READY: &[u8] = b"ready\n";
 pub enum DaemonError {
     /// The program cannot be started again for the background.
     Spawn(io::Error),
-    /// `-u` or `-g` names nobody.
+    /// `-u` or `-g` names an unknown user or group.
     NoSuchUser(String),
     NoSuchGroup(String),
     /// The kernel refuses the user, group or root directory.

@@ -357,7 +357,7 @@ impl Dispatcher {
 }
 
 impl Dispatcher {
-    /// Answers a request whose outcome nobody knows: a bug ended what was done for it.
+    /// Answers a request whose outcome is unknown: a bug ended its work.
     fn lost(&mut self, begun: &Begun, out: &mut Vec<u8>) {
         let result = LdapResult::with(ResultCode::OTHER, "internal error");
         self.end_otherwise(begun, &result, out);

@@ -75,7 +75,7 @@ impl LowTurns {
         self.shared.lock().waiting.len()
     }
 
-    /// Whether nobody works and nothing waits.
+    /// Whether no thread works and no job waits.
     #[cfg(test)]
     pub(crate) fn are_idle(&self) -> bool {
         let state = self.shared.lock();

@@ -20,7 +20,7 @@ const PART_MAX: usize = 256;
 /// What is asked for.
 const SERVICE: &[u8] = b"ldap";
 
-/// Why nobody knows whether a password is right.
+/// Why a password could not be checked.
 #[derive(Debug)]
 pub enum AskError {
     /// The socket cannot be reached, or fell silent.
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(told, expected.map_err(str::to_owned), "{name} {password}");
             assert_eq!(String::from_utf8_lossy(&asked), request);
         }
-        // Nobody is asked.
+        // saslauthd is not asked.
         let nowhere = Path::new("/nowhere/mux");
         let long = "x".repeat(PART_MAX + 1);
         for (name, password) in

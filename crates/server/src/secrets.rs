@@ -21,14 +21,14 @@ const NAMES: [&str; 14] = [
     "userPassword",
 ];
 
-/// Whether values of this attribute are nobody's to see; `description` may have options.
+/// Whether values of this attribute are secret; `description` may have options.
 #[must_use]
 pub fn is_secret(description: &str) -> bool {
     let kind = description.split(';').next().unwrap_or_default();
     NAMES.iter().any(|name| name.eq_ignore_ascii_case(kind))
 }
 
-/// Stands in the place of a value that is nobody's to see.
+/// Stands in the place of a secret value.
 pub const WITHHELD: &str = "(withheld)";
 
 /// The same for a description that may name the type by its OID, or by a name of this schema's own.

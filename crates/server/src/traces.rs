@@ -91,7 +91,7 @@ impl Traces {
         let exporter = export::Exporter::new(settings.clone(), log.clone(), Arc::clone(&self.figures));
         let thread = std::thread::Builder::new().name("traces".to_owned()).spawn(move || {
             exporter.run(&spans);
-            // Nobody waits while the server goes on.
+            // No thread waits while the server goes on.
             let _ = done.send(());
         });
         match thread {

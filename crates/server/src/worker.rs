@@ -242,7 +242,7 @@ impl Core {
     }
 
     fn closed(&self, record: &ConnectionRecord, reason: &str) {
-        // Nobody has it borrowed while a task runs.
+        // It is not borrowed while a task runs.
         if let Ok(mut open) = self.open.try_borrow_mut() {
             open.remove(&record.number);
         }

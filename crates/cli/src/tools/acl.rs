@@ -1,4 +1,4 @@
-//! `slapacl`: what the access rules allow somebody; and why (`larix acl explain`).
+//! `slapacl`: what the access rules allow an identity; and why (`larix acl explain`).
 
 mod explain;
 

@@ -26,7 +26,7 @@ pub(super) struct Offline<'c> {
 }
 
 impl<'c> Offline<'c> {
-    /// What cannot be opened holds nobody.
+    /// A database that cannot be opened has no entries here.
     pub(super) fn open(config: &'c Config) -> Self {
         let stored = config.databases.iter().filter(|database| database.kind.is_stored());
         let opened = stored.filter_map(|section| match common::open(config, section, Access::Read) {

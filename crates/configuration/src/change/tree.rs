@@ -156,7 +156,7 @@ impl<'s> Tree<'s> {
     }
 }
 
-/// Whether two entries are counted together. The frontend is counted with nobody.
+/// Whether two entries are counted together. The frontend is counted alone.
 pub(super) fn is_counted_with(one: &EntryName, other: &EntryName) -> bool {
     let frontend = |name: &EntryName| matches!(&name.role, Role::Database(kind) if kind == "frontend");
     let parents = |name: &EntryName| name.path.split_last().map(|(_, above)| above.to_vec());

@@ -253,7 +253,7 @@ fn import_attributes(
     Ok(taken)
 }
 
-/// Values whose syntax nobody checks. The very same value given twice is one; one that is equal to another is refused.
+/// Values whose syntax is not checked. The very same value given twice is one; one that is equal to another is refused.
 fn unchecked_values(
     schema: &Schema,
     attribute: AttributeValues,

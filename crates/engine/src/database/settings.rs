@@ -58,7 +58,7 @@ pub struct DatabaseSettings {
     pub provider: Option<ProviderSettings>,
     /// Clients may have searches go on with changes (`overlay psearch`); that takes a change log.
     pub tells_changes: bool,
-    /// The contextCSN is kept but not shown: nobody is provided with the content, and it comes from nobody.
+    /// The contextCSN is kept but not shown: the database has neither consumers nor a provider.
     pub hide_context: bool,
     /// Whether changes are written to the change log.
     pub log: bool,
@@ -78,7 +78,7 @@ pub struct DatabaseSettings {
     pub old_values: Option<Arc<OldValues>>,
     /// The suffix of the database that its operations are recorded in: auditContext of its own suffix entry.
     pub audit_context: Option<String>,
-    /// The rules of the database and of the frontend; `None`: everybody may read, nobody but the root may write.
+    /// The rules of the database and of the frontend; `None`: everybody may read, only the root DN may write.
     pub policy: Option<Arc<AccessPolicy>>,
 }
 

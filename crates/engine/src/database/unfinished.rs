@@ -26,7 +26,7 @@ pub(crate) fn discard_fill<S: Store>(store: &S) -> Result<bool, CommitError> {
     let transaction = store.transaction()?;
     let mut set = WriteSet::new();
     set.delete(META, meta::FILLING);
-    // Ids are given again: nobody may remember a name.
+    // Ids are given again: no cache may keep a name.
     tree::bump_generation(&mut set, &transaction).map_err(|_| damaged())?;
     transaction.commit(&set, Durability::Sync).map(|_| true)
 }

@@ -27,7 +27,7 @@ pub struct View<'s, N> {
     pub names: Names<'s, N>,
     /// What is known of the commit that is read; `None` where changes are laid over it.
     pub(crate) facts: Option<Facts>,
-    /// Where it is counted what indexes are used for; nobody counts for the writer. With the database's instance.
+    /// The counters of the use of indexes, with the database's instance; none for the writer.
     pub(crate) uses: Option<(u64, &'s IndexUses)>,
 }
 

@@ -221,7 +221,7 @@ impl<S: Store> Chosen<'_, S> {
         Ok(factors.any(|factor| factor.is_compared(schema, &entry, &attribute)))
     }
 
-    /// Whether somebody has a say in how a bind to this DN ends: then [`Self::conclude_bind`] answers it.
+    /// Whether overlays judge a bind to this DN: then [`Self::conclude_bind`] answers it.
     pub fn judges_binds(self, dn: &NormalDn) -> bool {
         let settings = self.served.database.current_settings();
         settings.root_dn.as_ref() != Some(dn) && settings.overlays.want(Interests::BIND)
@@ -250,7 +250,7 @@ impl<S: Store> Chosen<'_, S> {
         }
     }
 
-    /// The judgement by what is committed, if it needs nobody else.
+    /// The judgement by the committed state, if that is enough.
     fn judge_at_once(self, attempt: &BindAttempt) -> Result<Option<BindConclusion>, Failure> {
         let served = self.served;
         let database = &served.database;

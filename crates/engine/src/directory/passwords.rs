@@ -1,4 +1,4 @@
-//! Work with passwords beside the change that sets them, and one change that nobody asked for: a hash of another scheme.
+//! Work with passwords outside the writer, and one change that the server makes by itself: a hash of another scheme.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ impl<S: Store> Directory<S> {
 }
 
 impl<S: Store> Chosen<'_, S> {
-    /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it. `done` is called at
-    /// the end, or dropped where nothing can be stored.
+    /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it. `done` is called
+    /// at the end, or dropped where nothing can be stored.
     pub fn rehash(self, dn: &NormalDn, old: &[u8], new: &[u8], done: Completion) {
         let served = self.served;
         let schema = &self.frontend.schema;
@@ -50,7 +50,7 @@ impl<S: Store> Chosen<'_, S> {
         served.submit_own(dn.as_str().to_owned(), operation, Some(work), done);
     }
 
-    /// Whether the requester may replace the password of this entry. Nobody else is to learn what an old password is worth.
+    /// Whether the requester may replace the password of this entry. Others must not learn whether an old password is right.
     pub fn may_replace_password(self, subject: &Subject, dn: &NormalDn) -> bool {
         let database = &self.served.database;
         let (settings, policy) = (database.settings(), database.policy());

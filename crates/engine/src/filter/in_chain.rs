@@ -21,7 +21,7 @@ impl InChain {
         Self { assertion, links: None }
     }
 
-    /// The normalized names, one of which an entry has that matches; `None` as long as nobody followed the chain.
+    /// The normalized names, one of which an entry has that matches; `None` as long as the chain has not been followed.
     pub fn links(&self) -> Option<&[Box<[u8]>]> {
         self.links.as_deref()
     }
@@ -32,7 +32,7 @@ impl InChain {
 }
 
 impl Test {
-    /// Whether the entry has a name of the chain. Where nobody followed it, the first link is all that is certain.
+    /// Whether the entry has a name of the chain. Where it has not been followed, only the first link is certain.
     pub(super) fn in_chain(
         &self,
         context: &dyn FilterContext,

@@ -127,7 +127,7 @@ impl Loading<'_, '_> {
                 .collect();
             drop((batches, to_writer, used));
             let written = writer.run(&results, &underway);
-            // Threads that still send find nobody there and end.
+            // Threads that still send find no receiver and end.
             drop((results, underway));
             let gathered: Vec<_> = workers.into_iter().map(joined).collect();
             written.map(|()| gathered)
@@ -170,7 +170,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// False when nobody wants more.
+    /// False when no receiver wants more.
     pub(super) fn send(&self, batch: Batch) -> bool {
         self.begun.send(()).is_ok() && self.out.send(batch).is_ok()
     }

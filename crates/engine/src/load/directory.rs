@@ -25,7 +25,7 @@ pub fn load_directory(
     options: &LoadOptions,
     observer: &mut dyn LoadObserver,
 ) -> Result<LoadReport, LoadError> {
-    // From the look at what is there until the new store is in its place: nobody fills the old one meanwhile.
+    // From the look at what is there until the new store is in its place: no other process fills the old one meanwhile.
     let lock = DirectoryLock::acquire(path, lmdb)?;
     let open = |store| {
         let schema = Arc::clone(context.schema);

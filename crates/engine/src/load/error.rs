@@ -26,7 +26,7 @@ pub enum LoadError {
     Io(io::Error),
     /// The schema lacks what no directory can do without.
     Schema(&'static str),
-    /// Somebody else ended it.
+    /// Another thread ended the load.
     Stopped(&'static str),
 }
 

@@ -150,7 +150,7 @@ pub trait LoadObserver {
     }
 }
 
-/// Nobody watches.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Unobserved;
 

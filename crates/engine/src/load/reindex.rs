@@ -249,7 +249,7 @@ struct Part<'a, S> {
     chosen: &'a BTreeSet<AttributeNumber>,
     options: &'a RebuildOptions<'a>,
     limit: usize,
-    /// The first id that nobody has taken.
+    /// The first free id.
     next: &'a AtomicU64,
     last: u64,
     entries: &'a AtomicU64,

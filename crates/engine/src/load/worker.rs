@@ -323,7 +323,7 @@ impl<'a, 'c> Worker<'a, 'c> {
                 self.batch(ticket, before, count, records.into_iter())
             }
         };
-        // One that finds no room, or nobody, is given up.
+        // A chunk that finds no room, or no receiver, is given up.
         let _ = used.try_send(chunk);
         entries
     }

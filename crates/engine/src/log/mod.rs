@@ -281,7 +281,7 @@ fn retired_key(server_id: u16) -> Vec<u8> {
     [RETIRED_PREFIX, format!("{:03x}", server_id.min(SERVER_ID_MAX)).as_bytes()].concat()
 }
 
-/// Removes the contextCSN of a server, and remembers it, so that nobody who still has it brings it back. Answers whether
+/// Removes the contextCSN of a server, and remembers it, so that no server that still has it brings it back. Answers whether
 /// there is one.
 pub(crate) fn retire_server_id<S: Snapshot>(
     snapshot: &S,

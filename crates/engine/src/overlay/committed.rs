@@ -132,7 +132,7 @@ pub struct ChangeOrigin {
     pub connection: u64,
     /// `IP=192.0.2.1:40000` or `PATH=/run/ldapi`.
     pub peer: String,
-    /// The DN that is bound there, as it is shown; empty: nobody.
+    /// The DN that is bound there, as it is shown; empty: anonymous.
     pub bound: String,
 }
 

@@ -38,7 +38,7 @@ impl<'q> InternalSearch<'q> {
         Self { base, scope, filter, whose, limits, manage_dsa_it: true, subentries: true, stored_alone }
     }
 
-    /// A search that finds out who somebody is, as `subject` may: of entries that are neither referral objects nor subentries.
+    /// A search that identifies a user, with the rights of `subject`: of entries that are neither referral objects nor subentries.
     pub fn for_identity(
         base: &'q NormalDn,
         scope: Scope,
@@ -55,7 +55,7 @@ impl<'q> InternalSearch<'q> {
         Self { stored_alone: true, ..self }
     }
 
-    /// The same search as somebody else.
+    /// The same search under another identity.
     #[must_use]
     pub fn of(self, whose: Whose<'q>) -> Self {
         Self { whose, ..self }
@@ -77,7 +77,7 @@ pub enum Whose<'q> {
     Root,
     /// Filters need `search`, and entries that may not be read are not found.
     Requester(&'q Subject),
-    /// It is to be found out who somebody is: filters need `auth`, and entries are named without being read.
+    /// The search identifies a user: filters need `auth`, and entries are named without being read.
     Identity(&'q Subject),
 }
 

@@ -513,7 +513,7 @@ pub struct BindConclusion {
 }
 
 impl BindConclusion {
-    /// Where nobody but the password has a say.
+    /// No overlay judges the bind: the password alone decides.
     pub fn outright(matched: bool) -> Self {
         let code = if matched { ResultCode::SUCCESS } else { ResultCode::INVALID_CREDENTIALS };
         Self {

@@ -253,7 +253,7 @@ fn text_of<N: Snapshot>(
     Ok(found)
 }
 
-/// The filter of a share asks nobody's permission.
+/// The filter of a share is not subject to access rules.
 struct Everything<'a, N> {
     view: &'a View<'a, N>,
     reader: &'a EntryReader<'a, N>,

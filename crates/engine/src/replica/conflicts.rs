@@ -1,4 +1,4 @@
-//! The conflict log: what lost, for somebody to read. Bounded: the oldest records go.
+//! The conflict log: changes that lost a conflict, for the administrator. Bounded: the oldest records go.
 
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 use uuid::Uuid;

@@ -244,7 +244,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             _ => return Ok(()),
         }
         if own {
-            // Somebody may have asked meanwhile and know it by either name.
+            // A consumer may have asked meanwhile and know it by either name.
             self.stamp = self.own_stamp();
             self.step(|op| decided::keep_name(op, id))?;
         }

@@ -233,7 +233,7 @@ pub struct Share {
     pub seen: Vec<Csn>,
 }
 
-/// How many entries a refresh may delete before somebody is asked.
+/// How many entries a refresh may delete without the administrator's consent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DeleteLimit {
     /// Of the entries of the share, 0 to 100: 100 for no limit.

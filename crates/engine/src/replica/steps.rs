@@ -206,7 +206,7 @@ fn told_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> Told {
     let place = put.place.clone();
     match &put.record {
         Some(change) if is_new != change.is_some() => Told::AsItCame { change: change.clone(), place },
-        // What nobody has changed since it was added is what an add tells.
+        // An entry that no server has changed since it was added is as the add was.
         None if is_new && put.state.as_ref().is_none_or(|state| state.is_begin()) => {
             Told::AsItCame { change: None, place }
         }
@@ -516,7 +516,7 @@ pub(super) fn passing_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> Pl
     own_place(schema, parent, &Uuid::from_u128(!uuid.as_u128()))
 }
 
-/// Whether nobody stands below `to` under the name of this entry.
+/// Whether no entry stands below `to` under the name of this one.
 pub(super) fn is_free<V: Snapshot>(op: &Operator<'_, V>, id: EntryId, to: EntryId) -> Result<bool, Failure> {
     let held = op.hold(id)?;
     let found = tree::child(op.snapshot(), to, held.view()?.normal_rdn())?;

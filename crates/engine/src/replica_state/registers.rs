@@ -124,7 +124,7 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Merged {
     pub(crate) version: Version,
-    /// Values that gave way to a change of somebody who did not know of them.
+    /// Values that gave way to a change whose author did not know of them.
     pub(crate) lost_ours: Content,
     pub(crate) lost_theirs: Content,
 }

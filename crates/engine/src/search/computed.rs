@@ -24,7 +24,7 @@ pub struct Sight<'a> {
     pub computed: &'a [ComputedAttribute],
     /// As whom overlays compute; `None`: rights do not matter.
     pub requester: Option<&'a Subject>,
-    /// What the work of overlays is charged to; `None`: nobody waits for it.
+    /// What the work of overlays is charged to; `None`: no request waits for it.
     pub meter: Option<&'a Meter>,
 }
 

@@ -75,7 +75,7 @@ impl Wanted {
         Ok(Some(Self { specs }))
     }
 
-    /// The control for an entry that is shown; `None` when it names nobody.
+    /// The control for an entry that is shown; `None` when it names no entry.
     pub(super) fn control<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Failure> {
         let limits = &seen.view.settings.request_limits;
         let mut list = Vec::new();

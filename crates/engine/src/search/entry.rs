@@ -26,11 +26,11 @@ use crate::tree;
 pub struct Gate<'a> {
     pub policy: &'a AccessPolicy,
     pub subject: &'a Subject,
-    /// As whom overlays compute: the subject, unless nobody's rights matter.
+    /// The identity for which overlays compute: the subject, unless rights do not matter.
     pub requester: Option<&'a Subject>,
     pub search_all: bool,
     pub read_all: bool,
-    /// The search finds out who somebody is: filters ask for `auth`, and nothing is read.
+    /// The search identifies a user: filters ask for `auth`, and nothing is read.
     pub identity: bool,
     /// Steps that the work on one entry may take.
     pub steps: u64,

@@ -75,7 +75,7 @@ fn paged(limits: &Limits, asked: u32, page: u32, before: u32) -> Result<Option<u
             HardLimit::Count(hard) => Some(hard),
         },
     };
-    // Nobody who is held to small pages may wish for many entries in advance.
+    // An identity that is limited to small pages may not ask for many entries in advance.
     if let (Some(most), Some(total), 1..) = (limits.size_page, total, asked)
         && asked.min(total).saturating_sub(before) > most.saturating_add(1)
     {

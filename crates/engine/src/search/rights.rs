@@ -1,4 +1,4 @@
-//! What somebody may do with each entry that is answered: the Get Effective Rights control
+//! An identity's rights to each entry that is answered: the Get Effective Rights control
 //! (draft-ietf-ldapext-acl-model, in the shape that Sun's directory server and OpenDJ gave it).
 //!
 //! An entry is answered with `aclRights;entryLevel` and, for each attribute, `aclRights;attributeLevel;NAME`. Each lists
@@ -19,7 +19,7 @@ use crate::fault::Fault;
 /// Attributes that a request may name.
 pub const ATTRIBUTES_MAX: usize = 256;
 
-/// The syntax whose values can be somebody's own name.
+/// The syntax of values that can be the requester's own name.
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 
 /// Whose rights are asked for, and to what.

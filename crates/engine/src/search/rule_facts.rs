@@ -135,7 +135,7 @@ impl<V: Snapshot> Identified for Facts<'_, V> {
     }
 }
 
-/// Somebody asks whether a filter matches, who needs the privilege to search.
+/// An identity asks whether a filter matches, and needs the privilege to search.
 struct Asked<'f, 'a, V> {
     facts: &'f Facts<'a, V>,
     subject: &'f Subject,

@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::tables::{ENTRIES, META, meta};
 use crate::time::{Clock, Monotonic};
 
-/// What is gone through at once while nobody waits, and beside a group of changes, in nanoseconds.
+/// The lengths of a slice of the walk while no change waits, and beside a group of changes, in nanoseconds.
 const IDLE_NANOS: u64 = 10_000_000;
 const BESIDE_NANOS: u64 = 1_000_000;
 /// Entries of one slice.

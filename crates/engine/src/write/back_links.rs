@@ -274,7 +274,7 @@ impl<S: Store> Group<'_, S> {
         match edits {
             Some((edits, waits)) => {
                 if waits {
-                    // Nobody can tell yet which sources name the new ones.
+                    // The sources that name the new ones are not known yet.
                     back_link_walk::begin_anew(unit);
                     self.walks = true;
                 }

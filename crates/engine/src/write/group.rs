@@ -442,7 +442,7 @@ impl<'a, S: Store> Group<'a, S> {
             outcome.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
         }
         if failed && ordered && changes.is_empty() && !self.state.settings.read_only {
-            // Of nobody, or of an account that is locked: it waits for a sync as one that is counted does.
+            // The account does not exist or is locked: the answer waits for a sync as one that is counted does.
             unit.put(META, meta::FAILED_BIND, []);
             outcome.judged = true;
         }

@@ -19,7 +19,7 @@ use crate::index::build::{Builder, Slice, SliceLimits};
 use crate::index::status::{WorkPhase, WorkStatus};
 use crate::time::{Clock, Monotonic};
 
-/// What is made at once while nobody waits, in nanoseconds: committing it takes about as long again.
+/// The length of a slice of work while no change waits, in nanoseconds: committing it takes about as long again.
 const IDLE_NANOS_MAX: u64 = 10_000_000;
 const IDLE_NANOS_MIN: u64 = 500_000;
 /// A slice with its commit takes about so long at most: it is made shorter when it took longer.

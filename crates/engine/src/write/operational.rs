@@ -8,7 +8,7 @@ use super::prepare::{Change, ChangeKind, Standing};
 use crate::csn::Csn;
 use crate::entry::{Entry, EntryAttribute};
 
-/// What creatorsName and modifiersName say when nobody was authenticated.
+/// The value of creatorsName and modifiersName for an anonymous requester.
 pub const ANONYMOUS: &str = "cn=anonymous";
 
 /// Who changed what when.

@@ -168,7 +168,7 @@ fn carry_out<V: Snapshot>(
             add::record(operator, &dn, &completed(operator, entry))
         }
         Step::Remove(id) => {
-            // Somebody may have been quicker.
+            // Another change may have come first.
             if operator.view.record(*id)?.is_none() {
                 return Ok(());
             }

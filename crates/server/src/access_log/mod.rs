@@ -146,7 +146,7 @@ impl AccessLogs {
         threads.into_iter().for_each(Following::finish);
     }
 
-    /// Who records an operation on this name in this database; none when nobody wants it.
+    /// The recorder of an operation on this name in this database; none when no log wants it.
     pub(crate) fn recorder(
         &self,
         served: &Arc<Served<LmdbStore>>,
@@ -260,7 +260,7 @@ impl Source {
         }
     }
 
-    /// Nobody follows it any longer.
+    /// No thread follows it any longer.
     fn leave(&self) {
         match &self.origin {
             SourceKind::Database(_, reader) => reader.leave(),

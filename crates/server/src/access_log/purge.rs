@@ -109,7 +109,7 @@ fn find(
                 purged.more = false;
                 break;
             }
-            // Somebody else's entry.
+            // An entry that the log did not write.
             None => continue,
             Some(_) => removed.push(id),
         }

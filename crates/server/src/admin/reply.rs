@@ -91,7 +91,7 @@ impl<T> Attempt<T> for Result<T, LdapResult> {
     }
 }
 
-/// A result in words for somebody who does not know its number.
+/// A result in words for users who do not know its number.
 pub(super) fn explain(result: &LdapResult) -> &'static str {
     match result.code {
         ResultCode::INSUFFICIENT_ACCESS_RIGHTS => "You do not have the rights for this.",

@@ -17,7 +17,7 @@ use super::reply::{Problem, Reply, Shown};
 use super::sessions::{self, Session};
 use super::{Admin, Way, assets, guard, pages};
 
-/// Bytes of a form of somebody who is not logged in.
+/// Most bytes of a form of a user that is not logged in.
 const LOGIN_MAX: usize = 16 * 1024;
 /// Bytes of a form.
 const BODY_MAX: usize = 4 * 1024 * 1024;
@@ -28,7 +28,7 @@ const PAGE_PATIENCE: Duration = Duration::from_secs(120);
 
 type Answer = Response<Full<Bytes>>;
 
-/// A request of somebody who is logged in.
+/// A request of a logged-in user.
 pub(super) struct Visit<'a> {
     pub(super) admin: &'a Admin,
     pub(super) session: &'a Session,

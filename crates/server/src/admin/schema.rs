@@ -49,7 +49,7 @@ pub(super) fn look(schema: &Schema, description: &str) -> Look {
     }
 }
 
-/// Attributes that hold what lets somebody in.
+/// Attributes that hold secrets for logging in.
 fn is_secret(kind: &AttributeType) -> bool {
     kind.names.iter().any(|name| secrets::is_secret(name))
 }

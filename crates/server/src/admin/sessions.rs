@@ -26,7 +26,7 @@ const NOTICES_MAX: usize = 8;
 const NANOS_A_SECOND: u64 = 1_000_000_000;
 const TOKEN_BYTES: usize = 32;
 
-/// Somebody who is logged in.
+/// A logged-in user.
 #[derive(Debug)]
 pub(super) struct Session {
     /// One request of a session at a time.

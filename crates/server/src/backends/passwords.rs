@@ -40,7 +40,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Of nobody.
+    /// For a name without an account.
     pub(super) fn none() -> Self {
         Self { passwords: Vec::new(), shown: None, code_length: None }
     }
@@ -88,7 +88,7 @@ impl Judge {
 }
 
 impl Common {
-    /// Ends a bind: at once where that takes no time and nobody else has a say.
+    /// Ends a bind: at once where that takes no time and no overlay judges it.
     pub(super) fn bind(
         &self,
         judge: Judge,
@@ -127,7 +127,7 @@ impl Common {
         self.drop_costly(&mut stored, bind.dn);
         match stored.first() {
             Some(first) => services.decoy.learn(first),
-            // Nobody learns from the time it takes that there is no such account, or that it has no password.
+            // The time of the answer must not show that there is no such account, or that it has no password.
             None => stored.push(services.decoy.get()),
         }
         let judged = judge.judges(bind.dn);
@@ -405,7 +405,7 @@ pub(super) fn replace_unstored(
         return Reply::Now(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
     }
     let (new, generated) = new_password(change.new.as_ref());
-    // Nobody keeps it: a scheme that takes no time will do.
+    // It is not kept: a scheme that takes no time will do.
     let hash = match Hasher::new(Scheme::SSHA).hash(&new, &SystemRandom) {
         Ok(hash) => hash.to_vec(),
         Err(error) => {

@@ -14,7 +14,7 @@ pub struct Progress<'p> {
     /// A file, or what is done.
     pub what: &'p str,
     pub done: u64,
-    /// 0: nobody knows.
+    /// 0: unknown.
     pub total: u64,
     pub per_second: u64,
     pub seconds_left: Option<u64>,
@@ -99,7 +99,7 @@ impl<'p> Pace<'p> {
         (self.wall)()
     }
 
-    /// Begins something of so many bytes (0: nobody knows).
+    /// Begins something of so many bytes (0: unknown).
     pub(super) fn begin(&mut self, what: impl Into<String>, total: u64) {
         (self.what, self.total, self.done) = (what.into(), total, 0);
         self.started = self.clock.monotonic();

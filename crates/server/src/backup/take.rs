@@ -139,7 +139,7 @@ pub fn take_stream(
         databases.push(DatabaseBackup {
             suffixes: source.suffixes.to_vec(),
             file: StoredFile { path, bytes, sha256 },
-            // Nobody has looked into the copy.
+            // The copy has not been checked.
             entries: 0,
             context_csn: Vec::new(),
             history: None,

@@ -105,7 +105,7 @@ impl Dispatcher {
         }
     }
 
-    /// Records an abandon wherever that is wanted: nobody knows what it is about.
+    /// Records an abandon in every log that wants it: its database is not known.
     pub(crate) fn record_abandon(&self, id: u32) {
         if !self.server.access_logs.any() {
             return;

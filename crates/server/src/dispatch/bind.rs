@@ -26,7 +26,7 @@ pub struct BindOutcome {
     login: Login,
 }
 
-/// Somebody whose password is being verified, and what he becomes when it is right.
+/// A bind whose password is being verified, and the identity that the client gets if it is right.
 #[derive(Debug)]
 pub(crate) struct Login {
     pub(crate) dn: NormalDn,
@@ -378,7 +378,7 @@ impl Dispatcher {
 }
 
 impl Way {
-    /// The answer to a wrong password, and to one of nobody.
+    /// The answer to a wrong password, and to a name without an account.
     fn wrong_password(&self) -> LdapResult {
         match self {
             Self::Simple => LdapResult::new(ResultCode::INVALID_CREDENTIALS),

@@ -248,7 +248,7 @@ mod tests {
         check(&[2, 1, 1], &[], 3, Some(1));
         check(&[2, 1, 1], &[1], 3, Some(2));
         check(&[2, 3, 4], &[0], 5, Some(1));
-        // One request each is nobody's surplus.
+        // One request each is no surplus.
         check(&[2, 3, 4], &[0, 1, 2], 5, None);
         check(&[1, 1, 1], &[0, 1, 2], 1, None);
         check(&[1, 1, 1], &[0, 1, 2], 2, Some(0));

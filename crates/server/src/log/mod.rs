@@ -155,7 +155,7 @@ struct Shared {
     recent: Mutex<Recent>,
     queue: SyncSender<Order>,
     room: Mutex<Room>,
-    /// Something was taken while somebody waited for that.
+    /// Something was taken while a sender waited for room.
     taken: Condvar,
     /// [`QUEUE_PATIENCE`], but in tests.
     patience: Duration,
@@ -171,7 +171,7 @@ struct Room {
     hangs: bool,
 }
 
-/// The handle everyone logs through. Cheap to ask, so that a line that nobody wants is never formatted.
+/// The handle everyone logs through. Cheap to ask, so that a line that has no destination is never formatted.
 #[derive(Clone, Debug)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -195,7 +195,7 @@ impl State {
         let levels = self.call.syslog_levels.unwrap_or(self.configured);
         let others = |levels| if self.file_only && self.has_file { 0 } else { levels };
         let file = if self.has_file { self.call.debug | levels } else { 0 };
-        // Lines that nobody takes are not to be formatted.
+        // Lines without a destination are not formatted.
         (others(self.call.debug), if self.has_others { others(levels) } else { 0 }, file)
     }
 }

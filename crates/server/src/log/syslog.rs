@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const SOCKET: &str = "/dev/log";
-/// How long a line waits for a syslog that has no room. The log's thread waits, nobody else.
+/// How long a line waits for a syslog that has no room. Only the log's thread waits.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Severity "debug", which OpenLDAP's lines have.
 const DEBUG: u32 = 7;

@@ -86,7 +86,7 @@ struct Told {
     broken: Option<(io::ErrorKind, u64)>,
 }
 
-/// Writes until the end is ordered, or nobody is left who could.
+/// Writes until the end is ordered, or no sender is left.
 pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Shared) {
     let mut formatted = Formatted::default();
     let mut told = Told::default();

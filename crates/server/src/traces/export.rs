@@ -39,7 +39,7 @@ impl Exporter {
         Self { settings, log, figures, host }
     }
 
-    /// Until nobody can send a span any more, and all are sent or lost.
+    /// Runs until no sender of spans is left, and all spans are sent or lost.
     pub(super) fn run(self, spans: &Receiver<Span>) {
         let (mut failing, clock) = (false, SystemClock::new());
         while let Ok(first) = spans.recv() {

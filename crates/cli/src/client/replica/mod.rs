@@ -60,7 +60,7 @@ struct Server {
     /// As it was given.
     url: String,
     session: Session,
-    /// Nobody is bound.
+    /// The client is anonymous.
     anonymous: bool,
 }
 

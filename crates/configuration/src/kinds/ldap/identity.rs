@@ -33,7 +33,7 @@ pub(super) struct Bind {
 }
 
 impl Bind {
-    /// None: nobody is asserted.
+    /// No identity is asserted.
     pub(super) fn assertion(self) -> Option<Assertion> {
         (!self.is_none).then(|| Assertion {
             identity: self.identity,

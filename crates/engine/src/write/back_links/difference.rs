@@ -68,7 +68,7 @@ struct Difference<'v, 'b, 'a, B, A> {
     rows: Rows<'v>,
     /// Targets that are not `anew`, by entry and place of the back link.
     edits: BTreeMap<(EntryId, usize), Edit>,
-    /// Entries that are new, have another name, or whose values somebody else changed.
+    /// Entries that are new, have another name, or whose values another change touched.
     anew: BTreeSet<EntryId>,
 }
 
@@ -185,7 +185,7 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
         Ok(())
     }
 
-    /// Whether somebody changed the back links of an entry.
+    /// Whether a change touched the back links of an entry.
     fn differs(&self, old: &EntryReader<'_, B>, new: &EntryReader<'_, A>) -> bool {
         self.rules.backs.iter().any(|back| {
             let Some(number) = self.now.catalog.number(back) else { return false };

@@ -188,7 +188,7 @@ impl<S: Store> Core<S> {
             Err(CommitError::OutcomeUnknown(attempt)) => find_out(self.database.store(), attempt),
             committed => committed,
         }?;
-        // Between the two there was no commit of somebody else.
+        // No other writer committed between the two.
         self.as_of = (committed.0 <= began + 1).then_some(committed.0);
         Ok(committed)
     }

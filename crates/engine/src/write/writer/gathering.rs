@@ -65,7 +65,7 @@ impl<'q> Gathering<'q> {
         self.jobs.iter().all(Job::is_nothing)
     }
 
-    /// Whether nobody relies on any of it before a later commit.
+    /// Whether no requester relies on any of it before a later commit.
     pub(super) fn is_lazy(&self) -> bool {
         let is_lazy = |job: &Job| job.replicated.as_ref().is_some_and(|batch| batch.rules.lazy);
         self.jobs.iter().all(is_lazy)

@@ -1,8 +1,8 @@
 //! What waits in a writer's queue, in two lanes: large changes wait apart, so that another identity's small change waits for one
 //! group of them at most, however many there are.
 //!
-//! **What one identity asks for is carried out in the order in which it came**: a large change overtakes nothing, and behind one that
-//! waits the small ones of its identity wait in the same lane. A barrier is overtaken by nothing and overtakes nothing.
+//! **What one identity asks for is carried out in the order in which it came**: a large change overtakes nothing, and behind one
+//! that waits the small ones of its identity wait in the same lane. A barrier is overtaken by nothing and overtakes nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) const LARGE_GROUP: usize = 4_096;
 pub(super) trait Waits {
     /// The work that it is, in values.
     fn weight(&self) -> usize;
-    /// Who asks for it; `None`: nobody whose changes have an order among themselves and large ones.
+    /// The identity of the requester; `None`: its changes need no order among large and small ones.
     fn identity(&self) -> Option<&Arc<str>>;
     /// Whether it keeps its place among all others.
     fn is_barrier(&self) -> bool;

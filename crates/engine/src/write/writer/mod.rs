@@ -121,7 +121,7 @@ impl Writer {
     /// Has an errand run behind what waits, and waits for it; `None` when the writer has ended.
     ///
     /// # Panics
-    /// The writer panicked at the errand: nobody is to take that for an answer.
+    /// The writer panicked at the errand: the requester must not take that for an answer.
     pub(crate) fn send<A>(&self, errand: impl FnOnce(SyncSender<A>) -> Errand) -> Option<A> {
         let (done, answer) = sync_channel(1);
         // One at a time is on its way: the limit is for changes.
@@ -250,7 +250,7 @@ fn turn<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>, behind: &mut Optio
     true
 }
 
-/// However the writer's thread ends, nobody waits for it in vain.
+/// However the writer's thread ends, every waiting requester gets an answer.
 struct CloseAtEnd<'q>(&'q Queue<Work>);
 
 impl Drop for CloseAtEnd<'_> {

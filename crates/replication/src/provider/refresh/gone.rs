@@ -1,6 +1,6 @@
-//! What is gone for a consumer: told in the order of CSNs, or before its turn where an entry that is sent has its name.
+//! Deletes that a refresh has to send: in the order of CSNs, or earlier if an entry that is sent has taken the name.
 //!
-//! **A name that is kept is that of something which has not been told yet.**
+//! **Only names of deletes that have not been sent yet are kept.**
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use uuid::Uuid;
 /// One delete: when, and of which entry.
 pub(super) type Tombstone = (Csn, Uuid);
 
-/// What is gone, and not told of yet.
+/// The deletes that have not been sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    /// With what it was called, if another may have that name now.
+    /// With the entry's former name, if another entry may have it now.
     tombstones: BTreeMap<Tombstone, Option<String>>,
     names: BTreeMap<String, Tombstone>,
 }
@@ -32,7 +32,7 @@ impl Gone {
         before.is_none_or(|before| tombstone.0 < before).then_some(tombstone)
     }
 
-    /// What was called so.
+    /// The delete of the entry that had this name.
     pub(super) fn named(&self, name: &str) -> Option<Tombstone> {
         self.names.get(name).copied()
     }

@@ -58,7 +58,7 @@ fn is_for(visit: &Visit<'_>, whom: For) -> bool {
     }
 }
 
-/// A page of somebody who is logged in.
+/// A page of a logged-in user.
 pub(in crate::admin) fn page(visit: &Visit<'_>, place: Place, title: &str, content: Markup) -> Markup {
     let notices = visit.session.take_notices();
     document(

@@ -81,7 +81,8 @@ impl Stored {
         compared().unwrap_or_else(|fault| self.failure(&fault))
     }
 
-    /// A compare with a token asks whether the value is a code of it, which is used up then (slapo-otp). A compare of a password that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
+    /// A compare with a token asks whether the value is a code of it, which is used up then (slapo-otp). A compare of a password
+    /// that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
     fn judge_compare(&self, compare: &Compare<'_>, result: LdapResult, later: Later<'_, End>) -> Reply<End> {
         let matched = match result.code {
             ResultCode::COMPARE_TRUE => Some(true),
@@ -262,7 +263,7 @@ impl Backend for Stored {
 
     fn authentication_values(&self, context: &Context<'_>, dn: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
         let values = self.chosen().authentication_values(dn, attribute, context.subject);
-        // What cannot be read is not there: nobody is let in because of a damaged entry.
+        // What cannot be read is not there: a damaged entry must not grant a login.
         values.unwrap_or_default()
     }
 

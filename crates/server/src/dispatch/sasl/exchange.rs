@@ -34,7 +34,7 @@ pub(crate) enum State {
     Gssapi(Box<super::gssapi::Acceptor>),
 }
 
-/// Who somebody says he is.
+/// The identity that the client claims.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) authcid: String,

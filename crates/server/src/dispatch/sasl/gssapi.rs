@@ -220,7 +220,7 @@ impl Dispatcher {
             let step = acceptor.step(&token);
             completer.complete(Completion::Sasl(Box::new(SaslOutcome(Prepared::Gssapi(acceptor, step)))));
         };
-        // Nobody knows yet whose ticket it is: the peer stands for him.
+        // The ticket's owner is not known yet: the peer's address stands for it.
         let source = self.job_source(&NormalDn::root());
         self.server.passwords.submit(source, job).map_err(|_| {
             LdapResult::with(ResultCode::BUSY, "too many binds wait for their tickets' check")
