@@ -12,13 +12,13 @@ use larix_replication::provider::SyncPeers;
 
 use crate::access_log::AccessLogs;
 use crate::admission::Admission;
+use crate::background_pool::BackgroundPool;
 use crate::backup::Backups;
 use crate::clock::SystemClock;
 use crate::configuration_queue::ConfigurationQueue;
 use crate::consumers::Consumers;
 use crate::decoy::Decoy;
 use crate::log::Log;
-use crate::low_turns::LowTurns;
 use crate::overlay_threads::OverlayThreads;
 use crate::password_pool::PasswordPool;
 use crate::proxies::Proxies;
@@ -35,7 +35,7 @@ pub struct Services {
     /// Where binds wait for another program's word; its threads wait rather than compute.
     pub askers: PasswordPool,
     /// Where searches go that have become long.
-    pub(crate) long_searches: LowTurns,
+    pub(crate) long_searches: BackgroundPool,
     pub decoy: Decoy,
     pub tls: TlsContext,
     pub clock: Arc<SystemClock>,
@@ -101,7 +101,7 @@ impl Services {
             statistics: Statistics::new(clock.now(), listeners, workers),
             passwords: PasswordPool::for_cores(cores()),
             askers: PasswordPool::new(crate::saslauthd::QUESTIONS_AT_ONCE),
-            long_searches: LowTurns::new(workers),
+            long_searches: BackgroundPool::new(workers),
             tls: TlsContext::default(),
             clock,
             descriptors,

@@ -14,9 +14,9 @@ use larix_proto::{ControlBuf, LdapResult, ResponseOp, ResultCode, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Begun, Dispatcher, Running};
+use crate::background_pool::Turns;
 use crate::connection::{OUTPUT_HIGH, Operation, Place};
 use crate::dispatch::ConnectionEvent;
-use crate::low_turns::Turns;
 use crate::panics;
 use crate::server::Server;
 use larix_backend::{Effort, Slice, slice};

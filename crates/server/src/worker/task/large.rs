@@ -8,10 +8,10 @@ use larix_engine::write;
 use tokio::sync::oneshot;
 
 use super::{Ended, Task};
+use crate::background_pool::Turns;
 use crate::connection::{Connection, Turn};
 use crate::dispatch::Dispatcher;
 use crate::log;
-use crate::low_turns::Turns;
 use crate::panics;
 use crate::server::Server;
 

@@ -18,7 +18,7 @@ pub(crate) trait Turns: Send {
 }
 
 /// The threads. They start when they are first needed, and end with this.
-pub(crate) struct LowTurns {
+pub(crate) struct BackgroundPool {
     shared: Arc<Shared>,
     most: usize,
 }
@@ -37,7 +37,7 @@ struct State {
     ended: bool,
 }
 
-impl LowTurns {
+impl BackgroundPool {
     /// Up to `most` threads.
     pub(crate) fn new(most: usize) -> Self {
         Self { shared: Arc::default(), most: most.max(1) }
@@ -134,16 +134,16 @@ impl Shared {
     }
 }
 
-impl Drop for LowTurns {
+impl Drop for BackgroundPool {
     fn drop(&mut self) {
         // Not waited for: it may be one of them that lets the last of the server go.
         self.shared.end();
     }
 }
 
-impl fmt::Debug for LowTurns {
+impl fmt::Debug for BackgroundPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LowTurns").field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("BackgroundPool").field("most", &self.most).finish_non_exhaustive()
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn work_has_turns_in_order() {
-        let pool = LowTurns::new(1);
+        let pool = BackgroundPool::new(1);
         let (told, said) = channel();
         let (open, gate) = channel();
         assert!(pool.are_there());
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_a_turn_and_drops_the_rest() {
-        let pool = LowTurns::new(1);
+        let pool = BackgroundPool::new(1);
         let (told, said) = channel();
         let (open, gate) = channel();
         assert!(pool.are_there());
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_threads_as_are_needed() {
-        let pool = LowTurns::new(2);
+        let pool = BackgroundPool::new(2);
         let (told, said) = channel();
         let mut gates = Vec::new();
         for started in [1, 2, 2] {
