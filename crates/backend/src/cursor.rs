@@ -44,7 +44,7 @@ impl First {
 
     /// Of a search that was only begun.
     pub fn slice_of(mut cursor: Box<dyn Cursor>, clock: &dyn Clock, out: &mut Vec<u8>) -> Self {
-        // Whoever waits needs to be followed first.
+        // A cursor that waits needs a follower first.
         if cursor.waits() {
             return Self::Running(cursor);
         }
@@ -60,7 +60,7 @@ impl First {
 pub enum Slice {
     /// The budget is used up, or the output is full.
     More,
-    /// Nothing is to be done until its follower is told.
+    /// Nothing is to be done until its follower is notified.
     Waiting,
     Done(LdapResult, Vec<ControlBuf>),
 }
@@ -85,15 +85,15 @@ impl Effort {
 
 /// A search under way. Dropped, it ends.
 pub trait Cursor: Debug + Send {
-    /// Goes on for one slice: appends complete messages, until the budget is used up. Between slices it holds nothing that others wait
-    /// for.
+    /// Goes on for one slice: appends complete messages, until the budget is used up. Between slices it holds nothing that others
+    /// wait for.
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice;
 
     /// What it has taken so far.
     fn effort(&self) -> Effort;
 
-    /// Whether it may have to wait: then [`Self::follow`] is called before its first slice. All other searches only compute, and their
-    /// slices can run on any thread.
+    /// Whether it may have to wait: then [`Self::follow`] is called before its first slice. All other searches only compute, and
+    /// their slices can run on any thread.
     fn waits(&self) -> bool {
         false
     }

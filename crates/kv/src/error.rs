@@ -97,7 +97,7 @@ impl From<tokio_postgres::Error> for Fault {
     }
 }
 
-/// What a fault means to whoever sent a commit.
+/// What a fault means for the sender of a commit.
 pub(crate) enum Verdict {
     Conflict,
     Full,

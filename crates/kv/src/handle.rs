@@ -1,4 +1,4 @@
-//! The traits over all of it: what a handle of a store does for whoever knows stores alone.
+//! The traits of a store, implemented by the handle.
 
 use larix_store::{Attempt, CommitError, CommitId, ReadError, Statistics, Store, TableSpec, TableStatistics};
 

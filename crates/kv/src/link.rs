@@ -167,7 +167,7 @@ impl Pool {
         let (client, connection) = self.engine.call(deadline * CONNECT_DEADLINES, async move {
             let (client, connection) = config.connect(NoTls).await?;
             let connection = tokio::spawn(async move {
-                // Its end is seen by whoever asks next.
+                // The next request sees its end.
                 let _end = connection.await;
             });
             Ok((client, connection.abort_handle()))

@@ -15,7 +15,7 @@ pub const FORMAT: i64 = 1;
 pub const NAME_BYTES_MAX: usize = 40;
 /// The oldest PostgreSQL that is used, as `server_version_num` has it.
 const OLDEST: i32 = 140_000;
-/// Held by whoever makes the tables: an advisory lock of the engine.
+/// The process that makes the tables holds this advisory lock of the engine.
 const MAKING_LOCK: i64 = 0x6c61_7269_785f_6b76;
 
 const MAKE: &str = "\

@@ -1,4 +1,5 @@
-//! Costs a stored value may ask for. Whoever may write a password value could otherwise occupy the server with a bind.
+//! Costs a stored value may ask for. Without limits an identity that may write a password value could occupy the server with a
+//! bind.
 
 /// KiB
 pub(super) const ARGON2_MEMORY_MAX: u32 = 1 << 20;

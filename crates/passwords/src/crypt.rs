@@ -1,4 +1,4 @@
-//! `{CRYPT}` and a string of crypt(3): the method is told by its prefix.
+//! `{CRYPT}` and a string of crypt(3): the prefix names the method.
 
 use super::scheme::Scheme;
 use super::sha_crypt_text::{self, ShaCrypt};

@@ -1,10 +1,11 @@
 //! Stored passwords (RFC 3112 style `{SCHEME}...` values of userPassword): verifying them and making new ones.
 //!
 //! **Understood:** `{SSHA} {SHA} {SMD5} {MD5}`, the same for SHA-256, 384 and 512, `{PBKDF2}` and its `-SHA1 -SHA256
-//! -SHA512`, `{ARGON2}` (i, d and id), `{SCRAM-SHA-1}` and its -256 and -512 (RFC 5803), `{CLEARTEXT}` and values without a scheme, and `{CRYPT}` with MD5 (`$1$`), bcrypt
-//! (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`), and, verified only, yescrypt (`$y$`) and DES (the traditional
-//! and BSDi's). `{SASL}` names somebody whose password another program knows: see [`pass_through`]. Others that ask
-//! somebody else (`{KERBEROS}`, `{UNIX}`) are not understood. Here such values never match, and [`Verification::Unusable`] says so.
+//! -SHA512`, `{ARGON2}` (i, d and id), `{SCRAM-SHA-1}` and its -256 and -512 (RFC 5803), `{CLEARTEXT}` and values without a scheme,
+//! and `{CRYPT}` with MD5 (`$1$`), bcrypt (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`), and, verified only, yescrypt
+//! (`$y$`) and DES (the traditional and BSDi's). `{SASL}` names somebody whose password another program knows: see
+//! [`pass_through`]. Others that ask somebody else (`{KERBEROS}`, `{UNIX}`) are not understood. Here such values never match, and
+//! [`Verification::Unusable`] says so.
 //!
 //! Comparisons take the same time whatever the bytes; what was computed is wiped.
 
@@ -44,7 +45,7 @@ pub enum Cost {
     Heavy,
 }
 
-/// The name in a `{SASL}NAME` value: whoever serves decides where it is asked about.
+/// The name in a `{SASL}NAME` value: the server decides where it is checked.
 pub fn pass_through(stored: &[u8]) -> Option<&[u8]> {
     let (scheme, name) = stored.split_at_checked(b"{SASL}".len())?;
     scheme.eq_ignore_ascii_case(b"{SASL}").then_some(name)

@@ -1,12 +1,13 @@
 //! Searches that go on with changes (draft-ietf-ldapext-psearch-03), as a state machine without I/O.
 //!
-//! [`Changes`] is one client's search: what matches already, if that was asked for, then every change that the change log tells. It goes
-//! on in slices, each with a snapshot of its own. Between them it knows a place in the change log and, where the client does not see
-//! everything and cares for what is deleted or renamed, a bit an entry. A client that does not read is not waited for: the change log
-//! is its queue, and when that has lost what the client was not sent yet, the search ends.
+//! [`Changes`] is one client's search: what matches already, if that was asked for, then every change that the change log tells. It
+//! goes on in slices, each with a snapshot of its own. Between them it knows a place in the change log and, where the client does
+//! not see everything and cares for what is deleted or renamed, a bit an entry. A client that does not read is not waited for: the
+//! change log is its queue, and when that has lost what the client was not sent yet, the search ends.
 //!
 //! An entry is sent as it is now, not as one change left it: if it was changed twice it may be sent twice alike, and if it is
-//! gone meanwhile, only its delete is told. What is gone is told by its name alone, to whom was allowed to see it.
+//! gone meanwhile, only its delete is sent. A delete is sent by the entry's name alone, to a client that was allowed to see the
+//! entry.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub struct Start<S: Store> {
 pub enum Stepped {
     /// There is more to do.
     More,
-    /// There is nothing to do until the [follower](Changes::follow) is told.
+    /// There is nothing to do until the [follower](Changes::follow) is notified.
     Waiting,
     Done(LdapResult, Vec<ControlBuf>),
 }
@@ -82,7 +83,7 @@ struct Part<S: Store> {
     /// The rules by which `seen` was made.
     policy: Option<Arc<AccessPolicy>>,
     seen: Known,
-    /// Entries to be looked at again before anything else is told.
+    /// Entries to be looked at again before anything else is sent.
     again: VecDeque<EntryId>,
     /// All of `seen` behind this entry is to be looked at again.
     again_behind: Option<Option<EntryId>>,
@@ -118,7 +119,7 @@ impl Known {
 }
 
 impl<S: Store> Changes<S> {
-    /// Begins: what is changed from here on is told.
+    /// Begins: changes from here on are sent.
     ///
     /// # Errors
     /// What is answered where there is no such base, or where it may not be searched; a store that cannot be read.
@@ -179,7 +180,7 @@ impl<S: Store> Changes<S> {
         self.asked.change_types & kind as u8 != 0
     }
 
-    /// Notes where the logs end, before anything is looked at: what is changed meanwhile is told afterwards.
+    /// Notes where the logs end, before anything is looked at: changes made meanwhile are sent afterwards.
     fn begin(&mut self, any_entry: bool) -> Result<(), LdapResult> {
         let asks = self.wants(ChangeType::Delete) || self.asked.return_ecs && self.wants(ChangeType::ModDn);
         let silent = self.asked.changes_only;

@@ -216,7 +216,7 @@ impl Server {
             server.wait_until_it_accepts()?;
             return Ok(server);
         }
-        // Where the port is taken, whoever has it accepts connections, too: the server says that it has bound its own.
+        // Where the port is taken, its owner accepts connections, too: the server says that it has bound its own.
         let port_file = configuration.with_extension("port");
         let _ = std::fs::remove_file(&port_file);
         let file = port_file.display().to_string();

@@ -1,4 +1,5 @@
-//! `larix adopt`: takes over the slapd of this machine, and gives back to it. See `docs/adr/0074-a-slapd-is-adopted-by-its-own-tools.md`.
+//! `larix adopt`: takes over the slapd of this machine, and gives back to it. See
+//! `docs/adr/0074-a-slapd-is-adopted-by-its-own-tools.md`.
 
 mod back;
 mod configuration;
@@ -104,7 +105,7 @@ fn run(arguments: &AdoptArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     let lock = lock(place)?;
-    // Whoever had the lock may have come further.
+    // The process that had the lock may have come further.
     journal = Journal::read(place)?;
     if arguments.back {
         return back::run(&mut journal, &lock);

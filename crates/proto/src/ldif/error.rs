@@ -35,7 +35,7 @@ pub enum LdifFault {
     UnknownVersion(String),
     /// Not a `file:` URL.
     UnsupportedUrl(String),
-    /// `:<` and `include:` read files only where the reader was told that they may.
+    /// `:<` and `include:` read files only if the reader's options permit it.
     FilesNotAllowed(String),
     /// The file that a URL names cannot be read.
     File {

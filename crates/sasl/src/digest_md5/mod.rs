@@ -1,5 +1,5 @@
-//! DIGEST-MD5 (RFC 2831, made historic by RFC 6331): the server's side with its integrity and RC4 layers, the client's without. MD5 and RC4 are
-//! broken for much of what they are used for elsewhere; whoever can uses SCRAM under TLS.
+//! DIGEST-MD5 (RFC 2831, made historic by RFC 6331): the server's side with its integrity and RC4 layers, the client's without. MD5
+//! and RC4 are broken for much of what they are used for elsewhere; SCRAM under TLS is better where it is available.
 
 mod client;
 mod layer;
