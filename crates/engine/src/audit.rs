@@ -14,7 +14,7 @@ use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntrySource};
 use crate::fault::Fault;
 use crate::log::{
-    self, CsnVector, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told,
+    self, CsnVector, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, RecordForm,
 };
 use crate::replica::EntryPlace;
 use crate::tables::META;
@@ -132,7 +132,7 @@ pub fn of_change(
     let unknown =
         || Facts { start: time, end: time, authorization: record.requester.clone(), ..Facts::default() };
     let facts = facts.cloned().unwrap_or_else(unknown);
-    let (dn, change) = record.as_told();
+    let (dn, change) = record.as_sent();
     let mut writer = Writer::new(schema, operation_of(change), &facts);
     writer.text("reqDN", facts.dn.as_deref().unwrap_or(dn));
     writer.ended(&facts);
@@ -158,7 +158,7 @@ pub fn of_change(
     if let Some(place) = place {
         writer.text(PLACE, &format!("{} {}", place.superior, place.name));
     }
-    if record.told == Told::Whole {
+    if record.told == RecordForm::Whole {
         writer.text(WHOLE, "TRUE");
     }
     writer.finish(facts.start, Some(record.csn))

@@ -27,7 +27,7 @@ pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
 pub use place::EntryPlace;
 pub use record::{
     Came, LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
-    LoggedModification, OutlineKind, Told,
+    LoggedModification, OutlineKind, RecordForm,
 };
 pub(crate) use record::{LogHeading, encode_modify};
 

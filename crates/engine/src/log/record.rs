@@ -29,9 +29,9 @@ const FLAG_CONTINUES: u8 = 2;
 /// The entry as it was follows the change.
 const FLAG_OLD: u8 = 4;
 const FLAG_ABSENT: u8 = 8;
-/// [`Told::Whole`].
+/// [`RecordForm::Whole`].
 const FLAG_WHOLE: u8 = 16;
-/// [`Told::AsItCame`] follows.
+/// [`RecordForm::AsItCame`] follows.
 const FLAG_CAME: u8 = 32;
 
 /// One changed entry.
@@ -59,13 +59,13 @@ pub struct LogRecord {
     /// Of the entry before the change, for the access log where that asks for it; empty otherwise.
     pub old: Vec<LoggedAttribute>,
     /// What an access log tells of it.
-    pub told: Told,
+    pub told: RecordForm,
 }
 
 /// What an access log records of a change: a follower merges what was done where the change was made
 /// (`docs/adr/0052-records-are-merged-by-registers.md`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Told {
+pub enum RecordForm {
     /// What was done here.
     #[default]
     AsDone,
@@ -146,9 +146,9 @@ impl std::error::Error for LogRecordError {}
 
 impl LogRecord {
     /// The change as it is sent to other servers, and the entry's DN before it.
-    pub fn as_told(&self) -> (&str, &LoggedChange) {
+    pub fn as_sent(&self) -> (&str, &LoggedChange) {
         match &self.told {
-            Told::AsItCame { change: Some(came), .. } => (&came.dn, &came.change),
+            RecordForm::AsItCame { change: Some(came), .. } => (&came.dn, &came.change),
             _ => (&self.dn, &self.change),
         }
     }
@@ -224,13 +224,13 @@ mod tests {
     fn check(change: LoggedChange) {
         let place = EntryPlace { superior: Uuid::from_u128(9), name: "cn=z,ou=a".to_owned() };
         let there = Came { dn: "cn=b,dc=b".to_owned(), change: change.clone() };
-        let came = Told::AsItCame { change: Some(Box::new(there)), place: Some(place) };
-        for told in [Told::AsDone, Told::Whole, came] {
+        let came = RecordForm::AsItCame { change: Some(Box::new(there)), place: Some(place) };
+        for told in [RecordForm::AsDone, RecordForm::Whole, came] {
             check_told(change.clone(), told);
         }
     }
 
-    fn check_told(change: LoggedChange, told: Told) {
+    fn check_told(change: LoggedChange, told: RecordForm) {
         let record = LogRecord {
             csn: Csn {
                 time: Timestamp(1_795_229_207_123_456),
@@ -303,7 +303,7 @@ mod tests {
             absent: false,
             change: LoggedChange::Delete,
             old: Vec::new(),
-            told: Told::AsDone,
+            told: RecordForm::AsDone,
         };
         let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
         let uuid = "0".repeat(32);

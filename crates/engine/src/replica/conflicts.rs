@@ -8,7 +8,7 @@ use super::{ConflictKind, ConflictNote, KeptSide};
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::fault::Fault;
-use crate::log::{LogRecord, LoggedAttribute, LoggedChange, Told};
+use crate::log::{LogRecord, LoggedAttribute, LoggedChange, RecordForm};
 use crate::tables::REPLICA;
 use crate::time::Timestamp;
 use crate::write::AttributeValues;
@@ -116,7 +116,7 @@ fn encode(at: Timestamp, note: &ConflictNote) -> Vec<u8> {
         absent: false,
         change: LoggedChange::Add(lost.collect()),
         old: Vec::new(),
-        told: Told::AsDone,
+        told: RecordForm::AsDone,
     };
     out.extend_from_slice(&record.encode());
     out

@@ -7,7 +7,7 @@ use larix_store::Snapshot;
 use super::steps::{SENT, value_of};
 use super::{difference, state, value};
 use crate::entry::{EntryId, EntrySource};
-use crate::log::{LoggedChange, Told};
+use crate::log::{LoggedChange, RecordForm};
 use crate::write::operator::{Held, LogMark, Operator, logged};
 use crate::write::prepare::{Change, ChangeKind, Standing, naming_changes};
 use crate::write::{Failure, modify, values};
@@ -38,8 +38,8 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
     let told = match named && op.ground.settings.merges_records {
         // The glue entry above it may be gone when the record is sent.
-        true => Told::AsItCame { change: None, place: state::stands(&op.view, id)? },
-        false => Told::AsDone,
+        true => RecordForm::AsItCame { change: None, place: state::stands(&op.view, id)? },
+        false => RecordForm::AsDone,
     };
     op.log_marked((id, parent), uuid, &shown, LogMark { told, ..SENT }, |schema| match named {
         true => LoggedChange::ModifyDn {

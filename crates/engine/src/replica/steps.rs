@@ -16,7 +16,7 @@ use crate::entry::{Entry, EntryAttribute, EntryId, EntryView};
 use crate::fault::Fault;
 use crate::index::pending::{self, Writing};
 use crate::index::{KeyKind, Kinds, key, keys};
-use crate::log::{LoggedAttribute, LoggedChange, Told};
+use crate::log::{LoggedAttribute, LoggedChange, RecordForm};
 use crate::tables::INDEX;
 use crate::tree;
 use crate::write::AttributeValues;
@@ -28,8 +28,8 @@ use crate::write::schema_check::{CheckMode, check_entry};
 use crate::write::split_rdn;
 use crate::write::{modify, values};
 
-const LOCAL: LogMark = LogMark { local: true, absent: false, told: Told::AsDone };
-pub(super) const SENT: LogMark = LogMark { local: false, absent: false, told: Told::AsDone };
+const LOCAL: LogMark = LogMark { local: true, absent: false, told: RecordForm::AsDone };
+pub(super) const SENT: LogMark = LogMark { local: false, absent: false, told: RecordForm::AsDone };
 
 /// Where an entry is to stand.
 #[derive(Clone, Debug)]
@@ -199,18 +199,18 @@ pub(super) fn add<V: Snapshot>(
 }
 
 /// What an access log tells of the entry that a put makes, or changes.
-fn told_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> Told {
+fn told_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> RecordForm {
     if !op.ground.settings.merges_records {
-        return Told::AsDone;
+        return RecordForm::AsDone;
     }
     let place = put.place.clone();
     match &put.record {
-        Some(change) if is_new != change.is_some() => Told::AsItCame { change: change.clone(), place },
+        Some(change) if is_new != change.is_some() => RecordForm::AsItCame { change: change.clone(), place },
         // An entry that no server has changed since it was added is as the add was.
         None if is_new && put.state.as_ref().is_none_or(|state| state.is_begin()) => {
-            Told::AsItCame { change: None, place }
+            RecordForm::AsItCame { change: None, place }
         }
-        _ => Told::Whole,
+        _ => RecordForm::Whole,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, split_rdn};
 use crate::fault::Fault;
-use crate::log::{EntryPlace, LogRecord, LoggedChange, Told};
+use crate::log::{EntryPlace, LogRecord, LoggedChange, RecordForm};
 use crate::record::RecordFlags;
 
 /// The control that says where an entry stands: sixteen bytes of the superior's entryUUID, then the DN from there down.
@@ -40,9 +40,9 @@ impl Places {
         record: &LogRecord,
     ) -> Result<Option<EntryPlace>, Fault> {
         let name = match (&record.told, &record.change) {
-            (Told::AsItCame { place, .. }, _) => return Ok(place.clone()),
-            (Told::AsDone, LoggedChange::Add(_)) => split_rdn(&record.dn).0,
-            (Told::AsDone, LoggedChange::ModifyDn { new_rdn, .. }) => new_rdn,
+            (RecordForm::AsItCame { place, .. }, _) => return Ok(place.clone()),
+            (RecordForm::AsDone, LoggedChange::Add(_)) => split_rdn(&record.dn).0,
+            (RecordForm::AsDone, LoggedChange::ModifyDn { new_rdn, .. }) => new_rdn,
             _ => return Ok(None),
         };
         let (mut name, mut at) = (name.to_owned(), record.superior);

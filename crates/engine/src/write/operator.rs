@@ -23,7 +23,7 @@ use crate::entry::{EntryId, EntryReader, EntrySource, EntryView, Record};
 use crate::fault::Fault;
 use crate::log::{
     self, CsnVector, LogHeading, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind,
-    LoggedModification, Told,
+    LoggedModification, RecordForm,
 };
 use crate::order::CommitOrder;
 use crate::overlay::{Entries, Interests};
@@ -109,7 +109,7 @@ pub(crate) struct Envelope<'a> {
 pub(crate) struct LogMark {
     pub(crate) local: bool,
     pub(crate) absent: bool,
-    pub(crate) told: Told,
+    pub(crate) told: RecordForm,
 }
 
 /// What a change did.

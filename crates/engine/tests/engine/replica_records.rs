@@ -9,7 +9,7 @@ use crate::replicated::{Memory, apply, batch, csn, filled, find_nothing, orders,
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::log::{
-    self, LogKey, LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told,
+    self, LogKey, LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, RecordForm,
 };
 use larix_engine::replica::{
     EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, entry_of, state_of,
@@ -166,7 +166,11 @@ fn told(f: &Memory) -> Vec<(LoggedChange, Option<String>, bool)> {
     log::visit_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, record| {
         if record.entry_uuid == uuid(1) && !record.local {
             let place = Places::default().of_record(&view, &record).unwrap();
-            all.push((record.as_told().1.clone(), place.map(|place| place.name), record.told == Told::Whole));
+            all.push((
+                record.as_sent().1.clone(),
+                place.map(|place| place.name),
+                record.told == RecordForm::Whole,
+            ));
         }
         true
     })
@@ -387,7 +391,7 @@ fn own_records(f: &Memory) -> Vec<ReplicatedChange> {
     let mut all = Vec::new();
     log::visit_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, found| {
         if found.entry_uuid == uuid(1) && found.csn.server_id == server_id {
-            assert_eq!(found.told, Told::AsDone);
+            assert_eq!(found.told, RecordForm::AsDone);
             all.push(record(A, found.csn, found.change, None));
         }
         true

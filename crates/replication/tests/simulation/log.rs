@@ -98,7 +98,7 @@ impl Node {
             if record.dn.is_empty() && record.absent {
                 record.dn = format!("entryUUID={},{SUFFIX}", record.entry_uuid);
             }
-            let is_empty = matches!(record.as_told().1, LoggedChange::Modify(changes) if changes.is_empty());
+            let is_empty = matches!(record.as_sent().1, LoggedChange::Modify(changes) if changes.is_empty());
             if !record.local && !is_empty {
                 let place = places.as_mut().and_then(|places| places.of_record(&view, &record).unwrap());
                 recording.records.push(audit::of_change(&self.schema, &record, place.as_ref(), None));

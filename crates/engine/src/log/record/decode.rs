@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::{
     Came, FLAG_ABSENT, FLAG_CAME, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE, LogHead, LogOutline,
-    LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, OutlineKind, Told,
+    LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, OutlineKind, RecordForm,
     VERSION_BEFORE,
 };
 use crate::csn::Csn;
@@ -65,8 +65,8 @@ impl<'a> Reader<'a> {
         let (local, continues) = (flags & FLAG_LOCAL != 0, flags & FLAG_CONTINUES != 0);
         let old = if flags & FLAG_OLD == 0 { Vec::new() } else { self.list(Self::attribute)? };
         let told = match (flags & FLAG_WHOLE != 0, flags & FLAG_CAME != 0) {
-            (false, false) => Told::AsDone,
-            (true, false) => Told::Whole,
+            (false, false) => RecordForm::AsDone,
+            (true, false) => RecordForm::Whole,
             (false, true) => self.as_it_came()?,
             (true, true) => return None,
         };
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn as_it_came(&mut self) -> Option<Told> {
+    fn as_it_came(&mut self) -> Option<RecordForm> {
         let place = match self.bytes()? {
             [] => None,
             place => Some(EntryPlace::decode(place)?),
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
                 Some(Box::new(Came { dn: self.text()?, change: self.change(kind)? }))
             }
         };
-        Some(Told::AsItCame { change, place })
+        Some(RecordForm::AsItCame { change, place })
     }
 
     pub(super) fn outline(&mut self) -> Option<LogOutline> {

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{
     Came, FLAG_ABSENT, FLAG_CAME, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE, LogRecord,
-    LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, MODIFY, Told, VERSION,
+    LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, MODIFY, RecordForm, VERSION,
 };
 use crate::csn::Csn;
 use crate::entry::EntryId;
@@ -30,15 +30,15 @@ impl LogRecord {
             absent: self.absent,
         };
         let more = match self.told {
-            Told::AsDone => 0,
-            Told::Whole => FLAG_WHOLE,
-            Told::AsItCame { .. } => FLAG_CAME,
+            RecordForm::AsDone => 0,
+            RecordForm::Whole => FLAG_WHOLE,
+            RecordForm::AsItCame { .. } => FLAG_CAME,
         };
         let mut out =
             heading.encode(kind_of(&self.change), more | if self.old.is_empty() { 0 } else { FLAG_OLD });
         put_change(&mut out, &self.change);
         put_old(&mut out, &self.old);
-        if let Told::AsItCame { change, place } = &self.told {
+        if let RecordForm::AsItCame { change, place } = &self.told {
             put_bytes(&mut out, &place.as_ref().map(EntryPlace::encode).unwrap_or_default());
             out.push(u8::from(change.is_some()));
             if let Some(Came { dn, change }) = change.as_deref() {

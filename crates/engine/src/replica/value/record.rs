@@ -101,7 +101,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let name = name.as_ref().filter(|_| takes_name).unwrap_or(&own_shown);
             let (dn, shown) = names(schema, name)?;
             derived::complete(schema, known, &mut merged.version, split_rdn(&shown).0)?;
-            let as_told = Put {
+            let as_sent = Put {
                 uuid: here.uuid,
                 dn,
                 shown,
@@ -113,7 +113,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 place: delta.place.clone().filter(|_| takes_name),
                 record: Some(Some(delta.told.clone())),
             };
-            let mut put = put_of(known, &as_told, merged.version);
+            let mut put = put_of(known, &as_sent, merged.version);
             // Clients see attributes in the order in which the entry has them.
             let entry = op.reader(&held)?.owned_in_part(own_shown, |_| false)?;
             let places = difference::places(entry.attributes.iter().map(|held| &held.description));

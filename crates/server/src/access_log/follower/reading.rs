@@ -205,7 +205,7 @@ fn told(
         // Of an entry that was never here nothing but its identity is known; a record has a name.
         record.dn = format!("entryUUID={},{suffix}", record.entry_uuid);
     }
-    let (dn, change) = record.as_told();
+    let (dn, change) = record.as_sent();
     let dn = schema.parse_dn(dn).ok();
     // What only says whose changes a merge brought (`conflict-mode value`) changes nothing by itself.
     let is_empty = matches!(change, LoggedChange::Modify(changes) if changes.is_empty());
