@@ -58,7 +58,7 @@ pub struct LogRecord {
     pub change: LoggedChange,
     /// Of the entry before the change, for the access log where that asks for it; empty otherwise.
     pub old: Vec<LoggedAttribute>,
-    /// What an access log tells of it.
+    /// The form in which an access log sends it.
     pub told: RecordForm,
 }
 
@@ -71,7 +71,7 @@ pub enum RecordForm {
     AsDone,
     /// What was done here is what it took to make the entry another server's version of it: no change that anybody made.
     Whole,
-    /// What another server's record told of the change. Here it was merged with newer ones, or the entry could not have
+    /// The change as another server's record has it. Here it was merged with newer ones, or the entry could not have
     /// the name.
     AsItCame {
         /// None: as it was done here.
