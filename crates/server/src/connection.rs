@@ -53,7 +53,7 @@ pub struct Connection<S: Service> {
     output: Vec<u8>,
     sent: usize,
     next_serial: u64,
-    searches: Searches<S::Search, S::Away>,
+    searches: Searches<S::Search, S::BackgroundSearch>,
     waiting: Vec<Waiting>,
     phase: Phase,
     /// What searches that would wait for changes end with, once the server stops.
@@ -611,7 +611,7 @@ impl<S: Service> Connection<S> {
         } else if self.searches.elsewhere.is_none()
             && let Some((operation, search)) = self.searches.long.pop_front()
         {
-            match self.service.send_away(operation, search) {
+            match self.service.send_to_background(operation, search) {
                 Place::Elsewhere(away) => self.searches.elsewhere = Some((operation, away)),
                 Place::Here(search) => self.searches.short.push_back((operation, search)),
             }

@@ -5,7 +5,7 @@
 //! [`extended`] the extended operations.
 
 mod access_log;
-mod away;
+mod background;
 mod bind;
 mod changes;
 mod database_operation;
@@ -51,7 +51,7 @@ use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind,
 use crate::tls::TlsFacts;
 use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, Pending};
 
-pub use away::{Away, Returned};
+pub use background::{BackgroundSearch, Returned};
 use bind::BindOutcome;
 use password_modify::PasswordOutcome;
 use persistent::{Persistent, Persists};
@@ -376,7 +376,7 @@ impl Dispatcher {
 
 impl Service for Dispatcher {
     type Search = Running;
-    type Away = Away;
+    type BackgroundSearch = BackgroundSearch;
     type Returned = Returned;
     type Completion = Completion;
 
@@ -448,8 +448,8 @@ impl Service for Dispatcher {
         running.is_long()
     }
 
-    fn send_away(&mut self, _: Operation, running: Running) -> Place<Running, Away> {
-        self.send_search_away(running)
+    fn send_to_background(&mut self, _: Operation, running: Running) -> Place<Running, BackgroundSearch> {
+        self.send_search_to_background(running)
     }
 
     fn returned(&mut self, operation: Operation, returned: Returned, out: &mut Vec<u8>) -> Option<Running> {
@@ -485,7 +485,7 @@ impl Service for Dispatcher {
     fn end(
         &mut self,
         operation: Operation,
-        search: Place<Running, Away>,
+        search: Place<Running, BackgroundSearch>,
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     ) {

@@ -10,7 +10,7 @@ pub trait Service {
     /// A search under way.
     type Search;
     /// Stands for a search whose slices are computed elsewhere. Dropping it ends that.
-    type Away;
+    type BackgroundSearch;
     /// Such a search with what it has answered, on its way back.
     type Returned;
     /// The outcome of something that was done elsewhere: a write, a password verified.
@@ -33,7 +33,11 @@ pub trait Service {
     fn is_long(&self, search: &Self::Search) -> bool;
     /// Has slices of a long search computed elsewhere, until [`Connection::returned`](super::Connection::returned) is called with
     /// its serial number. Where that is not to be had it stays here, and is not long any more.
-    fn send_away(&mut self, operation: Operation, search: Self::Search) -> Place<Self::Search, Self::Away>;
+    fn send_to_background(
+        &mut self,
+        operation: Operation,
+        search: Self::Search,
+    ) -> Place<Self::Search, Self::BackgroundSearch>;
     /// A search is back: appends what it has answered. The search, unless its result is appended, too.
     fn returned(
         &mut self,
@@ -45,7 +49,7 @@ pub trait Service {
     fn end(
         &mut self,
         operation: Operation,
-        search: Place<Self::Search, Self::Away>,
+        search: Place<Self::Search, Self::BackgroundSearch>,
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     );

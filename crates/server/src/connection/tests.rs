@@ -31,7 +31,7 @@ struct Search {
 impl Service for Script {
     type Search = Search;
     /// The message.
-    type Away = MessageId;
+    type BackgroundSearch = MessageId;
     type Returned = Search;
     type Completion = &'static str;
 
@@ -83,7 +83,7 @@ impl Service for Script {
         search.long && search.begun
     }
 
-    fn send_away(&mut self, operation: Operation, mut search: Search) -> Place<Search, MessageId> {
+    fn send_to_background(&mut self, operation: Operation, mut search: Search) -> Place<Search, MessageId> {
         if self.alone {
             search.long = false;
             return Place::Here(search);

@@ -1,7 +1,7 @@
 //! Long searches leave their worker for threads of low priority, so that small requests do not wait for their slices,
 //! neither in the worker's loop nor for the processor.
 //!
-//! A connection keeps what stands for its search ([`Away`]). What the search has answered comes back with it, and it goes again
+//! A connection keeps what stands for its search ([`BackgroundSearch`]). What the search has answered comes back with it, and it goes again
 //! when the client takes its answers: a search whose client does not read is not away. Limits, rules and snapshots are those of
 //! every slice.
 
@@ -32,7 +32,7 @@ const ANSWERS_BYTES: usize = OUTPUT_HIGH / 2;
 
 /// Stands for a search that is away. Dropped, the search ends after the slice it is at.
 #[derive(Debug)]
-pub struct Away {
+pub struct BackgroundSearch {
     begun: Begun,
     /// Entries that have come back.
     answered: u64,
@@ -46,7 +46,7 @@ struct Watch {
     candidates: AtomicU64,
 }
 
-impl Away {
+impl BackgroundSearch {
     pub(super) fn begun(&self) -> Begun {
         self.begun
     }
@@ -57,7 +57,7 @@ impl Away {
     }
 }
 
-impl Drop for Away {
+impl Drop for BackgroundSearch {
     fn drop(&mut self) {
         self.watch.unwanted.store(true, Ordering::Relaxed);
     }
@@ -148,7 +148,7 @@ impl Running {
 }
 
 impl Dispatcher {
-    pub(super) fn send_search_away(&self, mut running: Running) -> Place<Running, Away> {
+    pub(super) fn send_search_to_background(&self, mut running: Running) -> Place<Running, BackgroundSearch> {
         let pool = &self.server.long_searches;
         if !pool.are_there() {
             // It asks for threads again when it has been worked at for as long once more.
@@ -157,7 +157,8 @@ impl Dispatcher {
         }
         let watch = Arc::<Watch>::default();
         watch.candidates.store(running.search.effort().candidates, Ordering::Relaxed);
-        let away = Away { begun: running.begun, answered: running.counted, watch: Arc::clone(&watch) };
+        let away =
+            BackgroundSearch { begun: running.begun, answered: running.counted, watch: Arc::clone(&watch) };
         let answers = std::mem::take(&mut running.spare);
         let (server, events) = (Arc::clone(&self.server), self.events.clone());
         pool.take(Journey { server, running: Some(running), answers, watch, events });
