@@ -129,6 +129,12 @@ pub trait Backend: Any + Debug + Send + Sync {
         Ok(())
     }
 
+    /// Whether an operation on this name, or a search below it, may be answered with a referral or with references; `changes`: a change
+    /// of it. Who follows them asks, so that nothing is kept for what is answered here.
+    fn refers(&self, _dn: &NormalDn, _changes: bool) -> bool {
+        true
+    }
+
     /// Whether an overlay in front of it heeds the control with this OID.
     fn heeds(&self, _control: &str) -> bool {
         false

@@ -418,6 +418,11 @@ impl<'a> Next<'a> {
         self.backend.policy(dn)
     }
 
+    /// As [`Backend::refers`].
+    pub fn refers(self, dn: &NormalDn, changes: bool) -> bool {
+        self.backend.refers(dn, changes)
+    }
+
     /// As [`Backend::find`].
     ///
     /// # Errors
@@ -579,6 +584,10 @@ impl Backend for Intercepted {
         visit: &mut Visit<'_>,
     ) -> Result<(), Fault> {
         self.backend.find(context, query, visit)
+    }
+
+    fn refers(&self, dn: &NormalDn, changes: bool) -> bool {
+        self.backend.refers(dn, changes)
     }
 
     fn heeds(&self, control: &str) -> bool {

@@ -86,6 +86,8 @@ pub struct PasswordChange<'a> {
     pub new: Option<Secret>,
     /// The password policy control was sent.
     pub policy_control: bool,
+    /// How many proxies the request has come through, as they say.
+    pub hops: u8,
     /// To be asked before an old password is compared: wrong ones are counted.
     pub proof_begins: &'a dyn Fn() -> Result<(), LdapResult>,
 }

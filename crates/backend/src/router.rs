@@ -450,6 +450,11 @@ impl Backend for Routes {
         self.holder(query.base).find(context, query, visit)
     }
 
+    fn refers(&self, dn: &NormalDn, changes: bool) -> bool {
+        let below = || self.glued_below(dn, Scope::Subtree).iter().any(|(one, ..)| one.refers(dn, changes));
+        self.special(dn).is_none() && (self.holder(dn).refers(dn, changes) || (!changes && below()))
+    }
+
     fn provides_content(&self) -> bool {
         self.mounts.iter().any(|mount| mount.backend.provides_content())
     }

@@ -41,6 +41,12 @@ pub(super) enum Section {
     Backend(usize),
     Frontend,
     Database(usize),
+    /// A section below an overlay of a database, or of the frontend: the overlay's number, and its own below it.
+    Below {
+        database: Option<usize>,
+        overlay: usize,
+        number: usize,
+    },
 }
 
 /// Whether what is defined is in the schema already that is built upon.
@@ -123,6 +129,10 @@ impl Builder {
         match self.section {
             Section::Global | Section::Frontend => Place { overlays: frontend.collect(), ..Place::default() },
             Section::Backend(_) => Place { backend: true, overlays: frontend.collect(), ..Place::default() },
+            Section::Below { .. } => {
+                let kind = self.database().map(|database| database.kind.name());
+                Place { kind, ..Place::default() }
+            }
             Section::Database(_) => {
                 let Some(database) = self.database() else { return Place::default() };
                 let own = database.overlays.iter().rev().map(|overlay| overlay.name.as_str());
@@ -139,12 +149,24 @@ impl Builder {
     pub(super) fn database(&self) -> Option<&Database> {
         match self.section {
             Section::Database(number) => self.databases.get(number),
+            Section::Below { database, overlay, number } => {
+                let overlays = match database {
+                    Some(database) => &self.databases.get(database)?.overlays,
+                    None => &self.frontend.overlays,
+                };
+                overlays.get(overlay)?.below.get(number)
+            }
             _ => None,
         }
     }
 
     /// The open database; a fault outside of one.
     pub(super) fn open_database(&mut self) -> Result<&mut Database, Fault> {
+        if let Section::Below { database, overlay, number } = self.section {
+            let overlays = self.overlays_mut(database);
+            let below = overlays.and_then(|overlays| overlays.get_mut(overlay)?.below.get_mut(number));
+            return below.ok_or_else(|| Fault::keyword("only allowed below its overlay"));
+        }
         let Section::Database(number) = self.section else {
             return Err(
                 Fault::keyword("only allowed within a database").with_help("put it after a `database` line")
@@ -196,6 +218,19 @@ impl Builder {
         self.section = Section::Database(self.databases.len() - 1);
     }
 
+    /// The overlays of a database, or of the frontend.
+    pub(super) fn overlays_mut(&mut self, database: Option<usize>) -> Option<&mut Vec<Overlay>> {
+        match database {
+            Some(number) => Some(&mut self.databases.get_mut(number)?.overlays),
+            None => Some(&mut self.frontend.overlays),
+        }
+    }
+
+    /// Whether the open section stands below an overlay.
+    pub(super) fn is_below_overlay(&self) -> bool {
+        matches!(self.section, Section::Below { .. })
+    }
+
     /// Applies a directive and keeps its values.
     pub(super) fn apply(&mut self, call: &Call<'_>) -> Result<(), Fault> {
         let directive = call.directive;
@@ -206,6 +241,11 @@ impl Builder {
             && !self.from_entries
         {
             return Err(Fault::keyword("must come before the first database").with_help("move it up"));
+        }
+        if self.is_below_overlay() && !matches!(directive.scope, Scope::Kind(_)) {
+            let fault =
+                Fault::keyword(format!("`{}` is no setting of a server to chain to", directive.keyword));
+            return Err(fault.with_help("what slapd-ldap(5) has of connections belongs there"));
         }
         if directive.scope == Scope::Database {
             if self.section == Section::Frontend && directive.keyword != "suffix" {
@@ -303,6 +343,16 @@ impl Builder {
         }
         if directive.scope == Scope::Foreign && !self.place().foreign {
             return self.overlay_settings("translucent");
+        }
+        if let Section::Below { database, overlay, number } = self.section {
+            let Self { databases, frontend, .. } = self;
+            let Frontend { overlays, settings, .. } = frontend;
+            let overlays = match database {
+                Some(database) => databases.get_mut(database).map(|database| &mut database.overlays),
+                None => Some(overlays),
+            };
+            let below = overlays.and_then(|overlays| overlays.get_mut(overlay)?.below.get_mut(number));
+            return below.map_or(settings, |below| &mut below.settings);
         }
         let number = match (directive.scope, self.section) {
             (Scope::Module, _) => {

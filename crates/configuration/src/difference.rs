@@ -12,7 +12,7 @@ use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self};
-use super::entries::{EntryBelow, EntryName, PLAIN, Role, split_number};
+use super::entries::{EntryBelow, EntryName, PLAIN, Role, is_below_chain, split_number};
 use super::entry::ConfigEntry;
 use super::model::Config;
 
@@ -75,8 +75,15 @@ const BACKEND: Group = Group { attribute: "olcBackend", first: 0, number_behind:
 /// The frontend and the config database have numbers of their own, -1 and 0.
 const DATABASE: Group = Group { attribute: "olcDatabase", first: 1, number_behind: false };
 const OVERLAY: Group = Group { attribute: "olcOverlay", first: 0, number_behind: false };
+/// Databases that an overlay has below it.
+const BELOW: Group = Group { attribute: "olcDatabase", first: 0, number_behind: false };
 
 impl Group {
+    /// Of the entries below those of this one.
+    fn below(self) -> Self {
+        if self.attribute == OVERLAY.attribute { BELOW } else { OVERLAY }
+    }
+
     fn leaf(self, name: &str, place: usize) -> String {
         let number = place + self.first;
         if self.number_behind { format!("{name}{{{number}}}") } else { format!("{{{number}}}{name}") }
@@ -147,6 +154,10 @@ impl Tree {
                     Some(owner) => &mut owner.children,
                     None => continue,
                 },
+                Role::Detail if is_below_chain(&name) => match tree.overlay_of(&node.dn) {
+                    Some(overlay) => &mut overlay.children,
+                    None => continue,
+                },
                 Role::SchemaRoot | Role::Detail => continue,
             };
             push_with_key(list, node);
@@ -173,6 +184,11 @@ impl Tree {
             let lines = own.into_iter().flat_map(|own| own.values(below.kind.attribute).iter());
             overlay.below.lines = lines.map(|line| unnumbered(line).to_vec()).collect();
         }
+    }
+
+    fn overlay_of(&mut self, dn: &str) -> Option<&mut Node> {
+        let above = dn.split_once(',').map(|(_, above)| above.to_owned())?;
+        self.owner_of(&above)?.children.iter_mut().find(|node| node.dn == above)
     }
 
     fn owner_of(&mut self, dn: &str) -> Option<&mut Node> {
@@ -203,8 +219,8 @@ impl Node {
         let leaf = leaf.split_once('=').map_or(leaf, |(_, value)| value);
         let name = split_number(leaf).1;
         let name = name.split_once('{').map_or(name, |(name, _)| name).to_owned();
-        let suffix =
-            entry.values("olcSuffix").first().map(|suffix| String::from_utf8_lossy(suffix).to_lowercase());
+        let names = entry.values("olcSuffix").first().or_else(|| entry.values("olcDbURI").first());
+        let suffix = names.map(|suffix| String::from_utf8_lossy(suffix).to_lowercase());
         let attributes = entry.attributes.iter().filter(|attribute| {
             !PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(&attribute.description))
         });
@@ -324,7 +340,10 @@ impl Plan {
             }
             let dn = group.dn(parent, &node.name, place);
             for (below, overlay) in node.children.iter().enumerate().rev() {
-                let entry = OVERLAY.dn(&dn, &overlay.name, below);
+                let entry = group.below().dn(&dn, &overlay.name, below);
+                for (number, child) in overlay.children.iter().enumerate().rev() {
+                    self.push(WriteOperation::Delete { entry: BELOW.dn(&entry, &child.name, number) });
+                }
                 self.remove_lines_below(&entry, overlay);
                 self.push(WriteOperation::Delete { entry });
             }
@@ -364,7 +383,7 @@ impl Plan {
                     }
                     let Some(mut own) = current.get(place).cloned() else { continue };
                     self.attributes(&dn, &own, node);
-                    self.ordered(&dn, OVERLAY, &mut own.children, &node.children);
+                    self.ordered(&dn, group.below(), &mut own.children, &node.children);
                 }
             }
         }
@@ -405,8 +424,9 @@ impl Plan {
             one(&attribute.description, values)
         }));
         self.push(WriteOperation::Add { entry: dn.to_owned(), attributes });
-        for (below, overlay) in node.children.iter().enumerate() {
-            self.add(&OVERLAY.dn(dn, &overlay.name, below), OVERLAY, overlay, below);
+        let group = group.below();
+        for (below, child) in node.children.iter().enumerate() {
+            self.add(&group.dn(dn, &child.name, below), group, child, below);
         }
     }
 

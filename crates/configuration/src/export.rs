@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::builder::Place;
 use super::builder::directive::{Directive, Form, Scope};
+use super::chain;
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self};
@@ -78,6 +79,8 @@ struct File {
     unsaid: Vec<String>,
     /// What the frontend sets to something else than the default.
     set_for_all: Vec<&'static str>,
+    /// What stands before each keyword.
+    prefix: &'static str,
 }
 
 impl File {
@@ -140,7 +143,10 @@ impl File {
         if directive.form == Form::Each {
             let words = setting.values.iter().map(|value| String::from_utf8_lossy(value).into_owned());
             let words: Vec<String> = words.collect();
-            return self.line(directive.keyword, &words.iter().map(String::as_str).collect::<Vec<_>>());
+            return self.line(
+                &format!("{}{}", self.prefix, directive.keyword),
+                &words.iter().map(String::as_str).collect::<Vec<_>>(),
+            );
         }
         for value in &setting.values {
             let Ok(text) = std::str::from_utf8(value) else {
@@ -152,7 +158,8 @@ impl File {
     }
 
     fn value(&mut self, directive: &Directive, text: &str) {
-        let keyword = directive.keyword;
+        let keyword = format!("{}{}", self.prefix, directive.keyword);
+        let keyword = keyword.as_str();
         match directive.form {
             Form::Whole | Form::Dn | Form::Secret | Form::Each => {
                 self.wrapped([keyword.to_owned(), quoted_whole(text)].into_iter());
@@ -201,6 +208,12 @@ impl File {
             self.text.push('\n');
             self.line("overlay", &[&overlay.name]);
             self.settings(&overlay.settings, &[&overlay.name]);
+            for (number, server) in overlay.below.iter().enumerate() {
+                let said = chain::said_in_file(number, &server.settings);
+                self.prefix = chain::PREFIX;
+                self.settings(&said, &[]);
+                self.prefix = "";
+            }
         }
     }
 

@@ -7,26 +7,31 @@ use larix_backend::{Interceptor, Stack};
 use super::diagnostic::ConfigError;
 use super::model::{Config, Database, Overlay};
 
+/// Makes what the server alone can make for an overlay; none of another overlay.
+pub type MakeInterceptor<'a> =
+    &'a mut dyn FnMut(&Overlay) -> Result<Option<Arc<dyn Interceptor>>, ConfigError>;
+
 impl Config {
     /// What stands in front of a database, or of all of them: its overlays as configured, the last one outermost (slapd.overlays(5)).
     ///
     /// # Errors
-    /// A setting that cannot be understood.
-    pub fn interceptors(&self, database: Option<&Database>) -> Result<Stack, ConfigError> {
+    /// A setting that cannot be understood; what `make` says.
+    pub fn interceptors(
+        &self,
+        database: Option<&Database>,
+        make: MakeInterceptor<'_>,
+    ) -> Result<Stack, ConfigError> {
         let overlays = database.map_or(&self.frontend.overlays, |database| &database.overlays);
-        let configured = overlays.iter().rev().filter(|overlay| !overlay.disabled);
-        let builders: Vec<(&Overlay, larix_overlays::BuildInterceptor)> = configured
-            .filter_map(|overlay| larix_overlays::interceptor(&overlay.name).map(|build| (overlay, build)))
-            .collect();
-        if builders.is_empty() {
-            return Ok(Stack::default());
-        }
-        self.in_context(database, |context| {
-            let mut stack: Vec<Arc<dyn Interceptor>> = Vec::new();
-            for (overlay, build) in builders {
-                stack.extend(self.unless_schema_comes(overlay, build(&overlay.given(), &context))?);
+        let mut stack: Vec<Arc<dyn Interceptor>> = Vec::new();
+        for overlay in overlays.iter().rev().filter(|overlay| !overlay.disabled) {
+            match larix_overlays::interceptor(&overlay.name) {
+                Some(build) => self.in_context(database, |context| {
+                    stack.extend(self.unless_schema_comes(overlay, build(&overlay.given(), &context))?);
+                    Ok::<(), ConfigError>(())
+                })?,
+                None => stack.extend(make(overlay)?),
             }
-            Ok(Stack::new(stack))
-        })
+        }
+        Ok(if stack.is_empty() { Stack::default() } else { Stack::new(stack) })
     }
 }

@@ -5,6 +5,7 @@
 
 mod access_log;
 mod builder;
+mod chain;
 mod change;
 mod context_csns;
 mod defaults;
@@ -39,12 +40,14 @@ mod value_list;
 pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
+pub use chain::ChainSettings;
 pub use change::{Changed, ConfigChange, ConfigRefusal, Present, Replicated, Requester};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
 pub use entries::entries;
 pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
+pub use interceptors::MakeInterceptor;
 pub use kinds::{
     DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings, MdbSettings,
     NullSettings, StoredSettings,

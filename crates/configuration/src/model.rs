@@ -333,6 +333,8 @@ pub struct Overlay {
     pub origin: Origin,
     /// Its directives by olc attribute, in order.
     pub settings: Settings,
+    /// Sections of databases that it has below its own: the servers that chain knows.
+    pub below: Vec<Database>,
 }
 
 /// `backend <type>`: settings shared by all databases of a kind.

@@ -29,9 +29,11 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     for database in &config.databases {
         config.access_log(database)?;
         config.build_overlays(database)?;
-        config.interceptors(Some(database))?;
+        config.interceptors(Some(database), &mut |_| Ok(None))?;
+        database.overlays.iter().try_for_each(Overlay::check_below)?;
     }
-    config.interceptors(None)?;
+    config.interceptors(None, &mut |_| Ok(None))?;
+    config.frontend.overlays.iter().try_for_each(Overlay::check_below)?;
     access(&config)?;
     access_notes(&mut config);
     for database in &config.databases {

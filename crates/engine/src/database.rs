@@ -528,6 +528,15 @@ impl<S: Store> Database<S> {
         all
     }
 
+    /// Whether there may be referral objects (RFC 3296) in it.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn has_referrals(&self) -> Result<bool, Fault> {
+        let snapshot = self.store().snapshot()?;
+        Ok(self.view(&snapshot)?.facts.is_none_or(|facts| facts.referrals))
+    }
+
     /// A consistent view with everything that reading takes.
     pub fn view<'s, N: Snapshot>(&'s self, snapshot: &'s N) -> Result<View<'s, N>, Fault> {
         self.follow_catalog(snapshot)?;

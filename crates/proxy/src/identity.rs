@@ -1,13 +1,39 @@
 //! Whose connection a request takes, and whom the target is asked to carry it out as.
 
+use std::any::Any;
+use std::sync::{Arc, Weak};
+
 use larix_backend::Context;
 use larix_client::Credentials;
-use larix_engine::access::AccessPolicy;
+use larix_engine::access::Subject;
+use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, ResultCode};
 
 use crate::job::Owner;
 use crate::proxy::Proxy;
 use crate::settings::{Assertion, Mode};
+
+/// Who asks, and since when: what of a request's surroundings is needed later.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    pub(crate) subject: Arc<Subject>,
+    /// As long as its connection lives.
+    pub(crate) client: Option<Weak<dyn Any + Send + Sync>>,
+    pub(crate) began: Monotonic,
+    /// The root of the database, who goes by `acl-bind`.
+    pub(crate) is_root: bool,
+}
+
+impl Asker {
+    pub(crate) fn of(context: &Context<'_>) -> Self {
+        Self {
+            subject: Arc::clone(context.subject),
+            client: context.client.lifetime(),
+            began: context.began,
+            is_root: false,
+        }
+    }
+}
 
 /// Who a request is to the target.
 #[derive(Debug)]
@@ -27,14 +53,10 @@ impl Chosen {
 
 /// # Errors
 /// Somebody who may not be asserted (`idassert-authzFrom`).
-pub(crate) fn choose(
-    proxy: &Proxy,
-    policy: &AccessPolicy,
-    context: &Context<'_>,
-) -> Result<Chosen, LdapResult> {
-    let (settings, subject) = (&proxy.settings, context.subject);
+pub(crate) fn choose(proxy: &Proxy, asker: &Asker) -> Result<Chosen, LdapResult> {
+    let (settings, subject) = (&proxy.settings, &asker.subject);
     let assertion = settings.assertion.as_ref();
-    if policy.is_root(subject) {
+    if asker.is_root {
         let identity = settings.acl_bind.as_ref().map(|identity| (Owner::Root, identity));
         let identity = identity.or_else(|| assertion.map(|own| (Owner::Assertion, &own.identity)));
         return Ok(match identity {
@@ -48,7 +70,7 @@ pub(crate) fn choose(
         |rules: &[crate::settings::IdentityRule]| rules.iter().any(|rule| rule.matches(subject.dn.as_ref()));
     let is_passed = passes(&settings.passed);
     if assertion.is_none_or(|assertion| !assertion.overrides || is_passed)
-        && let Some(bound) = bound(proxy, context)
+        && let Some(bound) = bound(proxy, asker)
     {
         return Ok(bound);
     }
@@ -75,11 +97,11 @@ pub(crate) fn choose(
 }
 
 /// Of somebody who has bound to the target through this proxy.
-fn bound(proxy: &Proxy, context: &Context<'_>) -> Option<Chosen> {
-    let subject = context.subject;
+fn bound(proxy: &Proxy, asker: &Asker) -> Option<Chosen> {
+    let subject = &asker.subject;
     let authenticated = subject.authentication_dn()?;
-    let client = context.client.lifetime()?;
-    let credentials = proxy.shared.is_bound(&client, authenticated)?;
+    let client = asker.client.as_ref()?;
+    let credentials = proxy.shared.is_bound(client, authenticated)?;
     // Who acts for somebody else (RFC 4370) is let to do so by the target.
     let acting = subject.dn.as_ref().filter(|dn| *dn != authenticated);
     let acting = acting.map(|dn| (format!("dn:{dn}"), true));

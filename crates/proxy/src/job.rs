@@ -95,8 +95,17 @@ pub(crate) enum Sink {
 impl Sink {
     /// Ends it.
     pub(crate) fn end(self, result: LdapResult) {
+        self.finish(result, false);
+    }
+
+    /// Ends what no target has had.
+    pub(crate) fn end_unsent(self, result: LdapResult) {
+        self.finish(result, true);
+    }
+
+    fn finish(self, result: LdapResult, is_unsent: bool) {
         match self {
-            Self::Once(done) => done(result.into()),
+            Self::Once(done) => done(Outcome { is_unsent, ..result.into() }),
             Self::Feed(feed) => feed.end((result, Vec::new())),
         }
     }
@@ -108,11 +117,13 @@ pub(crate) struct Outcome {
     pub(crate) controls: Vec<ControlBuf>,
     /// Of an extended operation.
     pub(crate) value: Option<Vec<u8>>,
+    /// No target has had it.
+    pub(crate) is_unsent: bool,
 }
 
 impl From<LdapResult> for Outcome {
     fn from(result: LdapResult) -> Self {
-        Self { result, controls: Vec::new(), value: None }
+        Self { result, controls: Vec::new(), value: None, is_unsent: false }
     }
 }
 

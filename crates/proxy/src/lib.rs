@@ -7,17 +7,20 @@
 //! *Invariant:* no thread waits for a target, and what a target does wrong ends its own connection.
 
 mod backend;
+pub mod chain;
 mod connection;
 mod identity;
 mod job;
 mod proxy;
+mod request;
 mod search;
 pub mod settings;
 mod shared;
 mod targets;
 mod thread;
 
-pub use backend::{HOPS_MAX, ProxyBackend};
+pub use backend::ProxyBackend;
 pub use proxy::{Proxy, Surroundings};
+pub use request::HOPS_MAX;
 pub use settings::ProxySettings;
 pub use shared::Counts;

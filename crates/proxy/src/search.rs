@@ -2,26 +2,50 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use larix_backend::memory_tree::{MemoryTree, SyncSelection};
-use larix_backend::{Context, Cursor, Effort, Search, Slice};
+use larix_backend::{Cursor, Effort, Slice};
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
+use larix_engine::controls::RequestControls;
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
 use larix_proto::ber::{Reader, Tag, write};
 use larix_proto::{
-    DerefAliases, Frame, LdapResult, Response, ResultCode, Scope, SearchResultEntry, frame, limits, oid,
+    DerefAliases, Filter, Frame, LdapResult, MessageId, Response, ResultCode, Scope, SearchResultEntry,
+    client, frame, limits, oid,
 };
 use larix_schema::{NormalDn, Schema};
 
+use crate::identity::Asker;
 use crate::job::{Feed, Job, Sink, Taken};
 use crate::proxy::{Proxy, busy};
+use crate::request::{ANY, Asked, encoded};
+use crate::settings::Kind;
 use crate::shared::Command;
 
 /// The tag of an entry (RFC 4511 section 4.5.2).
 const ENTRY: u8 = 0x64;
+
+/// A search as a target is to be asked.
+pub(crate) struct Wanted<'a> {
+    pub(crate) base: &'a str,
+    pub(crate) normal: &'a NormalDn,
+    pub(crate) scope: Scope,
+    pub(crate) deref: DerefAliases,
+    /// Entries; 0: no limit.
+    pub(crate) size_limit: u32,
+    /// Seconds; 0: no limit.
+    pub(crate) time_limit: u32,
+    pub(crate) types_only: bool,
+    pub(crate) filter: Filter<'a>,
+    pub(crate) attributes: &'a [&'a str],
+    pub(crate) controls: &'a RequestControls,
+    /// The message that entries answer.
+    pub(crate) message: MessageId,
+}
 
 /// Looks at entries before they go on.
 #[derive(Debug)]
@@ -40,19 +64,19 @@ impl Judge {
     pub(crate) fn new(
         proxy: &Proxy,
         (schema, policy): (&Arc<Schema>, &Arc<AccessPolicy>),
-        context: &Context<'_>,
-        search: &Search<'_>,
+        asker: &Asker,
+        wanted: &Wanted<'_>,
     ) -> Self {
-        let request = &search.request;
-        let filters = proxy.settings.omit_unknown_schema
-            || !(policy.lets_all_read() || policy.is_root(context.subject));
+        let subject = &asker.subject;
+        let filters =
+            proxy.settings.omit_unknown_schema || !(policy.lets_all_read() || policy.is_root(subject));
         Self {
             schema: Arc::clone(schema),
             policy: Arc::clone(policy),
-            subject: Arc::clone(context.subject),
-            within: (request.deref == DerefAliases::Never).then(|| (search.base.clone(), request.scope)),
+            subject: Arc::clone(subject),
+            within: (wanted.deref == DerefAliases::Never).then(|| (wanted.normal.clone(), wanted.scope)),
             filters,
-            types_only: request.types_only,
+            types_only: wanted.types_only,
         }
     }
 
@@ -192,13 +216,52 @@ enum Stage {
 }
 
 impl Following {
-    pub(crate) fn new(proxy: Arc<Proxy>, job: Job, judge: Judge, deadline: Option<Monotonic>) -> Self {
-        let feed = match &job.sink {
-            Sink::Feed(feed) => Arc::clone(feed),
-            Sink::Once(_) => Arc::default(),
-        };
+    /// Nothing is sent before its first slice.
+    ///
+    /// # Errors
+    /// A request that has come through too many proxies; somebody who may not be asserted.
+    pub(crate) fn new(
+        proxy: &Arc<Proxy>,
+        asker: &Asker,
+        wanted: &Wanted<'_>,
+        judge: Judge,
+    ) -> Result<Self, LdapResult> {
+        let asked = proxy.asked(asker, wanted.controls.hops, Kind::Search)?;
+        let controls = proxy.controls(&asked, wanted.controls);
+        let body = encoded(|out| {
+            let search = client::Search {
+                base: wanted.base,
+                scope: wanted.scope,
+                deref: wanted.deref,
+                size_limit: wanted.size_limit,
+                time_limit: wanted.time_limit,
+                types_only: wanted.types_only,
+                filter: wanted.filter,
+                attributes: wanted.attributes,
+            };
+            client::search(out, ANY, &search, &controls);
+        });
+        let deadline = (wanted.time_limit > 0).then(|| {
+            let nanos = u64::from(wanted.time_limit).saturating_mul(1_000_000_000);
+            Monotonic(asker.began.0.saturating_add(nanos))
+        });
+        let patience = asked.until.map(|until| Duration::from_nanos(until.0.saturating_sub(asker.began.0)));
+        let feed = Arc::<Feed>::default();
+        let asked = Asked { until: deadline, ..asked };
+        let mut job = asked.job(body.into(), true, Sink::Feed(Arc::clone(&feed)));
+        job.patience = patience;
+        job.message = wanted.message;
+        job.entries_max = (wanted.size_limit > 0).then_some(wanted.size_limit);
         let size_limit = job.entries_max;
-        Self { proxy, feed, judge, deadline, stage: Stage::Made(Box::new(job)), sent: 0, size_limit }
+        let (proxy, stage) = (Arc::clone(proxy), Stage::Made(Box::new(job)));
+        Ok(Self { proxy, feed, judge, deadline, stage, sent: 0, size_limit })
+    }
+
+    /// Lets the target be silent for so long, unless its settings say how long it may.
+    pub(crate) fn be_patient_at_most(&mut self, time: Duration) {
+        if let Stage::Made(job) = &mut self.stage {
+            job.patience.get_or_insert(time);
+        }
     }
 
     fn ended(&mut self, result: LdapResult) -> Slice {

@@ -220,11 +220,11 @@ impl Proxy {
             _ if matches!(job.owner, Owner::User(_)) => {
                 let text =
                     "the connection that was bound to the target is gone: bind again, or set rebind-as-user";
-                self.end(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
+                self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
             }
             _ => {
                 let text = "every connection to the target is taken by a client that reads slowly";
-                self.end(number, job, LdapResult::with(ResultCode::BUSY, text));
+                self.end_unsent(number, job, LdapResult::with(ResultCode::BUSY, text));
             }
         }
     }
@@ -256,7 +256,7 @@ impl Proxy {
     fn open_for(&mut self, number: u64, job: Box<Job>, now: Duration) {
         let Some(target) = self.targets.choose(now) else {
             let text = "no target can be reached";
-            return self.end(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
+            return self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
         };
         let id = self.next;
         self.next += 1;
@@ -469,7 +469,7 @@ impl Proxy {
                 };
                 let controls = answer.message.controls.iter().map(|control| control.to_owned()).collect();
                 let result = result.unwrap_or_else(|| LdapResult::new(ResultCode::OTHER));
-                ended.push((numbered, Outcome { result, controls, value }));
+                ended.push((numbered, Outcome { result, controls, value, is_unsent: false }));
                 continue;
             }
             let Some((_, job)) = connection.sent.get(&message) else { continue };
@@ -601,6 +601,12 @@ impl Proxy {
         job.sink.end(result);
     }
 
+    /// Ends a request that was never sent.
+    fn end_unsent(&mut self, number: u64, job: Box<Job>, result: LdapResult) {
+        self.forget(number);
+        job.sink.end_unsent(result);
+    }
+
     /// Nobody waits for a request any more, or it gets this result.
     fn give_up(&mut self, number: u64, result: Option<LdapResult>) {
         let how = self.given.settings.giving_up;
@@ -689,7 +695,7 @@ impl Proxy {
         for (number, mut job) in waiting {
             if is_refused || is_lie || (!was_ready && self.targets.choose(now).is_none()) || !job.tries_left()
             {
-                self.end(number, job, result.clone());
+                self.end_unsent(number, job, result.clone());
             } else {
                 self.place(number, job);
             }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
 
+use super::super::chain;
 use super::{Cardinality, Directive, Form, Handling, Scope, keep};
 
 /// An overlay that OpenLDAP has.
@@ -33,7 +34,7 @@ use OverlayHandling::{BuiltIn, Noted, Refused};
 
 const OVERLAYS: &[OverlayKind] = &[
     overlay("autoca", "olcAutoCAConfig", Refused("no certificates would be made")),
-    overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),
+    overlay("chain", "olcChainConfig", BuiltIn),
     overlay("glue", "olcOverlayConfig", BuiltIn),
     overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
     overlay(
@@ -96,7 +97,7 @@ pub(super) fn table() -> &'static [Directive] {
             Scope::Overlay(name) => larix_overlays::find(name).is_none(),
             _ => true,
         };
-        own.chain(TABLE.iter().filter(is_known).cloned()).collect()
+        own.chain(chain::TABLE.iter().cloned()).chain(TABLE.iter().filter(is_known).cloned()).collect()
     });
     &DIRECTIVES
 }
@@ -201,10 +202,5 @@ static TABLE: &[Directive] = &[
     kept("serverDays", "olcAutoCAserverDays", Scope::Overlay("autoca"), Form::Whole),
     kept("caDays", "olcAutoCADays", Scope::Overlay("autoca"), Form::Whole),
     kept("localdn", "olcAutoCAlocalDN", Scope::Overlay("autoca"), Form::Whole),
-    kept("chain-chaining", "olcChainingBehavior", Scope::Overlay("chain"), Form::Words),
-    kept("chain-cache-uri", "olcChainCacheURI", Scope::Overlay("chain"), Form::Words),
-    kept("chain-max-depth", "olcChainMaxReferralDepth", Scope::Overlay("chain"), Form::Words),
-    kept("chain-return-error", "olcChainReturnError", Scope::Overlay("chain"), Form::Words), // Anything a back-ldap database takes, with `chain-` before it.
-    kept("chain-uri", "olcDbURI", Scope::Overlay("chain"), Form::Words).prefix(6).many(),
     kept("rwm-suffixmassage", "", Scope::Overlay("rwm"), Form::Words).prefix(4),
 ];

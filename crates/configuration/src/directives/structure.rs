@@ -113,6 +113,7 @@ fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         disabled: false,
         origin: call.origin.clone(),
         settings: Settings::default(),
+        below: Vec::new(),
     };
     let present = match builder.section {
         Section::Database(_) => builder.open_database()?.overlays.as_slice(),

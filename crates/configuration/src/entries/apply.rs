@@ -7,6 +7,7 @@ use larix_engine::access::Quoting;
 use super::super::builder::call::{At, Call, Fault};
 use super::super::builder::directive::{Cardinality, Directive, Form, Scope};
 use super::super::builder::{Builder, Section};
+use super::super::chain;
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
@@ -109,6 +110,16 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
         Role::Database(kind) => structure(builder, "database", kind, &dn)?,
         Role::Overlay(kind) => structure(builder, "overlay", kind, &dn)?,
+        Role::Detail if is_below_chain(name) => {
+            let origin = Origin::Value { dn: Arc::clone(&dn), attribute: "olcDatabase".to_owned() };
+            let has_uri = !entry.values("olcDbURI").is_empty();
+            let outer = builder.section;
+            chain::open_entry(builder, has_uri, &origin)
+                .map_err(|fault| error_of(fault, &origin, None, 0))?;
+            let applied = apply_attributes(builder, &entry.attributes, &dn);
+            builder.section = outer;
+            return applied;
+        }
         Role::Detail => {
             if let Some(below) = EntryBelow::of(name, entry) {
                 return below.apply(builder, entry, &dn);
@@ -119,6 +130,15 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
     }
     apply_attributes(builder, &entry.attributes, &dn)
+}
+
+/// Whether an entry is that of a server below an overlay chain.
+pub(crate) fn is_below_chain(name: &EntryName) -> bool {
+    let [.., (above, overlay), (attribute, kind)] = name.path.as_slice() else { return false };
+    above == "olcoverlay"
+        && split_number(overlay).1 == chain::NAME
+        && attribute == "olcdatabase"
+        && split_number(kind).1 == "ldap"
 }
 
 /// Applies attributes to the section that is open.

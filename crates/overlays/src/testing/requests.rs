@@ -263,6 +263,7 @@ impl Requests {
             old: None,
             new: None,
             policy_control: false,
+            hops: 0,
             proof_begins: &|| Ok(()),
         };
         let mut change = Some(change);

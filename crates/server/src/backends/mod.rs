@@ -1,5 +1,6 @@
 //! The backends: one for each kind of served database, and one for names outside every database.
 
+mod chained;
 mod memory;
 mod passwords;
 mod proxied;
@@ -13,6 +14,7 @@ use larix_store::lmdb::LmdbStore;
 
 use crate::services::Services;
 
+pub(crate) use chained::chained;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use proxied::{Proxied, connections};

@@ -16,7 +16,7 @@ use larix_engine::time::RandomSource as _;
 use larix_engine::write::Completion;
 use larix_proto::url::UrlScheme;
 use larix_proxy::settings::TlsBegins;
-use larix_proxy::{Proxy, ProxyBackend, Surroundings};
+use larix_proxy::{Proxy, ProxyBackend, ProxySettings, Surroundings};
 use larix_schema::NormalDn;
 
 use super::{Common, passwords};
@@ -34,6 +34,18 @@ pub(crate) fn connections(
 ) -> Result<Option<Arc<Proxy>>, String> {
     let Some(LdapSettings { proxy: settings }) = database.kind.settings() else { return Ok(None) };
     let name = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
+    connections_by_name(services, name, settings).map(Some)
+}
+
+/// The connections with these settings, kept by a name.
+///
+/// # Errors
+/// Settings of TLS that cannot be used; no thread is left.
+pub(super) fn connections_by_name(
+    services: &Arc<Services>,
+    name: &str,
+    settings: &ProxySettings,
+) -> Result<Arc<Proxy>, String> {
     let around = || {
         let has_tls = settings.tls.begins != TlsBegins::Never
             || settings.targets.iter().any(|url| url.scheme == UrlScheme::Ldaps);
@@ -51,7 +63,7 @@ pub(crate) fn connections(
             }),
         })
     };
-    services.proxies.of(name, settings, around).map(Some)
+    services.proxies.of(name, settings, around)
 }
 
 /// A proxied database.

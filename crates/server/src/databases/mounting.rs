@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::OpenError;
 use crate::backends::{
     Common, Configuration, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree, Stored, SubschemaTree,
-    Tree, connections,
+    Tree, chained, connections,
 };
 use larix_backend::{Backend, Intercepted, Mount, Special};
 use larix_proxy::ProxyBackend;
@@ -53,7 +53,8 @@ pub(super) fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<Mount, O
         .transpose()?
         .flatten()
         .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
-    let backend = Intercepted::with(common.config.interceptors(Some(database))?, backend);
+    let mut make = |overlay: &_| chained(common, Some(database), overlay);
+    let backend = Intercepted::with(common.config.interceptors(Some(database), &mut make)?, backend);
     let suffixes = match database.kind.own_suffix() {
         Some(dn) => common.config.schema.parse_dn(dn).into_iter().collect(),
         None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect::<Vec<NormalDn>>(),

@@ -16,7 +16,7 @@ use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use super::index_log::IndexLog;
 use super::mounting::{mount, special};
 use super::{Databases, OpenError, Section, memory};
-use crate::backends::Common;
+use crate::backends::{Common, chained};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::ldif_tree;
 use crate::log::Log;
@@ -102,7 +102,8 @@ impl Databases {
         });
         let mounts = opened.into_iter().map(|opened| mount(&common, opened)).collect::<Result<_, _>>()?;
         let special = special(&common, &frontend_policy)?;
-        let router = Router::new(directory.frontend().clone(), mounts, special, config.interceptors(None)?);
+        let in_front = config.interceptors(None, &mut |overlay| chained(&common, None, overlay))?;
+        let router = Router::new(directory.frontend().clone(), mounts, special, in_front);
         let databases = Self {
             router,
             config: Arc::clone(config),

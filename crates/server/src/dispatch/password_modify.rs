@@ -82,6 +82,7 @@ impl Dispatcher {
             old: asked.old.map(secret),
             new: asked.new.map(secret),
             policy_control: controls.password_policy,
+            hops: controls.hops,
             proof_begins: &|| self.proof_begins(),
         };
         let own = self.session.subject().dn.as_ref() == Some(&dn);

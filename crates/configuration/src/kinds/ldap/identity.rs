@@ -197,6 +197,13 @@ impl Bind {
                     self.flag(&flag, number)?;
                 }
             }
+            // slapd.d has them with the values of directives that stand beside them.
+            "timeout" | "network-timeout" | "tcp-user-timeout" | "keepalive" => {
+                if value.chars().any(|c| !matches!(c, '0' | ':')) {
+                    let fault = Fault::argument(number, format!("{key}= is said once for all connections"));
+                    return Err(fault.with_help(format!("write the directive `{key}` instead")));
+                }
+            }
             _ => {
                 let fault = Fault::argument(number, format!("no key `{key}`"));
                 return Err(fault.with_help(

@@ -317,6 +317,11 @@ impl Backend for Stored {
         }
     }
 
+    fn refers(&self, _: &NormalDn, changes: bool) -> bool {
+        let database = self.served.database();
+        (changes && database.settings().shadow) || database.has_referrals().unwrap_or(true)
+    }
+
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {
         Some(self.served.database().policy())
     }

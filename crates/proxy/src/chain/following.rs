@@ -1,0 +1,230 @@
+//! Requests that have one answer, sent to the servers that a referral names.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larix_backend::{Done, Pending};
+use larix_engine::controls::RequestControls;
+use larix_engine::write::WriteOperation;
+use larix_proto::control::{self, ControlValue};
+use larix_proto::url::LdapUrl;
+use larix_proto::{LdapResult, ResultCode, client, oid};
+use zeroize::Zeroizing;
+
+use super::behavior::{Behavior, Wish, cannot_chain};
+use super::links::Links;
+use super::{TRIES_MAX, is_referral};
+use crate::identity::Asker;
+use crate::job::{Outcome, Sink};
+use crate::proxy::Proxy;
+use crate::request::{ANY, encode_password, encode_update, encoded, kind_of};
+use crate::settings::Kind;
+use crate::shared::Command;
+
+/// A request that may have to be asked elsewhere.
+pub(super) enum Request {
+    Compare {
+        attribute: String,
+        value: Vec<u8>,
+    },
+    Update(WriteOperation),
+    Password {
+        old: Option<Zeroizing<Vec<u8>>>,
+        new: Option<Zeroizing<Vec<u8>>>,
+        policy_control: bool,
+        hops: u8,
+    },
+    Extended {
+        oid: String,
+        value: Option<Vec<u8>>,
+    },
+}
+
+pub(super) struct Kept {
+    pub(super) request: Request,
+    /// The entry that it is about, as the client named it.
+    pub(super) target: String,
+    pub(super) controls: RequestControls,
+}
+
+/// The request that a target has now: what it takes to give it up.
+type Current = Arc<Mutex<Option<(Arc<Proxy>, u64)>>>;
+
+/// A referral that is being followed.
+pub(super) struct Following {
+    links: Arc<Links>,
+    asker: Asker,
+    behavior: Behavior,
+    urls: VecDeque<String>,
+    /// Referrals that have led here.
+    depth: u32,
+    tries: usize,
+    /// What went wrong first.
+    failure: Option<Outcome>,
+    current: Current,
+}
+
+/// What is answered in the end.
+struct Answer {
+    referral: LdapResult,
+    done: Done<Outcome>,
+}
+
+impl Following {
+    pub(super) fn new(links: Arc<Links>, asker: Asker, behavior: Behavior) -> Self {
+        Self {
+            links,
+            asker,
+            behavior,
+            urls: VecDeque::new(),
+            depth: 1,
+            tries: 0,
+            failure: None,
+            current: Arc::default(),
+        }
+    }
+
+    /// Follows it. `done` is called once, unless it is given up.
+    pub(super) fn begin(mut self, kept: Kept, referral: LdapResult, done: Done<Outcome>) -> Pending {
+        self.urls = referral.referrals.iter().cloned().collect();
+        let current = Arc::clone(&self.current);
+        self.go_on(kept, Answer { referral, done });
+        let give_up = move || {
+            let current = current.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some((proxy, number)) = current {
+                proxy.shared.command(Command::GiveUp(number));
+            }
+        };
+        Pending { deadline: None, give_up: Some(Box::new(give_up)) }
+    }
+
+    /// Asks the next server.
+    fn go_on(mut self, kept: Kept, answer: Answer) {
+        while let Some(text) = self.urls.pop_front() {
+            if self.tries >= TRIES_MAX {
+                break;
+            }
+            self.tries += 1;
+            let Ok(url) = LdapUrl::parse(&text) else {
+                self.note(LdapResult::with(ResultCode::OTHER, format!("`{text}` is no URL to follow")));
+                continue;
+            };
+            let proxy = match self.links.to(&url) {
+                Ok(proxy) => proxy,
+                Err(why) => {
+                    self.note(LdapResult::with(ResultCode::UNAVAILABLE, why));
+                    continue;
+                }
+            };
+            return self.ask(&proxy, &url, kept, answer);
+        }
+        self.fail(None, answer);
+    }
+
+    fn ask(mut self, proxy: &Arc<Proxy>, url: &LdapUrl, kept: Kept, answer: Answer) {
+        let target = if url.dn.is_empty() { kept.target.as_str() } else { &url.dn };
+        self.asker.began = self.links.clock.monotonic();
+        let asker = self.asker.clone();
+        let (kind, hops, is_repeatable) = match &kept.request {
+            Request::Compare { .. } => (Kind::Compare, kept.controls.hops, true),
+            Request::Update(operation) => (kind_of(operation), kept.controls.hops, false),
+            Request::Password { hops, .. } => (Kind::Extended, *hops, false),
+            Request::Extended { .. } => (Kind::Extended, kept.controls.hops, false),
+        };
+        let asked = match proxy.asked(&asker, hops, kind) {
+            Ok(asked) => asked,
+            Err(refused) => {
+                return self.fail(Some(refused.into()), answer);
+            }
+        };
+        let controls = proxy.controls(&asked, &kept.controls);
+        let body = match &kept.request {
+            Request::Compare { attribute, value } => {
+                encoded(|out| client::compare(out, ANY, target, attribute, value, &controls))
+            }
+            Request::Update(operation) => {
+                let operation = renamed(operation, target);
+                encoded(|out| encode_update(out, &operation, &controls))
+            }
+            Request::Password { old, new, policy_control, hops } => {
+                let mut controls = proxy.controls_of_none(&asked, *hops);
+                if *policy_control {
+                    controls.push(control::PasswordPolicyRequest.to_control(false));
+                }
+                encode_password(target, old.as_ref(), new.as_ref(), &controls)
+            }
+            Request::Extended { oid, value } => {
+                encoded(|out| client::extended(out, ANY, oid, value.as_deref(), &controls))
+            }
+        };
+        let current = Arc::clone(&self.current);
+        let answered = move |outcome| self.answered(kept, answer, outcome);
+        let job = asked.job(body.into(), is_repeatable, Sink::Once(Box::new(answered)));
+        // Locked so that giving it up, and the answer, come behind the number.
+        let mut place = current.lock().unwrap_or_else(PoisonError::into_inner);
+        match proxy.shared.submit(job) {
+            Ok(number) => *place = Some((Arc::clone(proxy), number)),
+            Err(job) => {
+                drop(place);
+                job.sink.end_unsent(crate::proxy::busy());
+            }
+        }
+    }
+
+    fn answered(mut self, kept: Kept, answer: Answer, mut outcome: Outcome) {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The hops are no business of the client.
+        outcome.controls.retain(|control| control.oid != oid::PROXY_HOPS);
+        let code = outcome.result.code;
+        if is_referral(&outcome.result) && self.depth < self.links.depth_max {
+            self.depth += 1;
+            self.urls = std::mem::take(&mut outcome.result.referrals).into();
+            return self.go_on(kept, answer);
+        }
+        let is_good = matches!(
+            code,
+            ResultCode::SUCCESS | ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE | ResultCode::REFERRAL
+        );
+        if is_good {
+            return (answer.done)(outcome);
+        }
+        // What a server may have had is not sent to another one, unless it changes nothing.
+        let may_go_on = outcome.is_unsent
+            || (matches!(kept.request, Request::Compare { .. })
+                && matches!(
+                    code,
+                    ResultCode::UNAVAILABLE | ResultCode::BUSY | ResultCode::ADMIN_LIMIT_EXCEEDED
+                ));
+        if may_go_on && !self.urls.is_empty() {
+            self.failure.get_or_insert(outcome);
+            return self.go_on(kept, answer);
+        }
+        self.fail(Some(outcome), answer);
+    }
+
+    fn note(&mut self, result: LdapResult) {
+        self.failure.get_or_insert_with(|| result.into());
+    }
+
+    fn fail(self, last: Option<Outcome>, answer: Answer) {
+        let outcome = if self.behavior.resolve == Wish::ChainingRequired {
+            cannot_chain().into()
+        } else if self.links.return_error {
+            self.failure.or(last).unwrap_or_else(|| answer.referral.into())
+        } else {
+            answer.referral.into()
+        };
+        (answer.done)(outcome);
+    }
+}
+
+/// The same change of an entry that has another name where it is made.
+fn renamed(operation: &WriteOperation, target: &str) -> WriteOperation {
+    let mut operation = operation.clone();
+    let (WriteOperation::Add { entry, .. }
+    | WriteOperation::Delete { entry }
+    | WriteOperation::Modify { object: entry, .. }
+    | WriteOperation::ModifyDn { entry, .. }) = &mut operation;
+    target.clone_into(entry);
+    operation
+}

@@ -1,0 +1,122 @@
+//! The servers that referrals lead to, and what their connections are made with.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use larix_engine::access::AccessPolicy;
+use larix_engine::time::Clock;
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_schema::Schema;
+
+use super::Behavior;
+use crate::proxy::Proxy;
+use crate::settings::ProxySettings;
+
+/// Servers beside the configured ones that are connected at a time.
+const UNLISTED_MAX: usize = 32;
+/// How long one of them keeps its place without a request.
+const UNLISTED_IDLE: Duration = Duration::from_secs(60);
+
+/// Opens the connections of one server.
+pub type OpenProxy = Box<dyn Fn(ProxySettings) -> Result<Arc<Proxy>, String> + Send + Sync>;
+
+/// What `overlay chain` is configured with, and its connections.
+pub struct Links {
+    /// Those with settings of their own (`chain-uri`): one target each.
+    pub listed: Vec<Arc<Proxy>>,
+    /// The settings of all others.
+    pub unlisted: ProxySettings,
+    pub open: OpenProxy,
+    /// How many referrals may follow one another (`chain-max-depth`).
+    pub depth_max: u32,
+    /// What went wrong is answered, and not the referral (`chain-return-error`).
+    pub return_error: bool,
+    /// Of requests without the control.
+    pub behavior: Option<Behavior>,
+    pub schema: Arc<Schema>,
+    /// For entries where no rules are in force.
+    pub open_policy: Arc<AccessPolicy>,
+    pub clock: Arc<dyn Clock>,
+    pub others: Others,
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links").field("listed", &self.listed).finish_non_exhaustive()
+    }
+}
+
+/// Servers beside the configured ones.
+#[derive(Debug, Default)]
+pub struct Others(Mutex<Vec<Other>>);
+
+#[derive(Debug)]
+struct Other {
+    proxy: Arc<Proxy>,
+    used: Duration,
+}
+
+impl Links {
+    /// The connections of the server that a URL names.
+    ///
+    /// # Errors
+    /// A server that cannot be asked, and why.
+    pub(super) fn to(&self, url: &LdapUrl) -> Result<Arc<Proxy>, String> {
+        if !matches!(url.scheme, UrlScheme::Ldap | UrlScheme::Ldaps | UrlScheme::Ldapi) {
+            return Err(format!("{url} is no server that can be asked"));
+        }
+        let is_it = |proxy: &Arc<Proxy>| proxy.settings.targets.iter().any(|own| is_same_server(own, url));
+        if let Some(listed) = self.listed.iter().find(|proxy| is_it(proxy)) {
+            return Ok(Arc::clone(listed));
+        }
+        let now = Duration::from_nanos(self.clock.monotonic().0);
+        let mut others = self.others.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = others.iter_mut().find(|other| is_it(&other.proxy)) {
+            other.used = now;
+            return Ok(Arc::clone(&other.proxy));
+        }
+        others.retain(|other| other.proxy.under_way() > 0 || now < other.used + UNLISTED_IDLE);
+        if others.len() >= UNLISTED_MAX {
+            return Err(format!("referrals lead to more than {UNLISTED_MAX} servers at once"));
+        }
+        let server = LdapUrl::server(url.scheme, url.host.clone(), url.port);
+        let proxy = (self.open)(ProxySettings { targets: vec![server], ..self.unlisted.clone() })?;
+        others.push(Other { proxy: Arc::clone(&proxy), used: now });
+        Ok(proxy)
+    }
+}
+
+fn is_same_server(one: &LdapUrl, other: &LdapUrl) -> bool {
+    let port = |url: &LdapUrl| match url.scheme {
+        UrlScheme::Ldapi => None,
+        UrlScheme::Ldaps => Some(url.effective_port().unwrap_or(636)),
+        _ => Some(url.effective_port().unwrap_or(389)),
+    };
+    let host = |url: &LdapUrl| match (url.scheme, url.host.as_str()) {
+        (UrlScheme::Ldap | UrlScheme::Ldaps, "") => "localhost".to_owned(),
+        (UrlScheme::Ldap | UrlScheme::Ldaps, host) => host.to_ascii_lowercase(),
+        (_, path) => path.to_owned(),
+    };
+    (one.scheme, port(one), host(one)) == (other.scheme, port(other), host(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_known_by_scheme_host_and_port() {
+        for (one, other, same) in [
+            ("ldap://a.example", "ldap://A.example:389/dc=example??sub", true),
+            ("ldap://a.example", "ldaps://a.example", false),
+            ("ldaps://a.example", "ldaps://a.example:636", true),
+            ("ldap://a.example:1389", "ldap://a.example", false),
+            ("ldap://", "ldap://localhost/", true),
+            ("ldapi://%2Frun%2Fa", "ldapi://%2Frun%2FA", false),
+        ] {
+            let parse = |url| LdapUrl::parse(url).expect("a URL");
+            assert_eq!(is_same_server(&parse(one), &parse(other)), same, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Referrals followed on behalf of the client (`overlay chain`, slapo-chain(5)): what a backend answers with a referral is asked of the
+//! server that it names, and that server's answer goes to the client.
+
+mod behavior;
+mod following;
+mod links;
+mod search;
+
+use std::sync::{Arc, Mutex};
+
+use larix_backend::{
+    Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next, Operations,
+    PasswordChange, PasswordChanged, Pending, Reply, Search,
+};
+use larix_engine::controls::{OverlayControl, RequestControls};
+use larix_engine::write::{Completion, WriteOutcome};
+use larix_proto::{LdapResult, ResultCode};
+
+use crate::identity::Asker;
+use crate::job::Outcome;
+use crate::request::password_changed;
+
+pub use behavior::{Behavior, Wish};
+use following::{Following, Kept, Request};
+pub use links::{Links, OpenProxy, Others};
+use search::Chained;
+
+/// URLs of referrals that are tried for one request; each may take its whole time.
+const TRIES_MAX: usize = 4;
+
+/// The overlay in front of one database, or of all.
+#[derive(Clone, Debug)]
+pub struct Chain(pub Arc<Links>);
+
+/// Whether the result says to ask elsewhere.
+fn is_referral(result: &LdapResult) -> bool {
+    result.code == ResultCode::REFERRAL && !result.referrals.is_empty()
+}
+
+/// How a backend's answer comes in the place of which the one of another server goes to the client.
+struct Start {
+    following: Following,
+    kept: Kept,
+}
+
+impl Chain {
+    /// What to do with a referral; none where the client wants it for itself.
+    fn wish(&self, controls: &RequestControls) -> Option<Behavior> {
+        Behavior::of(controls, self.0.behavior).filter(|behavior| behavior.resolve.follows())
+    }
+
+    fn start(&self, asker: Asker, kept: Kept) -> Option<Start> {
+        let behavior = self.wish(&kept.controls)?;
+        Some(Start { following: Following::new(Arc::clone(&self.0), asker, behavior), kept })
+    }
+}
+
+impl Start {
+    fn follow(self, referral: LdapResult, done: impl FnOnce(Outcome) + Send + 'static) -> Pending {
+        self.following.begin(self.kept, referral, Box::new(done))
+    }
+}
+
+/// A start that a late answer may need, and an early one, too.
+type Shared = Arc<Mutex<Option<Start>>>;
+
+fn share(start: Start) -> Shared {
+    Arc::new(Mutex::new(Some(start)))
+}
+
+fn take(shared: &Shared) -> Option<Start> {
+    shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+}
+
+impl Interceptor for Chain {
+    fn requests(&self) -> Operations {
+        let changes = Operations::UPDATE.and(Operations::PASSWORD).and(Operations::EXTENDED);
+        Operations::SEARCH.and(Operations::COMPARE).and(changes)
+    }
+
+    fn controls(&self) -> &'static [OverlayControl] {
+        &behavior::CONTROLS
+    }
+
+    fn open(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        search: Search<'_>,
+    ) -> Result<Box<dyn Cursor>, Box<End>> {
+        let behavior = Behavior::of(&search.controls, self.0.behavior);
+        // A cookie of another server's page would be taken for one of a page here.
+        let controls = &search.controls;
+        let is_whole = controls.sync.is_some() || controls.paged.is_some() || controls.manage_dsa_it;
+        let Some(behavior) = behavior.filter(|_| !is_whole && next.refers(search.base, false)) else {
+            return next.open(context, search);
+        };
+        let policy = next.policy(search.base);
+        let chained = Chained::new(Arc::clone(&self.0), Asker::of(context), &search, behavior, policy);
+        match next.open(context, search) {
+            Ok(inner) => Ok(Box::new(chained.around(inner))),
+            Err(end) if behavior.resolve.follows() && is_referral(&end.0) => {
+                Ok(Box::new(chained.instead_of(*end)))
+            }
+            Err(end) => Err(end),
+        }
+    }
+
+    fn compare(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        compare: &Compare<'_>,
+        later: Later<'_, End>,
+    ) -> Reply<End> {
+        let request = || Request::Compare {
+            attribute: compare.request.attribute.to_owned(),
+            value: compare.request.value.to_vec(),
+        };
+        let kept = || Kept {
+            request: request(),
+            target: compare.request.entry.to_owned(),
+            controls: compare.controls.clone(),
+        };
+        let start = next.refers(compare.dn, false).then(kept);
+        let Some(start) = start.and_then(|kept| self.start(Asker::of(context), kept)) else {
+            return next.compare(context, compare, later);
+        };
+        let shared = share(start);
+        let end = |outcome: Outcome| (outcome.result, outcome.controls);
+        let reply = next.compare(context, compare, &mut || {
+            let (shared, done) = (Arc::clone(&shared), later());
+            Box::new(move |answer: End| match take(&shared).filter(|_| is_referral(&answer.0)) {
+                Some(start) => drop(start.follow(answer.0, move |outcome| done(end(outcome)))),
+                None => done(answer),
+            })
+        });
+        match reply {
+            Reply::Now(answer) if is_referral(&answer.0) => match take(&shared) {
+                Some(start) => {
+                    let done = later();
+                    Reply::Later(start.follow(answer.0, move |outcome| done(end(outcome))))
+                }
+                None => Reply::Now(answer),
+            },
+            reply => reply,
+        }
+    }
+
+    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        let start = match &changes {
+            Changes::One(request, Some(dn)) if next.refers(dn, true) => {
+                let kept = Kept {
+                    request: Request::Update(request.operation.clone()),
+                    target: request.operation.target().to_owned(),
+                    controls: request.controls.clone(),
+                };
+                self.start(Asker::of(context), kept)
+            }
+            _ => None,
+        };
+        let Some(start) = start else { return next.update(context, changes, done) };
+        let follow = move |outcome: WriteOutcome| match is_referral(&outcome.result) {
+            true => drop(start.follow(outcome.result, move |outcome| {
+                let controls = outcome.controls;
+                done(WriteOutcome { controls, ..WriteOutcome::from(outcome.result) });
+            })),
+            false => done(outcome),
+        };
+        next.update(context, changes, Box::new(follow))
+    }
+
+    fn modify_password(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        if !next.refers(change.dn, true) {
+            return next.modify_password(context, change, later);
+        }
+        let has_proof = change.old.is_some();
+        let kept = Kept {
+            request: Request::Password {
+                old: change.old.clone(),
+                new: change.new.clone(),
+                policy_control: change.policy_control,
+                hops: change.hops,
+            },
+            target: change.target.clone(),
+            controls: RequestControls::default(),
+        };
+        let Some(start) = self.start(Asker::of(context), kept) else {
+            return next.modify_password(context, change, later);
+        };
+        let shared = share(start);
+        let proof_begins = change.proof_begins;
+        let reply = next.modify_password(context, change, &mut || {
+            let (shared, done) = (Arc::clone(&shared), later());
+            Box::new(move |changed: PasswordChanged| {
+                match take(&shared).filter(|_| is_referral(&changed.result)) {
+                    Some(start) => drop(start.follow(changed.result, move |outcome| {
+                        done(password_changed(outcome, has_proof));
+                    })),
+                    None => done(changed),
+                }
+            })
+        });
+        match reply {
+            Reply::Now(changed) if is_referral(&changed.result) => {
+                // The old password is compared elsewhere now, and counts all the same.
+                if has_proof && let Err(refused) = proof_begins() {
+                    return Reply::Now(refused.into());
+                }
+                let Some(start) = take(&shared) else { return Reply::Now(changed) };
+                let done = later();
+                let finish = move |outcome| done(password_changed(outcome, has_proof));
+                Reply::Later(start.follow(changed.result, finish))
+            }
+            reply => reply,
+        }
+    }
+
+    fn extended(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        let kept = || Kept {
+            request: Request::Extended { oid: asked.oid.to_owned(), value: asked.value.map(<[u8]>::to_vec) },
+            target: String::new(),
+            controls: asked.controls.clone(),
+        };
+        let start = next.refers(asked.dn, true).then(kept);
+        let Some(start) = start.and_then(|kept| self.start(Asker::of(context), kept)) else {
+            return next.extended(context, asked, later);
+        };
+        let shared = share(start);
+        let end = |outcome: Outcome| ExtendedAnswer {
+            result: outcome.result,
+            value: outcome.value,
+            controls: outcome.controls,
+        };
+        let reply = next.extended(context, asked, &mut || {
+            let (shared, done) = (Arc::clone(&shared), later());
+            Box::new(move |answer: ExtendedAnswer| {
+                match take(&shared).filter(|_| is_referral(&answer.result)) {
+                    Some(start) => drop(start.follow(answer.result, move |outcome| done(end(outcome)))),
+                    None => done(answer),
+                }
+            })
+        });
+        match reply {
+            Reply::Now(answer) if is_referral(&answer.result) => match take(&shared) {
+                Some(start) => {
+                    let done = later();
+                    Reply::Later(start.follow(answer.result, move |outcome| done(end(outcome))))
+                }
+                None => Reply::Now(answer),
+            },
+            reply => reply,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What all kinds of requests to a target have alike: whose connection they take, their controls, their deadlines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larix_backend::{Done, PasswordChanged, Pending};
+use larix_engine::controls::RequestControls;
+use larix_engine::time::Monotonic;
+use larix_engine::write::WriteOperation;
+use larix_proto::client::{ClientAttribute, ClientChange};
+use larix_proto::control::{self, ControlValue};
+use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyResponse};
+use larix_proto::{ControlBuf, Controls, LdapResult, MessageId, ResultCode, client, oid};
+use zeroize::Zeroizing;
+
+use crate::identity::{Asker, Chosen, choose};
+use crate::job::{Job, Outcome, Sink, body};
+use crate::proxy::{Proxy, busy};
+use crate::settings::Kind;
+use crate::shared::Command;
+
+/// Proxies that a request may have come through.
+pub const HOPS_MAX: u8 = 8;
+/// Bodies are encoded with this id, which is left out of them.
+pub(crate) const ANY: MessageId = MessageId(1);
+/// The thread ends a request so long after its client was answered that it takes too long.
+const LATER: Duration = Duration::from_secs(2);
+
+/// What of a request is the same for every kind.
+pub(crate) struct Asked<'a> {
+    pub(crate) asker: &'a Asker,
+    pub(crate) chosen: Chosen,
+    pub(crate) kind: Kind,
+    /// When it is answered that it takes too long.
+    pub(crate) until: Option<Monotonic>,
+}
+
+impl Asked<'_> {
+    pub(crate) fn job(self, body: Zeroizing<Vec<u8>>, is_repeatable: bool, sink: Sink) -> Job {
+        let nanos = |time: Monotonic| Duration::from_nanos(time.0);
+        Job {
+            owner: self.chosen.owner,
+            credentials: self.chosen.credentials,
+            kind: self.kind,
+            body,
+            deadline: self.until.map(|until| nanos(until) + LATER),
+            patience: None,
+            entries_max: None,
+            is_repeatable,
+            message: ANY,
+            binds: None,
+            tries: 0,
+            sink,
+        }
+    }
+}
+
+impl Proxy {
+    /// # Errors
+    /// A request that has come through too many proxies; somebody who may not be asserted.
+    pub(crate) fn asked<'a>(&self, asker: &'a Asker, hops: u8, kind: Kind) -> Result<Asked<'a>, LdapResult> {
+        if hops >= HOPS_MAX {
+            return Err(in_circles());
+        }
+        let chosen = choose(self, asker)?;
+        let until = self.settings.timeouts.of(kind).map(|time| {
+            let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            Monotonic(asker.began.0.saturating_add(nanos))
+        });
+        Ok(Asked { asker, chosen, kind, until })
+    }
+
+    /// The controls of the request to the target.
+    pub(crate) fn controls(&self, asked: &Asked<'_>, controls: &RequestControls) -> Vec<ControlBuf> {
+        let settings = &self.settings;
+        let own = |oid: &str| {
+            matches!(
+                oid,
+                oid::PROXIED_AUTHORIZATION
+                    | oid::PROXIED_AUTHORIZATION_V1
+                    | oid::PAGED_RESULTS
+                    | oid::PROXY_HOPS
+            ) || (settings.session_tracking && oid == oid::SESSION_TRACKING)
+        };
+        let sent = Controls::parse(&controls.sent).unwrap_or_default();
+        let mut all: Vec<ControlBuf> =
+            sent.iter().filter(|control| !own(control.oid)).map(|control| control.to_owned()).collect();
+        // What goes through several databases has cookies of its own for each.
+        all.extend(controls.paged.as_ref().map(|page| {
+            control::PagedResults { size: page.size, cookie: &page.cookie }.to_control(page.critical)
+        }));
+        all.extend(self.controls_of_none(asked, controls.hops));
+        all
+    }
+
+    /// The same of a request that has none itself.
+    pub(crate) fn controls_of_none(&self, asked: &Asked<'_>, before: u8) -> Vec<ControlBuf> {
+        let acting = asked.chosen.acting.as_ref().map(|(authorization_id, critical)| {
+            control::ProxiedAuthorization { authorization_id }.to_control(*critical)
+        });
+        let tracked = self.settings.session_tracking.then(|| tracking(asked.asker));
+        acting.into_iter().chain(tracked).chain([hops(before)]).collect()
+    }
+
+    /// Hands over a request that has one answer.
+    pub(crate) fn submit<T>(
+        &self,
+        asked: Asked<'_>,
+        body: Vec<u8>,
+        is_repeatable: bool,
+        (done, map): (Done<T>, impl FnOnce(Outcome) -> T + Send + 'static),
+    ) -> Pending
+    where
+        T: 'static,
+    {
+        let until = asked.until;
+        let sink = Sink::Once(Box::new(move |outcome| done(map(outcome))));
+        self.hand_over(asked.job(body.into(), is_repeatable, sink), until)
+    }
+
+    pub(crate) fn hand_over(&self, job: Job, until: Option<Monotonic>) -> Pending {
+        match self.shared.submit(job) {
+            Ok(number) => {
+                let shared = Arc::clone(&self.shared);
+                let give_up = move || shared.command(Command::GiveUp(number));
+                Pending { deadline: until, give_up: Some(Box::new(give_up)) }
+            }
+            Err(job) => {
+                job.sink.end_unsent(busy());
+                Pending::default()
+            }
+        }
+    }
+}
+
+/// The answer to what has come through too many proxies.
+pub(crate) fn in_circles() -> LdapResult {
+    LdapResult::with(ResultCode::LOOP_DETECT, "the request has come through too many proxies")
+}
+
+/// One more proxy.
+pub(crate) fn hops(before: u8) -> ControlBuf {
+    ControlBuf { oid: oid::PROXY_HOPS.into(), critical: false, value: Some(vec![before.saturating_add(1)]) }
+}
+
+/// For whom the proxy asks (draft-wahl-ldap-session).
+fn tracking(asker: &Asker) -> ControlBuf {
+    let peer = &asker.subject.peer;
+    let address = peer.peer_name.strip_prefix("IP=").unwrap_or_default();
+    let address = address.rsplit_once(':').map_or(address, |(address, _)| address);
+    control::SessionTracking {
+        source_ip: address.trim_start_matches('[').trim_end_matches(']'),
+        source_name: peer.domain.get().map_or("", String::as_str),
+        format: SESSION_USERNAME,
+        identifier: asker.subject.shown_dn(),
+    }
+    .to_control(false)
+}
+
+/// The format of an identifier that is a user's name.
+const SESSION_USERNAME: &str = "1.3.6.1.4.1.21008.108.63.1.3";
+
+pub(crate) fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut message = Zeroizing::new(Vec::new());
+    encode(&mut message);
+    body(&message).to_vec()
+}
+
+pub(crate) fn encode_update(out: &mut Vec<u8>, operation: &WriteOperation, controls: &[ControlBuf]) {
+    match operation {
+        WriteOperation::Add { entry, attributes } => {
+            let attributes: Vec<ClientAttribute<'_, Vec<u8>>> = attributes
+                .iter()
+                .map(|a| ClientAttribute { description: &a.description, values: &a.values })
+                .collect();
+            client::add(out, ANY, entry, &attributes, controls);
+        }
+        WriteOperation::Modify { object, changes } => {
+            let changes: Vec<ClientChange<'_, Vec<u8>>> = changes
+                .iter()
+                .map(|change| ClientChange {
+                    operation: change.operation,
+                    attribute: ClientAttribute {
+                        description: &change.attribute.description,
+                        values: &change.attribute.values,
+                    },
+                })
+                .collect();
+            client::modify(out, ANY, object, &changes, controls);
+        }
+        WriteOperation::Delete { entry } => client::delete(out, ANY, entry, controls),
+        WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior } => {
+            client::modify_dn(out, ANY, entry, new_rdn, *delete_old_rdn, new_superior.as_deref(), controls);
+        }
+    }
+}
+
+/// The kind of a change.
+pub(crate) const fn kind_of(operation: &WriteOperation) -> Kind {
+    match operation {
+        WriteOperation::Add { .. } => Kind::Add,
+        WriteOperation::Modify { .. } => Kind::Modify,
+        WriteOperation::Delete { .. } => Kind::Delete,
+        WriteOperation::ModifyDn { .. } => Kind::ModifyDn,
+    }
+}
+
+/// A request to modify a password (RFC 3062), without its envelope.
+pub(crate) fn encode_password(
+    target: &str,
+    old: Option<&Zeroizing<Vec<u8>>>,
+    new: Option<&Zeroizing<Vec<u8>>>,
+    controls: &[ControlBuf],
+) -> Vec<u8> {
+    let request = PasswordModify {
+        user: Some(target.as_bytes()),
+        old: old.map(|old| old.as_slice()),
+        new: new.map(|new| new.as_slice()),
+    };
+    let value = Zeroizing::new(request.encode());
+    encoded(|out| {
+        client::extended(out, ANY, oid::PASSWORD_MODIFY, value.as_ref().map(|v| v.as_slice()), controls);
+    })
+}
+
+/// What the answer to it says.
+pub(crate) fn password_changed(outcome: Outcome, has_proof: bool) -> PasswordChanged {
+    let value = outcome.value.as_deref();
+    let generated = PasswordModifyResponse::decode(value).ok().and_then(|answer| answer.generated);
+    let generated = generated.map(|generated| Zeroizing::new(generated.to_vec()));
+    let proof = match outcome.result.code {
+        ResultCode::SUCCESS => has_proof.then_some(true),
+        ResultCode::INVALID_CREDENTIALS => has_proof.then_some(false),
+        _ => None,
+    };
+    let controls = outcome.controls;
+    PasswordChanged { controls, generated, proof, ..PasswordChanged::from(outcome.result) }
+}
