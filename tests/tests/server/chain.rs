@@ -184,7 +184,7 @@ fn until(client: &mut Client, request: &str, wanted: &str) {
         if run(client, request).contains(wanted) {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::yield_now();
     }
     panic!("{request}: {wanted} never came")
 }
