@@ -231,17 +231,28 @@ struct Written {
     lost: u64,
 }
 
+/// Changes, adds among them, that are acknowledged before anything else happens.
+const CHANGES_MIN: u64 = 6;
+
 impl Load {
     fn start(port: u16) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
+        let (began, writes) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut written = Written::default();
             let mut number = 0;
+            let mut began = Some(began);
             while !seen.load(Ordering::Relaxed) {
                 // Refused while nobody serves.
                 if let Some(mut stream) = bound(port) {
-                    while !seen.load(Ordering::Relaxed) && written.next(&mut stream, &mut number) {}
+                    while !seen.load(Ordering::Relaxed) && written.next(&mut stream, &mut number) {
+                        if number >= CHANGES_MIN
+                            && let Some(began) = began.take()
+                        {
+                            began.send(()).unwrap();
+                        }
+                    }
                     written.lost += 1;
                 } else {
                     std::thread::park_timeout(Duration::from_millis(2));
@@ -249,6 +260,8 @@ impl Load {
             }
             written
         });
+        // A step may be over before the first change: there would be nothing to lose.
+        writes.recv().unwrap();
         Self { stop, thread }
     }
 
