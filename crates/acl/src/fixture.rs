@@ -127,8 +127,8 @@ impl Fixture {
         entry.attributes.extend(values);
     }
 
-    pub(super) fn facts<'a>(&'a self, entry: &'a FixtureEntry) -> Facts<'a> {
-        Facts { fixture: self, entry }
+    pub(super) fn facts<'a>(&'a self, entry: &'a FixtureEntry) -> FixtureFacts<'a> {
+        FixtureFacts { fixture: self, entry }
     }
 }
 
@@ -144,12 +144,12 @@ fn entry(schema: &Schema, record: &str) -> FixtureEntry {
 }
 
 #[derive(Debug)]
-pub(super) struct Facts<'a> {
+pub(super) struct FixtureFacts<'a> {
     fixture: &'a Fixture,
     entry: &'a FixtureEntry,
 }
 
-impl EntryFacts for Facts<'_> {
+impl EntryFacts for FixtureFacts<'_> {
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
         for (description, value) in &self.entry.attributes {
             let covered =

@@ -23,7 +23,7 @@ use directive::{Cardinality, Directive, Form, Handling, Scope};
 
 /// What a keyword may mean depends on this.
 #[derive(Debug, Default)]
-pub(super) struct Place<'a> {
+pub(super) struct DirectiveContext<'a> {
     /// Kind of the database that is open.
     pub(super) kind: Option<&'a str>,
     /// The database's kind is not served here.
@@ -124,19 +124,25 @@ impl Builder {
         self.defined = defined;
     }
 
-    pub(super) fn place(&self) -> Place<'_> {
+    pub(super) fn place(&self) -> DirectiveContext<'_> {
         let frontend = self.frontend.overlays.iter().rev().map(|overlay| overlay.name.as_str());
         match self.section {
-            Section::Global | Section::Frontend => Place { overlays: frontend.collect(), ..Place::default() },
-            Section::Backend(_) => Place { backend: true, overlays: frontend.collect(), ..Place::default() },
+            Section::Global | Section::Frontend => {
+                DirectiveContext { overlays: frontend.collect(), ..DirectiveContext::default() }
+            }
+            Section::Backend(_) => DirectiveContext {
+                backend: true,
+                overlays: frontend.collect(),
+                ..DirectiveContext::default()
+            },
             Section::Below { .. } => {
                 let kind = self.database().map(|database| database.kind.name());
-                Place { kind, ..Place::default() }
+                DirectiveContext { kind, ..DirectiveContext::default() }
             }
             Section::Database(_) => {
-                let Some(database) = self.database() else { return Place::default() };
+                let Some(database) = self.database() else { return DirectiveContext::default() };
                 let own = database.overlays.iter().rev().map(|overlay| overlay.name.as_str());
-                Place {
+                DirectiveContext {
                     kind: Some(database.kind.name()),
                     foreign: !database.kind.is_served(),
                     backend: false,

@@ -10,7 +10,7 @@ mod overlays;
 mod shared;
 mod structure;
 
-use super::builder::Place;
+use super::builder::DirectiveContext;
 use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope, keep};
 use super::kinds;
 
@@ -24,17 +24,17 @@ pub(super) fn all() -> impl Iterator<Item = &'static Directive> {
 
 /// The directive a keyword means where it stands. Common keywords come before those of the database's kind, these
 /// before those of its overlays (the last one first), and last those of global overlays.
-pub(super) fn by_keyword(word: &str, place: &Place<'_>) -> Option<&'static Directive> {
+pub(super) fn by_keyword(word: &str, place: &DirectiveContext<'_>) -> Option<&'static Directive> {
     find(place, |directive| directive.is_keyword(word))
         .or_else(|| find(place, |directive| directive.is_prefixed(word)))
 }
 
 /// The directive of an olc attribute in an entry of this kind.
-pub(super) fn by_attribute(name: &str, place: &Place<'_>) -> Option<&'static Directive> {
+pub(super) fn by_attribute(name: &str, place: &DirectiveContext<'_>) -> Option<&'static Directive> {
     find(place, |directive| directive.is_attribute(name))
 }
 
-fn find(place: &Place<'_>, matches: impl Fn(&Directive) -> bool) -> Option<&'static Directive> {
+fn find(place: &DirectiveContext<'_>, matches: impl Fn(&Directive) -> bool) -> Option<&'static Directive> {
     all()
         .filter(|directive| matches(directive))
         .min_by_key(|directive| rank(directive.scope, place))
@@ -44,7 +44,7 @@ fn find(place: &Place<'_>, matches: impl Fn(&Directive) -> bool) -> Option<&'sta
 const UNREACHABLE: usize = usize::MAX;
 
 /// How near a scope is to a place; the nearest directive wins.
-fn rank(scope: Scope, place: &Place<'_>) -> usize {
+fn rank(scope: Scope, place: &DirectiveContext<'_>) -> usize {
     match scope {
         Scope::Overlay(name) => {
             match place.overlays.iter().position(|overlay| overlay.eq_ignore_ascii_case(name)) {

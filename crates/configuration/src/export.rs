@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::builder::Place;
+use super::builder::DirectiveContext;
 use super::builder::directive::{Directive, Form, Scope};
 use super::chain;
 use super::defaults::is_default;
@@ -303,7 +303,9 @@ fn is_bundled(section: &SchemaSection) -> bool {
     let mut bundled = Vec::new();
     for line in line::logical_lines(text) {
         let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
-        let Some(directive) = directives::by_keyword(keyword, &Place::default()) else { return false };
+        let Some(directive) = directives::by_keyword(keyword, &DirectiveContext::default()) else {
+            return false;
+        };
         bundled.push(meaning(directive.attribute, rest));
     }
     let own = section.settings.iter().flat_map(|setting| {

@@ -25,7 +25,7 @@ pub use operations::{Operation, Operations, UnknownOperation};
 
 /// What every operation is recorded with.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct AuditFacts {
     /// The number of the connection.
     pub session: u64,
     pub start: Timestamp,
@@ -126,11 +126,15 @@ pub fn of_change(
     schema: &Schema,
     record: &LogRecord,
     place: Option<&EntryPlace>,
-    facts: Option<&Facts>,
+    facts: Option<&AuditFacts>,
 ) -> NewRecord {
     let time = record.csn.time;
-    let unknown =
-        || Facts { start: time, end: time, authorization: record.requester.clone(), ..Facts::default() };
+    let unknown = || AuditFacts {
+        start: time,
+        end: time,
+        authorization: record.requester.clone(),
+        ..AuditFacts::default()
+    };
     let facts = facts.cloned().unwrap_or_else(unknown);
     let (dn, change) = record.as_sent();
     let mut writer = Writer::new(schema, operation_of(change), &facts);
@@ -165,7 +169,7 @@ pub fn of_change(
 }
 
 /// The record of an operation that changed nothing.
-pub fn of_request(schema: &Schema, request: &Request, facts: &Facts) -> NewRecord {
+pub fn of_request(schema: &Schema, request: &Request, facts: &AuditFacts) -> NewRecord {
     let mut writer = Writer::new(schema, request.operation(), facts);
     if let Request::Extended { oid, .. } = request {
         writer.replace("reqType", format!("extended{{{oid}}}"));
@@ -345,7 +349,7 @@ struct Writer<'s> {
 }
 
 impl<'s> Writer<'s> {
-    fn new(schema: &'s Schema, operation: Operation, facts: &Facts) -> Self {
+    fn new(schema: &'s Schema, operation: Operation, facts: &AuditFacts) -> Self {
         let mut writer = Self { schema, attributes: Vec::with_capacity(24) };
         writer.text("objectClass", operation.class());
         writer.text("structuralObjectClass", operation.class());
@@ -387,7 +391,7 @@ impl<'s> Writer<'s> {
         }
     }
 
-    fn ended(&mut self, facts: &Facts) {
+    fn ended(&mut self, facts: &AuditFacts) {
         if !facts.message.is_empty() {
             self.text("reqMessage", &facts.message);
         }

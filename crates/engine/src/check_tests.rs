@@ -5,7 +5,7 @@ use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
 use crate::check::{Checked, Finding, check};
 use crate::entry::record::{Form, INLINE_COUNT_LIMIT};
 use crate::entry::{AttributeNumber, Entry, EntryId, EntrySource, LargeValues, Target, values};
-use crate::fixture::{Asked, Fixture, SUFFIX, index, on_every_store, schema, settings};
+use crate::fixture::{Fixture, SUFFIX, SearchSpec, index, on_every_store, schema, settings};
 use crate::index::{KeyKind, Kinds, key};
 use crate::load::{Rebuild, RebuildOptions};
 use crate::tables::{ENTRIES, INDEX};
@@ -87,7 +87,7 @@ fn damage_is_found() {
 #[test]
 fn indexes_are_built_later() {
     let fixture = Fixture::memory(&[], &small());
-    let asked = Asked { filter: "(sn=*b na*)", ..Asked::default() };
+    let asked = SearchSpec { filter: "(sn=*b na*)", ..SearchSpec::default() };
     assert_eq!(fixture.search(&asked).names(), ["b"]);
     fixture.database.publish_settings(settings(SUFFIX, index(LINES))).unwrap();
     let sn = number(&fixture, "sn");
@@ -112,7 +112,7 @@ fn what_is_no_longer_wanted_is_not_trusted_again() {
     fixture.database.publish_settings(settings(SUFFIX, index(&[]))).unwrap();
     fixture.load(&format!("dn: cn=d,{SUFFIX}\nobjectClass: person\ncn: d\nsn: new\n"));
     fixture.database.publish_settings(settings(SUFFIX, index(LINES))).unwrap();
-    assert_eq!(fixture.search(&Asked { filter: "(sn=new)", ..Asked::default() }).names(), ["d"]);
+    assert_eq!(fixture.search(&SearchSpec { filter: "(sn=new)", ..SearchSpec::default() }).names(), ["d"]);
 }
 
 struct Large;
@@ -136,7 +136,8 @@ impl fixture::Checks for Large {
         fixture.put(&entry);
         let has = |fixture: &Fixture<S>, i: usize| {
             let filter = format!("(member={})", normal(i));
-            let found = !fixture.search(&Asked { filter: &filter, ..Asked::default() }).entries.is_empty();
+            let found =
+                !fixture.search(&SearchSpec { filter: &filter, ..SearchSpec::default() }).entries.is_empty();
             let snapshot = fixture.database.store().snapshot().unwrap();
             let view = fixture.database.view(&snapshot).unwrap();
             let id = view.resolve(&schema.parse_dn(&dn).unwrap()).unwrap().unwrap().id.unwrap();
@@ -152,8 +153,11 @@ impl fixture::Checks for Large {
         assert_eq!(has(fixture, 7), (true, true, count as u64));
         assert_eq!(has(fixture, count), (false, true, count as u64));
         assert_eq!(findings(fixture), []);
-        let answered =
-            fixture.search(&Asked { filter: "(cn=group)", attributes: &["member"], ..Asked::default() });
+        let answered = fixture.search(&SearchSpec {
+            filter: "(cn=group)",
+            attributes: &["member"],
+            ..SearchSpec::default()
+        });
         assert_eq!(answered.entries[0].1[0].1.len(), count);
 
         // One comes and one goes: the set stays where it is.

@@ -33,7 +33,7 @@ use crate::overlay::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::Names;
-use facts::Facts;
+use facts::CommitFacts;
 
 pub use mirror::{Mirror, Mirrored, MirroredEntry};
 pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};
@@ -550,7 +550,7 @@ impl<S: Store> Database<S> {
             }
             None => state,
         };
-        let facts = Facts::of(snapshot, numbers, &state.catalog, &state.settings)?;
+        let facts = CommitFacts::of(snapshot, numbers, &state.catalog, &state.settings)?;
         let names = Names::of_generation(snapshot, self.instance, facts.generation);
         let uses = Some((self.instance, &self.index_uses));
         Ok(View { names, snapshot, state, facts: Some(facts), uses })

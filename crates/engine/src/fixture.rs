@@ -170,7 +170,7 @@ impl<S: Store> Fixture<S> {
         Some(reader.to_owned(view.dn(&reader.view).expect("a DN"), true).expect("no fault"))
     }
 
-    pub(crate) fn search(&self, asked: &Asked<'_>) -> Answered {
+    pub(crate) fn search(&self, asked: &SearchSpec<'_>) -> Answered {
         let mut task = match self.begin(asked) {
             Ok(task) => task,
             Err((result, controls)) => return Answered { result, controls, ..Answered::default() },
@@ -190,7 +190,7 @@ impl<S: Store> Fixture<S> {
         task.step(&view, out, Budget { candidates, bytes: usize::MAX, nanos: u64::MAX, clock: &self.clock })
     }
 
-    pub(crate) fn begin(&self, asked: &Asked<'_>) -> Result<SearchTask, (LdapResult, Vec<ControlBuf>)> {
+    pub(crate) fn begin(&self, asked: &SearchSpec<'_>) -> Result<SearchTask, (LdapResult, Vec<ControlBuf>)> {
         let filter = FilterBuf::parse(asked.filter).expect(asked.filter);
         let mut pdu = Vec::new();
         let search = Search {
@@ -261,7 +261,7 @@ fn written<V: Snapshot>(view: &View<'_, V>, catalog: &mut CatalogEdit, entry: &E
 
 /// A search.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct SearchSpec<'a> {
     pub(crate) base: &'a str,
     pub(crate) scope: Scope,
     pub(crate) deref: DerefAliases,
@@ -275,7 +275,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) slice: u32,
 }
 
-impl Default for Asked<'_> {
+impl Default for SearchSpec<'_> {
     fn default() -> Self {
         Self {
             base: SUFFIX,

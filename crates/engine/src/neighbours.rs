@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::overlay::internal_search::{InternalSearch, OtherDatabases, Searched, Visit};
 use crate::search::computed::Sight;
 use crate::search::internal;
-use crate::search::rule_facts::{Facts, search, with_entry};
+use crate::search::rule_facts::{RuleFacts, search, with_entry};
 
 /// All databases of a directory, as far as they are open.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl<V: Snapshot> View<'_, V> {
         let entry = Entry::default();
         let source = OwnedSource { schema: &self.schema, entry: &entry };
         let nobody = NormalDn::root();
-        let facts = Facts::new(self, sight, &nobody, &source);
+        let facts = RuleFacts::new(self, sight, &nobody, &source);
         policy.is_member(&AccessTarget { dn: &nobody, entry: &facts }, group, member)
     }
 }

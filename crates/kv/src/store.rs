@@ -181,7 +181,7 @@ impl KvStore {
             Ok(link.client.query(text, &[]).await?)
         })?;
         let newest = rows.first().ok_or_else(|| Fault::Lie("no commit has a row".to_owned()))?;
-        let newest = Told::read(newest)?;
+        let newest = StoredCommit::read(newest)?;
         let mut known = self.known();
         known.cache.forget(newest.commit.0);
         known.attempt = newest.attempt;
@@ -254,7 +254,7 @@ impl KvStore {
 
     /// Takes in what the engine tells of the commits from `known` on, the newest first. The newest.
     pub(crate) fn take_in(&self, told: &[Row], known: u64, attempt: &[u8]) -> Result<u64, Fault> {
-        let told = told.iter().map(Told::read).collect::<Result<Vec<_>, _>>()?;
+        let told = told.iter().map(StoredCommit::read).collect::<Result<Vec<_>, _>>()?;
         let (Some(newest), Some(oldest)) = (told.first(), told.last()) else {
             self.behind.store(known, Ordering::Release);
             return Err(Fault::Behind { known });
@@ -399,13 +399,13 @@ impl KvStore {
 }
 
 /// A commit as the engine tells it.
-struct Told {
+struct StoredCommit {
     commit: Commit,
     epoch: u64,
     attempt: Vec<u8>,
 }
 
-impl Told {
+impl StoredCommit {
     fn read(row: &Row) -> Result<Self, Fault> {
         let number = |at: usize| -> Result<u64, Fault> {
             u64::try_from(row.try_get::<_, i64>(at)?)

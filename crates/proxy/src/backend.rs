@@ -17,7 +17,7 @@ use crate::identity::{Asker, Chosen};
 use crate::job::{Binds, Outcome, Owner, Sink};
 use crate::proxy::Proxy;
 use crate::request::{
-    ANY, Asked, HOPS_MAX, encode_password, encode_update, encoded, hops, in_circles, kind_of,
+    ANY, HOPS_MAX, RequestContext, encode_password, encode_update, encoded, hops, in_circles, kind_of,
     password_changed,
 };
 use crate::search::{Following, Judge, Wanted};
@@ -123,7 +123,7 @@ impl Backend for ProxyBackend {
         let until = Monotonic(context.began.0.saturating_add(nanos));
         let chosen = Chosen { owner: Owner::Spare, credentials: None, acting: None };
         let asker = self.asker(context);
-        let asked = Asked { asker: &asker, chosen, kind: Kind::Bind, until: Some(until) };
+        let asked = RequestContext { asker: &asker, chosen, kind: Kind::Bind, until: Some(until) };
         let done = later();
         let sink = Sink::Once(Box::new(move |outcome| {
             done(Verdict { controls: outcome.controls, ..Verdict::from(outcome.result) });

@@ -27,7 +27,7 @@ pub(crate) const ANY: MessageId = MessageId(1);
 const LATER: Duration = Duration::from_secs(2);
 
 /// What of a request is the same for every kind.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestContext<'a> {
     pub(crate) asker: &'a Asker,
     pub(crate) chosen: Chosen,
     pub(crate) kind: Kind,
@@ -35,7 +35,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) until: Option<Monotonic>,
 }
 
-impl Asked<'_> {
+impl RequestContext<'_> {
     pub(crate) fn job(self, body: Zeroizing<Vec<u8>>, is_repeatable: bool, sink: Sink) -> Job {
         let nanos = |time: Monotonic| Duration::from_nanos(time.0);
         Job {
@@ -58,7 +58,12 @@ impl Asked<'_> {
 impl Proxy {
     /// # Errors
     /// A request that has come through too many proxies; somebody who may not be asserted.
-    pub(crate) fn asked<'a>(&self, asker: &'a Asker, hops: u8, kind: Kind) -> Result<Asked<'a>, LdapResult> {
+    pub(crate) fn asked<'a>(
+        &self,
+        asker: &'a Asker,
+        hops: u8,
+        kind: Kind,
+    ) -> Result<RequestContext<'a>, LdapResult> {
         if hops >= HOPS_MAX {
             return Err(in_circles());
         }
@@ -67,11 +72,11 @@ impl Proxy {
             let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
             Monotonic(asker.began.0.saturating_add(nanos))
         });
-        Ok(Asked { asker, chosen, kind, until })
+        Ok(RequestContext { asker, chosen, kind, until })
     }
 
     /// The controls of the request to the target.
-    pub(crate) fn controls(&self, asked: &Asked<'_>, controls: &RequestControls) -> Vec<ControlBuf> {
+    pub(crate) fn controls(&self, asked: &RequestContext<'_>, controls: &RequestControls) -> Vec<ControlBuf> {
         let settings = &self.settings;
         let own = |oid: &str| {
             matches!(
@@ -94,7 +99,7 @@ impl Proxy {
     }
 
     /// The same of a request that has none itself.
-    pub(crate) fn controls_of_none(&self, asked: &Asked<'_>, before: u8) -> Vec<ControlBuf> {
+    pub(crate) fn controls_of_none(&self, asked: &RequestContext<'_>, before: u8) -> Vec<ControlBuf> {
         let acting = asked.chosen.acting.as_ref().map(|(authorization_id, critical)| {
             control::ProxiedAuthorization { authorization_id }.to_control(*critical)
         });
@@ -105,7 +110,7 @@ impl Proxy {
     /// Hands over a request that has one answer.
     pub(crate) fn submit<T>(
         &self,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
         body: Vec<u8>,
         is_repeatable: bool,
         (done, map): (Done<T>, impl FnOnce(Outcome) -> T + Send + 'static),

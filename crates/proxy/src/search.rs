@@ -22,7 +22,7 @@ use larix_schema::{NormalDn, Schema};
 use crate::identity::Asker;
 use crate::job::{Feed, Job, Sink, Taken};
 use crate::proxy::{Proxy, busy};
-use crate::request::{ANY, Asked, encoded};
+use crate::request::{ANY, RequestContext, encoded};
 use crate::settings::Kind;
 use crate::shared::Command;
 
@@ -247,7 +247,7 @@ impl Following {
         });
         let patience = asked.until.map(|until| Duration::from_nanos(until.0.saturating_sub(asker.began.0)));
         let feed = Arc::<Feed>::default();
-        let asked = Asked { until: deadline, ..asked };
+        let asked = RequestContext { until: deadline, ..asked };
         let mut job = asked.job(body.into(), true, Sink::Feed(Arc::clone(&feed)));
         job.patience = patience;
         job.message = wanted.message;

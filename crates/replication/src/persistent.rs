@@ -57,7 +57,7 @@ pub enum Stepped {
 #[derive(Debug)]
 pub struct Changes<S: Store> {
     asked: PersistentSearch,
-    parts: Vec<Part<S>>,
+    parts: Vec<DatabaseSearch<S>>,
     message: MessageId,
     phase: Phase,
     follower: Option<Arc<Follower>>,
@@ -72,7 +72,7 @@ enum Phase {
 
 /// The search in one database.
 #[derive(Debug)]
-struct Part<S: Store> {
+struct DatabaseSearch<S: Store> {
     served: Arc<Served<S>>,
     task: SearchTask,
     server_id: u16,
@@ -127,7 +127,7 @@ impl<S: Store> Changes<S> {
         let Start { asked, parts, any_entry, message } = start;
         let part = |(served, task): (Arc<Served<S>>, SearchTask)| {
             let server_id = served.database().server_id();
-            Part {
+            DatabaseSearch {
                 served,
                 task,
                 server_id,
@@ -254,7 +254,7 @@ impl<S: Store> Changes<S> {
     }
 }
 
-impl<S: Store> Part<S> {
+impl<S: Store> DatabaseSearch<S> {
     /// A database that has left the configuration, or that does not tell its changes any more, ends the search.
     fn check_configuration(&self) -> Result<(), LdapResult> {
         let database = self.served.database();

@@ -24,7 +24,7 @@ use larix_proto::{
     limits, oid,
 };
 use larix_replication::Cookie;
-use larix_replication::provider::{Asked, RefreshQueue, Start, Stepped, SyncSearch};
+use larix_replication::provider::{ConsumerRequest, RefreshQueue, Start, Stepped, SyncSearch};
 use larix_schema::{Schema, SchemaBuilder};
 use larix_store::Store as _;
 use larix_store::memory::MemoryStore;
@@ -215,7 +215,7 @@ impl Site {
             now: self.clock.monotonic(),
         };
         let task = SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap();
-        let asked = Asked::new(controls.sync.as_ref().unwrap());
+        let asked = ConsumerRequest::new(controls.sync.as_ref().unwrap());
         let parts = vec![(Arc::clone(&self.served), task)];
         let queue = RefreshQueue::default();
         Search {

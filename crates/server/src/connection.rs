@@ -14,7 +14,7 @@ use larix_proto::{
 };
 use zeroize::{Zeroize, Zeroizing};
 
-pub use searches::Place;
+pub use searches::SearchLocation;
 use searches::Searches;
 pub use service::{Event, Limits, Operation, Service, Started, Stepped};
 
@@ -170,7 +170,7 @@ impl<S: Service> Connection<S> {
                 queue.extract_if(.., |(_, search)| is_over(service.search_deadline(search))).collect();
             for (operation, search) in over {
                 let result = Some(LdapResult::new(ResultCode::TIME_LIMIT_EXCEEDED));
-                self.service.end(operation, Place::Here(search), result, &mut self.output);
+                self.service.end(operation, SearchLocation::OnLoop(search), result, &mut self.output);
             }
         }
         let result = LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, "operation timed out");
@@ -220,7 +220,7 @@ impl<S: Service> Connection<S> {
 
     fn end_follower(&mut self, operation: Operation, search: S::Search) {
         let result = self.farewell.as_deref().cloned();
-        self.service.end(operation, Place::Here(search), result, &mut self.output);
+        self.service.end(operation, SearchLocation::OnLoop(search), result, &mut self.output);
     }
 
     /// A turn without input.
@@ -612,8 +612,8 @@ impl<S: Service> Connection<S> {
             && let Some((operation, search)) = self.searches.long.pop_front()
         {
             match self.service.send_to_background(operation, search) {
-                Place::Elsewhere(away) => self.searches.elsewhere = Some((operation, away)),
-                Place::Here(search) => self.searches.short.push_back((operation, search)),
+                SearchLocation::InBackground(away) => self.searches.elsewhere = Some((operation, away)),
+                SearchLocation::OnLoop(search) => self.searches.short.push_back((operation, search)),
             }
         }
         match self.phase {

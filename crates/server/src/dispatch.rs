@@ -36,12 +36,12 @@ use larix_proto::{Controls, LdapResult, Message, MessageId, Request, ResponseOp,
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
-use crate::connection::{Event, Limits, Operation, Place, Service, Started, Stepped};
+use crate::connection::{Event, Limits, Operation, SearchLocation, Service, Started, Stepped};
 use crate::databases::Databases;
 use crate::layers::LayersError;
 use crate::log::LogLevel;
 use crate::log::printable;
-use crate::operation_log::Asked;
+use crate::operation_log::RequestSummary;
 use crate::operation_rules::Restricted;
 use crate::restrictions::Standing;
 use crate::security_layer::SecurityLayer;
@@ -145,7 +145,7 @@ pub struct Dispatcher {
     /// Of the bind under way.
     bind_controls: RequestControls,
     /// What requests asked that are not answered, by their numbers, when that may be needed at their end.
-    asked: RefCell<Vec<(u64, Asked)>>,
+    asked: RefCell<Vec<(u64, RequestSummary)>>,
     /// Requests that the access log records at their end, by their numbers.
     noted: RefCell<Vec<(u64, RecordedRequest)>>,
 }
@@ -448,7 +448,11 @@ impl Service for Dispatcher {
         running.is_long()
     }
 
-    fn send_to_background(&mut self, _: Operation, running: Running) -> Place<Running, BackgroundSearch> {
+    fn send_to_background(
+        &mut self,
+        _: Operation,
+        running: Running,
+    ) -> SearchLocation<Running, BackgroundSearch> {
         self.send_search_to_background(running)
     }
 
@@ -485,13 +489,13 @@ impl Service for Dispatcher {
     fn end(
         &mut self,
         operation: Operation,
-        search: Place<Running, BackgroundSearch>,
+        search: SearchLocation<Running, BackgroundSearch>,
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     ) {
         let (begun, effort) = match &search {
-            Place::Here(running) => (running.begun, running.search.effort()),
-            Place::Elsewhere(away) => (away.begun(), away.effort()),
+            SearchLocation::OnLoop(running) => (running.begun, running.search.effort()),
+            SearchLocation::InBackground(away) => (away.begun(), away.effort()),
         };
         match result {
             Some(result) => {

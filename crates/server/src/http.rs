@@ -30,7 +30,7 @@ use tokio::task::AbortHandle;
 
 use crate::panics::contained_part;
 use crate::server::Server;
-pub(crate) use places::Place;
+pub(crate) use places::ConnectionSlot;
 use places::Places;
 
 /// Connections of one listener served at once; the next gets the place of one that lets us wait.
@@ -162,7 +162,7 @@ pub(crate) fn bind_socket(address: SocketAddr) -> io::Result<std::net::TcpListen
 pub(crate) async fn accept_each<F: Future<Output = ()> + 'static>(
     socket: std::net::TcpListener,
     patience: Duration,
-    serve: impl Fn(TcpStream, SocketAddr, Rc<Place>) -> F,
+    serve: impl Fn(TcpStream, SocketAddr, Rc<ConnectionSlot>) -> F,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(socket)?;
     let places = Places::new(CONNECTIONS_MAX);
@@ -191,7 +191,7 @@ pub(crate) fn protocol() -> hyper::server::conn::http1::Builder {
     http
 }
 
-async fn serve(stream: TcpStream, place: Rc<Place>, server: Arc<Server>) {
+async fn serve(stream: TcpStream, place: Rc<ConnectionSlot>, server: Arc<Server>) {
     let stream = place.time(stream);
     let service = service_fn(move |request: Request<Incoming>| {
         let _answering = place.begin();

@@ -17,7 +17,7 @@ const NANOS_A_MICROSECOND: u64 = 1_000;
 
 /// What a request asked, without passwords and values: kept until its end when somebody may want it then.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum RequestSummary {
     Search { base: String, scope: Scope, deref: DerefAliases, filter: FilterBuf, attributes: Vec<String> },
     Bind { dn: String, method: String },
     Compare { dn: String, attribute: String },
@@ -28,7 +28,7 @@ pub(crate) enum Asked {
     Extended { oid: String },
 }
 
-impl Asked {
+impl RequestSummary {
     /// None of requests that are not answered.
     pub(crate) fn of(message: &Message<'_>) -> Option<Self> {
         let owned = str::to_owned;
@@ -186,7 +186,7 @@ pub(crate) fn tell(
     log: &Log,
     databases: &Databases,
     record: &ConnectionRecord,
-    asked: &Asked,
+    asked: &RequestSummary,
     ended: &Ended<'_>,
 ) {
     let slow = log.is_slow(ended.waited.saturating_add(ended.taken));
@@ -212,7 +212,7 @@ pub(crate) fn tell(
 fn members(
     out: &mut String,
     record: &ConnectionRecord,
-    asked: &Asked,
+    asked: &RequestSummary,
     ended: &Ended<'_>,
     slow: bool,
     plan: Option<&Explain>,
@@ -244,7 +244,7 @@ fn members(
 fn words(
     out: &mut String,
     record: &ConnectionRecord,
-    asked: &Asked,
+    asked: &RequestSummary,
     ended: &Ended<'_>,
     plan: Option<&Explain>,
 ) -> fmt::Result {
@@ -287,8 +287,8 @@ mod tests {
     use super::*;
     use crate::statistics::ListenerInfo;
 
-    fn asked() -> Asked {
-        Asked::Search {
+    fn asked() -> RequestSummary {
+        RequestSummary::Search {
             base: "dc=example,dc=com".to_owned(),
             scope: Scope::Subtree,
             deref: DerefAliases::Never,

@@ -128,14 +128,14 @@ impl OperationRules {
         if self.root.is_some() && self.root == subject.dn {
             return Ok(Vec::new());
         }
-        let mut request = Asked::new(operation, sent);
+        let mut request = RuleInput::new(operation, sent);
         if self.allow(subject, &mut request) {
             return Ok(request.dropped);
         }
         Err(LdapResult::new(ResultCode::UNWILLING_TO_PERFORM))
     }
 
-    fn allow(&self, subject: &Subject, request: &mut Asked<'_>) -> bool {
+    fn allow(&self, subject: &Subject, request: &mut RuleInput<'_>) -> bool {
         let mut allowed = false;
         for (rule, requesters) in self.written.iter().zip(&self.requesters) {
             if !request.concerns(rule) {
@@ -177,7 +177,7 @@ fn matches(requester: &AccessPolicy, subject: &Subject) -> bool {
 }
 
 /// The request as the rules see it.
-struct Asked<'a> {
+struct RuleInput<'a> {
     operation: Restricted<'a>,
     /// The controls that it came with and that mean something to it: OIDs, and whether they are critical.
     controls: Vec<(&'a str, bool)>,
@@ -190,7 +190,7 @@ enum Dropped {
     NotThere,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RuleInput<'a> {
     fn new(operation: Restricted<'a>, sent: Controls<'a>) -> Self {
         let kind = kind(operation);
         let meant = sent.into_iter().filter(|control| controls::applies(control.oid, kind));

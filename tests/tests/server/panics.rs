@@ -354,11 +354,11 @@ fn what_is_done_aside_ends_and_its_thread_goes_on() {
     let index = |kinds: &str| {
         format!("modify \"olcDatabase={{4}}mdb,cn=config\"\n  replace olcDbIndex: description {kinds}\n")
     };
-    fixture.ask("errand");
+    fixture.ask("task");
     assert_eq!(run(&mut client, &index("eq")), INTERNAL);
     // Who asked for it panics, too.
     fixture.asked += 1;
-    fixture.until_all_came("errand");
+    fixture.until_all_came("task");
     assert_eq!(run(&mut client, &index("eq")), "=> 0\n");
 
     // slapd.d is made safe when there is nothing else to do: the journal has what its files lack.

@@ -12,11 +12,11 @@ use syn::{Attribute, Item, UseTree};
 pub(super) const ROOT: &str = "lib";
 
 /// From a top-level module to another one, with the places in the source that name it.
-pub(super) type Arrows = BTreeMap<(String, String), Vec<Place>>;
+pub(super) type Arrows = BTreeMap<(String, String), Vec<SourceLocation>>;
 
 /// A file and a line, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct SourceLocation {
     pub(super) file: PathBuf,
     pub(super) line: usize,
 }
@@ -83,7 +83,7 @@ struct Named {
     from: Option<String>,
     /// At least one segment.
     segments: Vec<String>,
-    place: Place,
+    place: SourceLocation,
 }
 
 /// What the root's names stand for.
@@ -284,7 +284,7 @@ impl Visitor<'_> {
         if absolute.is_empty() || absolute.first() == from {
             return;
         }
-        let place = Place { file: self.file.to_owned(), line: span.start().line };
+        let place = SourceLocation { file: self.file.to_owned(), line: span.start().line };
         self.named.push(Named { from: from.cloned(), segments: absolute, place });
     }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Deserialize;
 
-use arrows::{Modules, Place};
+use arrows::{Modules, SourceLocation};
 
 const FILE: &str = "layers.toml";
 /// A crate with more top-level modules has to arrange them in rows.
@@ -230,7 +230,7 @@ fn module_faults(name: &str, modules: &Modules, rows: Option<&Rows>, faults: &mu
     }
 }
 
-fn shown(name: &str, places: &[Place]) -> String {
+fn shown(name: &str, places: &[SourceLocation]) -> String {
     let shown = places.iter().take(PLACES_SHOWN_MAX);
     let mut shown: Vec<String> =
         shown.map(|place| format!("crates/{name}/src/{}:{}", place.file.display(), place.line)).collect();

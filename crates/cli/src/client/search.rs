@@ -310,7 +310,7 @@ impl Search<'_> {
                 message.controls.iter().map(|control| control.to_owned()).collect();
             match message.response {
                 Response::Entry(entry) => match &args.sort {
-                    Some(attribute) => kept.push(Kept::of(&entry, attribute, received)),
+                    Some(attribute) => kept.push(BufferedEntry::of(&entry, attribute, received)),
                     None => output.entry(entry.dn, entry.attributes, &received)?,
                 },
                 Response::Reference(urls) => output.reference(urls, &received)?,
@@ -342,7 +342,7 @@ fn next_cookie(controls: &[ControlBuf]) -> Vec<u8> {
 }
 
 /// An entry kept to be sorted.
-struct Kept {
+struct BufferedEntry {
     /// Lower case.
     key: Vec<Vec<u8>>,
     dn: String,
@@ -350,7 +350,7 @@ struct Kept {
     controls: Vec<ControlBuf>,
 }
 
-impl Kept {
+impl BufferedEntry {
     fn of(entry: &SearchResultEntry<'_>, by: &str, controls: Vec<ControlBuf>) -> Self {
         let key = if by.is_empty() {
             // By the values of the DN, leaf first.

@@ -88,7 +88,7 @@ fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
         .map(|text| Question::parse(schema, text))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let answer = |target: &AccessTarget<'_>, questions: &[Question]| {
-        let asked = Asked { policy: &policy, subject: &subject, target, schema };
+        let asked = ExplainInput { policy: &policy, subject: &subject, target, schema };
         if explains { asked.explain(&args.base, questions, args.json) } else { asked.answer(questions) }
     };
     if args.dry_run {
@@ -327,14 +327,14 @@ fn everything(entry: &larix_engine::Entry, once: bool) -> Vec<Question> {
 }
 
 /// Whom and what the questions are about.
-struct Asked<'a> {
+struct ExplainInput<'a> {
     policy: &'a AccessPolicy,
     subject: &'a Subject,
     target: &'a AccessTarget<'a>,
     schema: &'a Schema,
 }
 
-impl Asked<'_> {
+impl ExplainInput<'_> {
     /// On the standard error, where slapacl answers.
     fn answer(&self, questions: &[Question]) {
         for question in questions {

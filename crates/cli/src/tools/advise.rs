@@ -70,7 +70,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 
 /// Searches by filter and base, and how many there were.
 #[derive(Debug, Default)]
-struct Asked {
+struct SearchCounts {
     searches: BTreeMap<(String, String), u64>,
     /// How often indexes were used, by attribute and kind: from a running server alone.
     uses: Option<BTreeMap<(String, String), u64>>,
@@ -86,7 +86,7 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<()> {
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         bail!("cn=config has no indexes");
     };
-    let mut asked = Asked::default();
+    let mut asked = SearchCounts::default();
     for log in &args.log {
         asked.read_log(open(log)?).with_context(|| format!("cannot read {}", log.display()))?;
     }
@@ -105,7 +105,7 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<()> {
         _ => Box::new(io::stdout()),
     };
     for section in databases {
-        let mut asked = Asked { searches: asked.searches.clone(), beyond: asked.beyond, uses: None };
+        let mut asked = SearchCounts { searches: asked.searches.clone(), beyond: asked.beyond, uses: None };
         if let Some(monitor) = &monitor {
             asked.add_monitor(monitor, section);
         }
@@ -132,7 +132,7 @@ fn open(path: &Path) -> anyhow::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::new(file)))
 }
 
-impl Asked {
+impl SearchCounts {
     fn add(&mut self, filter: &str, base: &str, searches: u64) {
         let shape = (filter.to_owned(), base.to_owned());
         if self.searches.len() < SHAPES_MAX || self.searches.contains_key(&shape) {
@@ -273,7 +273,7 @@ impl Found {
     fn new<N: Snapshot>(
         view: &View<'_, N>,
         section: &larix_configuration::Database,
-        asked: &Asked,
+        asked: &SearchCounts,
         least: u64,
     ) -> Self {
         let mut found = Self::default();
@@ -309,7 +309,7 @@ impl Found {
         &self,
         view: &View<'_, N>,
         section: &larix_configuration::Database,
-        asked: &Asked,
+        asked: &SearchCounts,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
@@ -352,13 +352,13 @@ impl Found {
     }
 
     /// Whether nobody asked anything, as far as is known.
-    fn knows_nothing(&self, asked: &Asked) -> bool {
+    fn knows_nothing(&self, asked: &SearchCounts) -> bool {
         let used = asked.uses.as_ref().is_some_and(|uses| uses.values().any(|count| *count > 0));
         self.searches == 0 && !used
     }
 
     /// Indexes that nothing used: since the server was started if its counters are there, else in the logs.
-    fn unused<N: Snapshot>(&self, view: &View<'_, N>, asked: &Asked) -> Vec<String> {
+    fn unused<N: Snapshot>(&self, view: &View<'_, N>, asked: &SearchCounts) -> Vec<String> {
         const KINDS: [(&str, Kinds, &str); 4] = [
             ("pres", Kinds::PRESENCE, "pres"),
             ("eq", Kinds::EQUALITY, "eq"),

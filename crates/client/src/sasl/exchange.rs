@@ -125,7 +125,7 @@ impl SaslExchange {
                 if !goes_on {
                     return early();
                 }
-                let asked = digest_md5::Asked {
+                let asked = digest_md5::ClientParameters {
                     username: &user,
                     realm: &realm,
                     authzid: &authorization,

@@ -87,12 +87,12 @@ objectClass: olcOverlayConfig
 olcOverlay: {0}seqmod
 ";
 
-pub(in super::super) struct Ground {
+pub(in super::super) struct TestSources {
     pub(in super::super) clock: ManualClock,
     pub(in super::super) random: SeededRandom,
 }
 
-impl Ground {
+impl TestSources {
     pub(in super::super) fn new() -> Self {
         Self { clock: ManualClock::new(Timestamp::from_seconds(1_790_000_000)), random: SeededRandom::new(7) }
     }

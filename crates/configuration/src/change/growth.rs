@@ -104,7 +104,7 @@ mod tests {
 
     use super::super::super::load::convert;
     use super::super::super::model::{Config, Source};
-    use super::super::fixture::{Ground, START, entries, operations};
+    use super::super::fixture::{START, TestSources, entries, operations};
 
     /// Values that are added, and those that are there then, or why they are refused.
     type Case<'c> = (&'c [&'c str], Result<&'c [&'c str], ResultCode>);
@@ -120,7 +120,7 @@ mod tests {
             );
         }
         let config = Config::from_entries(entries(&text), Source::QuickStart).unwrap();
-        convert(&config, folder, &Ground::new().stamp()).unwrap();
+        convert(&config, folder, &TestSources::new().stamp()).unwrap();
         Config::from_slapd_d(folder).unwrap()
     }
 
@@ -159,7 +159,7 @@ mod tests {
                 Err(ResultCode::INVALID_ATTRIBUTE_SYNTAX),
             ),
         ];
-        let ground = Ground::new();
+        let ground = TestSources::new();
         for classes in [10, 64, 400] {
             let folder = tempfile::tempdir().unwrap();
             let before = config(classes, folder.path());
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_grew_is_what_is_read() {
-        let (folder, ground) = (tempfile::tempdir().unwrap(), Ground::new());
+        let (folder, ground) = (tempfile::tempdir().unwrap(), TestSources::new());
         let mut config = config(400, folder.path());
         for number in 0..70 {
             let value = format!("( 1.3.9999.30.{number} NAME 'more{number}' SUP top AUXILIARY )");
@@ -206,7 +206,7 @@ mod tests {
     /// What stands in front must not use what stands behind it, for the files are read in this order.
     #[test]
     fn sections_in_front_grow_without_what_is_behind() {
-        let (folder, ground) = (tempfile::tempdir().unwrap(), Ground::new());
+        let (folder, ground) = (tempfile::tempdir().unwrap(), TestSources::new());
         let mut config = config(300, folder.path());
         let mut check = |section: &str, attribute: &str, value: &str, accepted: bool| {
             let text = format!(

@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::super::load::convert;
 use super::super::model::{Config, Source};
-use super::fixture::{Ground, START, entries, operations};
+use super::fixture::{START, TestSources, entries, operations};
 
 const CLASSES: usize = 10_000;
 const CHANGES: usize = 20;
@@ -21,13 +21,13 @@ fn config(classes: usize, folder: &std::path::Path) -> Config {
         );
     }
     let config = Config::from_entries(entries(&text), Source::QuickStart).unwrap();
-    convert(&config, folder, &Ground::new().stamp()).unwrap();
+    convert(&config, folder, &TestSources::new().stamp()).unwrap();
     Config::from_slapd_d(folder).unwrap()
 }
 
 /// Microseconds of this thread a change.
 fn cost(mut config: Config, change: &dyn Fn(usize) -> String) -> u128 {
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as u128 * 1_000_000 + time.tv_nsec as u128 / 1_000

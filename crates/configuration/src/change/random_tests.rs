@@ -9,7 +9,7 @@ use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{ModifyOperation, ResultCode};
 
 use super::super::model::{Config, Source};
-use super::fixture::{Ground, start};
+use super::fixture::{TestSources, start};
 use larix_backend::memory_tree::ordered_parts;
 
 struct Dice(u64);
@@ -206,7 +206,7 @@ fn whatever_is_accepted_reads_back_as_the_same_model() {
     let (changes, seed) = (setting("LARIX_CONFIG_CHANGES", 400), setting("LARIX_CONFIG_SEED", 5));
     println!("seed {seed}");
     let directory = tempfile::tempdir().unwrap();
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let mut entries = start(Source::QuickStart).entries();
     entries.iter_mut().for_each(|entry| ground.stamp().complete(entry));
     super::super::slapd_d::write_entries(directory.path(), &entries, &ground.stamp()).unwrap();

@@ -373,7 +373,7 @@ fn csn_of(entry: &ConfigEntry) -> Option<Csn> {
 #[cfg(test)]
 mod tests {
     use super::super::super::model::Source;
-    use super::super::fixture::{Ground, start};
+    use super::super::fixture::{TestSources, start};
     use super::*;
 
     const UUIDS: [&str; 3] = [
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_providers_entries_become_the_configuration() {
-        let ground = Ground::new();
+        let ground = TestSources::new();
         let mut config = start(Source::QuickStart);
         let mut carry =
             |changes: &[ReplicatedChange], present: Option<&Present>, second: u32, expected: &[&str]| {
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn what_would_not_be_a_configuration_is_refused_whole() {
-        let ground = Ground::new();
+        let ground = TestSources::new();
         let config = start(Source::QuickStart);
         let good = null(0, 1, "olcDatabase={3}null,cn=config", "cn=three");
         let bad = put(
@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_newer_entry_of_the_same_name_stays_and_is_theirs_from_now_on() {
-        let ground = Ground::new();
+        let ground = TestSources::new();
         let config = start(Source::QuickStart);
         let theirs = ReplicatedChange::Put {
             entry_uuid: UUIDS[2].parse().unwrap(),

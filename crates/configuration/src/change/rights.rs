@@ -115,7 +115,7 @@ impl<'a> Rights<'a> {
 
     /// The answer to a refused change of `dn`: an entry that the requester may not know of looks as if it were not
     /// there. `nearest` are the entries from the target or the nearest above it upwards.
-    pub(super) fn veiled(
+    pub(super) fn without_disclosure(
         &self,
         refusal: ConfigRefusal,
         dn: &NormalDn,

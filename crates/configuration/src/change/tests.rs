@@ -3,11 +3,11 @@
 use larix_engine::controls::{ControlValues, RequestControls};
 
 use super::super::model::{Config, Source};
-use super::fixture::{Ground, operations, start};
+use super::fixture::{TestSources, operations, start};
 
 /// The DNs of the databases and overlays with what follows them, and the values of `shown` in the changed entry.
 fn outcome(ldif: &str, shown: &[&str], controls: &RequestControls) -> String {
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let mut config = start(Source::QuickStart);
     let mut last = String::new();
     for operation in operations(ldif) {
@@ -93,7 +93,7 @@ fn names_and_values_may_differ_in_their_number() {
 
 #[test]
 fn an_inserted_database_moves_those_behind_it_with_all_below() {
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let config = start(Source::QuickStart);
     let ldif = format!("dn: olcDatabase={{1}}mdb,cn=config\nchangetype: add\n{NEW}olcDatabase: {{1}}mdb\n");
     let changed = ground.change(&config, operations(&ldif).remove(0), RequestControls::default()).unwrap();
@@ -121,7 +121,7 @@ fn an_inserted_database_moves_those_behind_it_with_all_below() {
 /// As slapd cuts words: `384"` is 384.
 #[test]
 fn a_quote_at_the_end_of_a_mode_is_passed_over() {
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let ldif = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: olcDbMode\nolcDbMode: 416\"\n";
     let config = start(Source::QuickStart);
     let changed = ground.change(&config, operations(ldif).remove(0), RequestControls::default()).unwrap();
@@ -275,7 +275,7 @@ fn renames() {
     for (dn, rdn, expected) in cases {
         assert_eq!(outcome(&rename(dn, rdn), &[], &RequestControls::default()), *expected, "{dn} -> {rdn}");
     }
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let operation = operations(&rename(overlay, "olcOverlay={1}seqmod")).remove(0);
     let changed = ground.change(&start(Source::QuickStart), operation, RequestControls::default()).unwrap();
     let kinds: Vec<_> = changed.config.databases[1].overlays.iter().map(|o| o.name.clone()).collect();
@@ -350,7 +350,7 @@ fn several_attributes_of_one_request_are_judged_together() {
 
 #[test]
 fn operational_attributes_follow() {
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let config = start(Source::QuickStart);
     let first = "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 5\n";
     let one = ground.change(&config, operations(first).remove(0), RequestControls::default()).unwrap();
@@ -368,7 +368,7 @@ fn operational_attributes_follow() {
 /// slapd keeps these in an `int` without a look at it; an unsigned one reads what is below 0 as very much.
 #[test]
 fn numbers_below_0_are_taken_as_slapd_takes_them() {
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let config = start(Source::QuickStart);
     let changed = |name: &str, value: &str| {
         let text = format!("dn: cn=config\nchangetype: modify\nreplace: {name}\n{name}: {value}\n");
@@ -388,7 +388,7 @@ fn numbers_below_0_are_taken_as_slapd_takes_them() {
 fn a_filter_depth_below_0_is_refused() {
     let text = "dn: cn=config\nchangetype: modify\nreplace: olcMaxFilterDepth\nolcMaxFilterDepth: -4\n";
     let config = start(Source::QuickStart);
-    let changed = Ground::new().change(&config, operations(text).remove(0), RequestControls::default());
+    let changed = TestSources::new().change(&config, operations(text).remove(0), RequestControls::default());
     let refused = changed.map(|_| ()).unwrap_err().0.diagnostic;
     assert!(refused.contains("no filter") && refused.contains("1000"), "{refused}");
 }

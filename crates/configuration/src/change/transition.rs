@@ -105,7 +105,7 @@ impl<'a> Transition<'a> {
                 Err(unwilling("a bind or a record is no change of cn=config"))
             }
         };
-        let effect = effect.map_err(|refusal| self.veiled(refusal, &dn))?;
+        let effect = effect.map_err(|refusal| self.without_disclosure(refusal, &dn))?;
         let Some(effect) = effect else { return Ok(None) };
         self.post_read(&effect);
         self.keep_context_csn();
@@ -451,7 +451,7 @@ impl<'a> Transition<'a> {
         }
     }
 
-    fn veiled(&self, refusal: ConfigRefusal, dn: &NormalDn) -> ConfigRefusal {
+    fn without_disclosure(&self, refusal: ConfigRefusal, dn: &NormalDn) -> ConfigRefusal {
         if self.rights.is_root() {
             return refusal;
         }
@@ -463,7 +463,7 @@ impl<'a> Transition<'a> {
             }
             at = dn.parent();
         }
-        self.rights.veiled(refusal, dn, upwards.into_iter())
+        self.rights.without_disclosure(refusal, dn, upwards.into_iter())
     }
 
     fn pre_read(&mut self, dn: &NormalDn, entry: &Entry) {

@@ -16,7 +16,7 @@ use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
 use super::super::value_list::ValueList;
 use super::below_overlays::EntryBelow;
-use super::kept::Kept;
+use super::kept::ReusableSchema;
 use super::names::{EntryName, Role, split_number};
 
 /// Attributes that say nothing to a directive.
@@ -61,7 +61,7 @@ pub(crate) fn from_entries(
         );
     }
     let mut builder = Builder::new(true);
-    let kept = earlier.map(|earlier| Kept::find(earlier, &named));
+    let kept = earlier.map(|earlier| ReusableSchema::find(earlier, &named));
     if let Some(kept) = &kept {
         kept.followed_by(&mut builder);
     }

@@ -23,7 +23,7 @@ const DEFINING: [&str; 6] = [
 /// The earlier configuration, and how far its schema goes on. Definitions take effect in their order, so what stays has
 /// to come before all that is new: sections as they were, and among these one that has more at its end: that more must not use
 /// what comes behind it.
-pub(super) struct Kept<'e> {
+pub(super) struct ReusableSchema<'e> {
     earlier: &'e Config,
     /// Of its schema sections, in their order.
     entries: Vec<Arc<ConfigEntry>>,
@@ -40,7 +40,7 @@ fn goes_on(now: &ConfigEntry, before: &ConfigEntry) -> bool {
     DEFINING.iter().all(|name| now.values(name).starts_with(before.values(name)))
 }
 
-impl<'e> Kept<'e> {
+impl<'e> ReusableSchema<'e> {
     pub(super) fn find(earlier: &'e Config, named: &[(EntryName, Arc<ConfigEntry>)]) -> Self {
         let shared = super::shared(earlier);
         let is_section = |entry: &&Arc<ConfigEntry>| {

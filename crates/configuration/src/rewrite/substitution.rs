@@ -12,10 +12,10 @@ const NESTING_MAX: u32 = 16;
 
 /// A substitution as it was read.
 #[derive(Debug, Clone)]
-pub(super) struct Substitution(Vec<Part>);
+pub(super) struct Substitution(Vec<Segment>);
 
 #[derive(Debug, Clone)]
-enum Part {
+enum Segment {
     Text(String),
     /// `$0` to `$9`; empty if it took no part in the match.
     Group(usize),
@@ -69,7 +69,7 @@ impl Substitution {
                 '{' => {
                     let (inside, behind) = enclosed(after).ok_or_else(fault)?;
                     rest = behind;
-                    Part::parse(inside, known, depth).map_err(|what| what.unwrap_or_else(fault))?
+                    Segment::parse(inside, known, depth).map_err(|what| what.unwrap_or_else(fault))?
                 }
                 digit => {
                     let group = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
@@ -78,14 +78,14 @@ impl Substitution {
                         return Err(RewriteError::Unsupported(2, text.to_owned()));
                     }
                     rest = after;
-                    Part::Group(group)
+                    Segment::Group(group)
                 }
             };
-            parts.push(Part::Text(std::mem::take(&mut literal)));
+            parts.push(Segment::Text(std::mem::take(&mut literal)));
             parts.push(part);
         }
         literal.push_str(rest);
-        parts.push(Part::Text(literal));
+        parts.push(Segment::Text(literal));
         Ok(Self(parts))
     }
 
@@ -94,8 +94,8 @@ impl Substitution {
         let mut text = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(literal) => text.push_str(literal),
-                Part::Group(group) => text.push_str(found.get(*group).map_or("", |part| part.as_str())),
+                Segment::Text(literal) => text.push_str(literal),
+                Segment::Group(group) => text.push_str(found.get(*group).map_or("", |part| part.as_str())),
                 other => text.push_str(&other.resolve(run, found)?),
             }
             if text.len() > NAME_MAX {
@@ -106,7 +106,7 @@ impl Substitution {
     }
 }
 
-impl Part {
+impl Segment {
     /// What stands in the braces. No error told: the substitution as a whole is malformed.
     fn parse(inside: &str, known: &Rewrite, depth: u32) -> Result<Self, Option<RewriteError>> {
         let unsupported = || Some(RewriteError::Unsupported(2, inside.to_owned()));

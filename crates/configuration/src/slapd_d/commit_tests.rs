@@ -5,7 +5,7 @@ use std::path::Path;
 
 use larix_engine::controls::{ControlValues, RequestControls};
 
-use super::super::change::fixture::{Ground, operations, start};
+use super::super::change::fixture::{TestSources, operations, start};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::model::{Config, Source};
 use super::commit::FileChanges;
@@ -52,7 +52,7 @@ const MANY: usize = 500;
 
 /// The entries of the fixture, with their operational attributes.
 pub(super) fn entries() -> Vec<ConfigEntry> {
-    let ground = Ground::new();
+    let ground = TestSources::new();
     let mut entries = start(Source::QuickStart).entries();
     let mut many = ConfigEntry::new("cn={2}many,cn=schema,cn=config", &["olcSchemaConfig"]);
     many.text("cn", "{2}many");
@@ -97,7 +97,7 @@ fn check(ldif: &str, ends: bool) {
     let start = entries();
     let old = Config::from_entries(start.clone(), Source::QuickStart).unwrap();
     let controls = RequestControls::from(ControlValues { tree_delete: true, ..ControlValues::default() });
-    let changed = Ground::new().change(&old, operations(ldif).remove(0), controls).unwrap();
+    let changed = TestSources::new().change(&old, operations(ldif).remove(0), controls).unwrap();
     let files = FileChanges::between(Path::new("."), &old, &changed.config).unwrap();
     let sorted = |mut all: Vec<ConfigEntry>| {
         all.sort_by(|one, other| one.dn.cmp(&other.dn));
@@ -161,7 +161,8 @@ fn a_file_edited_behind_the_journal_is_told() {
     let [.., ldif] = CHANGES;
     let start = entries();
     let old = Config::from_entries(start.clone(), Source::QuickStart).unwrap();
-    let changed = Ground::new().change(&old, operations(ldif).remove(0), RequestControls::default()).unwrap();
+    let changed =
+        TestSources::new().change(&old, operations(ldif).remove(0), RequestControls::default()).unwrap();
     let files = FileChanges::between(Path::new("."), &old, &changed.config).unwrap();
     let section = "cn=config/cn=schema/cn={2}many.ldif";
     let waiting = || {
@@ -202,7 +203,8 @@ fn a_large_file_that_stands_otherwise_is_written_anew() {
     let [.., ldif] = CHANGES;
     let start = entries();
     let old = Config::from_entries(start.clone(), Source::QuickStart).unwrap();
-    let changed = Ground::new().change(&old, operations(ldif).remove(0), RequestControls::default()).unwrap();
+    let changed =
+        TestSources::new().change(&old, operations(ldif).remove(0), RequestControls::default()).unwrap();
     let files = FileChanges::between(Path::new("."), &old, &changed.config).unwrap();
     let (directory, clean) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write(directory.path(), &start);

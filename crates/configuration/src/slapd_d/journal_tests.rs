@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use larix_engine::controls::{ControlValues, RequestControls};
 
-use super::super::change::fixture::{Ground, operations};
+use super::super::change::fixture::{TestSources, operations};
 use super::super::entry::ConfigEntry;
 use super::super::model::{Config, Source};
 use super::commit::FileChanges;
@@ -25,7 +25,7 @@ fn course() -> (Vec<FileChanges>, Vec<Vec<ConfigEntry>>) {
     let again = CHANGES[5].replace("30.1", "30.2").replace("more", "still");
     for ldif in CHANGES.into_iter().chain([again.as_str()]) {
         let controls = RequestControls::from(ControlValues { tree_delete: true, ..ControlValues::default() });
-        let changed = Ground::new().change(&config, operations(ldif).remove(0), controls).unwrap();
+        let changed = TestSources::new().change(&config, operations(ldif).remove(0), controls).unwrap();
         files.push(FileChanges::between(Path::new("."), &config, &changed.config).unwrap());
         states.push(sorted(changed.config.entries()));
         config = changed.config;

@@ -21,7 +21,7 @@ const DATABASES_MAX: usize = 64;
 
 /// Facts of one commit.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct CommitFacts {
     /// Tells databases of this process apart.
     instance: u64,
     commit: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Facts {
 }
 
 struct Known {
-    facts: Facts,
+    facts: CommitFacts,
     bases: Vec<(NormalDn, EntryId, RecordFlags)>,
 }
 
@@ -44,7 +44,7 @@ thread_local! {
     static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Facts {
+impl CommitFacts {
     /// The facts of the commit that `snapshot` shows; nothing uncommitted may be laid over it. `instance` and
     /// `configuration` are the database's numbers, the second one read before `catalog` and `settings`.
     pub(crate) fn of<N: Snapshot>(
@@ -132,7 +132,7 @@ mod tests {
     const REFERRAL: &str = "dn: ou=far,dc=example,dc=com\nobjectClass: referral\nobjectClass: extensibleObject\n\
         ou: far\nref: ldap://far.example.com/\n";
 
-    fn facts<S: Store>(fixture: &Fixture<S>) -> Facts {
+    fn facts<S: Store>(fixture: &Fixture<S>) -> CommitFacts {
         let snapshot = fixture.database.store().snapshot().expect("a snapshot");
         fixture.database.view(&snapshot).expect("a view").facts.expect("facts")
     }
@@ -150,7 +150,7 @@ mod tests {
             before.remember_base(&at(number), EntryId(number as u64), RecordFlags(0));
         }
         let known =
-            |facts: &Facts| (0..=BASES_MAX).filter(|number| facts.base(&at(*number)).is_some()).count();
+            |facts: &CommitFacts| (0..=BASES_MAX).filter(|number| facts.base(&at(*number)).is_some()).count();
         assert_eq!(known(&before), BASES_MAX);
         assert_eq!(before.base(&at(2)).map(|(id, _)| id), Some(EntryId(2)));
         before.remember_base(&at(BASES_MAX), EntryId(9), RecordFlags(0));

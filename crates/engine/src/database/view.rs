@@ -10,7 +10,7 @@ use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::DatabaseState;
-use super::facts::Facts;
+use super::facts::CommitFacts;
 use crate::catalog::CatalogEdit;
 use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
@@ -26,7 +26,7 @@ pub struct View<'s, N> {
     pub(super) state: Guard<Arc<DatabaseState>>,
     pub names: Names<'s, N>,
     /// What is known of the commit that is read; `None` where changes are laid over it.
-    pub(crate) facts: Option<Facts>,
+    pub(crate) facts: Option<CommitFacts>,
     /// The counters of the use of indexes, with the database's instance; none for the writer.
     pub(crate) uses: Option<(u64, &'s IndexUses)>,
 }

@@ -23,7 +23,7 @@ use crate::tables::META;
 use crate::write::WriteOutcome;
 use crate::write::prepare::{Latitude, prepare_at};
 use crate::write::writer::Task;
-use crate::write::writer::errand::Errand;
+use crate::write::writer::task::WriterTask;
 
 /// Changes that an overlay is handed at once.
 const BATCH_RECORDS: usize = 1_024;
@@ -367,7 +367,7 @@ pub struct TickOutcome {
 impl<S: Store> Served<S> {
     fn keep_follower(&self, overlay: &str, position: Option<Vec<u8>>) -> Result<(), CommitError> {
         let key = row(overlay);
-        self.writer.send(|done| Errand::KeepRow(key, position, done)).unwrap_or(Ok(()))
+        self.writer.send(|done| WriterTask::KeepRow(key, position, done)).unwrap_or(Ok(()))
     }
 
     /// The overlays for which a position in the change log is kept.

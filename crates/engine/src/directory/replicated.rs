@@ -14,7 +14,7 @@ use crate::replica::{
 };
 use crate::write::KnownSchema;
 use crate::write::writer::Job;
-use crate::write::writer::errand::Errand;
+use crate::write::writer::task::WriterTask;
 
 impl<S: Store> Served<S> {
     /// Carries out what another server did, in one commit. Success means durable. What takes no entry is checked here, on
@@ -53,7 +53,7 @@ impl<S: Store> Served<S> {
     /// change; [`Self::replicate`] is the way then. Other changes wait until it has ended.
     pub fn fill(&self, options: FillOptions) -> Option<Fill> {
         let (fill, request) = Fill::new(options);
-        let begun = self.writer.send(|begun| Errand::Fill(Box::new(request), begun))?;
+        let begun = self.writer.send(|begun| WriterTask::Fill(Box::new(request), begun))?;
         begun.then_some(fill)
     }
 

@@ -14,7 +14,7 @@ use crate::load::Rebuild;
 use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::time::{Clock, RandomSource};
 use crate::write::prepare::Prepared;
-use crate::write::writer::errand::Errand;
+use crate::write::writer::task::WriterTask;
 use crate::write::writer::{Follow, Job, Task};
 use crate::write::{
     Completion, Reconfiguration, Recording, Retiring, Writer, WriterEnvironment, WriterStartError,
@@ -104,7 +104,7 @@ impl<S: Store> Served<S> {
     /// this says otherwise.
     pub fn retire_elements(&self, retiring: Retiring) {
         // A writer that has ended changes nothing any more.
-        let _ = self.writer.send(|done| Errand::Retire(retiring, done));
+        let _ = self.writer.send(|done| WriterTask::Retire(retiring, done));
     }
 
     /// Makes it durable that indexes which these lines do not want are not kept: before [`Self::reconfigure`].
@@ -112,7 +112,7 @@ impl<S: Store> Served<S> {
     /// # Errors
     /// A commit that failed; nothing has changed.
     pub fn forget_indexes(&self, schema: Arc<Schema>, index: IndexConfig) -> Result<(), CommitError> {
-        self.writer.send(|done| Errand::ForgetIndexes(schema, index, done)).unwrap_or(Ok(()))
+        self.writer.send(|done| WriterTask::ForgetIndexes(schema, index, done)).unwrap_or(Ok(()))
     }
 
     /// Has indexes made anew, beside changes and searches: these do without them meanwhile. Waits until that is durable, not
@@ -121,13 +121,13 @@ impl<S: Store> Served<S> {
     /// # Errors
     /// A commit that failed; nothing has changed.
     pub fn reindex(&self, what: Rebuild) -> Result<(), CommitError> {
-        self.writer.send(|done| Errand::Reindex(what, done)).unwrap_or(Ok(()))
+        self.writer.send(|done| WriterTask::Reindex(what, done)).unwrap_or(Ok(()))
     }
 
     /// Forgets how far the changes of a server had come that is no more: its contextCSN. Waits for the writer.
     pub fn retire_server_id(&self, server_id: u16) -> LdapResult {
         let ended = || LdapResult::with(ResultCode::UNAVAILABLE, "the writer has ended");
-        self.writer.send(|done| Errand::RetireServerId(server_id, done)).unwrap_or_else(ended)
+        self.writer.send(|done| WriterTask::RetireServerId(server_id, done)).unwrap_or_else(ended)
     }
 
     /// Keeps the states of entries from now on, as its provider does. Waits for the writer. Answers whether they are kept: without
@@ -136,12 +136,12 @@ impl<S: Store> Served<S> {
     /// # Errors
     /// A commit that failed; nothing has changed.
     pub fn keep_states(&self) -> Result<bool, CommitError> {
-        self.writer.send(Errand::KeepStates).unwrap_or(Ok(false))
+        self.writer.send(WriterTask::KeepStates).unwrap_or(Ok(false))
     }
 
     /// Has the database follow another configuration, between two groups of changes.
     pub fn reconfigure(&self, next: Reconfiguration) {
-        let _ = self.writer.send(|done| Errand::Reconfigure(Box::new(next), done));
+        let _ = self.writer.send(|done| WriterTask::Reconfigure(Box::new(next), done));
     }
 
     /// Carries out what waits and takes no more changes: the database has left the configuration.

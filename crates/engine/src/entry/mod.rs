@@ -11,5 +11,5 @@ pub use crate::fault::RecordError;
 pub use crate::ids::{AttributeNumber, EntryId};
 pub use crate::record::{self, EntryView, ValuesView};
 pub use encode::Placement;
-pub use owned::{Entry, EntryAttribute, Kept, LargeValues, split_rdn};
+pub use owned::{Entry, EntryAttribute, LargeValues, UnchangedValues, split_rdn};
 pub use reader::{EntryReader, EntrySource, OwnedSource, Target};

@@ -40,7 +40,7 @@ impl Entry {
     }
 
     /// The values of the attribute of this type without options; none when it is absent (or [large](LargeValues), or
-    /// [kept](Kept)).
+    /// [kept](UnchangedValues)).
     pub fn values(&self, attribute: AttributeTypeId) -> &[Vec<u8>] {
         self.attributes
             .iter()
@@ -72,14 +72,14 @@ pub struct EntryAttribute {
     /// The stored values were too many to load: what is to change about them.
     pub large: Option<LargeValues>,
     /// The stored values stay as they are and were not loaded: `values` is empty.
-    pub kept: Option<Kept>,
+    pub kept: Option<UnchangedValues>,
     /// Where it began in the stored record, for an entry that has only [what changes](super::patch).
     pub(crate) place: Option<u32>,
 }
 
 /// Values that stand in the stored record and go into the next one as they are.
 #[derive(Copy, Clone, Debug)]
-pub struct Kept {
+pub struct UnchangedValues {
     pub number: AttributeNumber,
     /// How many values.
     pub count: u64,

@@ -3,7 +3,7 @@
 use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
-use super::{AttributeNumber, Entry, EntryAttribute, EntryView, Kept, LargeValues, values};
+use super::{AttributeNumber, Entry, EntryAttribute, EntryView, LargeValues, UnchangedValues, values};
 use crate::catalog::{Catalog, Covered, CoveredOnce};
 use crate::fault::Fault;
 use crate::record::{Form, RecordError, RecordFlags, StoredValue, ValuesView, put_octet_string};
@@ -191,7 +191,7 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
     }
 
     /// As [`Self::to_owned`], but of attributes that are not `wanted` and stand in the record the values are
-    /// [kept](Kept).
+    /// [kept](UnchangedValues).
     pub(crate) fn owned_in_part(
         &self,
         dn: String,
@@ -216,7 +216,7 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
             let keeps = stored.form() == Form::Inline && !wanted(&description);
             let mut attribute = EntryAttribute::new(description, Vec::new());
             if keeps {
-                attribute.kept = Some(Kept { number, count: stored.len() });
+                attribute.kept = Some(UnchangedValues { number, count: stored.len() });
             } else if stored.form() == Form::Large && !whole {
                 attribute.large = Some(LargeValues { stored: stored.len(), ..LargeValues::default() });
             } else {

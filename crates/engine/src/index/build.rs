@@ -40,7 +40,7 @@ const STEPS_A_LOOK: usize = 8;
 
 /// Kinds of one attribute description that are worked on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct AttributeBuild {
     pub(crate) number: AttributeNumber,
     pub(crate) kinds: Kinds,
     /// Of these, those that are filled after they were cleared.
@@ -53,7 +53,7 @@ pub(crate) struct Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) phase: WorkPhase,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<AttributeBuild>,
     /// The last entry that was filled.
     place: u64,
     /// Entries filled.
@@ -77,7 +77,7 @@ impl State {
         let (place, done) = numbers.split_at_checked(8)?;
         let number = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.try_into().ok()?));
         let (parts, []) = parts.as_chunks::<PART_BYTES>() else { return None };
-        let parts = parts.iter().map(|&[a, b, c, d, kinds, fill, e, f, g, h]| Part {
+        let parts = parts.iter().map(|&[a, b, c, d, kinds, fill, e, f, g, h]| AttributeBuild {
             number: AttributeNumber(u32::from_be_bytes([a, b, c, d])),
             kinds: Kinds(kinds),
             fill: Kinds(fill),
@@ -100,7 +100,7 @@ impl State {
 
     /// What of the work goes on under this catalog; none: it has to begin anew, if there is any.
     fn settled(mut self, catalog: &Catalog) -> Option<Self> {
-        let fits = |part: &Part| {
+        let fits = |part: &AttributeBuild| {
             let row = catalog.row(part.number).filter(|row| row.rules() == part.rules)?;
             (!row.built.intersects(part.kinds)).then(|| row.wanted.and(part.kinds))
         };
@@ -137,9 +137,9 @@ impl State {
         let part = |(number, kinds): (AttributeNumber, Kinds)| {
             let row = catalog.row(number);
             let fill = row.map_or(Kinds::NONE, |row| row.wanted.and(kinds));
-            Part { number, kinds, fill, rules: row.map_or([0; 4], |row| row.rules()) }
+            AttributeBuild { number, kinds, fill, rules: row.map_or([0; 4], |row| row.rules()) }
         };
-        let parts: Vec<Part> = parts.into_iter().map(part).collect();
+        let parts: Vec<AttributeBuild> = parts.into_iter().map(part).collect();
         let state = Self { phase: WorkPhase::Clearing, parts, place: 0, done: 0 };
         Ok((!state.parts.is_empty()).then_some(state))
     }
@@ -317,7 +317,7 @@ fn begin<S: Snapshot>(view: &S, catalog: &Catalog, state: &State, slice: &mut Sl
     Ok(())
 }
 
-fn part_of(parts: &[Part], number: AttributeNumber, kind: KeyKind) -> Option<&Part> {
+fn part_of(parts: &[AttributeBuild], number: AttributeNumber, kind: KeyKind) -> Option<&AttributeBuild> {
     parts.iter().find(|part| part.number == number && part.kinds.has(kind.into()))
 }
 
@@ -353,8 +353,9 @@ fn clear<S: Snapshot>(
         }
         (at, from) = (at + 1, Vec::new());
     }
-    let fill = |part: &Part| Part { kinds: part.fill, ..*part };
-    let parts: Vec<Part> = state.parts.iter().map(fill).filter(|part| !part.kinds.is_empty()).collect();
+    let fill = |part: &AttributeBuild| AttributeBuild { kinds: part.fill, ..*part };
+    let parts: Vec<AttributeBuild> =
+        state.parts.iter().map(fill).filter(|part| !part.kinds.is_empty()).collect();
     if parts.is_empty() {
         slice.set.delete(META, meta::INDEX_WORK);
         slice.state = None;
@@ -410,7 +411,7 @@ fn fill<S: Snapshot>(
 fn fill_entry<S: Snapshot>(
     view: &S,
     reader: &EntryReader<'_, S>,
-    parts: &[Part],
+    parts: &[AttributeBuild],
     set: &mut WriteSet,
 ) -> Result<(), Fault> {
     let id = reader.view.id();
@@ -459,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_state_is_read_as_it_was_written() {
-        let part = Part {
+        let part = AttributeBuild {
             number: AttributeNumber(70_000),
             kinds: Kinds::SUBSTRINGS,
             fill: Kinds::ANY,

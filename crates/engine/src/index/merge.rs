@@ -32,7 +32,7 @@ pub const IDLE_SLICE_KEYS: usize = 4 * SLICE_KEYS;
 const CYCLE_ROWS_MAX: usize = 8 * ROWS_BEFORE_MERGE;
 
 type Ids = HashSet<u64, FixedState>;
-type Part = (AttributeNumber, KeyKind);
+type AttributeIndex = (AttributeNumber, KeyKind);
 /// The ids of one key, and whether it is theirs.
 type Edits = Vec<(u64, bool)>;
 
@@ -48,7 +48,7 @@ struct Cycle {
     taken: Vec<u64>,
     /// Rows written since the cycle began.
     changed: Ids,
-    parts: BTreeSet<Part>,
+    parts: BTreeSet<AttributeIndex>,
     /// What is left of the part that is being brought in, in key order.
     edits: VecDeque<(Vec<u8>, Edits)>,
 }
@@ -156,7 +156,11 @@ impl Cycle {
 }
 
 /// The keys of one attribute and kind in the rows taken, in order. A row between them that came since is brought in early.
-fn gather<S: Snapshot>(view: &S, part: Part, taken: &[u64]) -> Result<VecDeque<(Vec<u8>, Edits)>, Fault> {
+fn gather<S: Snapshot>(
+    view: &S,
+    part: AttributeIndex,
+    taken: &[u64],
+) -> Result<VecDeque<(Vec<u8>, Edits)>, Fault> {
     let (Some(first), Some(last)) = (taken.first(), taken.last()) else { return Ok(VecDeque::new()) };
     let (first, last) = (first.to_be_bytes(), last.to_be_bytes());
     let taken = KeyRange { end: KeyRange::at_most(&last).end, ..KeyRange::at_least(&first) };

@@ -213,7 +213,7 @@ fn gather<S: Store>(
     let threads = options.threads.max(1);
     let (next, entries) = (AtomicU64::new(1), AtomicU64::new(0));
     let schema = database.schema();
-    let part = Part {
+    let part = ReindexShare {
         database,
         schema: &schema,
         catalog,
@@ -242,7 +242,7 @@ fn gather<S: Store>(
 }
 
 /// What each thread works on.
-struct Part<'a, S> {
+struct ReindexShare<'a, S> {
     database: &'a Database<S>,
     schema: &'a Schema,
     catalog: &'a Catalog,
@@ -261,7 +261,7 @@ struct Gathered {
     failed: Vec<(EntryId, Fault)>,
 }
 
-impl<S: Store> Part<'_, S> {
+impl<S: Store> ReindexShare<'_, S> {
     fn run(&self, progress: &mut dyn FnMut(&RebuildProgress)) -> Result<Gathered, RebuildError> {
         let done = self.ranges(progress);
         if done.is_err() {

@@ -16,7 +16,7 @@ use crate::write::Failure;
 use crate::write::KnownSchema;
 use crate::write::group::Group;
 use crate::write::operational::Stamp;
-use crate::write::operator::{Envelope, Ground, Operator};
+use crate::write::operator::{Envelope, Operator, WriteContext};
 use crate::{log, tree};
 
 /// Moves and merges that one change may ask for.
@@ -219,7 +219,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
         }
         let group = &mut *self.group;
-        let ground = Ground::of(&group.state, &group.known, &group.policy, group.environment);
+        let ground = WriteContext::of(&group.state, &group.known, &group.policy, group.environment);
         let before = Layered::new(self.transaction, &group.set);
         let view = Layered::new(&before, &self.unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());

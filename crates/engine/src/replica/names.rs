@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::apply::Applier;
 use super::prepare::Put;
 use super::put::lost_put;
-use super::steps::{self, Here, Place};
+use super::steps::{self, Here, TreePosition};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, decided, state};
 use crate::csn::Csn;
 use crate::entry::EntryId;
@@ -23,7 +23,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &mut self,
         (dn, shown): (&NormalDn, &str),
         is_told: bool,
-    ) -> Result<(Place, Option<Here>), Failure> {
+    ) -> Result<(TreePosition, Option<Here>), Failure> {
         for _ in 0..2 {
             let found = self.step(|op| {
                 if op.view.settings.suffixes.iter().all(|suffix| !dn.is_within(&suffix.normal)) {
@@ -98,7 +98,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &mut self,
         put: &Put,
         here: &Here,
-        place: &Place,
+        place: &TreePosition,
         occupant: &Here,
     ) -> Result<Applied, Failure> {
         let lost = self.shown(put);

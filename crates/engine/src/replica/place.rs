@@ -60,7 +60,7 @@ pub(super) fn keep<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result
 
 /// What a put finds of the place that came with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ground {
+enum Placing {
     /// The entry stands there already.
     Same,
     /// Its superior is here.
@@ -88,8 +88,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let located = name.map(|(dn, shown)| Put { dn, shown, ..put.clone() });
         let applied = carry_out(self, located.as_ref().unwrap_or(put))?;
         // Of a name of several RDNs the superiors may be glue there and entries here.
-        let is_below = ground == Ground::Superior && split_rdn(&place.name).1.is_empty();
-        if !(ground == Ground::Same || is_below && applied == Applied::Done) {
+        let is_below = ground == Placing::Superior && split_rdn(&place.name).1.is_empty();
+        if !(ground == Placing::Same || is_below && applied == Applied::Done) {
             self.note_place(put, place)?;
         }
         Ok(applied)
@@ -271,7 +271,7 @@ fn locate<V: Snapshot>(
     op: &Operator<'_, V>,
     put: &Put,
     place: &EntryPlace,
-) -> Result<(Option<(NormalDn, String)>, Ground), Failure> {
+) -> Result<(Option<(NormalDn, String)>, Placing), Failure> {
     let other = |(dn, shown): (NormalDn, String)| (dn != put.dn).then_some((dn, shown));
     if let Some(id) = steps::find(op, &put.uuid)?
         && stands_at(op, id, place)?
@@ -284,10 +284,10 @@ fn locate<V: Snapshot>(
             shown.push(',');
             shown.push_str(&superior.dn);
         }
-        return Ok((other((op.view.names.normal_dn(&view)?, shown)), Ground::Same));
+        return Ok((other((op.view.names.normal_dn(&view)?, shown)), Placing::Same));
     }
     match name_of(op, place)? {
-        Some(name) => Ok((other(name), Ground::Superior)),
-        None => Ok((None, Ground::Missing)),
+        Some(name) => Ok((other(name), Placing::Superior)),
+        None => Ok((None, Placing::Missing)),
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::apply::Applier;
 use super::prepare::Put;
-use super::steps::{self, Here, Place};
+use super::steps::{self, Here, TreePosition};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
 use crate::csn::Csn;
 use crate::write::AttributeValues;
@@ -281,7 +281,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         Ok(Applied::Done)
     }
 
-    pub(super) fn relocate(&mut self, put: &Put, here: &Here, place: &Place) -> Result<(), Failure> {
+    pub(super) fn relocate(&mut self, put: &Put, here: &Here, place: &TreePosition) -> Result<(), Failure> {
         let rules = self.rules;
         let superior =
             (here.parent != place.parent).then(|| crate::write::split_rdn(&put.shown).1.to_owned());

@@ -8,7 +8,7 @@ use super::apply::Applier;
 use super::prepare::Put;
 use super::state;
 use super::state::Former;
-use super::steps::{self, Here, Place};
+use super::steps::{self, Here, TreePosition};
 use crate::entry::EntryId;
 use crate::tree;
 use crate::write::Failure;
@@ -52,7 +52,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             let held = op.hold(glue.id)?;
             let view = held.view()?;
-            let at = Place {
+            let at = TreePosition {
                 parent: glue.parent,
                 rdn: view.rdn().to_owned(),
                 normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
@@ -95,7 +95,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// The place below `parent` whose name only this entry has. Glue that stands there goes.
-    pub(super) fn own_place(&mut self, here: &Here, parent: EntryId) -> Result<Place, Failure> {
+    pub(super) fn own_place(&mut self, here: &Here, parent: EntryId) -> Result<TreePosition, Failure> {
         let place = steps::own_place(self.schema(), parent, &here.uuid);
         let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
         if let Some(glue) = glue.filter(|glue| *glue != here.id) {
@@ -106,7 +106,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
 
     /// The entry moves to where glue stands: it gets what is below that. Where it stands there itself it goes out of the way
     /// first.
-    pub(super) fn through_glue(&mut self, here: &Here, place: &Place, glue: EntryId) -> Result<(), Failure> {
+    pub(super) fn through_glue(
+        &mut self,
+        here: &Here,
+        place: &TreePosition,
+        glue: EntryId,
+    ) -> Result<(), Failure> {
         let inside = self.step(|op| Ok(steps::is_within(op, here.id, glue)?))?;
         if inside {
             let aside = steps::passing_place(self.schema(), place.parent, &here.uuid);

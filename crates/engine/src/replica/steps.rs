@@ -33,7 +33,7 @@ pub(super) const SENT: LogMark = LogMark { local: false, absent: false, told: Re
 
 /// Where an entry is to stand.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct TreePosition {
     pub(super) parent: EntryId,
     /// As it is shown; of a suffix the whole DN.
     pub(super) rdn: String,
@@ -113,11 +113,11 @@ pub(super) fn place_of<V: Snapshot>(
     op: &Operator<'_, V>,
     dn: &NormalDn,
     shown: &str,
-) -> Result<Option<Place>, Failure> {
+) -> Result<Option<TreePosition>, Failure> {
     let resolved = op.resolve(dn)?;
     let suffix = op.is_suffix(dn);
     if suffix || (resolved.id.is_none() && resolved.nearest == EntryId::ROOT && resolved.missing == 1) {
-        return Ok(Some(Place {
+        return Ok(Some(TreePosition {
             parent: EntryId::ROOT,
             rdn: shown.to_owned(),
             normal_rdn: dn.as_str().to_owned(),
@@ -129,11 +129,14 @@ pub(super) fn place_of<V: Snapshot>(
         None => return Ok(None),
     };
     let normal = dn.rdn().map_or_else(|| dn.as_str().to_owned(), |rdn| rdn.as_str().to_owned());
-    Ok(Some(Place { parent, rdn: split_rdn(shown).0.to_owned(), normal_rdn: normal }))
+    Ok(Some(TreePosition { parent, rdn: split_rdn(shown).0.to_owned(), normal_rdn: normal }))
 }
 
 /// Who stands at a place.
-pub(super) fn occupant<V: Snapshot>(op: &Operator<'_, V>, place: &Place) -> Result<Option<EntryId>, Fault> {
+pub(super) fn occupant<V: Snapshot>(
+    op: &Operator<'_, V>,
+    place: &TreePosition,
+) -> Result<Option<EntryId>, Fault> {
     tree::child(op.snapshot(), place.parent, place.normal_rdn.as_bytes())
 }
 
@@ -177,7 +180,7 @@ pub(super) fn add<V: Snapshot>(
     op: &mut Operator<'_, V>,
     put: &Put,
     rules: &ReplicaRules,
-    place: &Place,
+    place: &TreePosition,
     glue: Option<EntryId>,
 ) -> Result<EntryId, Failure> {
     let entry = entry_of(op, put, rules)?;
@@ -217,7 +220,7 @@ fn told_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> Record
 fn store_new<V: Snapshot>(
     op: &mut Operator<'_, V>,
     id: EntryId,
-    place: &Place,
+    place: &TreePosition,
     entry: &Entry,
 ) -> Result<(), Failure> {
     let (schema, snapshot) = (op.schema(), op.snapshot());
@@ -242,7 +245,7 @@ fn hand_all_over<V: Snapshot>(
     for child in children {
         let held = op.hold(child)?;
         let view = held.view()?;
-        let place = Place {
+        let place = TreePosition {
             parent: to,
             rdn: view.rdn().to_owned(),
             normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
@@ -252,7 +255,7 @@ fn hand_all_over<V: Snapshot>(
     Ok(())
 }
 
-fn placement(id: EntryId, place: &Place) -> Placement<'_> {
+fn placement(id: EntryId, place: &TreePosition) -> Placement<'_> {
     Placement { id, parent: place.parent, rdn: &place.rdn, normal_rdn: place.normal_rdn.as_bytes() }
 }
 
@@ -266,7 +269,7 @@ pub(super) fn change<V: Snapshot>(
     id: EntryId,
     put: &Put,
     rules: &ReplicaRules,
-    to: Option<(&Place, Option<String>)>,
+    to: Option<(&TreePosition, Option<String>)>,
 ) -> Result<(), Failure> {
     // What it was to be called before is overruled.
     state::forget_displaced(&mut op.set, id);
@@ -317,7 +320,7 @@ pub(super) fn change<V: Snapshot>(
 fn shift<V: Snapshot>(
     op: &mut Operator<'_, V>,
     held: &Held<'_>,
-    place: &Place,
+    place: &TreePosition,
     entry: &Entry,
 ) -> Result<(), Failure> {
     modify::store_at(op, held, placement(held.id, place), entry)?;
@@ -335,7 +338,7 @@ pub(super) fn hand_over<V: Snapshot>(
 ) -> Result<(), Failure> {
     let held = op.hold(id)?;
     let view = held.view()?;
-    let place = Place {
+    let place = TreePosition {
         parent,
         rdn: view.rdn().to_owned(),
         normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
@@ -347,7 +350,7 @@ pub(super) fn hand_over<V: Snapshot>(
 pub(super) fn move_to<V: Snapshot>(
     op: &mut Operator<'_, V>,
     id: EntryId,
-    place: &Place,
+    place: &TreePosition,
 ) -> Result<(), Failure> {
     let held = op.hold(id)?;
     let superior = op.view.names.superior(place.parent)?.map(|superior| superior.dn.clone());
@@ -357,7 +360,7 @@ pub(super) fn move_to<V: Snapshot>(
 fn shift_local<V: Snapshot>(
     op: &mut Operator<'_, V>,
     held: &Held<'_>,
-    place: &Place,
+    place: &TreePosition,
     superior: String,
 ) -> Result<(), Failure> {
     place::keep(op, held.id)?;
@@ -405,7 +408,7 @@ pub(super) fn add_glue<V: Snapshot>(
     for (rdn, normal_rdn, shown) in missing.into_iter().rev() {
         let entry = glue_entry(op, shown);
         let id = op.next_entry_id();
-        let place = Place { parent, rdn, normal_rdn };
+        let place = TreePosition { parent, rdn, normal_rdn };
         store_new(op, id, &place, &entry)?;
         log_glue(op, id, parent, &entry);
         state::note_glue(&mut op.set, id, is_told);
@@ -449,7 +452,7 @@ pub(super) fn hollow<V: Snapshot>(
     }
     if tree::has_children(op.snapshot(), id)? {
         let glue = glue_entry(op, &shown);
-        let place = Place {
+        let place = TreePosition {
             parent: view.parent(),
             rdn: view.rdn().to_owned(),
             normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
@@ -505,14 +508,14 @@ pub(super) fn values_of<V: Snapshot>(
 }
 
 /// A name that no other entry can have.
-pub(super) fn own_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> Place {
+pub(super) fn own_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> TreePosition {
     let rdn = format!("entryUUID={uuid}");
     let normal_rdn = schema.parse_dn(&rdn).map_or_else(|_| rdn.clone(), |dn| dn.as_str().to_owned());
-    Place { parent, rdn, normal_rdn }
+    TreePosition { parent, rdn, normal_rdn }
 }
 
 /// Where an entry stands for a moment within one change: glue may have the name of [`own_place`].
-pub(super) fn passing_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> Place {
+pub(super) fn passing_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> TreePosition {
     own_place(schema, parent, &Uuid::from_u128(!uuid.as_u128()))
 }
 
@@ -528,17 +531,17 @@ pub(super) fn named<V: Snapshot>(
     op: &Operator<'_, V>,
     here: &Here,
     name: &NormalDn,
-) -> Result<Place, Failure> {
+) -> Result<TreePosition, Failure> {
     let normal = name.rdn().map_or_else(|| name.as_str().to_owned(), |rdn| rdn.as_str().to_owned());
     let rdn = super::prepare::names(op.schema(), &normal).map_or_else(|_| normal.clone(), |(_, shown)| shown);
-    Ok(Place { parent: here.parent, rdn, normal_rdn: normal })
+    Ok(TreePosition { parent: here.parent, rdn, normal_rdn: normal })
 }
 
 /// Puts an entry at a place of its own. What is below it goes with it, or stays where it was, under glue.
 pub(super) fn set_aside<V: Snapshot>(
     op: &mut Operator<'_, V>,
     loser: &Here,
-    place: &Place,
+    place: &TreePosition,
     with_subordinates: bool,
 ) -> Result<(), Failure> {
     let held = op.hold(loser.id)?;
@@ -547,7 +550,7 @@ pub(super) fn set_aside<V: Snapshot>(
     let superior = op.view.names.superior(place.parent)?.map(|superior| superior.dn.clone());
     if !with_subordinates && tree::has_children(op.snapshot(), loser.id)? {
         let glue = glue_entry(op, &shown);
-        let old = Place {
+        let old = TreePosition {
             parent: view.parent(),
             rdn: view.rdn().to_owned(),
             normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),

@@ -12,7 +12,7 @@ use crate::budget::RequestLimit;
 use crate::compare::{CompareContext, compare};
 use crate::controls::{ControlValues, RequestControls, SortKey, SortRequest};
 use crate::database::DatabaseSettings;
-use crate::fixture::{Answered, Asked, Attributes, Fixture, SUFFIX, schema};
+use crate::fixture::{Answered, Attributes, Fixture, SUFFIX, SearchSpec, schema};
 use crate::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
 use crate::overlay::internal_search::InternalSearch;
 use crate::overlay::{Interests, Overlay};
@@ -135,7 +135,7 @@ fn sorted(answered: &Answered) -> Vec<(String, Attributes)> {
     entries
 }
 
-fn check(computing: &Fixture<impl Store>, stored: &Fixture<impl Store>, asked: &Asked<'_>) {
+fn check(computing: &Fixture<impl Store>, stored: &Fixture<impl Store>, asked: &SearchSpec<'_>) {
     let (found, expected) = (computing.search(asked), stored.search(asked));
     assert_eq!(found.result, expected.result, "{asked:?}");
     assert_eq!(found.dns(), expected.dns(), "{asked:?}");
@@ -184,7 +184,7 @@ fn searches_answer_alike() {
                         check(
                             &computing,
                             &stored,
-                            &Asked { filter, attributes, types_only, ..Asked::default() },
+                            &SearchSpec { filter, attributes, types_only, ..SearchSpec::default() },
                         );
                     }
                 }
@@ -214,7 +214,7 @@ fn controls_answer_alike() {
         ControlValues { assertion: Some(filter("(title=t-s0)")), ..ControlValues::default() },
     ] {
         let base = if values.assertion.is_some() { "cn=e0,dc=example,dc=com" } else { SUFFIX };
-        check(&computing, &stored, &Asked { base, controls: controls(values), ..Asked::default() });
+        check(&computing, &stored, &SearchSpec { base, controls: controls(values), ..SearchSpec::default() });
     }
 }
 
@@ -268,7 +268,9 @@ fn compares_answer_alike() {
 fn managers_of_what_is_stored_see_that_alone() {
     let (computing, ..) = both(true);
     let manage = || controls(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-    let find = |filter| computing.search(&Asked { filter, controls: manage(), ..Asked::default() }).entries;
+    let find = |filter| {
+        computing.search(&SearchSpec { filter, controls: manage(), ..SearchSpec::default() }).entries
+    };
     assert_eq!(find("(title=t-s3)").len(), 0);
     assert_eq!(find("(title=*)").len(), 8);
     assert!(find("(cn=e1)")[0].1.iter().all(|(name, _)| name != "title"));
@@ -279,7 +281,7 @@ fn managers_of_what_is_stored_see_that_alone() {
 fn equality_is_answered_by_candidates() {
     let count = |indexed, filter, attributes: &[&str]| {
         let (computing, _, overlay) = both(indexed);
-        let asked = Asked { filter, attributes, ..Asked::default() };
+        let asked = SearchSpec { filter, attributes, ..SearchSpec::default() };
         let found = computing.search(&asked).entries.len();
         (found, overlay.asked.load(Ordering::Relaxed))
     };
@@ -301,7 +303,7 @@ fn what_overlays_look_at_is_charged() {
         computing.database.publish_settings(settings).expect("settings");
     };
     let ask = |filter| {
-        let found = computing.search(&Asked { filter, attributes: &["1.1"], ..Asked::default() });
+        let found = computing.search(&SearchSpec { filter, attributes: &["1.1"], ..SearchSpec::default() });
         (found.result.code, found.entries.len())
     };
     limit(40);

@@ -14,7 +14,7 @@ use crate::budget::{RequestLimit, RequestLimits};
 use crate::catalog::{Catalog, CatalogEdit, Covered};
 use crate::controls::{ControlValues, Dereference, RequestControls, SortKey, SortRequest};
 use crate::database::DatabaseSettings;
-use crate::fixture::{Answered, Asked, Fixture, SUFFIX, schema};
+use crate::fixture::{Answered, Fixture, SUFFIX, SearchSpec, schema};
 use crate::tables::TABLES;
 
 /// People p0 to p(n-1) and a group of them all.
@@ -62,7 +62,7 @@ fn selectors_are_taken_once_and_limited() {
     let fixture = people(1);
     let ask = |count: usize| {
         let attributes = vec!["sn"; count];
-        fixture.search(&Asked { filter: "(cn=p0)", attributes: &attributes, ..Asked::default() })
+        fixture.search(&SearchSpec { filter: "(cn=p0)", attributes: &attributes, ..SearchSpec::default() })
     };
     let answered = ask(4_096);
     assert_eq!(told(&answered), (ResultCode::SUCCESS, "", 1));
@@ -75,8 +75,8 @@ fn selectors_are_taken_once_and_limited() {
 fn many_selectors_answer_as_few_do() {
     let fixture = people(2);
     let classes = ["@inetOrgPerson", "@groupOfNames", "@domain", "@posixAccount"];
-    let many = fixture.search(&Asked { attributes: &classes, ..Asked::default() });
-    let few = fixture.search(&Asked { attributes: &["*"], ..Asked::default() });
+    let many = fixture.search(&SearchSpec { attributes: &classes, ..SearchSpec::default() });
+    let few = fixture.search(&SearchSpec { attributes: &["*"], ..SearchSpec::default() });
     assert_eq!(many.entries, few.entries);
 }
 
@@ -89,7 +89,11 @@ fn sorted_by(attribute: &str, keys: usize) -> RequestControls {
 #[test]
 fn sort_keys_are_few_and_short() {
     let fixture = people(3);
-    let ask = |keys| Asked { filter: "(sn=*)", controls: sorted_by("description", keys), ..Asked::default() };
+    let ask = |keys| SearchSpec {
+        filter: "(sn=*)",
+        controls: sorted_by("description", keys),
+        ..SearchSpec::default()
+    };
     assert_eq!(told(&fixture.search(&ask(5))), (ResultCode::SUCCESS, "", 3));
     // As slapd says it.
     let refused = (ResultCode::UNWILLING_TO_PERFORM, "Too many sort keys", 0);
@@ -98,7 +102,7 @@ fn sort_keys_are_few_and_short() {
     assert_eq!(told(&fixture.search(&ask(3))), refused);
 
     // What is kept of a match is what its key needs, not what it was made from.
-    let mut task = fixture.begin(&Asked { slice: 2, ..ask(2) }).expect("a search");
+    let mut task = fixture.begin(&SearchSpec { slice: 2, ..ask(2) }).expect("a search");
     assert!(matches!(fixture.step(&mut task, &mut Vec::new(), 3), Step::More));
     let State::Running(progress) = &task.state else { panic!("it is at its end already") };
     assert!(!progress.sorted.is_empty());
@@ -119,8 +123,9 @@ fn dereferenced_attributes_come_once_and_their_bytes_are_limited() {
     let fixture = people(20);
     let ask = |fixture: &Fixture<MemoryStore>, wanted: &[&str]| {
         let controls = dereferencing(wanted);
-        let mut task =
-            fixture.begin(&Asked { filter: "(cn=all)", controls, ..Asked::default() }).expect("a search");
+        let mut task = fixture
+            .begin(&SearchSpec { filter: "(cn=all)", controls, ..SearchSpec::default() })
+            .expect("a search");
         let mut out = Vec::new();
         let end = loop {
             if let Step::Done(result, _) = fixture.step(&mut task, &mut out, 100) {
@@ -151,7 +156,7 @@ fn filters_have_so_many_terms() {
     limit(&fixture, RequestLimit::FilterTerms, 100);
     let text = "more than 100 filter terms in one request (request-limits filter.terms=)";
     let check = |filter: &str, controls: RequestControls, refused: bool| {
-        let answered = fixture.search(&Asked { filter, controls, ..Asked::default() });
+        let answered = fixture.search(&SearchSpec { filter, controls, ..SearchSpec::default() });
         match refused {
             true => assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0)),
             false => assert_eq!(answered.result.code, ResultCode::SUCCESS),
@@ -176,7 +181,7 @@ fn filters_have_so_many_terms() {
 }
 
 /// Slices until the search is done, and what it answered.
-fn slices(fixture: &Fixture<MemoryStore>, asked: &Asked<'_>) -> (usize, bool, Answered) {
+fn slices(fixture: &Fixture<MemoryStore>, asked: &SearchSpec<'_>) -> (usize, bool, Answered) {
     let mut task = fixture.begin(asked).expect("a search");
     let (mut out, mut count) = (Vec::new(), 0);
     loop {
@@ -194,19 +199,21 @@ fn a_candidate_that_is_too_much_work_is_left_to_others_or_ends_the_search() {
     // Fifty tests of each of 2,000 values of one entry, none of which is true.
     // An equality filter finds a member of a large group at once.
     let filter = or_of(50, |i| format!("(member:distinguishedNameMatch:=cn=none{i})"));
-    let (count, dear, answered) = slices(&fixture, &Asked { filter: "(sn=s1)", ..Asked::default() });
+    let (count, dear, answered) =
+        slices(&fixture, &SearchSpec { filter: "(sn=s1)", ..SearchSpec::default() });
     assert_eq!((dear, answered.entries.len()), (false, 1), "{count}");
     let steps = 50 * members as u64;
     assert!(steps > STEPS_HERE);
-    let asked = Asked { filter: &filter, ..Asked::default() };
+    let asked = SearchSpec { filter: &filter, ..SearchSpec::default() };
     let (_, dear, answered) = slices(&fixture, &asked);
     assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", 0)));
     // It goes on where it was: what was answered before comes once.
     let with_people = format!("(|(sn=*){filter})");
-    let (_, dear, answered) = slices(&fixture, &Asked { filter: &with_people, ..Asked::default() });
+    let (_, dear, answered) = slices(&fixture, &SearchSpec { filter: &with_people, ..SearchSpec::default() });
     assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", members)));
     let controls = sorted_by("sn", 1);
-    let (_, dear, answered) = slices(&fixture, &Asked { filter: &with_people, controls, ..Asked::default() });
+    let (_, dear, answered) =
+        slices(&fixture, &SearchSpec { filter: &with_people, controls, ..SearchSpec::default() });
     assert_eq!((dear, answered.entries.len()), (true, members));
     limit(&fixture, RequestLimit::Steps, steps / 2);
     let text = format!("more than {} steps of work on one entry (request-limits steps=)", steps / 2);
@@ -220,7 +227,7 @@ fn matched_values_are_charged_by_filter_and_value() {
     let filters = (0..100).map(|i| FilterBuf::parse(&format!("(member=cn=none{i})")).expect("a filter"));
     let matched_values = Some(filters.collect());
     let controls = RequestControls::from(ControlValues { matched_values, ..ControlValues::default() });
-    let asked = Asked { filter: "(cn=all)", attributes: &["member"], controls, ..Asked::default() };
+    let asked = SearchSpec { filter: "(cn=all)", attributes: &["member"], controls, ..SearchSpec::default() };
     let (_, dear, answered) = slices(&fixture, &asked);
     assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", 1)));
     limit(&fixture, RequestLimit::Steps, 10_000);
@@ -233,7 +240,7 @@ fn matched_values_are_charged_by_filter_and_value() {
 fn a_long_filter_is_not_begun_where_others_wait() {
     let fixture = people(1);
     let filter = or_of(1_000, |i| format!("(cn=nobody{i})"));
-    let mut task = fixture.begin(&Asked { filter: &filter, ..Asked::default() }).expect("a search");
+    let mut task = fixture.begin(&SearchSpec { filter: &filter, ..SearchSpec::default() }).expect("a search");
     assert!(matches!(fixture.step(&mut task, &mut Vec::new(), 1_000), Step::More));
     assert_eq!((task.looked_at(), task.is_dear()), (0, true));
     assert!(matches!(fixture.step(&mut task, &mut Vec::new(), 1_000), Step::Done(..)));
@@ -287,7 +294,7 @@ fn terms_share_what_their_attribute_covers() {
 fn chains_in_a_filter_are_limited() {
     let fixture = people(1);
     let chain = |i| format!("(member:1.2.840.113556.1.4.1941:=cn=p{i},{SUFFIX})");
-    let answered = fixture.search(&Asked { filter: &or_of(65, chain), ..Asked::default() });
+    let answered = fixture.search(&SearchSpec { filter: &or_of(65, chain), ..SearchSpec::default() });
     let text = "in-chain matching: more than 64 chains in one filter";
     assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
 }
@@ -295,7 +302,7 @@ fn chains_in_a_filter_are_limited() {
 #[test]
 fn a_refused_sort_has_no_response_control() {
     let fixture = people(1);
-    let answered = fixture.search(&Asked { controls: sorted_by("cn", 9), ..Asked::default() });
+    let answered = fixture.search(&SearchSpec { controls: sorted_by("cn", 9), ..SearchSpec::default() });
     let sorted = |control: &&ControlBuf| control.oid == oid::SORT_RESPONSE;
     assert_eq!(answered.controls.iter().find(sorted), None);
 }
@@ -316,7 +323,7 @@ fn candidates_of_a_distant_store_come_together() {
     }
     fixture.load(&ldif);
     let before = counted.trips();
-    let answered = fixture.search(&Asked { filter: "(sn=s)", ..Asked::default() });
+    let answered = fixture.search(&SearchSpec { filter: "(sn=s)", ..SearchSpec::default() });
     let (trips, found) = (counted.trips() - before, answered.entries.len());
     assert_eq!(found, ENTRIES / 3 * 2);
     assert!(trips <= OTHER_TRIPS + found as u64 / 64 + 1, "{trips} round trips for {found} entries");

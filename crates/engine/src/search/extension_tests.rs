@@ -6,7 +6,7 @@ use larix_store::memory::MemoryStore;
 
 use super::chain::{CHAIN_DEPTH_MAX, CHAIN_LINKS_MAX};
 use crate::controls::{ControlValues, RequestControls, SortKey, SortRequest, ViewTarget, VirtualListView};
-use crate::fixture::{Asked, Fixture, SUFFIX};
+use crate::fixture::{Fixture, SUFFIX, SearchSpec};
 
 const IN_CHAIN: &str = "1.2.840.113556.1.4.1941";
 const INDEXES: &[(&str, &str)] = &[("cn", "eq"), ("member", "eq")];
@@ -40,7 +40,8 @@ fn views_are_the_same_in_one_slice_and_in_many() {
     let check = |before, after, target: ViewTarget, want: (usize, usize, u32, u32)| {
         for slice in [1_000, 3, 1] {
             let controls = view(before, after, target.clone());
-            let answered = fixture.search(&Asked { filter: "(cn=p*)", controls, slice, ..Asked::default() });
+            let answered =
+                fixture.search(&SearchSpec { filter: "(cn=p*)", controls, slice, ..SearchSpec::default() });
             assert_eq!(answered.result.code, ResultCode::SUCCESS, "{target:?}");
             let control = answered.controls.iter().find(|control| control.oid == oid::VLV_RESPONSE);
             let response = control.and_then(|control| VlvResponse::decode(control.value.as_deref()).ok());
@@ -67,7 +68,7 @@ fn views_are_the_same_in_one_slice_and_in_many() {
 fn views_that_cannot_be_had() {
     let fixture = Fixture::memory(INDEXES, &people());
     let check = |controls: RequestControls, code: ResultCode, said: Option<ResultCode>| {
-        let answered = fixture.search(&Asked { controls, ..Asked::default() });
+        let answered = fixture.search(&SearchSpec { controls, ..SearchSpec::default() });
         let control = answered.controls.iter().find(|control| control.oid == oid::VLV_RESPONSE);
         let told =
             control.map(|control| VlvResponse::decode(control.value.as_deref()).expect("a value").code);
@@ -100,7 +101,7 @@ fn ladder(count: usize) -> String {
 
 fn groups_of(fixture: &Fixture<MemoryStore>, slice: u32) -> (usize, ResultCode) {
     let filter = format!("(member:{IN_CHAIN}:=CN=p,{SUFFIX})");
-    let answered = fixture.search(&Asked { filter: &filter, slice, ..Asked::default() });
+    let answered = fixture.search(&SearchSpec { filter: &filter, slice, ..SearchSpec::default() });
     (answered.entries.len(), answered.result.code)
 }
 

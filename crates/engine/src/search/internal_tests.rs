@@ -9,7 +9,7 @@ use crate::access::{AccessPolicy, Subject};
 use crate::controls::{ControlValues, RequestControls};
 use crate::database::View;
 use crate::entry::Entry;
-use crate::fixture::{Asked, Checks, Fixture, SUFFIX, on_every_store, schema};
+use crate::fixture::{Checks, Fixture, SUFFIX, SearchSpec, on_every_store, schema};
 use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch, Searched, Whose};
 
 const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn", "pres,eq,sub"), ("title,member", "eq")];
@@ -115,7 +115,7 @@ fn check_answers<S: Store>(fixture: &Fixture<S>, answers: &Answers) {
     for (base, scope, filter, found) in answers {
         let controls =
             RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-        let asked = Asked { base, scope: *scope, filter, controls, ..Asked::default() };
+        let asked = SearchSpec { base, scope: *scope, filter, controls, ..SearchSpec::default() };
         assert_eq!(fixture.search(&asked).dns(), *found, "{base} {scope:?} {filter}");
     }
 }

@@ -9,7 +9,7 @@ const AS_MANY_AS_ALLOWED: u32 = i32::MAX as u32;
 
 /// What is asked for.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Asked {
+pub struct RequestedLimits {
     /// Entries; 0 is no limit.
     pub size: u32,
     /// Seconds; 0 is no limit.
@@ -31,7 +31,7 @@ pub struct Effective {
 }
 
 /// The limits of a search. The root DN (`limits` is `None`) is limited by nothing but its own wishes.
-pub fn effective(limits: Option<&Limits>, asked: Asked) -> Result<Effective, LdapResult> {
+pub fn effective(limits: Option<&Limits>, asked: RequestedLimits) -> Result<Effective, LdapResult> {
     let wish = |value: u32| (value != 0).then_some(value);
     let Some(limits) = limits else {
         let before = asked.page.map_or(0, |(_, before)| before);
@@ -89,7 +89,7 @@ fn paged(limits: &Limits, asked: u32, page: u32, before: u32) -> Result<Option<u
 mod tests {
     use super::*;
 
-    fn check(limits: &Limits, asked: Asked, expected: Result<(Option<u32>, Option<u32>), &str>) {
+    fn check(limits: &Limits, asked: RequestedLimits, expected: Result<(Option<u32>, Option<u32>), &str>) {
         let found = effective(Some(limits), asked).map(|e| (e.size, e.time)).map_err(|e| e.diagnostic);
         assert_eq!(found, expected.map_err(str::to_owned), "{limits:?} {asked:?}");
     }
@@ -99,7 +99,7 @@ mod tests {
         let plain = Limits::default();
         let hard = Limits { size_hard: HardLimit::Count(1000), ..plain };
         let open = Limits { size_hard: HardLimit::Unlimited, ..plain };
-        let size = |size| Asked { size, ..Asked::default() };
+        let size = |size| RequestedLimits { size, ..RequestedLimits::default() };
         check(&plain, size(0), Ok((Some(500), Some(3600))));
         check(&plain, size(10), Ok((Some(10), Some(3600))));
         check(&plain, size(1000), Ok((Some(500), Some(3600))));
@@ -108,7 +108,7 @@ mod tests {
         check(&hard, size(1001), Ok((Some(1000), Some(3600))));
         check(&hard, size(AS_MANY_AS_ALLOWED), Ok((Some(1000), Some(3600))));
         check(&open, size(7000), Ok((Some(7000), Some(3600))));
-        check(&plain, Asked { time: 5, ..size(0) }, Ok((Some(500), Some(5))));
+        check(&plain, RequestedLimits { time: 5, ..size(0) }, Ok((Some(500), Some(5))));
         let nothing = Limits { size_soft: Some(0), ..plain };
         check(&nothing, size(0), Ok((Some(0), Some(3600))));
         check(&nothing, size(3), Ok((Some(3), Some(3600))));
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn pages() {
-        let page = |size, page, before| Asked { size, time: 0, page: Some((page, before)) };
+        let page = |size, page, before| RequestedLimits { size, time: 0, page: Some((page, before)) };
         let plain = Limits::default();
         check(&plain, page(0, 100, 0), Ok((Some(500), Some(3600))));
         check(&plain, page(0, 100, 400), Ok((Some(100), Some(3600))));

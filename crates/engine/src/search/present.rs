@@ -4,7 +4,7 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Snapshot;
 
 use super::computed::{LOOK_STEPS, Sight};
-use super::rule_facts::{Facts, suffix_depth};
+use super::rule_facts::{RuleFacts, suffix_depth};
 use super::{internal, references};
 use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
 use crate::database::View;
@@ -85,7 +85,7 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
             return Ok(true);
         }
         let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = Facts::new(self.view, self.sight, dn, &source);
+        let facts = RuleFacts::new(self.view, self.sight, dn, &source);
         let target = AccessTarget { dn, entry: &facts };
         let item = Item::Attribute { description: attribute, value: None };
         Ok(self.sight.policy.check(subject, &target, item, privilege))
@@ -96,7 +96,7 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
             return Ok(true);
         }
         let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = Facts::new(self.view, self.sight, dn, &source);
+        let facts = RuleFacts::new(self.view, self.sight, dn, &source);
         let target = AccessTarget { dn, entry: &facts };
         Ok(self.sight.policy.check(subject, &target, Item::Entry, Privilege::Manage))
     }
@@ -109,13 +109,13 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         entry: &Entry,
     ) -> Result<bool, Failure> {
         let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = Facts::new(self.view, self.sight, dn, &source);
+        let facts = RuleFacts::new(self.view, self.sight, dn, &source);
         Ok(self.sight.policy.has_any(set, subject, &AccessTarget { dn, entry: &facts }).unwrap_or(false))
     }
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
         let source = OwnedSource { schema: &self.view.schema, entry };
-        Ok(Facts::new(self.view, self.sight, dn, &source).matches(filter).is_true())
+        Ok(RuleFacts::new(self.view, self.sight, dn, &source).matches(filter).is_true())
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {

@@ -17,7 +17,7 @@ use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use crate::tree;
 
 /// What access rules may ask of an entry, stored or not, in a view.
-pub(crate) struct Facts<'a, V> {
+pub(crate) struct RuleFacts<'a, V> {
     view: &'a View<'a, V>,
     dn: &'a NormalDn,
     entry: &'a dyn EntrySource,
@@ -26,7 +26,7 @@ pub(crate) struct Facts<'a, V> {
     memo: Memo,
 }
 
-impl<'a, V: Snapshot> Facts<'a, V> {
+impl<'a, V: Snapshot> RuleFacts<'a, V> {
     pub(crate) fn new(
         view: &'a View<'a, V>,
         sight: Sight<'a>,
@@ -60,7 +60,7 @@ impl<'a, V: Snapshot> Facts<'a, V> {
     }
 }
 
-impl<V: Snapshot> EntryFacts for Facts<'_, V> {
+impl<V: Snapshot> EntryFacts for RuleFacts<'_, V> {
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
         self.or_failed(self.for_rule(|entry| entry.visit_description(attribute, visit)), ());
     }
@@ -99,7 +99,7 @@ impl<V: Snapshot> EntryFacts for Facts<'_, V> {
     }
 }
 
-impl<V: Snapshot> Identified for Facts<'_, V> {
+impl<V: Snapshot> Identified for RuleFacts<'_, V> {
     fn id(&self) -> Option<EntryId> {
         self.view.resolve(self.dn).ok().flatten().and_then(|resolved| resolved.id)
     }
@@ -129,19 +129,19 @@ impl<V: Snapshot> Identified for Facts<'_, V> {
         requester: Option<&Subject>,
     ) -> Result<bool, Fault> {
         Ok(match requester {
-            Some(subject) => filter.matches(&Asked { facts: self, subject }, values)?.is_true(),
+            Some(subject) => filter.matches(&FilterAccess { facts: self, subject }, values)?.is_true(),
             None => filter.matches(self, values)?.is_true(),
         })
     }
 }
 
 /// An identity asks whether a filter matches, and needs the privilege to search.
-struct Asked<'f, 'a, V> {
-    facts: &'f Facts<'a, V>,
+struct FilterAccess<'f, 'a, V> {
+    facts: &'f RuleFacts<'a, V>,
     subject: &'f Subject,
 }
 
-impl<V: Snapshot> FilterContext for Asked<'_, '_, V> {
+impl<V: Snapshot> FilterContext for FilterAccess<'_, '_, V> {
     fn schema(&self) -> &Schema {
         self.facts.schema()
     }
@@ -166,7 +166,7 @@ impl<V: Snapshot> FilterContext for Asked<'_, '_, V> {
 }
 
 /// Filters of access rules are evaluated without regard to access.
-impl<V: Snapshot> FilterContext for Facts<'_, V> {
+impl<V: Snapshot> FilterContext for RuleFacts<'_, V> {
     fn schema(&self) -> &Schema {
         &self.view.schema
     }
@@ -224,7 +224,7 @@ pub(crate) fn with_entry<V: Snapshot>(
     let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return absent };
     let Some(record) = view.record(id)? else { return absent };
     let reader = view.reader(id, &record)?;
-    read(&Facts::new(view, sight, dn, &reader));
+    read(&RuleFacts::new(view, sight, dn, &reader));
     Ok(Reach::Found)
 }
 

@@ -24,7 +24,7 @@ pub(super) fn altered<N: Snapshot>(
     let attributes = || gathered(answer, seen);
     shown(
         seen,
-        Asked { types_only: answer.types_only, now: Some(answer.now), asserted: None },
+        ShowOptions { types_only: answer.types_only, now: Some(answer.now), asserted: None },
         &attributes,
         &Requested { answer, seen },
     )
@@ -36,12 +36,12 @@ pub(crate) fn compared<N: Snapshot>(
     assertion: &BoundAssertion,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
     let reading = Compared { schema: &seen.view.schema, description: &assertion.description };
-    let asked = Asked { types_only: false, now: None, asserted: Some(assertion.value.key()) };
+    let asked = ShowOptions { types_only: false, now: None, asserted: Some(assertion.value.key()) };
     shown(seen, asked, &|| Ok(Vec::new()), &reading)
 }
 
 /// As in [`ShownEntry`].
-struct Asked<'a> {
+struct ShowOptions<'a> {
     types_only: bool,
     now: Option<Timestamp>,
     asserted: Option<&'a [u8]>,
@@ -49,7 +49,7 @@ struct Asked<'a> {
 
 fn shown<N: Snapshot>(
     seen: &Seen<'_, N>,
-    asked: Asked<'_>,
+    asked: ShowOptions<'_>,
     attributes: &dyn Fn() -> Result<Vec<ShownAttribute>, Fault>,
     reading: &dyn Reading,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {

@@ -635,16 +635,16 @@ fn limits_and_page<N: Snapshot>(
         let text = "VLV incompatible with PagedResults";
         return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
     }
-    let asked = limits::Asked { size: request.size_limit, time: request.time_limit, page: None };
+    let asked = limits::RequestedLimits { size: request.size_limit, time: request.time_limit, page: None };
     let Some(paged) = &controls.paged else {
         return Ok((limits::effective(input.limits.as_ref(), asked)?, None));
     };
     // What is not allowed at all is said before a cookie is looked at.
-    let first = limits::Asked { page: Some((paged.size, 0)), ..asked };
+    let first = limits::RequestedLimits { page: Some((paged.size, 0)), ..asked };
     limits::effective(input.limits.as_ref(), first)?;
     let binding = binding(&input.base, request, controls, &input.subject, view);
     let pages = Pages::new(binding, input.cookie_secret, paged)?;
-    let asked = limits::Asked { page: Some((pages.size(), pages.before())), ..asked };
+    let asked = limits::RequestedLimits { page: Some((pages.size(), pages.before())), ..asked };
     Ok((limits::effective(input.limits.as_ref(), asked)?, Some(pages)))
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::controls::{ControlValues, PagedResults, RequestControls, SortKey, SortRequest};
 use crate::database::{HardLimit, Limits, PagedTotal};
-use crate::fixture::{Answered, Asked, Checks, Fixture, SUFFIX, on_every_store};
+use crate::fixture::{Answered, Checks, Fixture, SUFFIX, SearchSpec, on_every_store};
 
 const INDEXES: &[(&str, &str)] = &[
     ("cn,sn,mail", "pres,eq,sub,approx"),
@@ -84,7 +84,7 @@ ref: ldap://other.example.com/ou=Elsewhere,dc=example,dc=com
 /// A check without captured state.
 struct Table(Cases);
 
-type Search<'s> = dyn Fn(&Asked<'_>) -> Answered + 's;
+type Search<'s> = dyn Fn(&SearchSpec<'_>) -> Answered + 's;
 type Cases = fn(&Search<'_>);
 
 impl Checks for Table {
@@ -99,9 +99,9 @@ fn everywhere(table: Cases) {
     on_every_store(&[], PEOPLE, &Table(table));
 }
 
-fn sliced(search: &Search<'_>, asked: &Asked<'_>) -> Answered {
+fn sliced(search: &Search<'_>, asked: &SearchSpec<'_>) -> Answered {
     let whole = search(asked);
-    let mut slices = search(&Asked { slice: 1, ..asked.clone() });
+    let mut slices = search(&SearchSpec { slice: 1, ..asked.clone() });
     if asked.controls.sort.is_none() {
         assert_eq!(whole.dns(), slices.dns(), "in slices: {}", asked.filter);
     }
@@ -161,7 +161,7 @@ fn filters() {
             ("(&(objectClass=person)(hasSubordinates=FALSE)(sn=*z*))", "Zoe"),
             ("(&(uid=*)(cn=*)(|(sn=smith)(sn=zander)))", "Ann Smith"),
         ] {
-            let answered = sliced(search, &Asked { filter, ..Asked::default() });
+            let answered = sliced(search, &SearchSpec { filter, ..SearchSpec::default() });
             assert_eq!(answered.result.code, ResultCode::SUCCESS, "{filter}");
             assert_eq!(answered.names().join(","), expected, "{filter}");
         }
@@ -181,7 +181,7 @@ fn scopes_and_bases() {
             (SUFFIX, Scope::OneLevel, "People,Groups"),
             (SUFFIX, Scope::Children, "People,Ann Smith,Bob Jones,Zoe,Groups,staff,boss"),
         ] {
-            let answered = sliced(search, &Asked { base, scope, ..Asked::default() });
+            let answered = sliced(search, &SearchSpec { base, scope, ..SearchSpec::default() });
             assert_eq!(answered.names().join(","), expected, "{base} {scope:?}");
         }
         for (base, code, matched) in [
@@ -190,7 +190,7 @@ fn scopes_and_bases() {
             ("dc=org", ResultCode::NO_SUCH_OBJECT, ""),
             ("cn=x,ou=elsewhere,dc=example,dc=com", ResultCode::REFERRAL, "ou=Elsewhere,dc=example,dc=com"),
         ] {
-            let answered = search(&Asked { base, ..Asked::default() });
+            let answered = search(&SearchSpec { base, ..SearchSpec::default() });
             assert_eq!(
                 (answered.result.code, answered.result.matched_dn.as_str()),
                 (code, matched),
@@ -217,7 +217,7 @@ fn attributes_answered() {
             ),
             (&["numSubordinates"], "numSubordinates=0"),
         ] {
-            let answered = search(&Asked { filter: "(uid=ann)", attributes, ..Asked::default() });
+            let answered = search(&SearchSpec { filter: "(uid=ann)", attributes, ..SearchSpec::default() });
             let shown: Vec<String> = answered.entries[0]
                 .1
                 .iter()
@@ -225,9 +225,17 @@ fn attributes_answered() {
                 .collect();
             assert_eq!(shown.join("|"), expected, "{attributes:?}");
         }
-        let asked = Asked { filter: "(uid=ann)", attributes: &["uid"], types_only: true, ..Asked::default() };
+        let asked = SearchSpec {
+            filter: "(uid=ann)",
+            attributes: &["uid"],
+            types_only: true,
+            ..SearchSpec::default()
+        };
         assert_eq!(search(&asked).entries[0].1, [("uid".to_owned(), vec![])]);
-        assert_eq!(search(&Asked { filter: "(uid=ann)", ..Asked::default() }).entries[0].1.len(), 11);
+        assert_eq!(
+            search(&SearchSpec { filter: "(uid=ann)", ..SearchSpec::default() }).entries[0].1.len(),
+            11
+        );
     });
 }
 
@@ -245,7 +253,7 @@ fn aliases_and_referrals() {
             (groups, Scope::Subtree, DerefAliases::Always, "Zoe,Groups,staff"),
             (groups, Scope::OneLevel, DerefAliases::InSearching, "Zoe,staff"),
         ] {
-            let answered = sliced(search, &Asked { base, scope, deref, ..Asked::default() });
+            let answered = sliced(search, &SearchSpec { base, scope, deref, ..SearchSpec::default() });
             assert_eq!(answered.names().join(","), expected, "{base} {scope:?} {deref:?}");
         }
         let manage = RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
@@ -269,12 +277,13 @@ fn aliases_and_referrals() {
             (Scope::OneLevel, "(ou=*)", &manage, "People,Groups,Elsewhere", vec![]),
             (Scope::OneLevel, "(ou=*)", &domain, "People,Groups", vec![]),
         ] {
-            let asked = Asked { scope, filter, controls: controls.clone(), ..Asked::default() };
+            let asked = SearchSpec { scope, filter, controls: controls.clone(), ..SearchSpec::default() };
             let answered = sliced(search, &asked);
             assert_eq!(answered.names().join(","), names, "{filter}");
             assert_eq!(answered.references.concat(), references, "{filter}");
         }
-        let answered = search(&Asked { base: "ou=Elsewhere,dc=example,dc=com", ..Asked::default() });
+        let answered =
+            search(&SearchSpec { base: "ou=Elsewhere,dc=example,dc=com", ..SearchSpec::default() });
         assert_eq!(answered.result.code, ResultCode::REFERRAL);
         assert_eq!(answered.result.referrals, [format!("{url}??sub")]);
     });
@@ -288,7 +297,7 @@ fn matched_values() {
             matched_values: Some(filters.into()),
             ..ControlValues::default()
         });
-        let answered = search(&Asked { filter: "(uid=bob)", controls, ..Asked::default() });
+        let answered = search(&SearchSpec { filter: "(uid=bob)", controls, ..SearchSpec::default() });
         let expected = [("objectClass", "posixAccount"), ("mail", "robert@example.org")];
         assert_eq!(
             answered.entries[0].1,
@@ -318,12 +327,16 @@ fn sort(keys: &[(&str, bool)]) -> Option<SortRequest> {
 }
 
 /// All pages of a search, and how many there were.
-fn all_pages<S: Store>(fixture: &Fixture<S>, asked: &Asked<'_>, size: u32) -> (Vec<String>, u32, ResultCode) {
+fn all_pages<S: Store>(
+    fixture: &Fixture<S>,
+    asked: &SearchSpec<'_>,
+    size: u32,
+) -> (Vec<String>, u32, ResultCode) {
     let (mut names, mut pages, mut cookie) = (Vec::new(), 0, Vec::new());
     loop {
         let paged = Some(PagedResults { critical: true, size, cookie });
         let controls = asked.controls.with(|values| values.paged = paged);
-        let answered = fixture.search(&Asked { controls, ..asked.clone() });
+        let answered = fixture.search(&SearchSpec { controls, ..asked.clone() });
         assert!(answered.entries.len() <= size as usize);
         names.extend(answered.names().into_iter().map(str::to_owned));
         pages += 1;
@@ -347,13 +360,13 @@ fn cookie_of(value: &[u8]) -> Vec<u8> {
 fn pages_cover_everything_once() {
     let mut fixture = Fixture::memory(&[("cn", "eq,sub")], &many(25));
     let whole: Vec<String> = (0..25).map(|i| format!("p{i:03}")).collect();
-    let asked = Asked { filter: "(cn=p*)", slice: 3, ..Asked::default() };
+    let asked = SearchSpec { filter: "(cn=p*)", slice: 3, ..SearchSpec::default() };
     for (size, pages) in [(10, 3), (25, 1), (1, 25), (5, 5), (100, 1)] {
         assert_eq!(all_pages(&fixture, &asked, size), (whole.clone(), pages, ResultCode::SUCCESS), "{size}");
     }
     let mut sorted: Vec<String> = whole;
     sorted.sort_by_key(|name| (name[1..].parse::<usize>().unwrap() * 7) % 25);
-    let by_sn = Asked {
+    let by_sn = SearchSpec {
         controls: RequestControls::from(ControlValues {
             sort: sort(&[("sn", false)]),
             ..ControlValues::default()
@@ -373,7 +386,7 @@ fn a_forged_cookie_is_refused() {
     let fixture = Fixture::memory(&[], &many(3));
     let paged = Some(PagedResults { critical: true, size: 1, cookie: vec![1; 29] });
     let controls = RequestControls::from(ControlValues { paged, ..ControlValues::default() });
-    let answered = fixture.search(&Asked { controls, ..Asked::default() });
+    let answered = fixture.search(&SearchSpec { controls, ..SearchSpec::default() });
     assert_eq!(answered.result.code, ResultCode::PROTOCOL_ERROR);
 }
 
@@ -388,7 +401,7 @@ fn sorting() {
         ] {
             let controls =
                 RequestControls::from(ControlValues { sort: sort(keys), ..ControlValues::default() });
-            let answered = search(&Asked { filter: "(cn=*)", controls, ..Asked::default() });
+            let answered = search(&SearchSpec { filter: "(cn=*)", controls, ..SearchSpec::default() });
             assert_eq!(answered.names().join(","), expected, "{keys:?}");
             assert_eq!(answered.controls[0].value.as_deref(), Some(b"\x30\x03\x0a\x01\x00".as_slice()));
         }
@@ -396,7 +409,7 @@ fn sorting() {
             sort: sort(&[("nonsense", false)]),
             ..ControlValues::default()
         });
-        let answered = search(&Asked { controls, ..Asked::default() });
+        let answered = search(&SearchSpec { controls, ..SearchSpec::default() });
         assert_eq!(answered.result.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
     });
 }
@@ -405,7 +418,7 @@ fn sorting() {
 fn limits() {
     let mut fixture = Fixture::memory(&[], &many(20));
     let count = |fixture: &Fixture<_>, size_limit| {
-        let answered = fixture.search(&Asked { size_limit, slice: 7, ..Asked::default() });
+        let answered = fixture.search(&SearchSpec { size_limit, slice: 7, ..SearchSpec::default() });
         (answered.entries.len(), answered.result.code)
     };
     assert_eq!(count(&fixture, 0), (21, ResultCode::SUCCESS));
@@ -429,7 +442,7 @@ fn between_slices() {
         let fixture = Fixture::memory(&[("cn", "eq,sub")], &many(10));
         let base = format!("cn=p000,{SUFFIX}");
         fixture.load(&format!("dn: cn=a,{base}\nobjectClass: person\ncn: a\nsn: a\n\ndn: cn=b,{base}\nobjectClass: person\ncn: b\nsn: b\n"));
-        let asked = Asked { base: &base, filter, time_limit: 60, ..Asked::default() };
+        let asked = SearchSpec { base: &base, filter, time_limit: 60, ..SearchSpec::default() };
         let mut task = fixture.begin(&asked).unwrap();
         let mut out = Vec::new();
         let mut changed = false;
@@ -495,16 +508,16 @@ fn access_rules() {
         ("(&(objectClass=posixAccount)(mail=ann@example.com))", ""),
         ("(&(mail=ann@example.com)(sn=smith))", "Ann Smith"),
     ] {
-        let answered = fixture.search(&Asked { filter, ..Asked::default() });
+        let answered = fixture.search(&SearchSpec { filter, ..SearchSpec::default() });
         assert_eq!(answered.names().join(","), expected, "{filter}");
     }
-    let answered = fixture.search(&Asked { filter: "(sn=smith)", ..Asked::default() });
+    let answered = fixture.search(&SearchSpec { filter: "(sn=smith)", ..SearchSpec::default() });
     let names: Vec<&str> = answered.entries[0].1.iter().map(|(name, _)| name.as_str()).collect();
     assert!(!names.contains(&"mail") && !names.contains(&"uid") && names.contains(&"sn"), "{names:?}");
     assert_eq!(answered.entries[0].1[0].1, ["inetOrgPerson"]);
     let zoe = "cn=zoe,ou=people,dc=example,dc=com";
     assert_eq!(
-        fixture.search(&Asked { base: zoe, ..Asked::default() }).result.code,
+        fixture.search(&SearchSpec { base: zoe, ..SearchSpec::default() }).result.code,
         ResultCode::NO_SUCH_OBJECT
     );
 }
@@ -566,7 +579,7 @@ proptest! {
     fn indexes_change_no_answer(ldif in directory(), filters in prop::collection::vec(filter(), 8)) {
         let (with, without) = (Fixture::memory(INDEXES, &ldif), Fixture::memory(&[], &ldif));
         for filter in &filters {
-            let asked = Asked { filter, ..Asked::default() };
+            let asked = SearchSpec { filter, ..SearchSpec::default() };
             let (indexed, scanned) = (with.search(&asked), without.search(&asked));
             prop_assert_eq!(indexed.dns(), scanned.dns(), "{}", filter);
         }

@@ -14,7 +14,7 @@ use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntrySource};
 use crate::fault::Fault;
 use crate::search::computed::Sight;
-use crate::search::rule_facts::Facts;
+use crate::search::rule_facts::RuleFacts;
 
 /// What the access rules grant a requester in one state of the database.
 pub(crate) struct Authority<'a, 's, V> {
@@ -112,13 +112,13 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     }
 
     fn may(&self, dn: &NormalDn, entry: &dyn EntrySource, item: Item<'_>, privilege: Privilege) -> bool {
-        let facts = Facts::new(self.view, Sight::of(self.view, self.policy), dn, entry);
+        let facts = RuleFacts::new(self.view, Sight::of(self.view, self.policy), dn, entry);
         self.policy.check(self.subject, &AccessTarget { dn, entry: &facts }, item, privilege)
     }
 
     /// Whether all of the changes may be made.
     fn may_modify(&self, dn: &NormalDn, entry: &dyn EntrySource, changes: &[Change]) -> bool {
-        let facts = Facts::new(self.view, Sight::of(self.view, self.policy), dn, entry);
+        let facts = RuleFacts::new(self.view, Sight::of(self.view, self.policy), dn, entry);
         let target = AccessTarget { dn, entry: &facts };
         changes.iter().all(|change| {
             change.is_granted(|value, privilege| {

@@ -13,7 +13,7 @@ use super::authority::Authority;
 use super::failure::Failure;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
-use super::operator::{Counters, Done, Envelope, Ground, Operator, insufficient};
+use super::operator::{Counters, Done, Envelope, Operator, WriteContext, insufficient};
 use super::prepare::{self, Latitude, Prepared};
 use super::request::WriteOutcome;
 use super::retiring::Retiring;
@@ -77,7 +77,7 @@ impl Refused {
 }
 
 /// What an overlay wants, prepared.
-struct Asked {
+struct OverlayWork {
     altered: Option<Prepared>,
     derived: Vec<Task>,
     follow_up: Option<Box<dyn FollowUp>>,
@@ -340,7 +340,7 @@ impl<'a, S: Store> Group<'a, S> {
         task: &Task,
         role: Role,
         refused: &mut Refused,
-    ) -> Result<Asked, Failure> {
+    ) -> Result<OverlayWork, Failure> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
@@ -369,7 +369,7 @@ impl<'a, S: Store> Group<'a, S> {
             Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls, passwords: None })
         };
         let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
-        Ok(Asked { altered: added.altered, derived, follow_up: added.follow_up })
+        Ok(OverlayWork { altered: added.altered, derived, follow_up: added.follow_up })
     }
 
     /// What follows from a change that was carried out: `done` is what it wrote.
@@ -538,7 +538,7 @@ impl<'a, S: Store> Group<'a, S> {
         (derived, idle): (bool, bool),
     ) -> Result<Done, Failure> {
         self.retiring.check(&task.operation, &self.state.schema)?;
-        let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
+        let ground = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
         let now = self.environment.clock.now();
         let csn = self.environment.order.next_csn(now);
         let before = Layered::new(transaction, &self.set);

@@ -24,7 +24,7 @@ pub struct KnownSchema {
     pub top: ObjectClassId,
     pub classes: KnownClasses,
     /// Attributes that only make sense in one kind of entry.
-    pub(crate) placed: Vec<(AttributeTypeId, Place)>,
+    pub(crate) placed: Vec<(AttributeTypeId, PermittedIn)>,
     /// Lists of classes that passed the check of entries by this schema.
     pub(super) checked: CheckedLists,
 }
@@ -45,7 +45,7 @@ pub struct KnownClasses {
 
 /// The kind of entry in which alone an attribute may appear.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PermittedIn {
     RootDse,
     Alias,
     Referral,
@@ -66,31 +66,31 @@ impl fmt::Display for MissingElement {
 
 impl std::error::Error for MissingElement {}
 
-const PLACED: [(&str, Place); 24] = [
-    ("altServer", Place::RootDse),
-    ("namingContexts", Place::RootDse),
-    ("supportedControl", Place::RootDse),
-    ("supportedExtension", Place::RootDse),
-    ("supportedLDAPVersion", Place::RootDse),
-    ("supportedSASLMechanisms", Place::RootDse),
-    ("supportedFeatures", Place::RootDse),
-    ("monitorContext", Place::RootDse),
-    ("configContext", Place::RootDse),
-    ("vendorName", Place::RootDse),
-    ("vendorVersion", Place::RootDse),
-    ("administrativeRole", Place::Nowhere),
-    ("subtreeSpecification", Place::Subentry),
-    ("dITStructureRules", Place::Subentry),
-    ("dITContentRules", Place::Subentry),
-    ("matchingRules", Place::Subentry),
-    ("attributeTypes", Place::Subentry),
-    ("objectClasses", Place::Subentry),
-    ("nameForms", Place::Subentry),
-    ("matchingRuleUse", Place::Subentry),
-    ("ldapSyntaxes", Place::Subentry),
-    ("aliasedObjectName", Place::Alias),
-    ("ref", Place::Referral),
-    ("entryTtl", Place::Dynamic),
+const PLACED: [(&str, PermittedIn); 24] = [
+    ("altServer", PermittedIn::RootDse),
+    ("namingContexts", PermittedIn::RootDse),
+    ("supportedControl", PermittedIn::RootDse),
+    ("supportedExtension", PermittedIn::RootDse),
+    ("supportedLDAPVersion", PermittedIn::RootDse),
+    ("supportedSASLMechanisms", PermittedIn::RootDse),
+    ("supportedFeatures", PermittedIn::RootDse),
+    ("monitorContext", PermittedIn::RootDse),
+    ("configContext", PermittedIn::RootDse),
+    ("vendorName", PermittedIn::RootDse),
+    ("vendorVersion", PermittedIn::RootDse),
+    ("administrativeRole", PermittedIn::Nowhere),
+    ("subtreeSpecification", PermittedIn::Subentry),
+    ("dITStructureRules", PermittedIn::Subentry),
+    ("dITContentRules", PermittedIn::Subentry),
+    ("matchingRules", PermittedIn::Subentry),
+    ("attributeTypes", PermittedIn::Subentry),
+    ("objectClasses", PermittedIn::Subentry),
+    ("nameForms", PermittedIn::Subentry),
+    ("matchingRuleUse", PermittedIn::Subentry),
+    ("ldapSyntaxes", PermittedIn::Subentry),
+    ("aliasedObjectName", PermittedIn::Alias),
+    ("ref", PermittedIn::Referral),
+    ("entryTtl", PermittedIn::Dynamic),
 ];
 
 impl KnownSchema {
@@ -133,7 +133,7 @@ impl KnownSchema {
     }
 
     /// Where alone an attribute may appear; `None` for one that may appear anywhere.
-    pub(crate) fn place_of(&self, attribute: AttributeTypeId) -> Option<Place> {
+    pub(crate) fn place_of(&self, attribute: AttributeTypeId) -> Option<PermittedIn> {
         self.placed.iter().find(|(id, _)| *id == attribute).map(|(_, place)| *place)
     }
 

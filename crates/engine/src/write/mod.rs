@@ -47,7 +47,7 @@ pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use request::{Completion, Origin, WriteOutcome, WriteRequest};
 pub use retiring::Retiring;
-pub use writer::errand::Reconfiguration;
+pub use writer::task::Reconfiguration;
 pub use writer::{
     Writer, WriterEnvironment, WriterStartError, carry_out_kept, hand_over_kept, is_keeping, may_keep,
 };

@@ -36,7 +36,7 @@ use crate::tree::{self, Resolved};
 
 /// What the changes of a group have in common.
 #[derive(Debug)]
-pub(crate) struct Ground<'a> {
+pub(crate) struct WriteContext<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) known: &'a KnownSchema,
     pub(crate) settings: &'a DatabaseSettings,
@@ -48,7 +48,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) order: &'a CommitOrder,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> WriteContext<'a> {
     /// How strictly entries are checked, whatever the operation.
     pub(crate) fn check_mode(&self) -> CheckMode {
         CheckMode {
@@ -123,7 +123,7 @@ pub(crate) struct Done {
 
 /// Carries out one change on a view of what came before it.
 pub(crate) struct Operator<'a, V: Snapshot> {
-    pub(crate) ground: &'a Ground<'a>,
+    pub(crate) ground: &'a WriteContext<'a>,
     pub(crate) view: View<'a, V>,
     /// Under which the names of this view are cached.
     pub(crate) instance: u64,

@@ -17,7 +17,7 @@ use crate::filter::{Filter, FilterContext};
 use crate::search::answer::Answer;
 use crate::search::computed::Sight;
 use crate::search::entry::{Gate, Seen};
-use crate::search::rule_facts::Facts;
+use crate::search::rule_facts::RuleFacts;
 use crate::search::selection::Selection;
 
 /// Steps that an assertion control of a compare or an update may take: others wait for it meanwhile.
@@ -28,7 +28,7 @@ struct Asserted<'a, 'b, V: Snapshot> {
     operator: &'a Operator<'b, V>,
     dn: &'a NormalDn,
     meter: &'a Meter,
-    facts: Facts<'a, V>,
+    facts: RuleFacts<'a, V>,
 }
 
 impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
@@ -87,7 +87,7 @@ impl<V: Snapshot> Operator<'_, V> {
         let most = limits.most(RequestLimit::Steps).min(ASSERTION_STEPS);
         let meter = Meter::new(most);
         (sight.requester, sight.meter) = (Some(self.envelope.subject), Some(&meter));
-        let facts = Facts::new(&self.view, sight, dn, entry);
+        let facts = RuleFacts::new(&self.view, sight, dn, entry);
         let context = Asserted { operator: self, dn, meter: &meter, facts };
         match context.facts.with_source(|entry| filter.matches(&context, entry)) {
             Ok(Match::True) => Ok(()),

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::group::Group;
 use super::modify;
 use super::operational::{self, Stamp};
-use super::operator::{Envelope, Ground, Operator, StoredSets, logged};
+use super::operator::{Envelope, Operator, StoredSets, WriteContext, logged};
 use super::prepare::{Change, ChangeKind, internal_change};
 use super::writer::Task;
 use crate::change::{NewRecord, Recording};
@@ -117,7 +117,7 @@ impl<S: Store> Group<'_, S> {
         (step, recording): (&Step<'_>, &Recording),
         (csn, derived): (Csn, bool),
     ) -> Result<(), Failure> {
-        let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
+        let ground = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let now = self.environment.clock.now();

@@ -14,7 +14,7 @@ use super::change;
 use super::known::{KnownSchema, MissingElement};
 use super::modify;
 use super::operational::Stamp;
-use super::operator::{Counters, Envelope, Ground, Operator, StoredSets};
+use super::operator::{Counters, Envelope, Operator, StoredSets, WriteContext};
 use super::prepare::split_rdn;
 use super::prepare::{Change, ChangeKind, Standing};
 use super::{Failure, values};
@@ -236,7 +236,7 @@ impl Replay {
             let state = group.catalog.state(&group.state);
             let view = View::over_changes(&overlay, self.instance, state)?;
             let order = CommitOrder::new(key.server_id);
-            let ground = Ground {
+            let ground = WriteContext {
                 schema: &group.state.schema,
                 known: &self.known,
                 settings: &group.state.settings,

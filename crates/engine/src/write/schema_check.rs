@@ -12,7 +12,7 @@ use larix_schema::{
 
 use super::change::{LargeSets, large_contains};
 use super::failure::Failure;
-use super::known::{KnownSchema, Place};
+use super::known::{KnownSchema, PermittedIn};
 use super::values;
 use crate::entry::values::member_key_of_normal;
 use crate::entry::{Entry, EntryAttribute};
@@ -160,18 +160,20 @@ fn check_attributes(
 }
 
 fn check_place(
-    place: Place,
+    place: PermittedIn,
     (classes, mode): (&ClassFacts, CheckMode),
     name: &dyn Fn() -> String,
 ) -> Result<(), LdapResult> {
     let text = match place {
-        Place::RootDse => "only allowed in the root DSE",
-        Place::Alias if !classes.alias => "only allowed in the alias",
-        Place::Referral if !classes.referral => "only allowed in the referral",
-        Place::Subentry if !classes.subentry => "only allowed in the subentry",
-        Place::Dynamic if !mode.dynamic_objects => "not supported in context",
-        Place::Nowhere => "not supported!",
-        Place::Alias | Place::Referral | Place::Subentry | Place::Dynamic => return Ok(()),
+        PermittedIn::RootDse => "only allowed in the root DSE",
+        PermittedIn::Alias if !classes.alias => "only allowed in the alias",
+        PermittedIn::Referral if !classes.referral => "only allowed in the referral",
+        PermittedIn::Subentry if !classes.subentry => "only allowed in the subentry",
+        PermittedIn::Dynamic if !mode.dynamic_objects => "not supported in context",
+        PermittedIn::Nowhere => "not supported!",
+        PermittedIn::Alias | PermittedIn::Referral | PermittedIn::Subentry | PermittedIn::Dynamic => {
+            return Ok(());
+        }
     };
     Err(class_violation(format!("attribute \"{}\" {text}", name())))
 }

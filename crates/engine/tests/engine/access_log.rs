@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-use larix_engine::audit::{self, Facts, Request};
+use larix_engine::audit::{self, AuditFacts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::database::{OldValues, ProviderSettings};
 use larix_engine::log::{self, LogKey, LogRecord};
@@ -113,7 +113,7 @@ fn a_recording_is_one_commit_with_how_far_it_goes() {
     let schema = Arc::clone(&fixture.schema);
     let csn: Csn = CSN.parse().unwrap();
     let start = Timestamp(1_795_229_207_123_456);
-    let facts = Facts { start, dn: Some("dc=b".to_owned()), ..Facts::default() };
+    let facts = AuditFacts { start, dn: Some("dc=b".to_owned()), ..AuditFacts::default() };
     let local = audit::of_request(&schema, &Request::Delete, &facts);
     let of_change = NewRecord { csn: Some(csn), ..local.clone() };
     let suffix = schema.parse_dn(SUFFIX).unwrap();
@@ -167,7 +167,11 @@ fn a_log_has_come_as_far_as_it_is_told() {
     let fixture = open();
     let of_change = |csn: Csn| NewRecord {
         csn: Some(csn),
-        ..audit::of_request(&schema, &Request::Delete, &Facts { start: csn.time, ..Facts::default() })
+        ..audit::of_request(
+            &schema,
+            &Request::Delete,
+            &AuditFacts { start: csn.time, ..AuditFacts::default() },
+        )
     };
     let others = vec![of_change(csn(9, 20)), of_change(csn(9, 10))];
     record(&fixture, Recording { records: others, context_csns: vec![csn(1, 5)], ..new() });

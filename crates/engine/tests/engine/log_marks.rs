@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 
 use larix_engine::Database;
-use larix_engine::audit::{self, Facts, Request};
+use larix_engine::audit::{self, AuditFacts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::log::{CsnVector, LogKey, LogRetention, MARK_EVERY, begin_after, visit_outlines_after};
 use larix_engine::time::Timestamp;
@@ -111,7 +111,7 @@ fn what_a_server_does_by_itself_is_in_no_mark() {
     let (schema, store) = (schema(""), Arc::new(memory()));
     let settings = settings(&schema);
     let open = || Fixture::of(Arc::clone(&schema), vec![(Arc::clone(&store), settings.clone())]);
-    let of_operation = audit::of_request(&schema, &Request::Unbind, &Facts::default());
+    let of_operation = audit::of_request(&schema, &Request::Unbind, &AuditFacts::default());
     let of_change = |time: u64| {
         let csn = Csn { time: Timestamp(time as i64), count: 0, server_id: 9, modification: 0 };
         NewRecord { csn: Some(csn), ..of_operation.clone() }

@@ -24,7 +24,7 @@ const SCHEMA_ENTRY: &str = "cn={4}grid,cn=schema,cn=config";
 
 /// Whom a step asks.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct ServerUnderTest<'a> {
     pub(super) address: SocketAddr,
     /// The identity that may write into each database.
     pub(super) identities: &'a [(String, String)],
@@ -42,7 +42,7 @@ pub(super) struct Asked<'a> {
 /// database.
 pub(super) fn measure(
     step: &Step,
-    asked: &Asked<'_>,
+    asked: &ServerUnderTest<'_>,
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
@@ -64,7 +64,7 @@ pub(super) fn measure(
 
 fn drive_streams(
     streams: &[Stream],
-    asked: &Asked<'_>,
+    asked: &ServerUnderTest<'_>,
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
@@ -105,7 +105,7 @@ fn drive_streams(
 /// The most connections that are tried.
 const OPTIMUM_MAX: usize = 512;
 
-fn optimize(stream: &Stream, asked: &Asked<'_>, sequence: &mut u64) -> anyhow::Result<Outcome> {
+fn optimize(stream: &Stream, asked: &ServerUnderTest<'_>, sequence: &mut u64) -> anyhow::Result<Outcome> {
     let workload = drive::Workload { sequence_start: *sequence, ..stream.workload.clone() };
     let steps = drive::Steps { max: OPTIMUM_MAX, ..drive::Steps::default() };
     let options = drive::Options { connections: steps.first, ..options(stream, 0, asked)? };
@@ -120,7 +120,7 @@ fn optimize(stream: &Stream, asked: &Asked<'_>, sequence: &mut u64) -> anyhow::R
     Ok(Outcome { steps: found.steps, invalid, note, ..Outcome::default() })
 }
 
-fn options(stream: &Stream, position: usize, asked: &Asked<'_>) -> anyhow::Result<drive::Options> {
+fn options(stream: &Stream, position: usize, asked: &ServerUnderTest<'_>) -> anyhow::Result<drive::Options> {
     let identity = match stream.identity {
         Identity::Anonymous => drive::Identity::Anonymous,
         Identity::Root(database) => {
@@ -165,7 +165,7 @@ fn wrong(report: &Report) -> Option<String> {
 /// Adds entries of the same small shape, one after the other, until there are enough or the time is over.
 fn add_bunches(
     bunches: &Bunches,
-    asked: &Asked<'_>,
+    asked: &ServerUnderTest<'_>,
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
@@ -229,7 +229,7 @@ fn add_file(session: &mut Session, number: u64, parent: &str) -> anyhow::Result<
 
 /// Adds object classes to the running server: an entry of the schema with the first bunch, which each further one
 /// extends. A server that refuses has no figures.
-fn add_classes(bunches: u64, each: u64, asked: &Asked<'_>) -> anyhow::Result<Outcome> {
+fn add_classes(bunches: u64, each: u64, asked: &ServerUnderTest<'_>) -> anyhow::Result<Outcome> {
     let refused = |why: String| Outcome { note: Some(format!("not measured, {why}")), ..Outcome::default() };
     let root = (CONFIGURATION_ROOT.to_owned(), ROOT_PASSWORD.to_owned());
     let mut session = match Session::open(asked.address, Some(&root)) {
@@ -264,7 +264,7 @@ fn add_classes(bunches: u64, each: u64, asked: &Asked<'_>) -> anyhow::Result<Out
 /// Makes a fixed number of changes on several connections, whatever they take.
 fn change_all(
     rewrite: &Rewrite,
-    asked: &Asked<'_>,
+    asked: &ServerUnderTest<'_>,
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {

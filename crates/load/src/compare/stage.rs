@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 
 use super::Options;
 use super::folder::{Folder, Written, disk};
-use super::measure::{Asked, measure};
+use super::measure::{ServerUnderTest, measure};
 use super::outcome::{Loaded, Outcome, Served};
 use super::progress::{Plan, Progress};
 use super::rows::Rows;
@@ -142,7 +142,7 @@ impl<'a> Bench<'a> {
             turn.begin(self.name(), &format!("{}, {}", stage.name, step.title));
             let identities: Vec<(String, String)> =
                 databases.iter().map(|database| (database.root_dn.clone(), ROOT_PASSWORD.into())).collect();
-            let asked = Asked {
+            let asked = ServerUnderTest {
                 address: running.address,
                 identities: &identities,
                 process: Some(running.process_id()),
@@ -190,7 +190,7 @@ impl<'a> Bench<'a> {
                 None => {
                     let identities: Vec<(String, String)> =
                         given.bind.iter().cycle().take(databases.len()).cloned().collect();
-                    let asked = Asked {
+                    let asked = ServerUnderTest {
                         address: given.address,
                         identities: &identities,
                         process: given.process,

@@ -27,7 +27,7 @@ pub(super) enum Variable {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Part<'a> {
+pub(super) enum Segment<'a> {
     Text(&'a str),
     Variable(Variable),
 }
@@ -66,16 +66,16 @@ pub(super) struct Numbers {
 }
 
 /// Splits a template.
-pub(super) fn parse(template: &str) -> Result<Vec<Part<'_>>, PlaceholderError> {
+pub(super) fn parse(template: &str) -> Result<Vec<Segment<'_>>, PlaceholderError> {
     let mut parts = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find('{') {
         let (text, from) = rest.split_at(at);
         if !text.is_empty() {
-            parts.push(Part::Text(text));
+            parts.push(Segment::Text(text));
         }
         if let Some(after) = from.strip_prefix("{{") {
-            parts.push(Part::Text("{"));
+            parts.push(Segment::Text("{"));
             rest = after;
             continue;
         }
@@ -83,11 +83,11 @@ pub(super) fn parse(template: &str) -> Result<Vec<Part<'_>>, PlaceholderError> {
             .strip_prefix('{')
             .and_then(|from| from.split_once('}'))
             .ok_or_else(|| PlaceholderError::Unclosed(template.to_owned()))?;
-        parts.push(Part::Variable(variable(name)?));
+        parts.push(Segment::Variable(variable(name)?));
         rest = after;
     }
     if !rest.is_empty() {
-        parts.push(Part::Text(rest));
+        parts.push(Segment::Text(rest));
     }
     Ok(parts)
 }
@@ -179,8 +179,8 @@ impl Shapes {
             let mut text = String::new();
             for part in parse(template)? {
                 match part {
-                    Part::Text(part) => text.push_str(part),
-                    Part::Variable(variable) => {
+                    Segment::Text(part) => text.push_str(part),
+                    Segment::Variable(variable) => {
                         text.extend(std::iter::repeat_n('0', variable.width(&Numbers::default())));
                         if matches!(variable, Variable::Random(..)) || !variables.contains(&variable) {
                             variables.push(variable);
@@ -285,8 +285,8 @@ fn filled(request: &impl Encode, numbers: &Numbers, marked: usize) -> anyhow::Re
         let mut text = String::new();
         for part in parse(template)? {
             match part {
-                Part::Text(part) => text.push_str(part),
-                Part::Variable(variable) => {
+                Segment::Text(part) => text.push_str(part),
+                Segment::Variable(variable) => {
                     let own = match variable {
                         Variable::Random(..) => {
                             random_seen += 1;

@@ -55,7 +55,7 @@ mod write;
 use std::path::Path;
 
 pub use error::{TemplateError, TemplateFault};
-use tag::Part;
+use tag::Segment;
 
 /// The most entries that one template writes.
 pub const ENTRIES_MAX: u64 = 1_000_000_000;
@@ -103,7 +103,7 @@ struct Below {
 #[derive(Clone, Debug)]
 struct Line {
     attribute: String,
-    parts: Vec<Part>,
+    parts: Vec<Segment>,
 }
 
 impl Template {

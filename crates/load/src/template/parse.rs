@@ -6,7 +6,7 @@ use std::path::Path;
 use larix_proto::Dn;
 
 use super::error::{TemplateError, TemplateFault};
-use super::tag::{Context, Part, parts};
+use super::tag::{Context, Segment, parts};
 use super::{Below, Branch, DEPTH_MAX, ENTRIES_MAX, Kind, Line, Template};
 
 /// A branch or template as it is written, before names are looked up.
@@ -137,7 +137,7 @@ fn own_lines(line: usize, dn: &str) -> Result<Vec<(usize, Line)>, TemplateFault>
     let parsed = Dn::parse(dn).map_err(|error| fault(error.to_string()))?;
     let rdn = parsed.rdns().first().ok_or_else(|| fault("it is empty".to_owned()))?;
     let lines = rdn.avas().iter().map(|ava| {
-        let parts = vec![Part::Text(String::from_utf8_lossy(ava.value.as_ref()).into_owned())];
+        let parts = vec![Segment::Text(String::from_utf8_lossy(ava.value.as_ref()).into_owned())];
         (line, Line { attribute: ava.attribute.to_owned(), parts })
     });
     Ok(lines.collect())
@@ -241,7 +241,7 @@ fn with_classes(section: &Section) -> Vec<(usize, Line)> {
         _ => &["top", "extensibleObject"],
     };
     let lines_of_classes = classes.iter().map(|class| {
-        let parts = vec![Part::Text((*class).to_owned())];
+        let parts = vec![Segment::Text((*class).to_owned())];
         (section.line, Line { attribute: "objectClass".to_owned(), parts })
     });
     lines.splice(0..0, lines_of_classes);
@@ -252,7 +252,7 @@ fn with_classes(section: &Section) -> Vec<(usize, Line)> {
 fn check_references(lines: &[(usize, Line)]) -> Result<(), TemplateError> {
     for (index, (number, line)) in lines.iter().enumerate() {
         for part in &line.parts {
-            let (Part::Attribute(name, _) | Part::If { attribute: name, .. }) = part else { continue };
+            let (Segment::Attribute(name, _) | Segment::If { attribute: name, .. }) = part else { continue };
             let above = lines.iter().take(index);
             if !above.clone().any(|(_, line)| line.attribute.eq_ignore_ascii_case(name)) {
                 return Err(TemplateError { line: *number, fault: TemplateFault::Reference(name.clone()) });
@@ -278,7 +278,7 @@ fn restarting(kinds: &[Kind], context: &Context) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (index, kind) in kinds.iter().enumerate() {
         for part in kind.lines.iter().flat_map(|line| &line.parts) {
-            if let Part::Sequential(counter) = part
+            if let Segment::Sequential(counter) = part
                 && context.counters.get(*counter).is_some_and(|(_, restarts)| *restarts)
             {
                 found.push((index, *counter));

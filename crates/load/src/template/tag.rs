@@ -8,7 +8,7 @@ use super::error::TemplateFault;
 
 /// A part of a value.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum Segment {
     Text(String),
     /// The first value of an attribute, and how many of its characters.
     Attribute(String, Option<usize>),
@@ -77,7 +77,7 @@ impl Context {
 }
 
 /// Splits a value whose constants are in place.
-pub(super) fn parts(value: &str, context: &mut Context) -> Result<Vec<Part>, TemplateFault> {
+pub(super) fn parts(value: &str, context: &mut Context) -> Result<Vec<Segment>, TemplateFault> {
     let mut parts = Vec::new();
     let mut text = String::new();
     let mut rest = value;
@@ -103,46 +103,46 @@ pub(super) fn parts(value: &str, context: &mut Context) -> Result<Vec<Part>, Tem
         rest = after;
         let part = if c == '{' { attribute(inner)? } else { tag(inner, context)? };
         match part {
-            Part::Text(more) => text.push_str(&more),
+            Segment::Text(more) => text.push_str(&more),
             part => {
                 if !text.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut text)));
+                    parts.push(Segment::Text(std::mem::take(&mut text)));
                 }
                 parts.push(part);
             }
         }
     }
     if !text.is_empty() {
-        parts.push(Part::Text(text));
+        parts.push(Segment::Text(text));
     }
     Ok(parts)
 }
 
-fn attribute(text: &str) -> Result<Part, TemplateFault> {
+fn attribute(text: &str) -> Result<Segment, TemplateFault> {
     match text.split_once(':') {
-        None => Ok(Part::Attribute(text.to_owned(), None)),
+        None => Ok(Segment::Attribute(text.to_owned(), None)),
         Some((name, length)) => {
             let length = length.parse().map_err(|_| TemplateFault::Argument {
                 tag: text.to_owned(),
                 wanted: "a number of characters after the colon",
             })?;
-            Ok(Part::Attribute(name.to_owned(), Some(length)))
+            Ok(Segment::Attribute(name.to_owned(), Some(length)))
         }
     }
 }
 
-fn tag(text: &str, context: &mut Context) -> Result<Part, TemplateFault> {
+fn tag(text: &str, context: &mut Context) -> Result<Segment, TemplateFault> {
     let mut arguments = text.split(':');
     let name = arguments.next().unwrap_or_default().to_ascii_lowercase();
     let arguments: Vec<&str> = arguments.collect();
     let wanted = |wanted| TemplateFault::Argument { tag: text.to_owned(), wanted };
     match (name.as_str(), arguments.as_slice()) {
-        ("first", []) => Ok(Part::First),
-        ("last", []) => Ok(Part::Last),
-        ("dn", []) => Ok(Part::Dn),
-        ("parentdn", []) => Ok(Part::ParentDn),
-        ("rdn", []) => Ok(Part::Rdn),
-        ("guid", []) => Ok(Part::Guid),
+        ("first", []) => Ok(Segment::First),
+        ("last", []) => Ok(Segment::Last),
+        ("dn", []) => Ok(Segment::Dn),
+        ("parentdn", []) => Ok(Segment::ParentDn),
+        ("rdn", []) => Ok(Segment::Rdn),
+        ("guid", []) => Ok(Segment::Guid),
         ("sequential", arguments) => {
             let wanted = || wanted("nothing, START, or START:true or false");
             let (start, restarts) = match arguments {
@@ -153,31 +153,31 @@ fn tag(text: &str, context: &mut Context) -> Result<Part, TemplateFault> {
             };
             let start = start.parse().map_err(|_| wanted())?;
             let restarts = restarts.parse().map_err(|_| wanted())?;
-            Ok(Part::Sequential(context.counter(start, restarts)))
+            Ok(Segment::Sequential(context.counter(start, restarts)))
         }
         ("random", arguments) => random(text, arguments),
         ("list", [_, ..]) => list(text),
-        ("file", [path]) | ("file", [path, "random"]) => Ok(Part::FileRandom(context.file(path)?)),
+        ("file", [path]) | ("file", [path, "random"]) => Ok(Segment::FileRandom(context.file(path)?)),
         ("file", [path, "sequential"]) => {
             let lines = context.file(path)?;
-            Ok(Part::FileSequential(lines, context.counter(0, false)))
+            Ok(Segment::FileSequential(lines, context.counter(0, false)))
         }
         ("file", _) => Err(wanted("PATH, PATH:random or PATH:sequential")),
         ("presence", [percent]) => {
             let percent = percent.parse().ok().filter(|percent| *percent <= 100);
-            percent.map(Part::Presence).ok_or_else(|| wanted("a number from 0 to 100"))
+            percent.map(Segment::Presence).ok_or_else(|| wanted("a number from 0 to 100"))
         }
-        ("ifpresent" | "ifabsent", [attribute, value @ ..]) if value.len() < 2 => Ok(Part::If {
+        ("ifpresent" | "ifabsent", [attribute, value @ ..]) if value.len() < 2 => Ok(Segment::If {
             present: name == "ifpresent",
             attribute: (*attribute).to_owned(),
             value: value.first().map(|value| (*value).to_owned()),
         }),
-        ("static", _) => Ok(Part::Text(text.split_once(':').map_or("", |(_, text)| text).to_owned())),
+        ("static", _) => Ok(Segment::Text(text.split_once(':').map_or("", |(_, text)| text).to_owned())),
         _ => Err(TemplateFault::Tag(text.to_owned())),
     }
 }
 
-fn random(text: &str, arguments: &[&str]) -> Result<Part, TemplateFault> {
+fn random(text: &str, arguments: &[&str]) -> Result<Segment, TemplateFault> {
     const ALPHA: &str = "abcdefghijklmnopqrstuvwxyz";
     const NUMERIC: &str = "0123456789";
     const ALPHANUMERIC: &str = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -200,22 +200,22 @@ fn random(text: &str, arguments: &[&str]) -> Result<Part, TemplateFault> {
         if high > 1 << 20 {
             return Err(wanted("at most 1048576 characters"));
         }
-        Ok(Part::Characters(alphabet.chars().collect(), low, high))
+        Ok(Segment::Characters(alphabet.chars().collect(), low, high))
     };
     match arguments {
         ["alpha", rest @ ..] => characters(ALPHA, rest),
         ["alphanumeric", rest @ ..] => characters(ALPHANUMERIC, rest),
         ["hex", rest @ ..] => characters(HEX, rest),
         ["base64", rest @ ..] => characters(BASE64, rest),
-        ["numeric", low, high] => range(&[low, high]).map(|(low, high)| Part::Between(low, high)),
+        ["numeric", low, high] => range(&[low, high]).map(|(low, high)| Segment::Between(low, high)),
         ["numeric", rest @ ..] => characters(NUMERIC, rest),
         ["chars", alphabet, rest @ ..] if !alphabet.is_empty() => characters(alphabet, rest),
-        ["month"] => Ok(Part::Month(usize::MAX)),
+        ["month"] => Ok(Segment::Month(usize::MAX)),
         ["month", length] => {
             let length = length.parse().map_err(|_| wanted("a number of characters"))?;
-            Ok(Part::Month(length))
+            Ok(Segment::Month(length))
         }
-        ["telephone"] => Ok(Part::Telephone),
+        ["telephone"] => Ok(Segment::Telephone),
         _ => {
             Err(wanted("alpha, numeric, alphanumeric, hex, base64, chars, month or telephone, and a length"))
         }
@@ -223,7 +223,7 @@ fn random(text: &str, arguments: &[&str]) -> Result<Part, TemplateFault> {
 }
 
 /// `list:a,b` or `list:a:9,b:1`, also with MakeLDIF's semicolon before the weight.
-fn list(text: &str) -> Result<Part, TemplateFault> {
+fn list(text: &str) -> Result<Segment, TemplateFault> {
     let wanted = || TemplateFault::Argument {
         tag: text.to_owned(),
         wanted: "values with commas between them, each with a colon and a weight or none",
@@ -241,5 +241,5 @@ fn list(text: &str) -> Result<Part, TemplateFault> {
     if sum == 0 {
         return Err(wanted());
     }
-    Ok(Part::List(values.into()))
+    Ok(Segment::List(values.into()))
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use larix_proto::dn::write_escaped;
 use larix_proto::ldif::Writer;
 
-use super::tag::Part;
+use super::tag::Segment;
 use super::{Below, Line, Template};
 use crate::generate::{Random, names};
 
@@ -132,8 +132,8 @@ impl<'a, W: Write> Run<'a, W> {
         let mut text = String::new();
         for part in &line.parts {
             match part {
-                Part::Presence(percent) if self.random.below(100) >= *percent => return None,
-                Part::If { present, attribute, value } => {
+                Segment::Presence(percent) if self.random.below(100) >= *percent => return None,
+                Segment::If { present, attribute, value } => {
                     let is_there = entry.values.iter().any(|(name, known)| {
                         name.eq_ignore_ascii_case(attribute)
                             && value.as_ref().is_none_or(|value| value == known)
@@ -148,44 +148,46 @@ impl<'a, W: Write> Run<'a, W> {
         Some(text)
     }
 
-    fn part(&mut self, part: &Part, entry: &mut Entry<'_>, text: &mut String) {
+    fn part(&mut self, part: &Segment, entry: &mut Entry<'_>, text: &mut String) {
         let random = &mut self.random;
         match part {
-            Part::Text(part) => text.push_str(part),
-            Part::Attribute(name, length) => {
+            Segment::Text(part) => text.push_str(part),
+            Segment::Attribute(name, length) => {
                 let value = entry.values.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
                 let value = value.map_or("", |(_, value)| value.as_str());
                 text.extend(value.chars().take(length.unwrap_or(usize::MAX)));
             }
-            Part::First => text.push_str(entry.person.get_or_insert_with(|| names::person(random)).0),
-            Part::Last => text.push_str(&entry.person.get_or_insert_with(|| names::person(random)).1),
-            Part::Dn => text.push_str(&entry.dn),
-            Part::ParentDn => text.push_str(entry.parent),
-            Part::Rdn => text.push_str(&entry.rdn),
-            Part::Sequential(counter) => push_number(text, self.count(*counter)),
-            Part::Characters(alphabet, low, high) => {
+            Segment::First => text.push_str(entry.person.get_or_insert_with(|| names::person(random)).0),
+            Segment::Last => text.push_str(&entry.person.get_or_insert_with(|| names::person(random)).1),
+            Segment::Dn => text.push_str(&entry.dn),
+            Segment::ParentDn => text.push_str(entry.parent),
+            Segment::Rdn => text.push_str(&entry.rdn),
+            Segment::Sequential(counter) => push_number(text, self.count(*counter)),
+            Segment::Characters(alphabet, low, high) => {
                 let length = low + random.below(high - low + 1);
                 text.extend((0..length).map(|_| random.pick(alphabet)));
             }
-            Part::Between(low, high) => push_number(text, low + random.below((high - low).saturating_add(1))),
-            Part::Month(length) => text.extend(random.pick(&MONTHS).chars().take(*length)),
-            Part::Telephone => {
+            Segment::Between(low, high) => {
+                push_number(text, low + random.below((high - low).saturating_add(1)))
+            }
+            Segment::Month(length) => text.extend(random.pick(&MONTHS).chars().take(*length)),
+            Segment::Telephone => {
                 let _ = write!(text, "+1 {} {} {}", random.digits(3), random.digits(3), random.digits(4));
             }
-            Part::Guid => text.push_str(&random.uuid().to_ascii_lowercase()),
-            Part::List(values) => {
+            Segment::Guid => text.push_str(&random.uuid().to_ascii_lowercase()),
+            Segment::List(values) => {
                 let sum = values.last().map_or(0, |(sum, _)| *sum);
                 let draw = random.below(sum);
                 let value = values.iter().find(|(sum, _)| draw < *sum);
                 text.push_str(value.map_or("", |(_, value)| value.as_str()));
             }
-            Part::FileRandom(lines) => text.push_str(random.pick::<String>(lines)),
-            Part::FileSequential(lines, counter) => {
+            Segment::FileRandom(lines) => text.push_str(random.pick::<String>(lines)),
+            Segment::FileSequential(lines, counter) => {
                 let index = self.count(*counter) as usize % lines.len().max(1);
                 text.push_str(lines.get(index).map_or("", String::as_str));
             }
             // They say whether there is a line: `value` has looked at them.
-            Part::Presence(_) | Part::If { .. } => {}
+            Segment::Presence(_) | Segment::If { .. } => {}
         }
     }
 

@@ -32,12 +32,12 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("allowed", "olcOverlayConfig
 struct Allowed {
     object_class: AttributeDescription,
     /// Each with what it tells.
-    attributes: [(AttributeDescription, Told); 4],
+    attributes: [(AttributeDescription, AllowedKind); 4],
 }
 
 /// What an attribute tells.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct AllowedKind {
     /// Classes that could be added. Otherwise attributes that the classes of the entry allow.
     classes: bool,
     /// Only those that the requester may write.
@@ -46,7 +46,7 @@ struct Told {
 
 fn build(_: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
     let described = |name| described(context.schema, "overlay allowed", name);
-    let told = |classes, effective| Told { classes, effective };
+    let told = |classes, effective| AllowedKind { classes, effective };
     Ok(Arc::new(Allowed {
         object_class: described("objectClass")?,
         attributes: [

@@ -242,7 +242,7 @@ impl Constraints {
     }
 
     /// Whether a value obeys a rule about single values; those of a URI are looked for there by `whose` rights.
-    fn value_holds(&self, rule: &Rule, value: &[u8], place: Place<'_>) -> Result<bool, Failure> {
+    fn value_holds(&self, rule: &Rule, value: &[u8], place: ValueScope<'_>) -> Result<bool, Failure> {
         Ok(match rule {
             Rule::Regex { regex, negated } => regex.is_match(&String::from_utf8_lossy(value)) != *negated,
             Rule::Size(most) => value.len() as u64 <= *most,
@@ -256,7 +256,7 @@ impl Constraints {
         &self,
         elsewhere: &Elsewhere,
         value: &[u8],
-        (entries, schema, whose): Place<'_>,
+        (entries, schema, whose): ValueScope<'_>,
     ) -> Result<bool, Failure> {
         let equals = elsewhere.attributes.iter().map(|description| {
             let bound = schema.bind_equality(description, value);
@@ -278,7 +278,7 @@ impl Constraints {
 }
 
 /// Where a value is looked for, and by whose rights.
-type Place<'p> = (&'p dyn Entries, &'p Schema, Whose<'p>);
+type ValueScope<'p> = (&'p dyn Entries, &'p Schema, Whose<'p>);
 
 fn applies(
     constraint: &Constraint,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead};
 
-use super::lines::{Files, Place, file_path};
+use super::lines::{Files, SourcePosition, file_path};
 use super::{LdifError, LdifFault};
 use crate::limits;
 
@@ -105,7 +105,7 @@ impl<R: BufRead> Chunks<R> {
         }
     }
 
-    fn include(&mut self, url: String, place: &Place) -> Result<(), LdifError> {
+    fn include(&mut self, url: String, place: &SourcePosition) -> Result<(), LdifError> {
         if self.included.len() >= limits::LDIF_INCLUDES {
             return Err(place.error(LdifFault::TooManyIncludes(limits::LDIF_INCLUDES)));
         }
@@ -124,7 +124,7 @@ impl<R: BufRead> Chunks<R> {
 
 enum Step {
     Chunk(Chunk),
-    Include { url: String, place: Place },
+    Include { url: String, place: SourcePosition },
     Failed(LdifError),
     End,
 }
@@ -201,7 +201,7 @@ impl<R: BufRead> Level<R> {
     }
 
     fn include(&mut self, length: usize) -> Step {
-        let place = Place { line: self.line, file: self.url.clone() };
+        let place = SourcePosition { line: self.line, file: self.url.clone() };
         let line = self.rest().get(INCLUDE.len()..length).unwrap_or_default();
         let url = String::from_utf8_lossy(line.trim_ascii()).into_owned();
         self.from += length;
@@ -214,7 +214,7 @@ impl<R: BufRead> Level<R> {
         if looked_at.whole > 0 {
             return Step::Chunk(self.give(looked_at.whole, looked_at.whole_lines, spare));
         }
-        let place = Place { line: self.line + looked_at.lines, file: self.url.clone() };
+        let place = SourcePosition { line: self.line + looked_at.lines, file: self.url.clone() };
         Step::Failed(place.error(fault))
     }
 }

@@ -42,12 +42,12 @@ pub(super) fn file_path(url: &str) -> Option<PathBuf> {
 
 /// A place in the input, for errors.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SourcePosition {
     pub(super) line: u64,
     pub(super) file: Option<String>,
 }
 
-impl Place {
+impl SourcePosition {
     pub(super) fn error(&self, fault: LdifFault) -> LdifError {
         LdifError { line: self.line, file: self.file.clone(), fault }
     }
@@ -114,10 +114,10 @@ impl<R: BufRead> Input<R> {
     }
 
     /// The number of the last line read.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> SourcePosition {
         match self.included.last() {
-            Some(included) => Place { line: included.line, file: Some(included.url.clone()) },
-            None => Place { line: self.base_line, file: self.base_file.clone() },
+            Some(included) => SourcePosition { line: included.line, file: Some(included.url.clone()) },
+            None => SourcePosition { line: self.base_line, file: self.base_file.clone() },
         }
     }
 
@@ -163,7 +163,7 @@ impl<R: BufRead> Input<R> {
                     in_comment = false;
                     let start = block.bytes.len();
                     block.bytes.extend_from_slice(&self.line);
-                    let Place { line, file } = self.place();
+                    let SourcePosition { line, file } = self.place();
                     block.lines.push((line, start..block.bytes.len()));
                     block.file = file;
                 }

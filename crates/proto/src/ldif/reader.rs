@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::lines::{Block, Files, Input, Place};
+use super::lines::{Block, Files, Input, SourcePosition};
 use super::{Body, Change, Chunk, LdifAttribute, LdifError, LdifFault, Modification, Record};
 use crate::control::ControlBuf;
 use crate::limits;
@@ -480,6 +480,6 @@ impl<'b, R: BufRead> Lines<'b, R> {
     }
 
     fn error(&self, fault: LdifFault) -> LdifError {
-        Place { line: self.at, file: self.block.file.clone() }.error(fault)
+        SourcePosition { line: self.at, file: self.block.file.clone() }.error(fault)
     }
 }

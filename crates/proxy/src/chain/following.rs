@@ -40,7 +40,7 @@ pub(super) enum Request {
     },
 }
 
-pub(super) struct Kept {
+pub(super) struct OriginalRequest {
     pub(super) request: Request,
     /// The entry that it is about, as the client named it.
     pub(super) target: String,
@@ -85,7 +85,12 @@ impl Following {
     }
 
     /// Follows it. `done` is called once, unless it is given up.
-    pub(super) fn begin(mut self, kept: Kept, referral: LdapResult, done: Done<Outcome>) -> Pending {
+    pub(super) fn begin(
+        mut self,
+        kept: OriginalRequest,
+        referral: LdapResult,
+        done: Done<Outcome>,
+    ) -> Pending {
         self.urls = referral.referrals.iter().cloned().collect();
         let current = Arc::clone(&self.current);
         self.go_on(kept, Answer { referral, done });
@@ -99,7 +104,7 @@ impl Following {
     }
 
     /// Asks the next server.
-    fn go_on(mut self, kept: Kept, answer: Answer) {
+    fn go_on(mut self, kept: OriginalRequest, answer: Answer) {
         while let Some(text) = self.urls.pop_front() {
             if self.tries >= TRIES_MAX {
                 break;
@@ -121,7 +126,7 @@ impl Following {
         self.fail(None, answer);
     }
 
-    fn ask(mut self, proxy: &Arc<Proxy>, url: &LdapUrl, kept: Kept, answer: Answer) {
+    fn ask(mut self, proxy: &Arc<Proxy>, url: &LdapUrl, kept: OriginalRequest, answer: Answer) {
         let target = if url.dn.is_empty() { kept.target.as_str() } else { &url.dn };
         self.asker.began = self.links.clock.monotonic();
         let asker = self.asker.clone();
@@ -171,7 +176,7 @@ impl Following {
         }
     }
 
-    fn answered(mut self, kept: Kept, answer: Answer, mut outcome: Outcome) {
+    fn answered(mut self, kept: OriginalRequest, answer: Answer, mut outcome: Outcome) {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The hops are no business of the client.
         outcome.controls.retain(|control| control.oid != oid::PROXY_HOPS);

@@ -21,7 +21,7 @@ use crate::job::Outcome;
 use crate::request::password_changed;
 
 pub use behavior::{Behavior, Wish};
-use following::{Following, Kept, Request};
+use following::{Following, OriginalRequest, Request};
 pub use links::{Links, OpenProxy, Others};
 use search::Chained;
 
@@ -40,7 +40,7 @@ fn is_referral(result: &LdapResult) -> bool {
 /// How a backend's answer comes in the place of which the one of another server goes to the client.
 struct Start {
     following: Following,
-    kept: Kept,
+    kept: OriginalRequest,
 }
 
 impl Chain {
@@ -49,7 +49,7 @@ impl Chain {
         Behavior::of(controls, self.0.behavior).filter(|behavior| behavior.resolve.follows())
     }
 
-    fn start(&self, asker: Asker, kept: Kept) -> Option<Start> {
+    fn start(&self, asker: Asker, kept: OriginalRequest) -> Option<Start> {
         let behavior = self.wish(&kept.controls)?;
         Some(Start { following: Following::new(Arc::clone(&self.0), asker, behavior), kept })
     }
@@ -117,7 +117,7 @@ impl Interceptor for Chain {
             attribute: compare.request.attribute.to_owned(),
             value: compare.request.value.to_vec(),
         };
-        let kept = || Kept {
+        let kept = || OriginalRequest {
             request: request(),
             target: compare.request.entry.to_owned(),
             controls: compare.controls.clone(),
@@ -150,7 +150,7 @@ impl Interceptor for Chain {
     fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         let start = match &changes {
             Changes::One(request, Some(dn)) if next.refers(dn, true) => {
-                let kept = Kept {
+                let kept = OriginalRequest {
                     request: Request::Update(request.operation.clone()),
                     target: request.operation.target().to_owned(),
                     controls: request.controls.clone(),
@@ -181,7 +181,7 @@ impl Interceptor for Chain {
             return next.modify_password(context, change, later);
         }
         let has_proof = change.old.is_some();
-        let kept = Kept {
+        let kept = OriginalRequest {
             request: Request::Password {
                 old: change.old.clone(),
                 new: change.new.clone(),
@@ -229,7 +229,7 @@ impl Interceptor for Chain {
         asked: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let kept = || Kept {
+        let kept = || OriginalRequest {
             request: Request::Extended { oid: asked.oid.to_owned(), value: asked.value.map(<[u8]>::to_vec) },
             target: String::new(),
             controls: asked.controls.clone(),

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the client has asked for.
 #[derive(Debug)]
-struct Asked {
+struct ClientSearch {
     base: String,
     scope: Scope,
     deref: DerefAliases,
@@ -48,7 +48,7 @@ struct Asked {
 pub(super) struct Chained {
     links: Arc<Links>,
     asker: Asker,
-    asked: Asked,
+    asked: ClientSearch,
     behavior: Behavior,
     policy: Arc<AccessPolicy>,
     /// Until it has ended.
@@ -108,7 +108,7 @@ impl Chained {
         policy: Option<Arc<AccessPolicy>>,
     ) -> Self {
         let request = &search.request;
-        let asked = Asked {
+        let asked = ClientSearch {
             base: request.base.to_owned(),
             scope: request.scope,
             deref: request.deref,

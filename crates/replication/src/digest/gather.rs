@@ -12,11 +12,11 @@ use super::{Cell, Content, DigestRequest, DigestResponse, HASH_BITS, LIST_MAX, R
 #[derive(Debug)]
 pub struct Gathered {
     entries: u64,
-    ranges: Vec<Part>,
+    ranges: Vec<PendingRange>,
 }
 
 #[derive(Debug)]
-struct Part {
+struct PendingRange {
     range: Range,
     split: u32,
     cells: Vec<Cell>,
@@ -28,7 +28,7 @@ impl Gathered {
     /// For a request that keeps its [limits](DigestRequest::check).
     #[must_use]
     pub fn new(request: &DigestRequest) -> Self {
-        let part = |(range, split): &(Range, u32)| Part {
+        let part = |(range, split): &(Range, u32)| PendingRange {
             range: *range,
             split: *split,
             cells: vec![Cell::default(); 1 << split],
@@ -90,7 +90,7 @@ impl Gathered {
     /// `context`: contextCSN before the first entry was read and after the last.
     #[must_use]
     pub fn finish(self, context: [Vec<Csn>; 2]) -> DigestResponse {
-        let content = |part: Part| match part.rows {
+        let content = |part: PendingRange| match part.rows {
             Some(rows) => Content::Listed(rows.into_values().collect()),
             None => Content::Split(part.cells),
         };

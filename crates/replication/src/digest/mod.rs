@@ -11,9 +11,9 @@
 //!
 //! The question is an extended operation ([`OID`]) that needs the `manage` privilege on the suffix entry.
 
+mod cache;
 mod difference;
 mod gather;
-mod kept;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -23,9 +23,9 @@ use larix_engine::csn::Csn;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+pub use cache::{DigestCache, KEPT_IDS_MAX};
 pub use difference::{Difference, DifferentEntry, Question};
 pub use gather::Gathered;
-pub use kept::{KEPT_IDS_MAX, Kept};
 pub use scan::{ScanError, Scanner};
 pub use wire::WireError;
 

@@ -15,7 +15,7 @@ use larix_schema::{NormalDn, Usage};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 use uuid::Uuid;
 
-use super::kept::{Ground, Kept, Table};
+use super::cache::{DigestBasis, DigestCache, Table};
 use super::{DigestRequest, DigestResponse, EntryDigest, Gathered, Row, hash_of, is_local};
 
 /// Entries read in one snapshot.
@@ -97,7 +97,7 @@ impl<'r> Scanner<'r> {
     ) -> Result<(), ScanError> {
         if self.request.without.is_empty()
             && self.is_whole(database)
-            && let Some(kept) = database.attached::<Kept>()
+            && let Some(kept) = database.attached::<DigestCache>()
             && self.read_kept(database, kept, between)?
         {
             return Ok(());
@@ -117,7 +117,7 @@ impl<'r> Scanner<'r> {
     fn read_kept<S: Store>(
         &mut self,
         database: &Database<S>,
-        kept: &Kept,
+        kept: &DigestCache,
         between: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<bool, ScanError> {
         let mut place = kept.lock();
@@ -169,7 +169,7 @@ impl<'r> Scanner<'r> {
     fn anew<S: Store>(
         &mut self,
         database: &Database<S>,
-        kept: &Kept,
+        kept: &DigestCache,
         place: MutexGuard<'_, Option<Table>>,
         between: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<bool, ScanError> {
@@ -343,10 +343,10 @@ impl<'r> Scanner<'r> {
 fn ground<S: Store, N: Snapshot>(
     database: &Database<S>,
     snapshot: &N,
-) -> Result<Option<(Ground, u64)>, Fault> {
+) -> Result<Option<(DigestBasis, u64)>, Fault> {
     let Some(history) = log::history(snapshot)? else { return Ok(None) };
     let server_id = database.server_id();
-    let ground = Ground { schema: database.schema(), history, server_id };
+    let ground = DigestBasis { schema: database.schema(), history, server_id };
     Ok(Some((ground, log::last_sequence(snapshot, server_id)?)))
 }
 

@@ -9,7 +9,7 @@ use crate::cookie::Cookie;
 
 /// What a consumer asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct ConsumerRequest {
     /// Its replica id, given back in cookies.
     pub rid: u16,
     /// Its server id: it needs no changes that it made itself.
@@ -25,7 +25,7 @@ pub struct Asked {
     pub peer: bool,
 }
 
-impl Asked {
+impl ConsumerRequest {
     /// Reads the control. A cookie that cannot be read is as good as none.
     pub fn new(control: &ContentSync) -> Self {
         let text = control.cookie.as_deref().and_then(|cookie| std::str::from_utf8(cookie).ok());
@@ -130,7 +130,7 @@ mod tests {
             let cookie = cookie.map(|text| text.as_bytes().to_vec());
             let control =
                 ContentSync { critical: true, persist: false, cookie, reload_hint: false, peer: false };
-            let asked = Asked::new(&control);
+            let asked = ConsumerRequest::new(&control);
             assert_eq!((asked.rid, asked.known.as_slice().len()), (rid, csns));
         };
         check(None, 0, 0);

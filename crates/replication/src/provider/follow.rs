@@ -18,9 +18,9 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
+use super::held_back::HeldBack;
 use super::refresh::{MOVED_MAX, fate};
-use super::session::{Part, Stepped, SyncSearch, failed, refresh_required};
-use super::withheld::Withheld;
+use super::session::{DatabaseSearch, Stepped, SyncSearch, failed, refresh_required};
 
 /// Records that one slice deals with.
 const RECORDS: usize = 256;
@@ -36,12 +36,12 @@ pub(super) struct Following {
     /// what is not so.
     skipped: BTreeSet<(usize, EntryId)>,
     /// What the consumer cannot be told by a cookie.
-    withheld: Withheld,
+    held_back: HeldBack,
 }
 
 /// A record that is to be told.
 #[derive(Debug)]
-struct Told {
+struct PendingRecord {
     part: usize,
     sequence: u64,
     outline: LogOutline,
@@ -59,7 +59,7 @@ struct Now<'n, N> {
 /// What a slice has before it.
 #[derive(Debug, Default)]
 struct Batch {
-    told: Vec<Told>,
+    told: Vec<PendingRecord>,
     /// The last record of each entry, by its part.
     last: BTreeMap<(usize, EntryId), usize>,
     /// Entries that came into being or were renamed.
@@ -163,7 +163,7 @@ impl Following {
             search.inform(&SyncInfo::NewCookie(cookie.as_bytes()), out);
         }
         search.told = told;
-        match self.withheld.is_over(withholds, clock.monotonic()) {
+        match self.held_back.is_over(withholds, clock.monotonic()) {
             // It knows by now from elsewhere, and says so, or goes through the content.
             true => Err(LdapResult::with(
                 ResultCode::UNAVAILABLE,
@@ -216,7 +216,7 @@ impl Following {
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
         let Some(told) = now.batch.told.get(index) else { return Ok(()) };
-        let Told { outline, part: number, .. } = told;
+        let PendingRecord { outline, part: number, .. } = told;
         let (csn, id) = (outline.csn, outline.entry);
         // A present phase tells that an entry is gone, not who deleted it when: its CSN says nothing of who knows of it.
         let is_known = search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id);
@@ -372,7 +372,7 @@ impl Following {
     /// What is below a moved entry may have come into the consumer's part of the tree, or have left it.
     fn note_moved<S: Store, N: Snapshot>(
         &mut self,
-        part: &mut Part<S>,
+        part: &mut DatabaseSearch<S>,
         number: usize,
         view: &View<'_, N>,
         outline: &LogOutline,
@@ -397,7 +397,7 @@ impl Following {
     }
 }
 
-impl<S: Store> Part<S> {
+impl<S: Store> DatabaseSearch<S> {
     /// Whether the consumer may have this entry, as far as is known.
     fn may_have(&self, id: EntryId) -> bool {
         self.unrestricted || !self.view_complete || self.view.contains(id)
@@ -431,7 +431,7 @@ fn gather<S: Store, N: Snapshot>(
     bound: Option<CsnVector>,
 ) -> Result<Batch, LdapResult> {
     let server_id = search.server_id();
-    let mut logs: Vec<VecDeque<Told>> = Vec::with_capacity(snapshots.len());
+    let mut logs: Vec<VecDeque<PendingRecord>> = Vec::with_capacity(snapshots.len());
     let mut batch = Batch::default();
     for (number, (part, snapshot)) in search.parts.iter_mut().zip(snapshots).enumerate() {
         let first = log::first_sequence(snapshot, server_id).map_err(|fault| failed(&fault))?;
@@ -449,7 +449,7 @@ fn gather<S: Store, N: Snapshot>(
                 batch.more = true;
                 return false;
             }
-            told.push_back(Told { part: number, sequence: key.sequence, outline, in_order: true });
+            told.push_back(PendingRecord { part: number, sequence: key.sequence, outline, in_order: true });
             true
         });
         visited.map_err(|fault| failed(&fault))?;
@@ -487,7 +487,7 @@ fn check_log_tells<S: Store, N: Snapshot>(search: &SyncSearch<S>, snapshot: &N) 
 /// Several logs in one order. A change above the bound waits: another log may have a lower one that was not seen.
 fn merge(
     batch: &mut Batch,
-    mut logs: Vec<VecDeque<Told>>,
+    mut logs: Vec<VecDeque<PendingRecord>>,
     bound: Option<CsnVector>,
     server_id: u16,
     (values, known): (bool, &dyn Fn(&Csn) -> bool),

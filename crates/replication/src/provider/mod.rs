@@ -7,6 +7,7 @@
 
 mod decide;
 mod follow;
+mod held_back;
 mod passes;
 mod peers;
 mod proof;
@@ -14,9 +15,8 @@ mod queue;
 mod refresh;
 mod session;
 mod tombstones;
-mod withheld;
 
-pub use decide::{Asked, Decision, decide};
+pub use decide::{ConsumerRequest, Decision, decide};
 pub use passes::ENTRIES_MAX;
 pub use peers::{SyncPeer, SyncPeerFigures, SyncPeers};
 pub use queue::{REFRESHES_MAX, RefreshQueue};

@@ -35,7 +35,7 @@ pub(super) struct Turn(RefreshQueue);
 
 /// A place among those who wait. Given up before its turn came, or when it had come and was not taken, it goes to the next.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct QueueTicket {
     queue: RefreshQueue,
     follower: Arc<Follower>,
     is_taken: bool,
@@ -58,7 +58,11 @@ impl RefreshQueue {
     }
 
     /// A turn, if one is free; otherwise the follower is notified when it is worth asking again, as long as `place` is kept.
-    pub(super) fn ask(&self, follower: Option<&Arc<Follower>>, place: &mut Option<Place>) -> Option<Turn> {
+    pub(super) fn ask(
+        &self,
+        follower: Option<&Arc<Follower>>,
+        place: &mut Option<QueueTicket>,
+    ) -> Option<Turn> {
         let mut turns = self.lock();
         // Without anybody to be told there is no waiting.
         let Some(follower) = follower.filter(|_| turns.running >= REFRESHES_MAX) else {
@@ -73,7 +77,8 @@ impl RefreshQueue {
             turns.waiting.push_back(Arc::clone(follower));
         }
         if place.is_none() {
-            *place = Some(Place { queue: self.clone(), follower: Arc::clone(follower), is_taken: false });
+            *place =
+                Some(QueueTicket { queue: self.clone(), follower: Arc::clone(follower), is_taken: false });
         }
         None
     }
@@ -107,7 +112,7 @@ impl Drop for Turn {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
         if self.is_taken {
             return;
@@ -141,7 +146,7 @@ mod tests {
         let queue = RefreshQueue::default();
         let (follower, told) = follower();
         let mut place = None;
-        let ask = |place: &mut Option<Place>| queue.ask(Some(&follower), place);
+        let ask = |place: &mut Option<QueueTicket>| queue.ask(Some(&follower), place);
         let mut turns: Vec<Turn> = (0..REFRESHES_MAX).filter_map(|_| ask(&mut place)).collect();
         assert_eq!(turns.len(), REFRESHES_MAX);
         assert!(ask(&mut place).is_none());
@@ -157,7 +162,7 @@ mod tests {
         let queue = RefreshQueue::default();
         let mut turns: Vec<Turn> = (0..REFRESHES_MAX).filter_map(|_| queue.ask(None, &mut None)).collect();
         let waiting: Vec<_> = (0..4).map(|_| follower()).collect();
-        let mut places: Vec<Option<Place>> = Vec::new();
+        let mut places: Vec<Option<QueueTicket>> = Vec::new();
         for (follower, _) in &waiting {
             let mut place = None;
             assert!(queue.ask(Some(follower), &mut place).is_none());

@@ -26,7 +26,7 @@ pub(super) use scan::lacks_of;
 pub(super) use walk::Walk;
 
 use super::passes::PutOff;
-use super::session::{Part, SyncSearch, failed};
+use super::session::{DatabaseSearch, SyncSearch, failed};
 use gone::Gone;
 use scan::begin;
 
@@ -165,7 +165,7 @@ impl LogRefresh {
     /// Finds what is gone.
     fn deletes<S: Store>(
         &mut self,
-        part: &mut Part<S>,
+        part: &mut DatabaseSearch<S>,
         (number, after): (usize, Option<EntryId>),
         budget: Budget<'_>,
         changed: &mut Changed,
@@ -202,7 +202,7 @@ impl LogRefresh {
     }
 
     /// Everything that is there is to be sent by its first change.
-    fn set_order<S: Store>(&mut self, parts: &[Part<S>]) {
+    fn set_order<S: Store>(&mut self, parts: &[DatabaseSearch<S>]) {
         let absent = std::mem::take(&mut self.absent);
         absent.into_iter().for_each(|(uuid, csn)| self.gone.insert((csn, uuid), None));
         let mut order = Vec::new();
@@ -218,7 +218,7 @@ impl LogRefresh {
 
 /// What an entry is to the search in a part; glued databases may have no base yet.
 pub(super) fn fate<S: Store, N: Snapshot>(
-    part: &mut Part<S>,
+    part: &mut DatabaseSearch<S>,
     number: usize,
     view: &View<'_, N>,
     id: EntryId,

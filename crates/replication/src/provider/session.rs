@@ -16,10 +16,10 @@ use larix_proto::{ControlBuf, ControlValue, LdapResult, MessageId, ResultCode, e
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 use uuid::Uuid;
 
-use super::decide::{Asked, Decision, cookie, decide};
+use super::decide::{ConsumerRequest, Decision, cookie, decide};
 use super::follow::Following;
 use super::proof::proves_deletes;
-use super::queue::{Place, RefreshQueue, Turn};
+use super::queue::{QueueTicket, RefreshQueue, Turn};
 use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
 use super::tombstones;
 use crate::cookie::{DELETES_TOLD, STATES_KEPT};
@@ -27,7 +27,7 @@ use crate::cookie::{DELETES_TOLD, STATES_KEPT};
 /// What a search is started with.
 #[derive(Debug)]
 pub struct Start<S: Store> {
-    pub asked: Asked,
+    pub asked: ConsumerRequest,
     /// The database that the base is in, then those that are glued below it.
     pub parts: Vec<(Arc<Served<S>>, SearchTask)>,
     /// Whether the filter matches every entry.
@@ -64,8 +64,8 @@ pub struct Reached {
 /// See the module's page.
 #[derive(Debug)]
 pub struct SyncSearch<S: Store> {
-    pub(super) asked: Asked,
-    pub(super) parts: Vec<Part<S>>,
+    pub(super) asked: ConsumerRequest,
+    pub(super) parts: Vec<DatabaseSearch<S>>,
     pub(super) message: MessageId,
     /// How far the databases had come at the start of the refresh.
     pub(super) start: CsnVector,
@@ -76,7 +76,7 @@ pub struct SyncSearch<S: Store> {
     queue: RefreshQueue,
     turn: Option<Turn>,
     /// Where it waits for that.
-    place: Option<Place>,
+    place: Option<QueueTicket>,
     /// It asked for every entry.
     pub(super) any_entry: bool,
     values: bool,
@@ -91,7 +91,7 @@ pub struct SyncSearch<S: Store> {
 
 /// The search in one database.
 #[derive(Debug)]
-pub(super) struct Part<S: Store> {
+pub(super) struct DatabaseSearch<S: Store> {
     pub(super) served: Arc<Served<S>>,
     pub(super) task: SearchTask,
     /// Which history the log told when it began.
@@ -108,7 +108,7 @@ pub(super) struct Part<S: Store> {
     pub(super) view_complete: bool,
 }
 
-impl<S: Store> Part<S> {
+impl<S: Store> DatabaseSearch<S> {
     fn new(served: Arc<Served<S>>, task: SearchTask) -> Self {
         Self {
             served,
@@ -148,7 +148,7 @@ impl<S: Store> SyncSearch<S> {
             if peer {
                 task.tell_places();
             }
-            Part::new(served, task)
+            DatabaseSearch::new(served, task)
         };
         Self {
             asked,

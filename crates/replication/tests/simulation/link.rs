@@ -15,7 +15,7 @@ use larix_engine::search::{Budget, SearchInput, SearchTask};
 use larix_engine::time::Clock as _;
 use larix_proto::{Frame, Message, MessageId, Request, Response, ResponseOp, encode, frame, limits};
 use larix_replication::consumer::{Action, Attempts, End, Line, Next, Session};
-use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
+use larix_replication::provider::{ConsumerRequest, Start, Stepped, SyncSearch};
 use larix_schema::NormalDn;
 use larix_store::Store as _;
 
@@ -321,7 +321,7 @@ fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memo
     // What was answered before is in the log that is searched.
     node.record(usize::MAX);
     let parts = node.parts(search.base).into_iter().map(part).collect();
-    let asked = Asked::new(controls.sync.as_ref().unwrap());
+    let asked = ConsumerRequest::new(controls.sync.as_ref().unwrap());
     let (queue, values, states) = (node.queue.clone(), controls.value_conflicts, controls.states);
     let mut search = SyncSearch::new(Start { asked, parts, any_entry, values, states, queue });
     let told = Arc::clone(told);

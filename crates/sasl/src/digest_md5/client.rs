@@ -17,7 +17,7 @@ pub struct Client {
 
 /// Who binds, and where.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct ClientParameters<'a> {
     pub username: &'a str,
     /// Empty: the first that the server names.
     pub realm: &'a str,
@@ -34,7 +34,7 @@ impl Client {
     ///
     /// # Errors
     /// If the challenge is not of the grammar, or asks for a layer.
-    pub fn respond(challenge: &[u8], asked: Asked<'_>, password: &[u8]) -> Result<Self, Fault> {
+    pub fn respond(challenge: &[u8], asked: ClientParameters<'_>, password: &[u8]) -> Result<Self, Fault> {
         if challenge.len() > TEXT_MESSAGE_MAX {
             return Err(Fault::TooLong { limit: TEXT_MESSAGE_MAX });
         }

@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::Fault;
-pub use client::{Asked, Client};
+pub use client::{Client, ClientParameters};
 pub use layer::{Layer, LayerFault};
 pub use response::Response;
 

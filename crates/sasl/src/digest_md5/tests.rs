@@ -101,7 +101,7 @@ fn layers_carry_both_ways_and_notice_changes() {
 
 #[test]
 fn the_client_of_rfc_2831() {
-    let asked = Asked {
+    let asked = ClientParameters {
         username: "chris",
         realm: "",
         authzid: "",
@@ -116,7 +116,7 @@ fn the_client_of_rfc_2831() {
     assert_eq!(client.verify(b"rspauth=ea40f60335c427b5527b84dbabcdffff"), Err(Fault::Peer));
     assert_eq!(server().finish(&response, Some(b"other")).err(), Some(Fault::Proof));
     // What has to be quoted, another realm, and whom to act as.
-    let odd = Asked { username: "a\"b\\", realm: "x\"", authzid: "dn:cn=\"y", ..asked };
+    let odd = ClientParameters { username: "a\"b\\", realm: "x\"", authzid: "dn:cn=\"y", ..asked };
     let client = Client::respond(challenge.as_bytes(), odd, "p\u{e9}".as_bytes()).unwrap();
     let response = Response::parse(client.message().as_bytes()).unwrap();
     assert_eq!((response.username.as_str(), response.realm.as_str()), ("a\"b\\", "x\""));

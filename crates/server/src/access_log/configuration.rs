@@ -55,7 +55,7 @@ struct HeldEntry {
 }
 
 /// Changes up to a record, and how the entries were behind it.
-pub(super) struct Told {
+pub(super) struct RecordedChanges {
     pub(super) records: Vec<(u64, LogRecord)>,
     pub(super) held: Arc<Held>,
     pub(super) reached: u64,
@@ -129,9 +129,10 @@ impl ConfigChanges {
     }
 
     /// Whole changes behind `from`, until there are `limit` records.
-    pub(super) fn after(&self, from: u64, known: &Arc<Held>, limit: usize) -> Told {
+    pub(super) fn after(&self, from: u64, known: &Arc<Held>, limit: usize) -> RecordedChanges {
         let pending = self.lock();
-        let mut told = Told { records: Vec::new(), held: Arc::clone(known), reached: from, more: false };
+        let mut told =
+            RecordedChanges { records: Vec::new(), held: Arc::clone(known), reached: from, more: false };
         let new = |(last, _): &&(u64, Arc<Held>)| (from + 1..=pending.answered).contains(last);
         for (last, held) in pending.states.iter().filter(new) {
             if told.records.len() >= limit {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use larix_engine::Fault;
 use larix_engine::Served;
-use larix_engine::audit::{Facts, Request};
+use larix_engine::audit::{AuditFacts, Request};
 use larix_engine::injected;
 use larix_engine::log::{LogKey, LogWatch};
 use larix_engine::time::{Clock, Timestamp};
@@ -59,9 +59,9 @@ pub(super) struct LogWriter {
 #[derive(Debug, Default)]
 struct State {
     recorders: Vec<Arc<Recorder>>,
-    requests: VecDeque<(Request, Facts)>,
+    requests: VecDeque<(Request, AuditFacts)>,
     /// By the database's instance and the sequence in its change log.
-    facts: HashMap<(u64, u64), Arc<Facts>>,
+    facts: HashMap<(u64, u64), Arc<AuditFacts>>,
     /// Something has happened since the last round.
     awake: bool,
     ended: bool,
@@ -156,7 +156,7 @@ impl LogWriter {
     }
 
     /// Takes an operation that changed nothing.
-    pub(super) fn hand_over(&self, request: Request, facts: Facts) {
+    pub(super) fn hand_over(&self, request: Request, facts: AuditFacts) {
         let mut state = self.lock();
         if state.requests.len() >= REQUESTS {
             state.lost += 1;
@@ -168,7 +168,7 @@ impl LogWriter {
     }
 
     /// Keeps what is known of the request behind these records of a database's change log.
-    pub(super) fn keep_facts(&self, database: u64, sequences: Range<u64>, facts: Facts) {
+    pub(super) fn keep_facts(&self, database: u64, sequences: Range<u64>, facts: AuditFacts) {
         let mut state = self.lock();
         let facts = Arc::new(facts);
         for sequence in sequences {
@@ -283,7 +283,7 @@ impl LogWriter {
         &self,
         known: &mut Known,
         recorders: &[Arc<Recorder>],
-        requests: Vec<(Request, Facts)>,
+        requests: Vec<(Request, AuditFacts)>,
     ) -> Result<Round, Fault> {
         let database = self.served.database();
         let schema = database.schema();

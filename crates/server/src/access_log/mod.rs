@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use larix_configuration::{AccessLogSettings, Config};
 use larix_engine::Served;
-use larix_engine::audit::{Facts, Operation, Request};
+use larix_engine::audit::{AuditFacts, Operation, Request};
 use larix_engine::log::{Follower, Hold, LogKey, LogReader};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::WriteOutcome;
@@ -334,7 +334,7 @@ impl Recorder {
     }
 
     /// An operation that changed nothing has ended.
-    pub(crate) fn ended(self: &Arc<Self>, request: Request, facts: Facts) {
+    pub(crate) fn ended(self: &Arc<Self>, request: Request, facts: AuditFacts) {
         const COMPARE_FALSE: u32 = 5;
         const COMPARE_TRUE: u32 = 6;
         if self.settings.success_only && !matches!(facts.result, 0 | COMPARE_FALSE | COMPARE_TRUE) {
@@ -344,14 +344,14 @@ impl Recorder {
     }
 
     /// A change has ended: called before its requester is answered, and before the change log's follower is woken.
-    pub(crate) fn changed(self: &Arc<Self>, request: Request, facts: Facts, outcome: &WriteOutcome) {
+    pub(crate) fn changed(self: &Arc<Self>, request: Request, facts: AuditFacts, outcome: &WriteOutcome) {
         let facts =
-            Facts { response_controls: outcome.controls.clone(), ..facts }.with_result(&outcome.result);
+            AuditFacts { response_controls: outcome.controls.clone(), ..facts }.with_result(&outcome.result);
         if outcome.result.is_success() {
             let database = self.source.instance();
             // cn=config says itself under what name it took an entry.
             let dn = facts.dn.clone().filter(|_| database != CONFIGURATION);
-            let facts = Facts { dn, ..facts };
+            let facts = AuditFacts { dn, ..facts };
             self.log.keep_facts(database, outcome.logged.clone(), facts);
         } else {
             self.ended(request, facts);
@@ -364,7 +364,7 @@ trait WithResult {
     fn with_result(self, result: &LdapResult) -> Self;
 }
 
-impl WithResult for Facts {
+impl WithResult for AuditFacts {
     fn with_result(mut self, result: &LdapResult) -> Self {
         self.result = result.code.0;
         self.message.clone_from(&result.diagnostic);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
-use larix_engine::audit::{Facts, Request};
+use larix_engine::audit::{AuditFacts, Request};
 use larix_engine::time::Clock;
 use larix_engine::write::WriteOutcome;
 use larix_proto::LdapResult;
@@ -16,7 +16,7 @@ use crate::clock::SystemClock;
 pub(crate) struct RecordedRequest {
     recorder: Arc<Recorder>,
     request: Request,
-    facts: Facts,
+    facts: AuditFacts,
     clock: Arc<SystemClock>,
 }
 
@@ -24,7 +24,7 @@ impl RecordedRequest {
     pub(crate) fn new(
         recorder: Arc<Recorder>,
         request: Request,
-        facts: Facts,
+        facts: AuditFacts,
         clock: &Arc<SystemClock>,
     ) -> Self {
         Self { recorder, request, facts, clock: Arc::clone(clock) }

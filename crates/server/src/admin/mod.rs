@@ -38,7 +38,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::http::{self, HttpListenError, Place};
+use crate::http::{self, ConnectionSlot, HttpListenError};
 use crate::processor_time::{LOW, give_way};
 use crate::server::Server;
 use crate::statistics::ListenerInfo;
@@ -104,7 +104,7 @@ struct Way {
     listener: Arc<ListenerInfo>,
     peer: SocketAddr,
     secured: Option<TlsFacts>,
-    place: Rc<Place>,
+    place: Rc<ConnectionSlot>,
 }
 
 impl AdminListener {

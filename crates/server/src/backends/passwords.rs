@@ -138,7 +138,7 @@ impl Common {
         // A job that only waits for another program takes no thread from those that compute.
         let asks = elsewhere.is_some() && stored.iter().any(|value| password::pass_through(value).is_some());
         let check = PasswordCheck { stored, password, elsewhere, rehasher };
-        let place = Place { services: Arc::clone(services), judge, source };
+        let place = JobContext { services: Arc::clone(services), judge, source };
         if !heavy && !judged {
             let (conclusion, rehash) = (check.outright(), check.rehash(None));
             if let Some(rehash) = rehash {
@@ -206,7 +206,7 @@ fn split_code(sent: &[u8], code_length: Option<usize>) -> (Secret, GivenCode) {
 }
 
 /// Where a password is worked on, and on whose behalf.
-struct Place {
+struct JobContext {
     services: Arc<Services>,
     judge: Judge,
     source: JobSource,
@@ -258,7 +258,7 @@ impl PasswordCheck {
     /// Compares, lets the overlays that judge binds judge (`judged`), and hands the verdict on, here or on a writer's thread.
     fn conclude(
         self,
-        place: Place,
+        place: JobContext,
         (mut attempt, judged): (BindAttempt, bool),
         answer: impl FnOnce(BindConclusion) + Send + 'static,
     ) {
@@ -343,8 +343,8 @@ struct Rehash {
 
 impl Rehash {
     /// When the pool has time; without a place in its queue another bind will do. `then` is dropped at the end of it.
-    fn submit(self, place: Place, dn: NormalDn, then: impl Send + 'static) {
-        let Place { services, judge, source } = place;
+    fn submit(self, place: JobContext, dn: NormalDn, then: impl Send + 'static) {
+        let JobContext { services, judge, source } = place;
         let _ = services.passwords.submit(source, move || {
             if let Ok(new) = self.hasher.hash(&self.password, &SystemRandom) {
                 judge.rehash(&dn, &self.old, &new, then);

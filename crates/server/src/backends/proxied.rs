@@ -11,7 +11,7 @@ use larix_configuration::values::LimitRule;
 use larix_configuration::{Database, LdapSettings};
 use larix_engine::Limits;
 use larix_engine::access::{AccessPolicy, Subject};
-use larix_engine::search::limits::{self, Asked};
+use larix_engine::search::limits::{self, RequestedLimits};
 use larix_engine::time::RandomSource as _;
 use larix_engine::write::Completion;
 use larix_proto::url::UrlScheme;
@@ -92,7 +92,8 @@ impl Backend for Proxied {
         let is_root = self.proxy.policy.is_root(context.subject);
         let held = (!is_root).then(|| self.limits(context.subject, search.base));
         let page = search.controls.paged.as_ref().map(|page| (page.size, 0));
-        let asked = Asked { size: search.request.size_limit, time: search.request.time_limit, page };
+        let asked =
+            RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page };
         let effective = limits::effective(held.as_ref(), asked).map_err(refused)?;
         // Of pages the target counts what came before.
         if page.is_none() {

@@ -28,7 +28,7 @@ use crate::stream::AcceptedStream;
 use crate::worker::{Accepted, Worker};
 use larix_backend::*;
 use larix_engine::write::Completion;
-use toy::{Asked, STREAM, Toy};
+use toy::{PendingRequest, STREAM, Toy};
 
 const SUFFIX: &str = "dc=example,dc=com";
 
@@ -225,10 +225,10 @@ fn answer(toy: &Toy, code: ResultCode) {
     let asked = toy.next();
     let result = LdapResult::new(code);
     elsewhere(move || match asked {
-        Asked::Compare(done) => done((result, Vec::new())),
-        Asked::Update(done) => done(result.into()),
-        Asked::Bind(done) => done(result.into()),
-        Asked::Search(feed) => feed.end(code),
+        PendingRequest::Compare(done) => done((result, Vec::new())),
+        PendingRequest::Update(done) => done(result.into()),
+        PendingRequest::Bind(done) => done(result.into()),
+        PendingRequest::Search(feed) => feed.end(code),
     });
 }
 
@@ -273,7 +273,7 @@ fn entries_come_as_they_are_made_elsewhere() {
     let bench = Bench::new();
     let mut client = bench.connect();
     client.ask(&search(1, "cn=later,o=toy", 0));
-    let Asked::Search(feed) = bench.toy.next() else { panic!("no search") };
+    let PendingRequest::Search(feed) = bench.toy.next() else { panic!("no search") };
     for name in ["cn=a,o=toy", "cn=b,o=toy"] {
         let feed = Arc::clone(&feed);
         elsewhere(move || feed.entry(name));
@@ -474,7 +474,7 @@ fn a_search_goes_on_in_a_backend_that_is_glued_below() {
     assert_eq!(client.told(), ["1 0"]);
     client.ask(&search(2, SUFFIX, 0));
     assert_eq!(client.told(), [format!("2 {SUFFIX}")]);
-    let Asked::Search(feed) = bench.toy.next() else { panic!("no search") };
+    let PendingRequest::Search(feed) = bench.toy.next() else { panic!("no search") };
     elsewhere(move || {
         feed.entry("ou=toy,dc=example,dc=com");
         feed.end(ResultCode::SUCCESS);
@@ -526,7 +526,7 @@ fn a_worker_ends_what_has_waited_for_too_long() {
     // A request that is never answered does not keep it from stopping.
     while bench.toy.waiting().is_some() {}
     client.write_all(&search(3, "cn=never,o=toy", 0)).unwrap();
-    while !matches!(bench.toy.waiting(), Some(Asked::Search(_))) {
+    while !matches!(bench.toy.waiting(), Some(PendingRequest::Search(_))) {
         thread::yield_now();
     }
     worker.stop();

@@ -8,10 +8,10 @@ use super::Operation;
 
 /// Where a search is.
 #[derive(Debug)]
-pub enum Place<S, A> {
-    Here(S),
+pub enum SearchLocation<S, A> {
+    OnLoop(S),
     /// Its slices are computed elsewhere. Dropping what stands for it ends that.
-    Elsewhere(A),
+    InBackground(A),
 }
 
 /// See the module's page.
@@ -69,15 +69,15 @@ impl<S, A> Searches<S, A> {
     }
 
     /// Takes out the search of this message.
-    pub(super) fn take(&mut self, id: MessageId) -> Option<(Operation, Place<S, A>)> {
-        let here = |(operation, search)| (operation, Place::Here(search));
+    pub(super) fn take(&mut self, id: MessageId) -> Option<(Operation, SearchLocation<S, A>)> {
+        let here = |(operation, search)| (operation, SearchLocation::OnLoop(search));
         for queue in [&mut self.short, &mut self.long] {
             if let Some(at) = queue.iter().position(|(operation, _)| operation.id == id) {
                 return queue.remove(at).map(here);
             }
         }
         if let Some((operation, away)) = self.elsewhere.take_if(|(operation, _)| operation.id == id) {
-            return Some((operation, Place::Elsewhere(away)));
+            return Some((operation, SearchLocation::InBackground(away)));
         }
         for queue in [&mut self.waiting, &mut self.sleeping] {
             if let Some(at) = queue.iter().position(|(operation, _)| operation.id == id) {
@@ -88,11 +88,12 @@ impl<S, A> Searches<S, A> {
     }
 
     /// Takes out all that are worked at.
-    pub(super) fn take_working(&mut self) -> Vec<(Operation, Place<S, A>)> {
+    pub(super) fn take_working(&mut self) -> Vec<(Operation, SearchLocation<S, A>)> {
         let here = std::mem::take(&mut self.short).into_iter().chain(std::mem::take(&mut self.long));
         let here = here.chain(std::mem::take(&mut self.waiting));
-        let here = here.map(|(operation, search)| (operation, Place::Here(search)));
+        let here = here.map(|(operation, search)| (operation, SearchLocation::OnLoop(search)));
         let elsewhere = self.elsewhere.take();
-        here.chain(elsewhere.map(|(operation, away)| (operation, Place::Elsewhere(away)))).collect()
+        here.chain(elsewhere.map(|(operation, away)| (operation, SearchLocation::InBackground(away))))
+            .collect()
     }
 }

@@ -3,7 +3,7 @@
 use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, Message, MessageId};
 
-use super::Place;
+use super::SearchLocation;
 
 /// What happens to requests. One a connection: it knows the session.
 pub trait Service {
@@ -37,7 +37,7 @@ pub trait Service {
         &mut self,
         operation: Operation,
         search: Self::Search,
-    ) -> Place<Self::Search, Self::BackgroundSearch>;
+    ) -> SearchLocation<Self::Search, Self::BackgroundSearch>;
     /// A search is back: appends what it has answered. The search, unless its result is appended, too.
     fn returned(
         &mut self,
@@ -49,7 +49,7 @@ pub trait Service {
     fn end(
         &mut self,
         operation: Operation,
-        search: Place<Self::Search, Self::BackgroundSearch>,
+        search: SearchLocation<Self::Search, Self::BackgroundSearch>,
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     );

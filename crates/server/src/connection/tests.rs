@@ -83,14 +83,18 @@ impl Service for Script {
         search.long && search.begun
     }
 
-    fn send_to_background(&mut self, operation: Operation, mut search: Search) -> Place<Search, MessageId> {
+    fn send_to_background(
+        &mut self,
+        operation: Operation,
+        mut search: Search,
+    ) -> SearchLocation<Search, MessageId> {
         if self.alone {
             search.long = false;
-            return Place::Here(search);
+            return SearchLocation::OnLoop(search);
         }
         self.log.push(format!("away {}", operation.id));
         self.away = Some(search);
-        Place::Elsewhere(operation.id)
+        SearchLocation::InBackground(operation.id)
     }
 
     fn returned(&mut self, operation: Operation, mut search: Search, out: &mut Vec<u8>) -> Option<Search> {
@@ -112,13 +116,13 @@ impl Service for Script {
     fn end(
         &mut self,
         operation: Operation,
-        search: Place<Search, MessageId>,
+        search: SearchLocation<Search, MessageId>,
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     ) {
         self.log.push(match search {
-            Place::Here(_) => format!("end {}", operation.id),
-            Place::Elsewhere(id) => format!("end {id} elsewhere"),
+            SearchLocation::OnLoop(_) => format!("end {}", operation.id),
+            SearchLocation::InBackground(id) => format!("end {id} elsewhere"),
         });
         if let Some(result) = result {
             encode::result(out, operation.id, ResponseOp::SearchDone, &result, &[]);

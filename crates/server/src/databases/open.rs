@@ -171,7 +171,7 @@ impl Drop for Created {
 }
 
 /// A database that stays open.
-struct Kept {
+struct ReusedDatabase {
     served: Arc<Served<LmdbStore>>,
     next: Reconfiguration,
     /// Nothing in its own section has changed.
@@ -188,7 +188,7 @@ struct Making<'a> {
     served: Vec<Arc<Served<LmdbStore>>>,
     directories: Vec<PathBuf>,
     policies: Vec<Arc<AccessPolicy>>,
-    kept: Vec<Kept>,
+    kept: Vec<ReusedDatabase>,
     created: Created,
 }
 
@@ -232,7 +232,7 @@ impl<'a> Making<'a> {
                 let next = Reconfiguration { schema, settings, environment };
                 let alike =
                     self.earlier.is_some_and(|earlier| is_alike(&earlier.config, database, directory));
-                self.kept.push(Kept { served: served.clone(), next, alike });
+                self.kept.push(ReusedDatabase { served: served.clone(), next, alike });
                 served
             }
             None => {

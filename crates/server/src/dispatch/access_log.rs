@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
-use larix_engine::audit::{Facts, Operation, Request as LoggedRequest, Searched};
+use larix_engine::audit::{AuditFacts, Operation, Request as LoggedRequest, Searched};
 use larix_engine::database::Limits;
 use larix_engine::log::{LoggedAttribute, LoggedKind, LoggedModification};
 use larix_engine::overlay::committed::ChangeOrigin;
@@ -44,7 +44,7 @@ impl Dispatcher {
             Operation::Bind => String::new(),
             _ => self.session.subject().shown_dn().to_owned(),
         };
-        let facts = Facts { authorization, dn: shown, ..self.facts(message.controls) };
+        let facts = AuditFacts { authorization, dn: shown, ..self.facts(message.controls) };
         Some(RecordedRequest::new(recorder, asked, facts, &self.server.clock))
     }
 
@@ -63,7 +63,7 @@ impl Dispatcher {
         let recorder = self.recorder_at(&databases, &dn, kind)?;
         let shown = Some(operation.target().to_owned());
         let authorization = subject.shown_dn().to_owned();
-        let facts = Facts { authorization, dn: shown, ..self.facts(Controls::default()) };
+        let facts = AuditFacts { authorization, dn: shown, ..self.facts(Controls::default()) };
         Some(RecordedRequest::new(recorder, asked, facts, &self.server.clock))
     }
 
@@ -122,7 +122,7 @@ impl Dispatcher {
         let authorization = self.session.subject().shown_dn().to_owned();
         let facts = self.facts(Controls::default());
         let end = self.server.clock.now();
-        recorder.ended(asked, Facts { authorization, end, ..facts });
+        recorder.ended(asked, AuditFacts { authorization, end, ..facts });
     }
 
     fn recorder_at(
@@ -138,19 +138,19 @@ impl Dispatcher {
         self.server.access_logs.recorder(served, operation, Some(dn))
     }
 
-    fn facts(&self, controls: Controls<'_>) -> Facts {
+    fn facts(&self, controls: Controls<'_>) -> AuditFacts {
         let start = self.server.clock.now();
         let controls = controls.iter().map(|control| ControlBuf {
             oid: control.oid.to_owned().into(),
             critical: control.critical,
             value: control.value.map(<[u8]>::to_vec),
         });
-        Facts {
+        AuditFacts {
             session: self.record.number,
             start,
             end: start,
             controls: controls.collect(),
-            ..Facts::default()
+            ..AuditFacts::default()
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Begun, Dispatcher, Running};
 use crate::background_pool::Turns;
-use crate::connection::{OUTPUT_HIGH, Operation, Place};
+use crate::connection::{OUTPUT_HIGH, Operation, SearchLocation};
 use crate::dispatch::ConnectionEvent;
 use crate::panics;
 use crate::server::Server;
@@ -148,12 +148,15 @@ impl Running {
 }
 
 impl Dispatcher {
-    pub(super) fn send_search_to_background(&self, mut running: Running) -> Place<Running, BackgroundSearch> {
+    pub(super) fn send_search_to_background(
+        &self,
+        mut running: Running,
+    ) -> SearchLocation<Running, BackgroundSearch> {
         let pool = &self.server.long_searches;
         if !pool.are_there() {
             // It asks for threads again when it has been worked at for as long once more.
             running.slices = 0;
-            return Place::Here(running);
+            return SearchLocation::OnLoop(running);
         }
         let watch = Arc::<Watch>::default();
         watch.candidates.store(running.search.effort().candidates, Ordering::Relaxed);
@@ -162,7 +165,7 @@ impl Dispatcher {
         let answers = std::mem::take(&mut running.spare);
         let (server, events) = (Arc::clone(&self.server), self.events.clone());
         pool.take(Journey { server, running: Some(running), answers, watch, events });
-        Place::Elsewhere(away)
+        SearchLocation::InBackground(away)
     }
 
     pub(super) fn search_returned(

@@ -7,7 +7,7 @@ use super::{Dispatcher, Running};
 use crate::access_log::RecordedRequest;
 use crate::connection::{Operation, Started};
 use crate::log::{LogLevel, OperationLine, Response, What};
-use crate::operation_log::{self, Asked, Ended};
+use crate::operation_log::{self, Ended, RequestSummary};
 use crate::statistics::{OperationKind, add, latency};
 use crate::traces::Span;
 use larix_backend::Effort;
@@ -40,7 +40,7 @@ impl Dispatcher {
     /// Keeps what a request asks, if that may be needed at its end.
     pub(super) fn note_asked(&self, operation: Operation, message: &Message<'_>) {
         if self.server.log.keeps_requests()
-            && let Some(asked) = Asked::of(message)
+            && let Some(asked) = RequestSummary::of(message)
         {
             self.asked.borrow_mut().push((operation.serial, asked));
         }
@@ -192,7 +192,7 @@ impl Dispatcher {
         Some(kept.swap_remove(at).1)
     }
 
-    pub(super) fn take_asked(&self, serial: u64) -> Option<Asked> {
+    pub(super) fn take_asked(&self, serial: u64) -> Option<RequestSummary> {
         let mut kept = self.asked.borrow_mut();
         let at = kept.iter().position(|(other, _)| *other == serial)?;
         Some(kept.swap_remove(at).1)

@@ -26,12 +26,12 @@ const TICK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Places {
     most: usize,
-    taken: RefCell<Vec<Rc<Place>>>,
+    taken: RefCell<Vec<Rc<ConnectionSlot>>>,
 }
 
 /// What is known of one connection beside the task that serves it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     /// The part of the address that identifies a client.
     address: IpAddr,
     /// A request has come and its answer is not ready: it is not the client that lets us wait.
@@ -47,18 +47,18 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Seat {
     places: Rc<Places>,
-    place: Rc<Place>,
+    place: Rc<ConnectionSlot>,
 }
 
 /// A stream whose client has so long to take an answer.
 #[derive(Debug)]
 pub(crate) struct Timed<S> {
     stream: S,
-    place: Rc<Place>,
+    place: Rc<ConnectionSlot>,
 }
 
 /// A request that is being answered, until this is dropped.
-pub(crate) struct Answering<'p>(&'p Place);
+pub(crate) struct Answering<'p>(&'p ConnectionSlot);
 
 impl Places {
     pub(crate) fn new(most: usize) -> Rc<Self> {
@@ -74,7 +74,7 @@ impl Places {
             let task = taken.swap_remove(at).task.take();
             task.into_iter().for_each(|task| task.abort());
         }
-        let place = Rc::new(Place {
+        let place = Rc::new(ConnectionSlot {
             address,
             answering: Cell::new(false),
             since: Cell::new(Instant::now()),
@@ -88,11 +88,11 @@ impl Places {
 }
 
 /// The place that is given to a client from `address`, by its number.
-fn who_makes_room(taken: &[Rc<Place>], address: IpAddr) -> Option<usize> {
+fn who_makes_room(taken: &[Rc<ConnectionSlot>], address: IpAddr) -> Option<usize> {
     let of = |address: IpAddr| taken.iter().filter(|place| place.address == address).count();
     let own = of(address);
     // What is being answered is cut off for those alone who have less.
-    let may_go = |place: &Place| match of(place.address) {
+    let may_go = |place: &ConnectionSlot| match of(place.address) {
         theirs if place.lets_wait() => theirs >= own,
         theirs => theirs > own + 1,
     };
@@ -105,7 +105,7 @@ fn who_makes_room(taken: &[Rc<Place>], address: IpAddr) -> Option<usize> {
 }
 
 impl Seat {
-    pub(crate) fn place(&self) -> &Rc<Place> {
+    pub(crate) fn place(&self) -> &Rc<ConnectionSlot> {
         &self.place
     }
 
@@ -126,7 +126,7 @@ impl Drop for Seat {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Sets the task that may be ended to make room.
     pub(crate) fn set_task(&self, task: AbortHandle) {
         self.task.replace(Some(task));

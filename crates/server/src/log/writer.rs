@@ -80,7 +80,7 @@ struct Formatted {
 
 /// What the log has reported of lost lines.
 #[derive(Debug, Default)]
-struct Told {
+struct ReportedLoss {
     lost: u64,
     /// Since when the file takes nothing, and what was lost before.
     broken: Option<(io::ErrorKind, u64)>,
@@ -89,7 +89,7 @@ struct Told {
 /// Writes until the end is ordered, or no sender is left.
 pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Shared) {
     let mut formatted = Formatted::default();
-    let mut told = Told::default();
+    let mut told = ReportedLoss::default();
     let mut next = orders.recv().ok();
     while let Some(first) = next {
         // A panic costs the lines of this time.
@@ -132,7 +132,7 @@ impl Outputs {
         first: Order,
         (orders, shared): (&Receiver<Order>, &Shared),
         formatted: &mut Formatted,
-        told: &mut Told,
+        told: &mut ReportedLoss,
     ) -> After {
         let mut next = Some(first);
         let mut after = After::Nothing;
@@ -232,7 +232,7 @@ impl Outputs {
         };
     }
 
-    fn write(&mut self, out: &mut Formatted, shared: &Shared, told: &mut Told) {
+    fn write(&mut self, out: &mut Formatted, shared: &Shared, told: &mut ReportedLoss) {
         // The log cannot report on standard error that standard error failed.
         let _ = io::stderr().write_all(&out.stderr);
         out.stderr.clear();
@@ -257,7 +257,7 @@ impl Outputs {
         out.file_lines = 0;
     }
 
-    fn tell_losses(&mut self, out: &mut Formatted, shared: &Shared, told: &mut Told) {
+    fn tell_losses(&mut self, out: &mut Formatted, shared: &Shared, told: &mut ReportedLoss) {
         let lost = shared.lost.load(Ordering::Relaxed);
         if lost != told.lost {
             let more = lost.wrapping_sub(told.lost);

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::super::json as output;
 use super::super::options::CommonArgs;
-use super::entries::{self, Asked, Kind, Shown};
+use super::entries::{self, EntryQuery, Kind, Shown};
 use super::{NO, Server, advised, at, values};
 
 #[derive(Args, Debug)]
@@ -408,7 +408,8 @@ fn by_search(
         false => (&[Kind::Entries][..], &["entryUUID", "entryCSN"]),
     };
     for kind in kinds.iter().copied() {
-        let asked = Asked { base: &request.base, scope: Scope::Subtree, filter: &filter, attributes, kind };
+        let asked =
+            EntryQuery { base: &request.base, scope: Scope::Subtree, filter: &filter, attributes, kind };
         entries::each(session, &asked, &mut |dn, attributes| {
             gathered.add(entries::row(dn, attributes, values.then_some(&request.without)));
         })?;

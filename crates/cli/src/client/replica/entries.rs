@@ -20,7 +20,7 @@ const VERSION_AND_VARIANT: u128 = 0xf000_c000_0000_0000_0000;
 pub(super) const ALL_ATTRIBUTES: [&str; 2] = ["*", "+"];
 
 /// What is searched for.
-pub(super) struct Asked<'a> {
+pub(super) struct EntryQuery<'a> {
     pub(super) base: &'a str,
     pub(super) scope: Scope,
     pub(super) filter: &'a FilterBuf,
@@ -43,7 +43,7 @@ impl Kind {
 /// Calls `visit` with each entry's DN and attributes, page by page; entries that are referrals are entries.
 pub(super) fn each(
     session: &mut Session,
-    asked: &Asked<'_>,
+    asked: &EntryQuery<'_>,
     visit: &mut dyn FnMut(&str, Attributes<'_>),
 ) -> Result<(), ClientError> {
     let mut cookie = Vec::new();
@@ -157,7 +157,7 @@ pub(super) fn by_uuid(
     }
     for filter in &filters {
         for kind in Kind::ALL {
-            let asked = Asked { base, scope: Scope::Subtree, filter, attributes: &ALL_ATTRIBUTES, kind };
+            let asked = EntryQuery { base, scope: Scope::Subtree, filter, attributes: &ALL_ATTRIBUTES, kind };
             each(session, &asked, &mut |dn, attributes| {
                 let (uuid, csn) = identity(dn, attributes);
                 if !uuids.contains(&uuid) {
@@ -204,8 +204,13 @@ pub(super) fn is_made_up(uuid: &Uuid) -> bool {
 pub(super) fn context_csns(session: &mut Session, base: &str) -> Result<Vec<Csn>, ClientError> {
     let mut csns = Vec::new();
     let filter = super::all()?;
-    let asked =
-        Asked { base, scope: Scope::Base, filter: &filter, attributes: &["contextCSN"], kind: Kind::Entries };
+    let asked = EntryQuery {
+        base,
+        scope: Scope::Base,
+        filter: &filter,
+        attributes: &["contextCSN"],
+        kind: Kind::Entries,
+    };
     each(session, &asked, &mut |_, attributes| {
         for attribute in attributes.iter().filter(|a| a.description.eq_ignore_ascii_case("contextCSN")) {
             let texts = attribute.values.iter().filter_map(|value| std::str::from_utf8(value).ok());

@@ -19,7 +19,7 @@ use larix_proto::{FilterBuf, ResultCode, Scope};
 
 use super::options::CommonArgs;
 use super::session;
-use entries::{Asked, Kind};
+use entries::{EntryQuery, Kind};
 
 /// Says that the answer is no: compareFalse.
 const NO: u8 = 5;
@@ -76,7 +76,7 @@ impl Server {
     /// The only suffix of this server.
     fn suffix(&mut self) -> Result<String, ClientError> {
         let mut found = Vec::new();
-        let asked = Asked {
+        let asked = EntryQuery {
             base: "",
             scope: Scope::Base,
             filter: &all()?,

@@ -13,7 +13,7 @@ use crate::log::LoggedChange;
 use crate::write::failure::Failure;
 use crate::write::group::Group;
 use crate::write::operational::Stamp;
-use crate::write::operator::{Envelope, Ground, Operator, StoredSets, logged};
+use crate::write::operator::{Envelope, Operator, StoredSets, WriteContext, logged};
 use crate::write::prepare::Change;
 use crate::write::{change, modify};
 
@@ -31,7 +31,7 @@ impl<S: Store> Group<'_, S> {
         }
         let now = self.environment.clock.now();
         let csn = csn.unwrap_or_else(|| self.environment.order.next_csn(now));
-        let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
+        let ground = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());

@@ -9,10 +9,10 @@ use larix_store::{CommitError, CommitId, Durability, ReadError, Snapshot, Store}
 
 use super::core::Core;
 use super::entrance::{Job, Work};
-use super::errand::Errand;
 use super::gathering::Gathering;
 use super::log_upkeep::{LogUpkeep, Logged};
 use super::queue::Queue;
+use super::task::WriterTask;
 use crate::catalog::CatalogEdit;
 use crate::database::{MayConflict, retried};
 use crate::fault::Fault;
@@ -96,9 +96,9 @@ struct Settled {
 }
 
 impl<S: Store> Core<S> {
-    /// Carries out `first` and with a queue the changes that wait there, commits, and answers. Gives back the errand that
+    /// Carries out `first` and with a queue the changes that wait there, commits, and answers. Gives back the task that
     /// ended the group.
-    pub(super) fn group(&mut self, first: Job, queue: Option<&Queue<Work>>) -> Option<Errand> {
+    pub(super) fn group(&mut self, first: Job, queue: Option<&Queue<Work>>) -> Option<WriterTask> {
         self.take_up();
         self.quiet = false;
         let mut gathering = Gathering::new(first, queue);

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larix_proto::{LdapResult, ResultCode};
 
-use super::errand::Errand;
 use super::lanes::Waits;
 use super::own_thread::Here;
 use super::queue::{Queue, QueueError};
+use super::task::WriterTask;
 use crate::access::Subject;
 use crate::controls::RequestControls;
 use crate::overlay::{FollowUpElsewhere, PasswordWork};
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Job {
 pub(super) enum Work {
     Change(Job),
     /// Ends the group that gathers, and is carried out behind it.
-    Errand(Errand),
+    WriterTask(WriterTask),
 }
 
 impl Waits for Work {
@@ -88,7 +88,7 @@ impl Waits for Work {
     }
 
     fn is_barrier(&self) -> bool {
-        matches!(self, Self::Errand(_))
+        matches!(self, Self::WriterTask(_))
     }
 }
 

@@ -4,8 +4,8 @@ use larix_store::{CommitError, Direction, Durability, KeyRange, Snapshot, Store,
 
 use super::core::Core;
 use super::entrance::Work;
-use super::errand::Errand;
 use super::queue::Queue;
+use super::task::WriterTask;
 use crate::database::{begin_fill, discard_fill};
 use crate::fault::Fault;
 use crate::load::{FillRequest, Filled, Filling, LoadError};
@@ -29,11 +29,11 @@ impl<S: Store> Core<S> {
         self.database.set_filling(true);
         let FillRequest { feed, options, done } = request;
         // Another one that wants to fill it waits for its turn, and will not find it empty.
-        let is_fill = |work: &Work| matches!(work, Work::Errand(Errand::Fill(..)));
+        let is_fill = |work: &Work| matches!(work, Work::WriterTask(WriterTask::Fill(..)));
         let called_off = |is_idle: bool| {
             if queue.is_closed() {
                 Some("the database is being closed")
-            } else if queue.find(&|work| matches!(work, Work::Errand(_)) && !is_fill(work)) {
+            } else if queue.find(&|work| matches!(work, Work::WriterTask(_)) && !is_fill(work)) {
                 Some("the configuration is changing")
             } else if is_idle && queue.find(&|work| !is_fill(work)) {
                 Some("the provider is silent, and changes wait")

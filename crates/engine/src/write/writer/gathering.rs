@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use larix_proto::{LdapResult, ResultCode};
 
 use super::entrance::{Job, Work};
-use super::errand::Errand;
 use super::queue::Queue;
+use super::task::WriterTask;
 use super::{GROUP_BYTES, GROUP_LIMIT};
 use crate::write::request::WriteOutcome;
 
@@ -19,8 +19,8 @@ pub(super) struct Gathering<'q> {
     outcomes: Vec<WriteOutcome>,
     /// Where more of them wait.
     queue: Option<&'q Queue<Work>>,
-    /// The errand that ended the group.
-    behind: Option<Errand>,
+    /// The task that ended the group.
+    behind: Option<WriterTask>,
 }
 
 impl<'q> Gathering<'q> {
@@ -38,7 +38,7 @@ impl<'q> Gathering<'q> {
         {
             match self.queue.and_then(Queue::try_next) {
                 Some(Work::Change(job)) => self.jobs.push(job),
-                Some(Work::Errand(errand)) => self.behind = Some(errand),
+                Some(Work::WriterTask(task)) => self.behind = Some(task),
                 None => {}
             }
         }
@@ -71,8 +71,8 @@ impl<'q> Gathering<'q> {
         self.jobs.iter().all(is_lazy)
     }
 
-    /// Tells everybody; `failed`: why nothing was committed. Gives back the errand that ended the group.
-    pub(super) fn answer(self, failed: Option<&LdapResult>) -> Option<Errand> {
+    /// Tells everybody; `failed`: why nothing was committed. Gives back the task that ended the group.
+    pub(super) fn answer(self, failed: Option<&LdapResult>) -> Option<WriterTask> {
         let mut outcomes = self.outcomes.into_iter();
         for job in self.jobs {
             let (done, outcome) = (job.done, settled(outcomes.next(), failed));
@@ -126,8 +126,8 @@ mod tests {
         Work::Change(Job::nothing())
     }
 
-    fn errand() -> Work {
-        Work::Errand(Errand::Retire(Retiring::default(), mpsc::sync_channel(1).0))
+    fn task() -> Work {
+        Work::WriterTask(WriterTask::Retire(Retiring::default(), mpsc::sync_channel(1).0))
     }
 
     /// How many changes are carried out of a group that never has more than `bytes`, and how many wait afterwards.
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_group_ends_at_its_limits_and_before_an_errand() {
+    fn a_group_ends_at_its_limits_and_before_a_task() {
         let jobs = |count| std::iter::repeat_with(job).take(count).collect::<Vec<_>>();
         assert_eq!(gathered(Vec::new(), 0), (1, 0, false));
         assert_eq!(gathered(jobs(3), GROUP_BYTES - 1), (4, 0, false));
         assert_eq!(gathered(jobs(3), GROUP_BYTES), (1, 3, false));
         assert_eq!(gathered(jobs(GROUP_LIMIT + 1), 0), (GROUP_LIMIT, 2, false));
-        assert_eq!(gathered(vec![job(), errand(), job()], 0), (2, 1, true));
+        assert_eq!(gathered(vec![job(), task(), job()], 0), (2, 1, true));
     }
 }

@@ -8,18 +8,18 @@
 //!
 //! Changes come in at the [`entrance`] and wait in the [`queue`], large ones in a [lane](lanes) of their own. What the writer knows
 //! is the [core's](core), what becomes of a group stands in [`commit`], what is done beside changes in [`upkeep`], and what is
-//! asked of it between two groups in [`errand`].
+//! asked of it between two groups in [`task`].
 
 mod commit;
 mod core;
 mod entrance;
-pub(crate) mod errand;
 mod filling;
 mod gathering;
 mod lanes;
 mod log_upkeep;
 mod own_thread;
 mod queue;
+pub(crate) mod task;
 mod upkeep;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,8 +43,8 @@ use crate::fault::Fault;
 use crate::order::CommitOrder;
 use crate::time::{Clock, RandomSource};
 use entrance::{Entrance, Work};
-use errand::Errand;
 use queue::{Queue, Waited};
+use task::WriterTask;
 
 /// Changes that wait for the writer; more are answered busy.
 pub const QUEUE_LIMIT: usize = 65_536;
@@ -118,16 +118,16 @@ impl Writer {
         Submitter::new(Arc::clone(&self.entrance.queue))
     }
 
-    /// Has an errand run behind what waits, and waits for it; `None` when the writer has ended.
+    /// Has a task run behind what waits, and waits for it; `None` when the writer has ended.
     ///
     /// # Panics
-    /// The writer panicked at the errand: the requester must not take that for an answer.
-    pub(crate) fn send<A>(&self, errand: impl FnOnce(SyncSender<A>) -> Errand) -> Option<A> {
+    /// The writer panicked at the task: the requester must not take that for an answer.
+    pub(crate) fn send<A>(&self, task: impl FnOnce(SyncSender<A>) -> WriterTask) -> Option<A> {
         let (done, answer) = sync_channel(1);
         // One at a time is on its way: the limit is for changes.
-        self.entrance.queue.push_beyond(Work::Errand(errand(done))).ok()?;
+        self.entrance.queue.push_beyond(Work::WriterTask(task(done))).ok()?;
         let answer = answer.recv().ok();
-        assert!(answer.is_some() || self.entrance.queue.is_closed(), "the writer panicked at an errand");
+        assert!(answer.is_some() || self.entrance.queue.is_closed(), "the writer panicked at a task");
         answer
     }
 
@@ -197,7 +197,7 @@ impl From<Fault> for WriterStartError {
 fn run<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>) {
     let _closing = CloseAtEnd(queue);
     let mut behind = None;
-    // A panic ends what it came in: an errand that is dropped tells so, and a group answers.
+    // A panic ends what it came in: a task that is dropped tells so, and a group answers.
     while catch_unwind(AssertUnwindSafe(|| turn(core, queue, &mut behind))).unwrap_or(true) {}
 }
 
@@ -212,11 +212,11 @@ fn take<S: Store>(core: &Mutex<Core<S>>) -> MutexGuard<'_, Core<S>> {
 }
 
 /// Waits for something to do and does it. Whether there may be more.
-fn turn<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>, behind: &mut Option<Errand>) -> bool {
+fn turn<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>, behind: &mut Option<WriterTask>) -> bool {
     let mut own = take(core);
-    if let Some(errand) = behind.take() {
+    if let Some(task) = behind.take() {
         own.take_up();
-        own.carry_out(errand, queue);
+        own.carry_out(task, queue);
     }
     let patience = match own.doubtful {
         true => None,
@@ -238,9 +238,9 @@ fn turn<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>, behind: &mut Optio
     own.looks_again = true;
     match waited {
         Waited::Item(Work::Change(first)) => *behind = own.group(first, Some(queue)),
-        Waited::Item(Work::Errand(errand)) => {
+        Waited::Item(Work::WriterTask(task)) => {
             own.take_up();
-            own.carry_out(errand, queue);
+            own.carry_out(task, queue);
         }
         // It was not quiet.
         Waited::Nothing if own.doubtful || own.changes_elsewhere != elsewhere => {}
@@ -256,7 +256,7 @@ struct CloseAtEnd<'q>(&'q Queue<Work>);
 impl Drop for CloseAtEnd<'_> {
     fn drop(&mut self) {
         self.0.close();
-        // Dropping an errand tells its waiting requester that the writer has ended.
+        // Dropping a task tells its waiting requester that the writer has ended.
         while let Some(work) = self.0.try_any() {
             let Work::Change(job) = work else { continue };
             (job.done)(stopped());

@@ -22,14 +22,14 @@ pub(super) trait Here: fmt::Debug + Send + Sync {
     fn carry_out(&self, job: Job, queue: &Queue<Work>) -> Result<(), Job>;
 }
 
-struct Kept {
+struct QueuedJob {
     entrance: Arc<Entrance>,
     job: Job,
 }
 
 thread_local! {
     static MAY_KEEP: Cell<bool> = const { Cell::new(false) };
-    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Option<QueuedJob>> = const { RefCell::new(None) };
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -49,7 +49,7 @@ pub fn is_keeping() -> bool {
 ///
 /// The thread keeps no snapshot, or the pages that the commit frees stay for longer than they need.
 pub fn carry_out_kept() {
-    let Some(Kept { entrance, job }) = KEPT.take() else { return };
+    let Some(QueuedJob { entrance, job }) = KEPT.take() else { return };
     MAY_KEEP.set(false);
     let busy = Busy::begin();
     let carried_out = entrance.here.carry_out(job, &entrance.queue);
@@ -61,7 +61,7 @@ pub fn carry_out_kept() {
 
 /// Gives the change that this thread keeps, if any, to the writer's thread.
 pub fn hand_over_kept() {
-    if let Some(Kept { entrance, job }) = KEPT.take() {
+    if let Some(QueuedJob { entrance, job }) = KEPT.take() {
         entrance.put(job);
     }
 }
@@ -69,7 +69,7 @@ pub fn hand_over_kept() {
 /// Keeps the change if that is allowed and it is the first, or puts it into the queue behind the one that was kept.
 pub(super) fn keep_or_put(entrance: &Arc<Entrance>, job: Job) {
     if MAY_KEEP.get() && !is_keeping() && job.replicated.is_none() && entrance.queue.is_resting() {
-        KEPT.set(Some(Kept { entrance: Arc::clone(entrance), job }));
+        KEPT.set(Some(QueuedJob { entrance: Arc::clone(entrance), job }));
         return;
     }
     hand_over_kept();

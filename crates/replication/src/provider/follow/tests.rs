@@ -11,7 +11,7 @@ fn csn((server_id, time): (u16, i64)) -> Csn {
 /// Modifications of one entry in the order of the log, of which the consumer knows the servers' up to here: which one the
 /// entry is sent for.
 fn sent_for(records: &[(u16, i64)], known: &[(u16, i64)]) -> Option<(u16, i64)> {
-    let told = |(at, of): (usize, &(u16, i64))| Told {
+    let told = |(at, of): (usize, &(u16, i64))| PendingRecord {
         part: 0,
         sequence: at as u64 + 1,
         in_order: true,

@@ -11,7 +11,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use crate::provider::passes::PutOff;
-use crate::provider::session::{Part, failed};
+use crate::provider::session::{DatabaseSearch, failed};
 
 /// Most entries of a moved subtree that are sent to a consumer of a part of the tree.
 pub(in crate::provider) const MOVED_MAX: usize = 1_000_000;
@@ -60,7 +60,7 @@ pub(super) fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) 
 
 /// What is below a moved entry may have come into a consumer's part of the tree, or have left it.
 pub(super) fn note_moved<S: Store, N: Snapshot>(
-    part: &mut Part<S>,
+    part: &mut DatabaseSearch<S>,
     view: &View<'_, N>,
     changed: &mut Changed,
     passes: &PutOff,

@@ -8,10 +8,10 @@ use larix_store::Store;
 
 use super::changed::{Changed, note, note_moved};
 use super::{At, LogRefresh};
-use crate::provider::decide::Asked;
+use crate::provider::decide::ConsumerRequest;
 use crate::provider::passes::{PutOff, bound};
 use crate::provider::proof::proves_deletes;
-use crate::provider::session::{Part, failed, refresh_required};
+use crate::provider::session::{DatabaseSearch, failed, refresh_required};
 
 /// Records of the log that one slice looks at.
 const SCAN_RECORDS: u64 = 2_048;
@@ -32,7 +32,7 @@ impl LogRefresh {
     /// Looks at a slice of a part's log; answers whether that is done.
     pub(super) fn scan<S: Store>(
         &mut self,
-        part: &mut Part<S>,
+        part: &mut DatabaseSearch<S>,
         server_id: u16,
         (number, after, until): (usize, u64, Option<u64>),
         changed: &mut Changed,
@@ -143,7 +143,7 @@ impl LogRefresh {
 /// Where in the log of a part to begin; `None` also where the log does not tell of all deletes that the consumer may lack.
 /// `sid`: the consumer's server id.
 pub(super) fn begin<S: Store>(
-    part: &Part<S>,
+    part: &DatabaseSearch<S>,
     server_id: u16,
     sid: Option<u16>,
     known: &CsnVector,
@@ -158,9 +158,9 @@ pub(super) fn begin<S: Store>(
 /// Whether the log of a part has, up to where the search begins to follow it, anything that a consumer with this knowledge
 /// may lack, or cannot prove that there is nothing.
 pub(in crate::provider) fn lacks_of<S: Store>(
-    part: &Part<S>,
+    part: &DatabaseSearch<S>,
     server_id: u16,
-    asked: &Asked,
+    asked: &ConsumerRequest,
 ) -> Result<bool, LdapResult> {
     if part.history.is_none() {
         return Ok(false);

@@ -21,7 +21,7 @@ use super::{LogRefresh, fate};
 use crate::provider::decide::cookie;
 use crate::provider::passes::PutOff;
 use crate::provider::proof::proved;
-use crate::provider::session::{Part, failed};
+use crate::provider::session::{DatabaseSearch, failed};
 
 /// Entries that wait for each other's names at most.
 const RING_MAX: usize = 64;
@@ -69,7 +69,7 @@ impl LogRefresh {
     /// Sends a slice of what is there.
     pub(super) fn sends<S: Store>(
         &mut self,
-        part: &mut Part<S>,
+        part: &mut DatabaseSearch<S>,
         number: usize,
         budget: Budget<'_>,
         changed: &mut Changed,
@@ -96,7 +96,7 @@ impl LogRefresh {
     /// Sends an entry; before it what has to be there, or out of its way.
     fn send<S: Store, N: Snapshot>(
         &mut self,
-        (part, number): (&mut Part<S>, usize),
+        (part, number): (&mut DatabaseSearch<S>, usize),
         view: &View<'_, N>,
         id: EntryId,
         changed: &mut Changed,
@@ -136,7 +136,7 @@ impl LogRefresh {
     /// Sends an entry that nothing is in the way of. `change`: what is known of it, where it is its turn in this pass.
     fn send_one<S: Store, N: Snapshot>(
         &mut self,
-        (part, number): (&mut Part<S>, usize),
+        (part, number): (&mut DatabaseSearch<S>, usize),
         view: &View<'_, N>,
         id: EntryId,
         change: Option<Change>,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use larix_engine::Fault;
 use larix_engine::Served;
-use larix_engine::audit::{self, Facts, Request};
+use larix_engine::audit::{self, AuditFacts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
 use larix_engine::replica::{EntryPlace, Places};
@@ -166,7 +166,7 @@ impl LogWriter {
         Ok(Read { reached: position(told.reached), ended: !told.more, context, missed })
     }
 
-    fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<Facts>> {
+    fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<AuditFacts>> {
         self.lock().facts.get(&(database, sequence)).cloned()
     }
 
@@ -199,7 +199,7 @@ fn told(
     suffix: &str,
     recorder: &Recorder,
     schema: &Schema,
-    facts: impl FnOnce() -> Option<Arc<Facts>>,
+    facts: impl FnOnce() -> Option<Arc<AuditFacts>>,
 ) -> Option<(Timestamp, NewRecord)> {
     if record.dn.is_empty() && record.absent {
         // Of an entry that was never here nothing but its identity is known; a record has a name.
@@ -221,7 +221,7 @@ fn told(
 pub(super) fn merged(
     schema: &Schema,
     changes: Vec<(Timestamp, NewRecord)>,
-    mut requests: Vec<(Request, Facts)>,
+    mut requests: Vec<(Request, AuditFacts)>,
 ) -> Vec<NewRecord> {
     requests.sort_by_key(|(_, facts)| facts.end);
     let mut requests = requests.into_iter().peekable();

@@ -2,7 +2,7 @@
 
 use maud::html;
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use crate::admin::reply::{Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::{AGE_SECONDS, IDLE_SECONDS};
@@ -38,5 +38,5 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::About, "About this server", content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::About, "About this server", content)))
 }

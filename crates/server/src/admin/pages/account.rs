@@ -3,7 +3,7 @@
 use larix_schema::Schema;
 use maud::{Markup, html};
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::client::{Found, FoundAttribute};
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
@@ -64,7 +64,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::Account, "My account", content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Account, "My account", content)))
 }
 
 fn password() -> Markup {

@@ -5,7 +5,7 @@ use larix_schema::Schema;
 use maud::{Markup, html};
 use serde_json::json;
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use super::values::{self, entry_url};
 use crate::admin::client::{Found, FoundAttribute, LdapClient};
@@ -48,7 +48,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         }
         script type="module" src=(assets::url("tree.js")) {}
     };
-    Ok(Reply::page(layout::page(visit, Place::Browse, &title, content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Browse, &title, content)))
 }
 
 /// `/api/children?dn=&page=`.

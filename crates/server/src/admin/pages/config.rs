@@ -6,7 +6,7 @@ use larix_proto::Scope;
 use maud::{Markup, html};
 
 use super::edit::edit_url;
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::values::entry_url;
 use crate::admin::changes::TEXT;
 use crate::admin::client::Found;
@@ -37,7 +37,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
                 p { "It is shown to those who may read " code { "cn=config" } ": its " code { "olcRootDN" } ", or whom its access rules let in." }
             }
         };
-        return Ok(Reply::page(layout::page(visit, Place::Configuration, "Configuration", content)));
+        return Ok(Reply::page(layout::page(visit, MenuItem::Configuration, "Configuration", content)));
     };
     let content = html! {
         (where_it_is_kept(visit))
@@ -51,7 +51,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         (log_level(visit, global))
         (schema(&entries))
     };
-    Ok(Reply::page(layout::page(visit, Place::Configuration, "Configuration", content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Configuration, "Configuration", content)))
 }
 
 fn where_it_is_kept(visit: &Visit<'_>) -> Markup {

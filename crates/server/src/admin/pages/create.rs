@@ -4,7 +4,7 @@ use larix_schema::{ClassKind, Schema};
 use maud::{Markup, html};
 
 use super::edit::refused;
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
 use crate::admin::client::FoundAttribute;
@@ -30,7 +30,12 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let parent = fields.get("parent");
     let schema = visit.admin.server.config().schema.clone();
     if fields.trimmed("class").is_empty() {
-        return Ok(Reply::page(layout::page(visit, Place::Browse, "Add an entry", kinds(&schema, parent))));
+        return Ok(Reply::page(layout::page(
+            visit,
+            MenuItem::Browse,
+            "Add an entry",
+            kinds(&schema, parent),
+        )));
     }
     let class = fields.trimmed("class");
     if schema.object_class(class).is_none() {
@@ -39,7 +44,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let Some(form) = visit.form else {
         return Ok(Reply::page(layout::page(
             visit,
-            Place::Browse,
+            MenuItem::Browse,
             "Add an entry",
             values_form(visit, &schema, fields, html! {}, &[]),
         )));
@@ -47,7 +52,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let wanted = changes::values(form).map_err(Problem::Bad)?;
     if form.get("step") == "add" {
         let content = values_form(visit, &schema, form, html! {}, &wanted);
-        return Ok(Reply::page(layout::page(visit, Place::Browse, "Add an entry", content)));
+        return Ok(Reply::page(layout::page(visit, MenuItem::Browse, "Add an entry", content)));
     }
     let naming = form.trimmed("naming");
     let value = wanted.iter().find(|a| a.name.eq_ignore_ascii_case(naming)).and_then(|a| a.values.first());
@@ -77,7 +82,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let content = values_form(visit, &schema, form, trouble, &wanted);
     Ok(Reply::Page(
         hyper::StatusCode::UNPROCESSABLE_ENTITY,
-        layout::page(visit, Place::Browse, "Add an entry", content),
+        layout::page(visit, MenuItem::Browse, "Add an entry", content),
     ))
 }
 

@@ -6,7 +6,7 @@ use larix_proto::{FilterBuf, LdapResult, ModifyOperation};
 use larix_schema::Schema;
 use maud::{Markup, html};
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
 use crate::admin::client::{AttributeChange, Found, FoundAttribute};
@@ -107,11 +107,11 @@ fn back_to(form: &Form, dn: &str) -> String {
 }
 
 /// The menu's entry that the form was begun from.
-fn place(fields: &Form) -> Place {
+fn place(fields: &Form) -> MenuItem {
     match fields.get("from") {
-        "config" => Place::Configuration,
-        "account" => Place::Account,
-        _ => Place::Browse,
+        "config" => MenuItem::Configuration,
+        "account" => MenuItem::Account,
+        _ => MenuItem::Browse,
     }
 }
 

@@ -4,7 +4,7 @@ use larix_proto::{ModifyOperation, Scope};
 use maud::{Markup, html};
 
 use super::edit::refused;
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::listing::Listing;
 use super::login::suffixes;
 use super::people::{self, Builder};
@@ -26,7 +26,7 @@ pub(super) const GROUPS: &str =
 /// `/groups?q=&base=&page=`.
 pub(super) async fn list(visit: &Visit<'_>) -> Shown {
     let listing = Listing {
-        place: Place::Groups,
+        place: MenuItem::Groups,
         path: "/groups",
         title: "Groups",
         question: "Name or description",
@@ -120,7 +120,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Shown {
             }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::Groups, &names::called(dn), content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Groups, &names::called(dn), content)))
 }
 
 /// A form of one button that changes one membership.
@@ -322,5 +322,5 @@ fn new_page(
             }
         }
     };
-    layout::page(visit, Place::Groups, "New group", content)
+    layout::page(visit, MenuItem::Groups, "New group", content)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use larix_engine::time::{Clock, Monotonic};
 use maud::{Markup, html};
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use super::values::entry_url;
 use crate::admin::client::LdapClient;
@@ -156,7 +156,7 @@ fn begin(visit: &Visit<'_>, form: &Form, trouble: Option<&str>) -> Reply {
             div.actions { button.primary type="submit" name="step" value="preview" { "Show what it would do" } }
         }
     };
-    let page = layout::page(visit, Place::Import, "Import", content);
+    let page = layout::page(visit, MenuItem::Import, "Import", content);
     match trouble {
         Some(_) => Reply::Page(hyper::StatusCode::UNPROCESSABLE_ENTITY, page),
         None => Reply::page(page),
@@ -188,7 +188,7 @@ fn preview(visit: &Visit<'_>, form: &Form, import: &Import) -> Reply {
         }
         @if !import.steps.is_empty() { (steps(&import.steps)) }
     };
-    let page = layout::page(visit, Place::Import, "What the import would do", content);
+    let page = layout::page(visit, MenuItem::Import, "What the import would do", content);
     match can {
         true => Reply::page(page),
         false => Reply::Page(hyper::StatusCode::UNPROCESSABLE_ENTITY, page),
@@ -258,6 +258,6 @@ fn done(visit: &Visit<'_>, steps: &[Step], report: &Report) -> Reply {
             @if let Some(step) = steps.first() { a.button href=(entry_url(&step.dn)) { "Look at the first entry" } }
         }
     };
-    let page = layout::page(visit, Place::Import, "Import", content);
+    let page = layout::page(visit, MenuItem::Import, "Import", content);
     if whole { Reply::page(page) } else { Reply::Page(hyper::StatusCode::UNPROCESSABLE_ENTITY, page) }
 }

@@ -9,7 +9,7 @@ use crate::admin::sessions::{Notice, NoticeKind};
 
 /// Which entry of the menu a page belongs to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(in crate::admin) enum Place {
+pub(in crate::admin) enum MenuItem {
     None,
     Account,
     Overview,
@@ -34,19 +34,19 @@ enum For {
     Managers,
 }
 
-const MENU: [(Place, &str, &str, For); 12] = [
-    (Place::Overview, "/", "Overview", For::Watchers),
-    (Place::Account, "/account", "My account", For::Everybody),
-    (Place::People, "/people", "People", For::Everybody),
-    (Place::Groups, "/groups", "Groups", For::Everybody),
-    (Place::Browse, "/browse", "Browse", For::Everybody),
-    (Place::Search, "/search", "Search", For::Everybody),
-    (Place::Import, "/import", "Import", For::Managers),
-    (Place::Schema, "/schema", "Schema", For::Everybody),
-    (Place::Configuration, "/config", "Configuration", For::Managers),
-    (Place::Replication, "/replication", "Replication", For::Watchers),
-    (Place::Log, "/log", "Log", For::Managers),
-    (Place::About, "/about", "About", For::Everybody),
+const MENU: [(MenuItem, &str, &str, For); 12] = [
+    (MenuItem::Overview, "/", "Overview", For::Watchers),
+    (MenuItem::Account, "/account", "My account", For::Everybody),
+    (MenuItem::People, "/people", "People", For::Everybody),
+    (MenuItem::Groups, "/groups", "Groups", For::Everybody),
+    (MenuItem::Browse, "/browse", "Browse", For::Everybody),
+    (MenuItem::Search, "/search", "Search", For::Everybody),
+    (MenuItem::Import, "/import", "Import", For::Managers),
+    (MenuItem::Schema, "/schema", "Schema", For::Everybody),
+    (MenuItem::Configuration, "/config", "Configuration", For::Managers),
+    (MenuItem::Replication, "/replication", "Replication", For::Watchers),
+    (MenuItem::Log, "/log", "Log", For::Managers),
+    (MenuItem::About, "/about", "About", For::Everybody),
 ];
 
 /// Whether the menu of this session has an entry.
@@ -59,7 +59,7 @@ fn is_for(visit: &Visit<'_>, whom: For) -> bool {
 }
 
 /// A page of a logged-in user.
-pub(in crate::admin) fn page(visit: &Visit<'_>, place: Place, title: &str, content: Markup) -> Markup {
+pub(in crate::admin) fn page(visit: &Visit<'_>, place: MenuItem, title: &str, content: Markup) -> Markup {
     let notices = visit.session.take_notices();
     document(
         title,

@@ -4,7 +4,7 @@ use larix_proto::Scope;
 use maud::{Markup, html};
 
 use super::browse::{from_hex, hex};
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use crate::admin::client::Found;
 use crate::admin::form::url;
@@ -17,7 +17,7 @@ const PAGE: u32 = 50;
 
 /// What is listed, and in which words.
 pub(super) struct Listing {
-    pub(super) place: Place,
+    pub(super) place: MenuItem,
     /// `/people`, for one; takes `q`, `base` and `page`.
     pub(super) path: &'static str,
     pub(super) title: &'static str,

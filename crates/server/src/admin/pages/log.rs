@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 
@@ -16,7 +16,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         true => content(visit),
         false => html! { p.help { "The log is shown to those who may read " code { "cn=config" } "." } },
     };
-    Ok(Reply::page(layout::page(visit, Place::Log, "Log", content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Log, "Log", content)))
 }
 
 async fn may_read(visit: &Visit<'_>) -> Result<bool, Problem> {

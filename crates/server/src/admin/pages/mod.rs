@@ -29,7 +29,7 @@ use super::client::LdapClient;
 use super::names;
 use super::reply::{Attempt as _, Problem, Reply, Shown, explain};
 use super::respond::Visit;
-use layout::Place;
+use layout::MenuItem;
 
 /// The page of a path.
 pub(super) async fn route(visit: &Visit<'_>) -> Shown {
@@ -97,7 +97,7 @@ pub(super) fn problem(visit: &Visit<'_>, problem: &Problem) -> Reply {
     }
     let page = layout::page(
         visit,
-        Place::None,
+        MenuItem::None,
         title,
         html! {
             div.problem role="alert" { h2 { (title) } (body) }

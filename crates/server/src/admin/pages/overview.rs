@@ -4,7 +4,7 @@ use larix_configuration::{Config, Database};
 use larix_engine::time::Timestamp;
 use maud::{Markup, html};
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::values;
 use crate::admin::assets;
 use crate::admin::client::{Found, LdapClient};
@@ -41,7 +41,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             (restored(&visit.admin.server.config()))
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::Overview, "Overview", content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Overview, "Overview", content)))
 }
 
 /// How the backups stand that the configuration asks for.

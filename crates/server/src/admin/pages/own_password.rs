@@ -4,7 +4,7 @@ use larix_proto::extended::PasswordModify;
 use maud::html;
 
 use super::edit::refused;
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
@@ -48,5 +48,5 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             div.actions { button.primary type="submit" { "Change my password" } }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::Account, "Your password", content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Account, "Your password", content)))
 }

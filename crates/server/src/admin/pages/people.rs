@@ -6,7 +6,7 @@ use larix_proto::{ModifyOperation, Scope};
 use maud::{Markup, html};
 
 use super::edit::refused;
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::listing::Listing;
 use super::login::suffixes;
 use super::values::entry_url;
@@ -28,7 +28,7 @@ const LOCKED_FOR_EVER: &[u8] = b"000001010000Z";
 /// `/people?q=&base=&page=`.
 pub(super) async fn list(visit: &Visit<'_>) -> Shown {
     let listing = Listing {
-        place: Place::People,
+        place: MenuItem::People,
         path: "/people",
         title: "People",
         question: "Name, login or mail",
@@ -137,7 +137,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Shown {
             }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::People, &name, content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::People, &name, content)))
 }
 
 fn lock_button(visit: &Visit<'_>, person: &Found) -> Markup {
@@ -465,7 +465,7 @@ fn new_page(visit: &Visit<'_>, form: &Form, parent: &str, trouble: Markup) -> Ma
             }
         }
     };
-    layout::page(visit, Place::People, "New user", content)
+    layout::page(visit, MenuItem::People, "New user", content)
 }
 
 #[cfg(test)]

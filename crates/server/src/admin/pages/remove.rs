@@ -6,7 +6,7 @@ use maud::html;
 
 use super::edit::refused;
 use super::export::{self, Format, Wanted};
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::values::entry_url;
 use crate::admin::names;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
@@ -72,7 +72,7 @@ pub(super) async fn delete(visit: &Visit<'_>) -> Shown {
             }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::Browse, &format!("Delete {name}"), content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Browse, &format!("Delete {name}"), content)))
 }
 
 /// `/entry/rename`.
@@ -122,7 +122,7 @@ pub(super) async fn rename(visit: &Visit<'_>) -> Shown {
             p.help { "Everything below it moves along." }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::Browse, &format!("Rename {}", names::first(dn)), content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Browse, &format!("Rename {}", names::first(dn)), content)))
 }
 
 /// `/entry/ldif?dn=&scope=sub`: a file.

@@ -5,7 +5,7 @@ use larix_replication::consumer::{ConsumerPhase, ConsumerStatus};
 use larix_replication::provider::SyncPeerFigures;
 use maud::{Markup, html};
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::overview::{ago, thousands};
 use super::values;
 use crate::admin::reply::{Problem, Reply, Shown};
@@ -19,7 +19,7 @@ const MICROS: f64 = 1e6;
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let may_see = may_see(visit).await?;
     let content = if may_see { content(visit) } else { hidden() };
-    Ok(Reply::page(layout::page(visit, Place::Replication, "Replication", content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Replication, "Replication", content)))
 }
 
 async fn may_see(visit: &Visit<'_>) -> Result<bool, Problem> {

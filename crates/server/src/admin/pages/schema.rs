@@ -3,7 +3,7 @@
 use larix_schema::{AttributeType, AttributeTypeId, ClassKind, ObjectClass, Schema, Usage};
 use maud::{Markup, html};
 
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use crate::admin::form::url;
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
@@ -31,7 +31,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     } else {
         ("Schema".to_owned(), list(&schema, visit.query.trimmed("q")))
     };
-    Ok(Reply::page(layout::page(visit, Place::Schema, &title, content)))
+    Ok(Reply::page(layout::page(visit, MenuItem::Schema, &title, content)))
 }
 
 fn list(schema: &Schema, question: &str) -> Markup {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::browse::{from_hex, hex};
 use super::edit::refused;
 use super::export::{self, Format, Wanted};
-use super::layout::{self, Place};
+use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use super::values::entry_url;
 use crate::admin::client::Found;
@@ -89,7 +89,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             }
         }
     };
-    Ok(Reply::Page(status, layout::page(visit, Place::Search, "Search", content)))
+    Ok(Reply::Page(status, layout::page(visit, MenuItem::Search, "Search", content)))
 }
 
 /// `/search/file?base=&scope=&filter=&attributes=&format=`: all that a search finds, as a file.

@@ -17,7 +17,7 @@ use larix_proto::encode::EntryEncoder;
 use larix_proto::extended::SyncInfo;
 use larix_proto::{ControlBuf, ControlValue, FilterBuf, LdapResult, MessageId, ResultCode, Scope, encode};
 use larix_replication::Cookie;
-use larix_replication::provider::{Asked, Decision, decide};
+use larix_replication::provider::{ConsumerRequest, Decision, decide};
 use larix_schema::NormalDn;
 use uuid::Uuid;
 
@@ -34,7 +34,7 @@ const OWN: [&str; 4] = ["contextCSN", "entryDN", "subschemaSubentry", "hasSubord
 /// A consumer's search below cn=config.
 #[derive(Debug)]
 pub(super) struct ConfigSearch {
-    asked: Asked,
+    asked: ConsumerRequest,
     subject: Arc<Subject>,
     base: NormalDn,
     scope: Scope,
@@ -61,7 +61,7 @@ impl ConfigSearch {
     pub(super) fn new(services: &Arc<Services>, subject: &Arc<Subject>, search: Search<'_>) -> Option<Self> {
         let Search { request, base, controls, message } = search;
         Some(Self {
-            asked: Asked::new(controls.sync.as_ref()?),
+            asked: ConsumerRequest::new(controls.sync.as_ref()?),
             subject: Arc::clone(subject),
             base: base.clone(),
             scope: request.scope,

@@ -3,7 +3,7 @@
 use larix_engine::Fault;
 use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use larix_engine::search::internal;
-use larix_engine::search::limits::{Asked, effective};
+use larix_engine::search::limits::{RequestedLimits, effective};
 use larix_store::Store;
 
 use super::Stored;
@@ -25,7 +25,7 @@ impl Stored {
         let view = database.view(&snapshot)?;
         let policy = database.current_policy();
         let limits = self.own_limits(&policy, &view, context.subject, base)?;
-        let asked = Asked { size: limit, ..Asked::default() };
+        let asked = RequestedLimits { size: limit, ..RequestedLimits::default() };
         let Ok(limits) = effective(limits.as_ref(), asked) else { return Ok(Ended::TooMuchWork) };
         let limits = InternalLimits {
             entries: limits.size.map_or(u64::MAX, u64::from),

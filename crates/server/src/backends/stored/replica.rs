@@ -38,16 +38,16 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 const CONFLICTS_MAX: usize = 100;
 
 /// One of the [`RUNNING_MAX`] places.
-struct Place;
+struct RunningSlot;
 
-impl Place {
+impl RunningSlot {
     fn take() -> Option<Self> {
         let next = |running: usize| (running < RUNNING_MAX).then_some(running + 1);
         RUNNING.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok().map(|_| Self)
     }
 }
 
-impl Drop for Place {
+impl Drop for RunningSlot {
     fn drop(&mut self) {
         RUNNING.fetch_sub(1, Ordering::AcqRel);
     }
@@ -151,7 +151,7 @@ impl Stored {
             return Err(LdapResult::with(ResultCode::BUSY, text));
         }
         let busy = || LdapResult::with(ResultCode::BUSY, "other digests are being made");
-        let place = Place::take().ok_or_else(busy)?;
+        let place = RunningSlot::take().ok_or_else(busy)?;
         let (base, done) = (base.clone(), later());
         spawn(move || {
             let _place = place;

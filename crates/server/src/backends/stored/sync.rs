@@ -7,7 +7,7 @@ use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_proto::{DerefAliases, LdapResult, ResultCode};
 use larix_replication::provider::SyncPeer;
-use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
+use larix_replication::provider::{ConsumerRequest, Start, Stepped, SyncSearch};
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
@@ -56,7 +56,7 @@ pub(super) fn start(
     let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
     let services = &stored.common.services;
     let queue = services.refreshes.clone();
-    let asked = Asked::new(asked);
+    let asked = ConsumerRequest::new(asked);
     let now = services.now();
     let peer = services.sync_peers.add(context.subject, request.base, now, asked.rid);
     let search = SyncSearch::new(Start { asked, parts, any_entry, values, states: controls.states, queue });

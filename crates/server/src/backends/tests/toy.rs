@@ -28,8 +28,8 @@ pub(super) const STREAM: u64 = 10_000_000;
 #[derive(Debug)]
 pub(super) struct Toy {
     pub(super) counts: Arc<Counts>,
-    asked: Mutex<Sender<Asked>>,
-    waiting: Mutex<Receiver<Asked>>,
+    asked: Mutex<Sender<PendingRequest>>,
+    waiting: Mutex<Receiver<PendingRequest>>,
 }
 
 #[derive(Debug, Default)]
@@ -43,16 +43,16 @@ pub(super) struct Counts {
 }
 
 /// A request that waits for its answer.
-pub(super) enum Asked {
+pub(super) enum PendingRequest {
     Search(Arc<Feed>),
     Compare(Done<End>),
     Update(Completion),
     Bind(Done<Verdict>),
 }
 
-impl std::fmt::Debug for Asked {
+impl std::fmt::Debug for PendingRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Asked")
+        f.write_str("PendingRequest")
     }
 }
 
@@ -88,17 +88,17 @@ impl Toy {
     }
 
     /// The next request that waits.
-    pub(super) fn next(&self) -> Asked {
+    pub(super) fn next(&self) -> PendingRequest {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.try_recv().expect("a request that waits")
     }
 
     /// The same, if there is one.
-    pub(super) fn waiting(&self) -> Option<Asked> {
+    pub(super) fn waiting(&self) -> Option<PendingRequest> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
     }
 
-    fn wait(&self, asked: Asked) {
+    fn wait(&self, asked: PendingRequest) {
         let sender = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         sender.send(asked).expect("the receiver is beside it");
     }
@@ -134,7 +134,7 @@ impl Backend for Toy {
             "stream" => Ok(Box::new(Stream { next: 0, message, counts })),
             _ => {
                 let feed = Arc::<Feed>::default();
-                self.wait(Asked::Search(Arc::clone(&feed)));
+                self.wait(PendingRequest::Search(Arc::clone(&feed)));
                 let limit = search.request.time_limit;
                 let deadline = (limit > 0).then(|| seconds(context, limit.into()));
                 Ok(Box::new(Fed { feed, sent: 0, message, deadline, counts }))
@@ -150,14 +150,14 @@ impl Backend for Toy {
                 Reply::Later(Pending::default())
             }
             _ => {
-                self.wait(Asked::Compare(later()));
+                self.wait(PendingRequest::Compare(later()));
                 Reply::Later(self.pending(context))
             }
         }
     }
 
     fn bind(&self, context: &Context<'_>, _: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
-        self.wait(Asked::Bind(later()));
+        self.wait(PendingRequest::Bind(later()));
         Reply::Later(self.pending(context))
     }
 
@@ -171,7 +171,7 @@ impl Backend for Toy {
     }
 
     fn update(&self, context: &Context<'_>, _: Changes, done: Completion) -> Pending {
-        self.wait(Asked::Update(done));
+        self.wait(PendingRequest::Update(done));
         self.pending(context)
     }
 

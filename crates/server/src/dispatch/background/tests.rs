@@ -71,7 +71,7 @@ impl Bench {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         client::simple_bind(&mut request, MessageId(1), &format!("cn=admin,{SUFFIX}"), b"secret", &[]);
         connection.request(&request, &mut out);
-        assert_eq!(Told::all(&out).results, [(1, 0)]);
+        assert_eq!(ReceivedAnswers::all(&out).results, [(1, 0)]);
         connection
     }
 
@@ -95,13 +95,13 @@ fn ldif() -> String {
 
 /// The answers that a client got.
 #[derive(Debug, Default)]
-struct Told {
+struct ReceivedAnswers {
     names: Vec<String>,
     /// Messages and result codes.
     results: Vec<(u32, u32)>,
 }
 
-impl Told {
+impl ReceivedAnswers {
     fn all(mut bytes: &[u8]) -> Self {
         let mut told = Self::default();
         while let Ok(Frame::Complete { len }) = frame(bytes, 1 << 20) {
@@ -205,7 +205,7 @@ fn a_long_search_answers_all_and_once() {
         trips += 1;
     }
     assert!(trips > 1, "it came back once");
-    let told = Told::all(&out);
+    let told = ReceivedAnswers::all(&out);
     let small = trips as usize;
     assert_eq!(told.results.len(), small + 1);
     assert_eq!(told.results.last(), Some(&(2, 0)));
@@ -228,7 +228,7 @@ fn several_long_searches_end_each() {
         while connection.parts().0.pending() > 0 {
             come_back(connection, out);
         }
-        let mut told = Told::all(out);
+        let mut told = ReceivedAnswers::all(out);
         told.results.sort_unstable();
         assert_eq!((told.names.len(), told.results.as_slice()), (PEOPLE + 1, &[(2, 0), (3, 0)][..]));
     }
@@ -246,7 +246,7 @@ fn limits_hold_where_a_search_is_away() {
     while connection.parts().0.pending() > 0 {
         come_back(&mut connection, &mut out);
     }
-    let told = Told::all(&out);
+    let told = ReceivedAnswers::all(&out);
     assert_eq!((told.names.len() as u32, told.results), (most, vec![(2, SIZE_LIMIT_EXCEEDED)]));
     out.clear();
     ask(&mut connection, &search(3, ANY, (0, 1)), &mut out);
@@ -258,7 +258,7 @@ fn limits_hold_where_a_search_is_away() {
     while connection.parts().0.pending() > 0 {
         come_back(&mut connection, &mut out);
     }
-    let told = Told::all(&out);
+    let told = ReceivedAnswers::all(&out);
     assert!(told.names.len() <= PEOPLE);
     assert_eq!(told.results, [(3, TIME_LIMIT_EXCEEDED)]);
 }
@@ -286,7 +286,7 @@ fn a_search_that_is_away_is_ended_at_once_and_counted() {
         assert_eq!(ask(&mut connection, &how, &mut out), turn, "{name}");
         assert_eq!(connection.parts().0.pending(), 0, "{name}");
         assert_eq!(bench.completed(), number as u64 + 1, "{name}");
-        let told = Told::all(&out);
+        let told = ReceivedAnswers::all(&out);
         assert!(told.names.len() <= PEOPLE, "{name}");
         assert_eq!(told.results, results, "{name}");
         drop::<Sender<()>>(open);
@@ -313,7 +313,7 @@ fn a_journey_ends_where_nobody_waits_for_it() {
     let mut connection = bench.connect();
     let mut out = Vec::new();
     ask(&mut connection, &search(2, NOBODY, (0, 0)), &mut out);
-    assert_eq!(Told::all(&out).results, [(2, 0)]);
+    assert_eq!(ReceivedAnswers::all(&out).results, [(2, 0)]);
 }
 
 #[test]

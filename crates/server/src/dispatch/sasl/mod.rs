@@ -358,7 +358,8 @@ impl Dispatcher {
         } else {
             let server = self.server.clone();
             let anonymous = self.session.anonymous().clone();
-            let asked = Asked { server: &server, anonymous: &anonymous, subject: &anonymous, who: None };
+            let asked =
+                IdentityResolver { server: &server, anonymous: &anonymous, subject: &anonymous, who: None };
             let refuse = |text: &str| {
                 let text = format!("SASL(-14): authorization failure: {text}");
                 LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
@@ -413,7 +414,7 @@ impl Dispatcher {
     /// The directory's name for an authentication identity, by `authz-regexp`; and as it is shown.
     pub(crate) fn map_identity(&self, identity: &str) -> Result<(NormalDn, String), LdapResult> {
         let anonymous = self.session.anonymous();
-        let asked = Asked { server: &self.server, anonymous, subject: anonymous, who: None };
+        let asked = IdentityResolver { server: &self.server, anonymous, subject: anonymous, who: None };
         let dn = asked.name(identity).ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))?;
         // A mapped identity is known by its normal form, as OpenLDAP tells it.
         let databases = self.server.databases();
@@ -447,7 +448,7 @@ impl Dispatcher {
         }
         let who = me.dn.clone();
         let anonymous = self.session.anonymous();
-        let identities = Asked { server: &self.server, anonymous, subject: me, who: who.as_ref() };
+        let identities = IdentityResolver { server: &self.server, anonymous, subject: me, who: who.as_ref() };
         let mechanism = self.session.mechanism();
         let whom = identities
             .authorization(&asked.authzid, mechanism)
@@ -461,14 +462,14 @@ impl Dispatcher {
 }
 
 /// Questions about identities, with the configuration in force.
-struct Asked<'a> {
+struct IdentityResolver<'a> {
     server: &'a Server,
     anonymous: &'a Arc<Subject>,
     subject: &'a Arc<Subject>,
     who: Option<&'a NormalDn>,
 }
 
-impl Asked<'_> {
+impl IdentityResolver<'_> {
     fn online<'g>(&'g self, generation: &'g Generation) -> Online<'g> {
         Online { server: self.server, generation, anonymous: self.anonymous, subject: self.subject }
     }

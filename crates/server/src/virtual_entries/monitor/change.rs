@@ -61,12 +61,12 @@ pub(crate) fn judge(
             }
         }
         wanted = Some(match (place(&entry.dn), attribute.name()) {
-            (Some(Place::Log), "managedInfo") => {
+            (Some(ChangeTarget::Log), "managedInfo") => {
                 change_levels(&mut now, change.operation, &change.attribute.values).map_err(hidden)?;
                 let bits = now.iter().filter_map(|name| LogLevel::parse_word(name));
                 Wanted::Levels(bits.fold(0, |sum, level| sum | level.0))
             }
-            (Some(Place::Database(number)), "readOnly") => {
+            (Some(ChangeTarget::Database(number)), "readOnly") => {
                 let value = read_only(change.operation, &change.attribute.values)?;
                 Wanted::ReadOnly(number, value)
             }
@@ -80,18 +80,18 @@ pub(crate) fn judge(
     wanted.ok_or_else(|| LdapResult::with(ResultCode::PROTOCOL_ERROR, "no modifications specified"))
 }
 
-enum Place {
+enum ChangeTarget {
     Log,
     Database(usize),
 }
 
-fn place(dn: &str) -> Option<Place> {
+fn place(dn: &str) -> Option<ChangeTarget> {
     let name = dn.strip_suffix(DN)?.strip_suffix(',')?;
     if name == "cn=Log" {
-        return Some(Place::Log);
+        return Some(ChangeTarget::Log);
     }
     let number = name.strip_suffix(",cn=Databases")?.strip_prefix("cn=Database ")?;
-    number.parse().ok().map(Place::Database)
+    number.parse().ok().map(ChangeTarget::Database)
 }
 
 /// Changes a set of level names.

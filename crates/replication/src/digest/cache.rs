@@ -12,9 +12,9 @@ pub const KEPT_IDS_MAX: u64 = 5_000_000;
 
 /// What is kept of one database.
 #[derive(Debug, Default)]
-pub struct Kept(Mutex<Option<Table>>);
+pub struct DigestCache(Mutex<Option<Table>>);
 
-impl Kept {
+impl DigestCache {
     /// Two questions about one database come one after the other: the second finds what the first one found out.
     pub(super) fn lock(&self) -> MutexGuard<'_, Option<Table>> {
         // It is taken out while it is worked on: one that panicked left none.
@@ -24,14 +24,14 @@ impl Kept {
 
 /// Under what digests were made: others make them anew.
 #[derive(Clone, Debug)]
-pub(super) struct Ground {
+pub(super) struct DigestBasis {
     pub(super) schema: Arc<Schema>,
     /// Which history the change log tells, and under which server id.
     pub(super) history: Uuid,
     pub(super) server_id: u16,
 }
 
-impl PartialEq for Ground {
+impl PartialEq for DigestBasis {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.schema, &other.schema)
             && (self.history, self.server_id) == (other.history, other.server_id)
@@ -41,7 +41,7 @@ impl PartialEq for Ground {
 /// The digests of all entries, by id.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) ground: Ground,
+    pub(super) ground: DigestBasis,
     /// The last record of the change log that was taken in.
     pub(super) position: u64,
     /// 0: there is no such entry.
@@ -51,7 +51,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(ground: Ground, position: u64) -> Self {
+    pub(super) fn new(ground: DigestBasis, position: u64) -> Self {
         Self { ground, position, digests: Vec::new(), hashes: Vec::new() }
     }
 

@@ -36,7 +36,7 @@ pub struct Reconfiguration {
 
 /// One thing asked of a writer, and whom to tell that it is done.
 #[derive(Debug)]
-pub(crate) enum Errand {
+pub(crate) enum WriterTask {
     Retire(Retiring, SyncSender<()>),
     /// Forgets, durably, the indexes that these lines no longer want.
     ForgetIndexes(Arc<Schema>, IndexConfig, SyncSender<Result<(), CommitError>>),
@@ -54,36 +54,36 @@ pub(crate) enum Errand {
 }
 
 impl<S: Store> Core<S> {
-    pub(super) fn carry_out(&mut self, errand: Errand, queue: &Queue<Work>) {
-        injected::panic_at("errand");
+    pub(super) fn carry_out(&mut self, task: WriterTask, queue: &Queue<Work>) {
+        injected::panic_at("task");
         // After a panic what is asked for is judged by what the store holds; if that cannot be read, so it cannot be now.
         let _ = self.renew();
         // A requester that no longer waits needs no answer.
-        match errand {
-            Errand::Retire(retiring, done) => {
+        match task {
+            WriterTask::Retire(retiring, done) => {
                 self.retiring = retiring;
                 let _ = done.send(());
             }
-            Errand::ForgetIndexes(schema, index, done) => {
+            WriterTask::ForgetIndexes(schema, index, done) => {
                 let _ = done.send(self.forget_indexes(&schema, &index));
             }
-            Errand::Reconfigure(next, done) => {
+            WriterTask::Reconfigure(next, done) => {
                 self.reconfigure(*next);
                 let _ = done.send(());
             }
-            Errand::RetireServerId(server_id, done) => {
+            WriterTask::RetireServerId(server_id, done) => {
                 let _ = done.send(self.retire_server_id(server_id));
             }
-            Errand::Reindex(what, done) => {
+            WriterTask::Reindex(what, done) => {
                 let _ = done.send(self.reindex(&what));
             }
-            Errand::KeepStates(done) => {
+            WriterTask::KeepStates(done) => {
                 let _ = done.send(self.keep_states());
             }
-            Errand::KeepRow(key, row, done) => {
+            WriterTask::KeepRow(key, row, done) => {
                 let _ = done.send(self.keep_row(&key, row));
             }
-            Errand::Fill(request, begun) => {
+            WriterTask::Fill(request, begun) => {
                 let begun = |yes| {
                     let _ = begun.send(yes);
                 };

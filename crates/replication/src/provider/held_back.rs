@@ -11,14 +11,14 @@ use larix_engine::time::Monotonic;
 const WITHHELD_MAX: u64 = 60 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 
-/// Since when something is withheld.
+/// Since when something is held back.
 #[derive(Debug, Default)]
-pub(super) struct Withheld {
+pub(super) struct HeldBack {
     since: Option<Monotonic>,
 }
 
-impl Withheld {
-    /// Notes whether something is withheld now; answers whether that has lasted too long.
+impl HeldBack {
+    /// Notes whether something is held back now; answers whether that has lasted too long.
     pub(super) fn is_over(&mut self, withholds: bool, now: Monotonic) -> bool {
         if !withholds {
             self.since = None;
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn a_search_that_withholds_something_ends_in_time() {
-        let mut withheld = Withheld::default();
+        let mut held_back = HeldBack::default();
         let max = WITHHELD_MAX / SECOND;
         for (seconds, withholds, is_over) in [
             (0, true, false),
@@ -47,7 +47,7 @@ mod tests {
             (2 * max + 2, true, true),
         ] {
             let now = Monotonic(seconds * SECOND);
-            assert_eq!(withheld.is_over(withholds, now), is_over, "{seconds}");
+            assert_eq!(held_back.is_over(withholds, now), is_over, "{seconds}");
         }
     }
 }
