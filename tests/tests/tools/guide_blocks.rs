@@ -82,12 +82,12 @@ impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().display().to_string();
-        for made in ["bin", "etc/ldap", "var/lib/ldap", "work", "state"] {
+        for made in ["bin", "etc/ldap", "etc/ssl/certs", "var/lib/ldap", "work", "state"] {
             fs::create_dir_all(folder.path().join(made)).unwrap();
         }
         symlink(Kind::Larix.program().expect("larix is built"), folder.path().join("bin/larix")).unwrap();
         let ports = free_ports(4);
-        let mut places: Vec<(String, String)> = ["/etc/ldap", "/etc/larix", "/var/lib"]
+        let mut places: Vec<(String, String)> = ["/etc/ldap", "/etc/larix", "/etc/ssl/certs", "/var/lib"]
             .map(|place| (place.to_owned(), format!("{root}{place}")))
             .into();
         for (documented, port) in ["3890", "6360", "9390"].into_iter().zip(&ports) {
@@ -320,6 +320,33 @@ fn getting_started_and_a_lost_password() {
                 ASKS,
             ),
             instead("olcRootPW: $(larix hash-password)", "olcRootPW: $(new_password)", ASKS),
+        ],
+    );
+}
+
+/// What all recipes have in common; `tests/interop/recipes` tries the applications.
+#[test]
+fn the_directory_of_the_recipes() {
+    const ASKS: &str = "asks for the password on a terminal";
+    let blocks = blocks("docs/guide/recipes/README.md", "## The directory", None);
+    World::new().type_all(
+        &blocks,
+        &[
+            instead(
+                "-W -S uid=ann,ou=people,dc=example,dc=com",
+                "-W -s annspass uid=ann,ou=people,dc=example,dc=com",
+                ASKS,
+            ),
+            instead(
+                "-D cn=grafana,ou=services,dc=example,dc=com -W",
+                "-D cn=grafana,ou=services,dc=example,dc=com -w a-long-random-password",
+                ASKS,
+            ),
+            instead(
+                "-D uid=ann,ou=people,dc=example,dc=com -W",
+                "-D uid=ann,ou=people,dc=example,dc=com -w annspass",
+                ASKS,
+            ),
         ],
     );
 }
