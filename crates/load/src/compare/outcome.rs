@@ -71,7 +71,8 @@ impl Outcome {
             Metric::MeanLatency(position) => Some(stream(position)?.latency_us.mean()),
             Metric::Resident => self.resident.map(|bytes| bytes as f64),
             Metric::Disk => self.disk.map(|bytes| bytes as f64),
-            Metric::DiskGrowth => Some(self.disk? as f64 / positive(served.loaded_disk? as f64)?),
+            Metric::LoadedDisk => loaded.and(served.loaded_disk).map(|bytes| bytes as f64),
+            Metric::DiskGrowth => Some(self.disk? as f64 / positive(loaded.and(served.loaded_disk)? as f64)?),
             Metric::LoadSeconds => Some(loaded?.seconds),
             Metric::LoadCpuSeconds => positive(loaded?.cpu_seconds),
             Metric::LoadRate => Some(loaded?.entries as f64 / positive(loaded?.seconds)?),
@@ -143,8 +144,18 @@ mod tests {
             (Metric::PerCpuSecond, None),
             (Metric::Latency(0, 0.5), None),
             (Metric::Resident, None),
+            (Metric::LoadedDisk, Some(20.0)),
         ] {
             assert_eq!(outcome.value(metric, &served), expected, "{metric:?}");
         }
+    }
+
+    #[test]
+    fn a_round_without_a_load_says_nothing_of_the_loaded_size() {
+        let outcome = Outcome { disk: Some(30), ..Outcome::default() };
+        let served = Served { loaded: None, loaded_disk: Some(20), start_seconds: None };
+        assert_eq!(outcome.value(Metric::LoadedDisk, &served), None);
+        assert_eq!(outcome.value(Metric::DiskGrowth, &served), None);
+        assert_eq!(outcome.value(Metric::Disk, &served), Some(30.0));
     }
 }

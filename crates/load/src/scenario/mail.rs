@@ -73,9 +73,9 @@ fn load() -> Step {
         .show(Figure::new("Load", "offline load", Metric::LoadSeconds).goal(15.0))
         .show(Figure::new("Load", "offline load, CPU", Metric::LoadCpuSeconds).goal(12.0))
         .show(Figure::new("Load", "entries loaded", Metric::LoadRate))
-        .show(Figure::new("Load", "disk after the load", Metric::Disk).goal(6.5))
+        .show(Figure::new("Load", "disk after the load", Metric::LoadedDisk).goal(6.5))
         .show(Figure::new("Load", "start until it accepts", Metric::StartSeconds))
-        .draw(PLACES, "", 0.0, PointMetric::Mebibytes(Metric::Disk))
+        .draw(PLACES, "", 0.0, PointMetric::Mebibytes(Metric::LoadedDisk))
 }
 
 /// Connections of the rows of searches, beside those with [`CONNECTIONS`], and how many times better they are to be.

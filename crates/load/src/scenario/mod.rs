@@ -253,7 +253,9 @@ pub enum Metric {
     Resident,
     /// Bytes that the databases take on the disk.
     Disk,
-    /// Disk now, to disk after the load.
+    /// The same right after the load; absent in a round that went on with the data of the round before.
+    LoadedDisk,
+    /// Disk now, to disk after the load; absent where the data have the changes of an earlier round.
     DiskGrowth,
     /// Seconds of the load.
     LoadSeconds,
@@ -281,7 +283,7 @@ impl Metric {
             Self::PerCpuSecond => ("per CPU-s", Better::Higher),
             Self::PerCpuPercent => ("per CPU %", Better::Higher),
             Self::Latency(..) | Self::MeanLatency(_) | Self::CpuMicroseconds => ("us", Better::Lower),
-            Self::Resident | Self::Disk => ("bytes", Better::Lower),
+            Self::Resident | Self::Disk | Self::LoadedDisk => ("bytes", Better::Lower),
             Self::DiskGrowth | Self::BunchGrowth | Self::BunchCpuGrowth => ("x", Better::Lower),
             Self::LoadSeconds | Self::StartSeconds => ("s", Better::Lower),
             Self::LoadCpuSeconds => ("CPU-s", Better::Lower),

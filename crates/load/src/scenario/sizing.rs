@@ -29,7 +29,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
         Step::new("load", "offline load", Work::Look)
             .show(Figure::new("Load", "offline load", Metric::LoadSeconds))
             .show(Figure::new("Load", "offline load, CPU", Metric::LoadCpuSeconds))
-            .show(Figure::new("Load", "disk after the load", Metric::Disk)),
+            .show(Figure::new("Load", "disk after the load", Metric::LoadedDisk)),
     ];
     for (key, what, workload, target, changes) in [
         ("search", "searches alone", &searches, SEARCHES_A_CORE, false),

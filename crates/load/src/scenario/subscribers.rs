@@ -96,7 +96,7 @@ fn steps(size: Size, shares: [u64; 3]) -> Vec<Step> {
             .show(Figure::new("Load", "offline load, three databases", Metric::LoadSeconds).goal(6.0))
             .show(Figure::new("Load", "offline load, CPU", Metric::LoadCpuSeconds).goal(6.0))
             .show(Figure::new("Load", "entries loaded", Metric::LoadRate).target(6_872.0))
-            .show(Figure::new("Load", "disk after the load", Metric::Disk).goal(3.0)),
+            .show(Figure::new("Load", "disk after the load", Metric::LoadedDisk).goal(3.0)),
         Step::new("read", "reads of one database", Work::Drive(vec![one]))
             .show(
                 Figure::new("Reads", "reads of one database, 16 connections", Metric::Rate(0))
