@@ -110,7 +110,7 @@ fn both_log_levels_and_redis() {
     let notes = document["notes"].as_array().expect("notes");
     let note =
         |start: &str| notes.iter().any(|note| note.as_str().is_some_and(|note| note.starts_with(start)));
-    match row("read by DN, 16 connections, `stats` lines, lines a request") {
+    match row("read by DN, 16 connections, lines a request") {
         Some(lines) => {
             let lines = lines["figures"][0][0].as_f64().expect("lines");
             // An operation, its result, and the connections'; a machine that is very busy may lose some.

@@ -68,6 +68,9 @@ pub(super) struct CompareArgs {
     /// Write the figures here; - is standard output, in the table's place
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Say which ratios Larix aims at, and whether they were reached
+    #[arg(long)]
+    goals: bool,
     /// Where LDIF, databases and logs lie meanwhile; a disk, if durable changes are to cost what they cost
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
@@ -306,14 +309,15 @@ fn left(duration: Duration) -> String {
 fn write(document: &Document, args: &CompareArgs) -> anyhow::Result<()> {
     let stdout = Path::new("-");
     let json = || format!("{:#}\n", document.to_json());
+    let shown = if args.goals { document } else { &document.without_goals() };
     if args.json.as_deref() != Some(stdout) {
-        super::report::write(stdout, &document.to_text(&TextOptions::of_stdout()))?;
+        super::report::write(stdout, &shown.to_text(&TextOptions::of_stdout()))?;
     }
     if let Some(path) = &args.json {
         super::report::write(path, &json())?;
     }
     if let Some(path) = &args.html {
-        super::report::write(path, &document.to_html())?;
+        super::report::write(path, &shown.to_html())?;
     }
     Ok(())
 }

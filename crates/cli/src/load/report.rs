@@ -20,18 +20,22 @@ pub(super) struct ReportArgs {
     /// Write the JSON anew, with its ratios, instead of the table; `-` is standard output
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+    /// Say which ratios Larix aims at, and whether they were reached
+    #[arg(long)]
+    goals: bool,
 }
 
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<()> {
     let document = read(&args.file)?;
+    let shown = if args.goals { document.clone() } else { document.without_goals() };
     if let Some(out) = &args.html {
-        write(out, &document.to_html())?;
+        write(out, &shown.to_html())?;
     }
     if let Some(out) = &args.json {
         write(out, &format!("{:#}\n", document.to_json()))?;
     }
     if args.html.is_none() && args.json.is_none() {
-        write(Path::new("-"), &document.to_text(&TextOptions::of_stdout()))?;
+        write(Path::new("-"), &shown.to_text(&TextOptions::of_stdout()))?;
     }
     Ok(())
 }
@@ -88,7 +92,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("in.json"), "{\"format\": 1, \"title\": \"A & B\"}").unwrap();
-        let args = ReportArgs { file: at("in.json"), html: Some(at("o.html")), json: Some(at("o.json")) };
+        let args = ReportArgs { file: at("in.json"), html: Some(at("o.html")), json: Some(at("o.json")), goals: false };
         run(&args).unwrap();
         assert!(std::fs::read_to_string(at("o.html")).unwrap().contains("<h1>A &amp; B</h1>"));
         assert_eq!(read(&at("o.json")).unwrap(), read(&at("in.json")).unwrap());

@@ -202,7 +202,7 @@ fn run_rounds(
 /// What the servers log, and where to.
 fn log_notes(options: &Options, scenario: &Scenario) -> impl Iterator<Item = String> + use<> {
     let has_lines = scenario.stages.iter().any(|stage| stage.log_level == Some(LogLevel::Stats));
-    let more = has_lines.then(|| log_note(LogLevel::Stats, "Rows that name `stats` lines: "));
+    let more = has_lines.then(|| log_note(LogLevel::Stats, "Rows that name stats lines: "));
     let given = options.peers.iter().any(|peer| matches!(peer.access, Access::Given(_)));
     let given = given.then(|| "What a server that was given by its URL logs is not known.".to_owned());
     std::iter::once(log_note(options.log_level, "")).chain(more).chain(given)

@@ -177,6 +177,8 @@ impl Rows {
                 groups.push(row.group.clone());
             }
         }
+        // What comes a second time with lines stands behind all that comes once, though it is measured first.
+        groups.sort_by_key(|group| group.ends_with("with loglevel stats"));
         rows.sort_by_key(|row| groups.iter().position(|group| *group == row.group));
         document.rows = rows;
         document.charts = charts;

@@ -99,6 +99,23 @@ pub struct Ratio {
     pub rounds: usize,
 }
 
+impl Document {
+    /// The same without what Larix aims at: figures and ratios alone, as a reader wants them who compares servers.
+    #[must_use]
+    pub fn without_goals(&self) -> Self {
+        let mut document = self.clone();
+        for row in &mut document.rows {
+            (row.goal, row.target) = (None, None);
+        }
+        document
+    }
+
+    /// Whether a row has a goal or a target, or must not be used: the last column of the results says so.
+    pub(super) fn has_verdicts(&self) -> bool {
+        self.rows.iter().any(|row| row.goal.is_some() || row.target.is_some() || row.invalid.is_some())
+    }
+}
+
 impl Row {
     /// A row without figures.
     pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Better) -> Self {

@@ -112,15 +112,15 @@ impl Document {
         lines
     }
 
-    /// How many goals were reached; absent when no row has one.
+    /// How many goals were reached, and how many rows are invalid; absent when no row has a goal and none is invalid.
     pub(super) fn verdict(&self) -> Option<String> {
         let (reached, all) = self.goals();
         let invalid = self.rows.iter().filter(|row| row.invalid.is_some()).count();
-        let mut text = format!("{reached} of {all} goals reached");
-        if invalid > 0 {
-            text += &format!(", {invalid} {} invalid", if invalid == 1 { "row" } else { "rows" });
-        }
-        (all > 0).then_some(text)
+        let reached = (all > 0).then(|| format!("{reached} of {all} goals reached"));
+        let invalid =
+            (invalid > 0).then(|| format!("{invalid} {} invalid", if invalid == 1 { "row" } else { "rows" }));
+        let parts: Vec<String> = reached.into_iter().chain(invalid).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// Reached goals and all of them: a goal counts once for every server that it is set against.
@@ -169,7 +169,9 @@ impl Document {
                 head.push(strong("min-max"));
             }
         }
-        head.push(strong("goal"));
+        if self.has_verdicts() {
+            head.push(strong("goal"));
+        }
         head
     }
 
@@ -197,7 +199,9 @@ impl Document {
             let spread = spread.map(|ratio| format!("{:.2}-{:.2}", ratio.min, ratio.max));
             line.push(Cell::new(spread.unwrap_or_default(), Tone::Faint));
         }
-        line.push(self.goal_cell(row));
+        if self.has_verdicts() {
+            line.push(self.goal_cell(row));
+        }
         line
     }
 

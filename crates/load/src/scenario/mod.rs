@@ -478,17 +478,18 @@ impl Step {
     /// The same reads for servers that send a line for each operation; none for other steps and for those whose figures
     /// hang on the machine's other load.
     fn with_stats_lines(&self) -> Option<Self> {
-        const GROUP: &str = "Read, with `loglevel stats`";
+        const GROUP: &str = "Read, with loglevel stats";
+        const LINES: &str = "Lines a request, with loglevel stats";
         let Work::Drive(streams) = &self.work else { return None };
         let [stream] = streams.as_slice() else { return None };
         let figure = self.figures.iter().find(|figure| figure.metric == Metric::PerCpuSecond)?;
         if stream.identity != Identity::Anonymous || stream.rate.is_some() {
             return None;
         }
-        let name = format!("{}, `stats` lines", figure.name);
+        let name = format!("{}, stats lines", figure.name);
         // Requests of a warm-up are not counted, and their lines would be.
         let stream = Stream { warm_up: 0.0, ..stream.clone() };
-        let lines = Figure::new(GROUP, format!("{name}, lines a request"), Metric::LinesPerOperation);
+        let lines = Figure::new(LINES, format!("{}, lines a request", figure.name), Metric::LinesPerOperation);
         let mut step = Self::new(self.key, name.clone(), Work::Drive(vec![stream]))
             .show(Figure::new(GROUP, name, Metric::PerCpuSecond))
             .show(lines.note("those of the connections' begin and end included"));

@@ -65,15 +65,6 @@ impl Document {
             let tone = if reached == all { "good" } else { "short" };
             tiles.push((tone, format!("{reached} of {all}"), "goals reached".to_owned()));
         }
-        if let [_, other] = self.servers.as_slice() {
-            let ratios = self.rows.iter().filter(|row| row.invalid.is_none()).filter_map(|row| row.ratio(1));
-            let ratios: Vec<f64> = ratios.map(|ratio| ratio.median).collect();
-            let ends = (ratios.iter().copied().reduce(f64::min), ratios.iter().copied().reduce(f64::max));
-            if let (Some(least), Some(most)) = ends {
-                let text = format!("{} – {}", number::ratio(least), number::ratio(most));
-                tiles.push(("", text, format!("least and greatest ratio to {}", other.name)));
-            }
-        }
         if invalid > 0 {
             let what = if invalid == 1 { "row is invalid" } else { "rows are invalid" };
             tiles.push(("bad", invalid.to_string(), what.to_owned()));

@@ -107,8 +107,10 @@ pub(super) fn section(document: &Document) -> String {
         };
         out += &format!("<th scope=\"col\" class=\"bars\">{to}{}</th>", ratios.head(document.servers.len()));
     }
-    out += "<th scope=\"col\">Goal</th></tr></thead>\n<tbody>\n";
-    let columns = document.servers.len() + 2 + usize::from(compared);
+    let verdicts = document.has_verdicts();
+    out += if verdicts { "<th scope=\"col\" class=\"goal\">Goal</th></tr></thead>" } else { "</tr></thead>" };
+    out += "\n<tbody>\n";
+    let columns = document.servers.len() + 1 + usize::from(compared) + usize::from(verdicts);
     let mut group = "";
     for row in &document.rows {
         if row.group != group {
@@ -170,7 +172,10 @@ fn line(document: &Document, row: &Row, ratios: &Ratios, compared: bool) -> Stri
     if compared {
         out += &format!("<td class=\"bars\">{}</td>", compared_bars(document, row, ratios));
     }
-    out + &format!("<td class=\"goal\">{}</td></tr>\n", goal(document, row))
+    if document.has_verdicts() {
+        out += &format!("<td class=\"goal\">{}</td>", goal(document, row));
+    }
+    out + "</tr>\n"
 }
 
 fn figure(row: &Row, server: usize) -> String {
