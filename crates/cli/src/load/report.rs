@@ -92,7 +92,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("in.json"), "{\"format\": 1, \"title\": \"A & B\"}").unwrap();
-        let args = ReportArgs { file: at("in.json"), html: Some(at("o.html")), json: Some(at("o.json")), goals: false };
+        let args = ReportArgs {
+            file: at("in.json"),
+            html: Some(at("o.html")),
+            json: Some(at("o.json")),
+            goals: false,
+        };
         run(&args).unwrap();
         assert!(std::fs::read_to_string(at("o.html")).unwrap().contains("<h1>A &amp; B</h1>"));
         assert_eq!(read(&at("o.json")).unwrap(), read(&at("in.json")).unwrap());

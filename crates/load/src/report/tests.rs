@@ -189,10 +189,7 @@ fn what_is_hard_to_show() {
         document.to_text(&TextOptions { width: 0, colour: true });
     }
     check_markup(&Document::default().to_html());
-    assert_eq!(
-        Document::default().to_text(&TextOptions { width: 80, colour: false }).trim(),
-        "work  unit"
-    );
+    assert_eq!(Document::default().to_text(&TextOptions { width: 80, colour: false }).trim(), "work  unit");
 }
 
 #[test]
@@ -217,7 +214,10 @@ fn the_table_of_the_sample() {
     for part in ["4x short", "20x ok", ">= 12,700 ok", "goals reached"] {
         assert!(!bare.contains(part), "{part:?} stands in\n{bare}");
     }
-    assert!(bare.contains("1 row invalid") && bare.contains("INVALID"), "what must not be used is always said");
+    assert!(
+        bare.contains("1 row invalid") && bare.contains("INVALID"),
+        "what must not be used is always said"
+    );
     let coloured = sample().to_text(&TextOptions { width: 110, colour: true });
     let bare: String = coloured
         .split('\u{1b}')

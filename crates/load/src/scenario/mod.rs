@@ -489,7 +489,8 @@ impl Step {
         let name = format!("{}, stats lines", figure.name);
         // Requests of a warm-up are not counted, and their lines would be.
         let stream = Stream { warm_up: 0.0, ..stream.clone() };
-        let lines = Figure::new(LINES, format!("{}, lines a request", figure.name), Metric::LinesPerOperation);
+        let lines =
+            Figure::new(LINES, format!("{}, lines a request", figure.name), Metric::LinesPerOperation);
         let mut step = Self::new(self.key, name.clone(), Work::Drive(vec![stream]))
             .show(Figure::new(GROUP, name, Metric::PerCpuSecond))
             .show(lines.note("those of the connections' begin and end included"));
