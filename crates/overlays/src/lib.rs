@@ -33,6 +33,7 @@ pub mod retcode;
 pub mod seqmod;
 pub mod sssvlv;
 pub mod syncprov;
+pub mod totp;
 pub mod trace;
 pub mod unique;
 pub mod usn;
@@ -86,6 +87,7 @@ pub static ALL: &[&Descriptor] = &[
     &seqmod::DESCRIPTOR,
     &sssvlv::DESCRIPTOR,
     &syncprov::DESCRIPTOR,
+    &totp::DESCRIPTOR,
     &trace::DESCRIPTOR,
     &unique::DESCRIPTOR,
     &usn::DESCRIPTOR,

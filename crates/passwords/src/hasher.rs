@@ -8,7 +8,10 @@ use super::argon2id::Argon2Cost;
 use super::scheme::Scheme;
 use super::sha_crypt_text::ShaCrypt;
 use super::verification::PASSWORD_MAX;
-use super::{argon2id, cost_limits, digest, md5_crypt, pbkdf2_scheme, radix64, scram_scheme, sha_crypt_text};
+use super::{
+    argon2id, cost_limits, digest, md5_crypt, pbkdf2_scheme, radix64, scram_scheme, sha_crypt_text,
+    totp_scheme,
+};
 use crate::random::RandomSource;
 
 /// Bytes of salt for the digests; OpenLDAP writes as many.
@@ -84,10 +87,12 @@ impl Hasher {
             && lanes <= cost_limits::ARGON2_LANES_MAX
     }
 
-    /// The value to store: `{SCHEME}...`, or the password itself for `{CLEARTEXT}`.
+    /// The value to store: `{SCHEME}...`, or the password itself for `{CLEARTEXT}`. Of `{TOTP1}` and its kin the password is the secret
+    /// that codes are made of, for `{TOTP1ANDPW}` that secret, `|`, and the password before the codes, which `{SSHA}` hashes as pw-totp
+    /// does.
     ///
     /// # Errors
-    /// If the password is too long, or the configured costs are outside of what the scheme allows.
+    /// If the password is too long, has no secret where it needs one, or the configured costs are outside of what the scheme allows.
     pub fn hash(&self, password: &[u8], random: &dyn RandomSource) -> Result<Zeroizing<Vec<u8>>, HashError> {
         if password.len() > PASSWORD_MAX {
             return Err(HashError::TooLong { len: password.len() });
@@ -109,11 +114,36 @@ impl Hasher {
             }
             Scheme::Crypt => self.crypt(password, random).ok_or_else(refused)?,
             Scheme::Scram(hash) => scram_scheme::encode(hash, &kdf_salt(random), password),
+            Scheme::Totp { with_password, .. } => return self.time_based(with_password, password, random),
         };
         let text = Zeroizing::new(text);
         let mut stored = Zeroizing::new(Vec::with_capacity(self.scheme.name().len() + text.len()));
         stored.extend_from_slice(self.scheme.name().as_bytes());
         stored.extend_from_slice(text.as_bytes());
+        Ok(stored)
+    }
+
+    fn time_based(
+        &self,
+        with_password: bool,
+        given: &[u8],
+        random: &dyn RandomSource,
+    ) -> Result<Zeroizing<Vec<u8>>, HashError> {
+        let missing = HashError::Secret { scheme: self.scheme, with_password };
+        let (secret, password) = if with_password {
+            let (secret, password) = totp_scheme::divide(given).ok_or(missing)?;
+            (secret, Some(Self::new(Scheme::SSHA).hash(password, random)?))
+        } else {
+            (given, None)
+        };
+        if secret.is_empty() {
+            return Err(missing);
+        }
+        let value =
+            Zeroizing::new(totp_scheme::encode(secret, password.as_ref().map(|stored| stored.as_slice())));
+        let mut stored = Zeroizing::new(Vec::with_capacity(self.scheme.name().len() + value.len()));
+        stored.extend_from_slice(self.scheme.name().as_bytes());
+        stored.extend_from_slice(&value);
         Ok(stored)
     }
 
@@ -157,6 +187,11 @@ pub enum HashError {
     },
     /// The configured costs are outside of what the scheme allows.
     Cost(Scheme),
+    /// There is nothing that codes could be made of.
+    Secret {
+        scheme: Scheme,
+        with_password: bool,
+    },
 }
 
 impl fmt::Display for HashError {
@@ -164,6 +199,15 @@ impl fmt::Display for HashError {
         match self {
             Self::TooLong { len } => {
                 write!(f, "the password has {len} bytes; at most {PASSWORD_MAX} are allowed")
+            }
+            Self::Secret { scheme, with_password: false } => {
+                write!(f, "a new password for {scheme} is the secret of the codes, and this one is empty")
+            }
+            Self::Secret { scheme, with_password: true } => {
+                write!(
+                    f,
+                    "a new password for {scheme} is SECRET|PASSWORD: the secret of the codes, `|`, and what stands before a code"
+                )
             }
             Self::Cost(scheme) => write!(f, "the configured cost is not possible for {scheme}"),
         }

@@ -3,7 +3,7 @@
 //! **Understood:** `{SSHA} {SHA} {SMD5} {MD5}`, the same for SHA-256, 384 and 512, `{PBKDF2}` and its `-SHA1 -SHA256
 //! -SHA512`, `{ARGON2}` (i, d and id), `{SCRAM-SHA-1}` and its -256 and -512 (RFC 5803), `{CLEARTEXT}` and values without a scheme,
 //! and `{CRYPT}` with MD5 (`$1$`), bcrypt (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`), and, verified only, yescrypt
-//! (`$y$`) and DES (the traditional and BSDi's). `{SASL}` names somebody whose password another program knows: see
+//! (`$y$`) and DES (the traditional and BSDi's). `{TOTP1}` and its kin take codes that hold for a time: see [`time_based`]. `{SASL}` names somebody whose password another program knows: see
 //! [`pass_through`]. Others that ask somebody else (`{KERBEROS}`, `{UNIX}`) are not understood. Here such values never match, and
 //! [`Verification::Unusable`] says so.
 //!
@@ -16,6 +16,7 @@ mod des_crypt;
 mod digest;
 mod hasher;
 mod md5_crypt;
+pub mod one_time;
 mod pbkdf2_scheme;
 mod radix64;
 pub mod random;
@@ -23,6 +24,7 @@ mod scheme;
 mod scram_scheme;
 mod sha_crypt_text;
 mod strength;
+mod totp_scheme;
 mod verification;
 mod yescrypt_text;
 
@@ -34,6 +36,7 @@ pub use hasher::{CryptMethod, HashError, Hasher};
 pub use scheme::{Algorithm, Scheme};
 pub use scram_scheme::{ScramSecret, scram_secret};
 pub use strength::{decoy, is_weaker, rounds, settings_of};
+pub use totp_scheme::{CODE_DIGITS, TIME_STEP, TimeBased, password_behind, time_based};
 pub use verification::{PASSWORD_MAX, Unusable, Verification};
 
 /// Roughly how long a verification takes, so that the server knows which to move off its event loop.
@@ -51,8 +54,9 @@ pub fn pass_through(stored: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"{SASL}").then_some(name)
 }
 
-/// The cost of verifying against a stored value.
+/// The cost of verifying against a stored value, or against the password behind one that takes codes.
 pub fn cost(stored: &[u8]) -> Cost {
+    let stored = compared(stored);
     if pass_through(stored).is_some() {
         return Cost::Heavy;
     }
@@ -60,6 +64,12 @@ pub fn cost(stored: &[u8]) -> Cost {
         Some((Some(Scheme::Argon2 | Scheme::Crypt | Scheme::Pbkdf2(_) | Scheme::Scram(_)), _)) => Cost::Heavy,
         _ => Cost::Light,
     }
+}
+
+/// What of a stored value takes the time when a password is compared with it: the password behind a value that takes codes, or all.
+/// A value that takes codes behind another one does not count: no password matches it.
+pub(crate) fn compared(stored: &[u8]) -> &[u8] {
+    password_behind(stored).unwrap_or(stored)
 }
 
 /// Compares a password with one stored value.
@@ -92,6 +102,7 @@ fn verify_hash(scheme: Scheme, stored: &[u8], password: &[u8]) -> Option<Verific
         Scheme::Argon2 => argon2id::verify(stored, password),
         Scheme::Crypt => crypt::verify(stored, password),
         Scheme::Scram(hash) => scram_scheme::verify(hash, stored, password),
+        Scheme::Totp { .. } => Some(Verification::Unusable(Unusable::TimeBased(scheme))),
     }
 }
 

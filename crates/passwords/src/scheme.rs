@@ -19,6 +19,11 @@ pub enum Scheme {
     Crypt,
     /// What SCRAM needs of a password (RFC 5803), which serves binds with a password as well.
     Scram(scram::Hash),
+    /// Codes that hold for a time (RFC 6238), with a password before them or alone.
+    Totp {
+        algorithm: Algorithm,
+        with_password: bool,
+    },
 }
 
 /// A hash function.
@@ -48,8 +53,12 @@ const fn digest(algorithm: Algorithm, salted: bool) -> Scheme {
     Scheme::Digest { algorithm, salted }
 }
 
+const fn totp(algorithm: Algorithm, with_password: bool) -> Scheme {
+    Scheme::Totp { algorithm, with_password }
+}
+
 /// Every name; the first one of a scheme is the one written.
-const NAMES: [(&str, Scheme); 20] = [
+const NAMES: [(&str, Scheme); 26] = [
     ("{SSHA}", digest(Algorithm::Sha1, true)),
     ("{SHA}", digest(Algorithm::Sha1, false)),
     ("{SMD5}", digest(Algorithm::Md5, true)),
@@ -69,6 +78,12 @@ const NAMES: [(&str, Scheme); 20] = [
     ("{SCRAM-SHA-1}", Scheme::Scram(scram::Hash::Sha1)),
     ("{SCRAM-SHA-256}", Scheme::Scram(scram::Hash::Sha256)),
     ("{SCRAM-SHA-512}", Scheme::Scram(scram::Hash::Sha512)),
+    ("{TOTP1}", totp(Algorithm::Sha1, false)),
+    ("{TOTP256}", totp(Algorithm::Sha256, false)),
+    ("{TOTP512}", totp(Algorithm::Sha512, false)),
+    ("{TOTP1ANDPW}", totp(Algorithm::Sha1, true)),
+    ("{TOTP256ANDPW}", totp(Algorithm::Sha256, true)),
+    ("{TOTP512ANDPW}", totp(Algorithm::Sha512, true)),
     ("{CLEARTEXT}", Scheme::Cleartext),
 ];
 
@@ -89,6 +104,11 @@ impl Scheme {
     /// The names of all schemes, in braces.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(name, _)| *name)
+    }
+
+    /// Whether values of it take codes: [`verify`](super::verify) matches nothing with them.
+    pub const fn is_time_based(self) -> bool {
+        matches!(self, Self::Totp { .. })
     }
 
     /// Splits a stored value at its scheme: `None` if it has none, `Some((None, _))` if the scheme is not known.

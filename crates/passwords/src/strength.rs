@@ -2,12 +2,16 @@
 
 use zeroize::Zeroizing;
 
+use super::compared;
 use super::cost_limits;
 use super::hasher::Hasher;
 use super::scheme::{Algorithm, Scheme};
 
 /// What of a stored value says how it is computed: its scheme and costs, without salt and hash.
+///
+/// Those of the password behind a value that takes codes; nothing of one that stands alone.
 pub fn settings_of(stored: &[u8]) -> &[u8] {
+    let stored = costing(stored);
     let scheme_len = match Scheme::split(stored) {
         Some((_, rest)) => stored.len() - rest.len(),
         None => return &[],
@@ -28,6 +32,15 @@ pub fn settings_of(stored: &[u8]) -> &[u8] {
     stored.get(..end.map_or(scheme_len, |end| scheme_len + end + 1)).unwrap_or_default()
 }
 
+/// What of a stored value takes time.
+fn costing(stored: &[u8]) -> &[u8] {
+    let stored = compared(stored);
+    match Scheme::split(stored) {
+        Some((Some(scheme), _)) if scheme.is_time_based() => &[],
+        _ => stored,
+    }
+}
+
 fn is_bcrypt(crypt: &[u8]) -> bool {
     crypt.starts_with(b"$2")
 }
@@ -35,6 +48,7 @@ fn is_bcrypt(crypt: &[u8]) -> bool {
 /// A value that costs as much to compare with as this one, and that no password matches: what is compared with where
 /// there is no account, so that nobody learns that from the time it takes.
 pub fn decoy(stored: &[u8]) -> Zeroizing<Vec<u8>> {
+    let stored = costing(stored);
     let settings = settings_of(stored);
     if settings.is_empty() {
         return Zeroizing::new(b"{CLEARTEXT}".to_vec());
@@ -57,6 +71,10 @@ pub fn is_weaker(stored: &[u8], than: &Hasher) -> bool {
         Some((None, _)) => return false,
         None => Scheme::Cleartext,
     };
+    if scheme.is_time_based() || than.scheme.is_time_based() {
+        // One is not made of the other.
+        return false;
+    }
     if scheme != than.scheme {
         return rank(scheme, stored) < rank(than.scheme, b"");
     }
@@ -77,11 +95,12 @@ pub fn is_weaker(stored: &[u8], than: &Hasher) -> bool {
 /// What comparing with a stored value costs, in rounds of PBKDF2-SHA256: about half a microsecond each. 0 for what is hashed
 /// once, and for what cannot be computed.
 pub fn rounds(stored: &[u8]) -> u64 {
+    let stored = costing(stored);
     let settings = settings_of(stored);
     let number = |name: &str| number_in(settings, name).unwrap_or(0);
     let Some((Some(scheme), rest)) = Scheme::split(stored) else { return 0 };
     match scheme {
-        Scheme::Cleartext | Scheme::Digest { .. } => 0,
+        Scheme::Cleartext | Scheme::Digest { .. } | Scheme::Totp { .. } => 0,
         Scheme::Pbkdf2(_) | Scheme::Scram(_) => number("}"),
         // Each KiB in each pass is one block.
         Scheme::Argon2 => number("m=").saturating_mul(number("t=")),
@@ -131,7 +150,7 @@ fn number_in(text: &[u8], mark: &str) -> Option<u64> {
 /// How schemes stand to each other: the clear text, what is hashed once, and what takes long on purpose.
 fn rank(scheme: Scheme, stored: &[u8]) -> u8 {
     match scheme {
-        Scheme::Cleartext => 0,
+        Scheme::Cleartext | Scheme::Totp { .. } => 0,
         Scheme::Digest { salted: false, .. } => 1,
         Scheme::Digest { salted: true, algorithm: Algorithm::Md5 | Algorithm::Sha1 } => 2,
         Scheme::Digest { salted: true, .. } => 3,
@@ -171,6 +190,10 @@ mod tests {
             assert_eq!(verify(&decoy, b"secret"), Verification::Mismatch);
         }
         assert_eq!(verify(&decoy(b"clear"), b"clear"), Verification::Mismatch);
+        // The secret of codes is not what time is spent on.
+        let behind: &[u8] = b"{PBKDF2-SHA256}10$AAAA$AAAA";
+        assert_eq!(decoy(&[b"{TOTP1ANDPW}MZXW6===|", behind].concat()), decoy(behind));
+        assert_eq!(*decoy(b"{TOTP1}MZXW6==="), *b"{CLEARTEXT}");
     }
 
     #[test]
@@ -188,6 +211,9 @@ mod tests {
             ("{CRYPT}$y$??$salt$AAAA", 1 << 18),
             ("{SCRAM-SHA-256}4096:AAAA$AAAA:AAAA", 4_096),
             ("{UNHEARD}99$A$A", 0),
+            ("{TOTP1}MZXW6===", 0),
+            ("{TOTP1ANDPW}MZXW6===|{PBKDF2-SHA256}5000$AAAA$AAAA", 5_000),
+            ("{TOTP1ANDPW}MZXW6===|{TOTP1ANDPW}MZXW6===|{PBKDF2-SHA256}5000$AAAA$AAAA", 0),
         ] {
             assert_eq!(rounds(stored.as_bytes()), expected, "{stored}");
         }
@@ -211,6 +237,8 @@ mod tests {
             ("{CRYPT}abNANd1rDfiNc", &Hasher::new(Scheme::Crypt), true),
             ("{CRYPT}$1$AAAA$AAAA", &Hasher::new(Scheme::Crypt), false),
             ("{UNHEARD}AAAA", &argon, false),
+            ("{TOTP1ANDPW}MZXW6===|clear", &argon, false),
+            ("clear", &Hasher::new(Scheme::from_name("{TOTP1}").unwrap()), false),
         ] {
             assert_eq!(is_weaker(stored.as_bytes(), hasher), expected, "{stored}");
         }

@@ -43,6 +43,8 @@ pub enum Unusable {
     Malformed(Scheme),
     /// A way of crypt(3) that is not supported.
     UnsupportedCrypt,
+    /// It takes codes, which [`time_based`](super::time_based) judges.
+    TimeBased(Scheme),
     /// It asks for more memory or time than allowed.
     TooCostly(Scheme),
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Unusable {
             Self::UnknownScheme => f.write_str("the stored password has an unknown scheme"),
             Self::Malformed(scheme) => write!(f, "the stored {scheme} password is malformed"),
             Self::UnsupportedCrypt => f.write_str("the stored {CRYPT} password uses an unsupported method"),
+            Self::TimeBased(scheme) => write!(f, "the stored {scheme} password takes codes of logins alone"),
             Self::TooCostly(scheme) => {
                 write!(f, "the stored {scheme} password asks for too much memory or time")
             }

@@ -26,3 +26,4 @@ mod proxy;
 mod sasl;
 mod size;
 mod tls;
+mod totp;

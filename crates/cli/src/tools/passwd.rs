@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use larix_engine::password::{CryptMethod, Hasher, Scheme, Verification, verify};
+use larix_engine::password::{CryptMethod, Hasher, Scheme, Verification, time_based, verify};
 use larix_engine::time::RandomSource;
 use larix_server::clock::SystemRandom;
 
@@ -94,7 +94,12 @@ fn value(name: &str, args: &PasswdArgs) -> Result<Vec<u8>, String> {
     };
     let hashed = hasher.hash(&password, &SystemRandom).map_err(|error| error.to_string())?;
     // A value that does not verify must never reach an entry.
-    if !matches!(verify(&hashed, &password), Verification::Match) {
+    let is_usable = if hasher.scheme.is_time_based() {
+        time_based(&hashed).is_some()
+    } else {
+        matches!(verify(&hashed, &password), Verification::Match)
+    };
+    if !is_usable {
         return Err("password verification failed".to_owned());
     }
     Ok(hashed.to_vec())
@@ -164,8 +169,10 @@ fn set_option(hasher: &mut Hasher, option: &str) -> Result<(), String> {
             }
             Ok(())
         }
-        "pw-sha2" => Ok(()),
-        _ => Err(refused(&format!("no password module `{module}`: one of argon2, pw-pbkdf2, pw-sha2"))),
+        "pw-sha2" | "pw-totp" => Ok(()),
+        _ => Err(refused(&format!(
+            "no password module `{module}`: one of argon2, pw-pbkdf2, pw-sha2, pw-totp"
+        ))),
     }
 }
 

@@ -147,7 +147,14 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             overlay_kind(name).is_some()
                 || matches!(
                     name,
-                    "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload" | "mod_harness" | "proxyOld"
+                    "argon2"
+                        | "pw-sha2"
+                        | "pw-pbkdf2"
+                        | "pw-argon2"
+                        | "pw-totp"
+                        | "lload"
+                        | "mod_harness"
+                        | "proxyOld"
                 )
         }
     };

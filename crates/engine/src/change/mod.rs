@@ -37,6 +37,9 @@ pub enum GivenCode {
     Missing,
     /// What stood at the end of the password.
     Given(Zeroizing<Vec<u8>>),
+    /// What stood at the end of the password, and the stored passwords that take such a code and of which what stood before it was
+    /// right. The login fails unless a second factor takes the code for one of them.
+    OfPasswords { stored: Vec<Zeroizing<Vec<u8>>>, code: Zeroizing<Vec<u8>> },
     /// No login: a compare asks whether this is a code of the token that the attempt names.
     Compared(Zeroizing<Vec<u8>>),
 }
@@ -48,6 +51,7 @@ impl fmt::Debug for GivenCode {
             Self::NotAsked => "NotAsked",
             Self::Missing => "Missing",
             Self::Given(_) => "Given",
+            Self::OfPasswords { .. } => "OfPasswords",
             Self::Compared(_) => "Compared",
         })
     }

@@ -56,6 +56,8 @@ pub struct FactorJudgement {
     pub refused: bool,
     /// As [`super::Judgement::ordered`].
     pub ordered: bool,
+    /// The code is one that a stored password takes: [`GivenCode::OfPasswords`].
+    pub redeemed: bool,
     /// Changes of entries of this database that use up the code. The login fails where one cannot be made.
     pub changes: Vec<(NormalDn, Vec<Change>)>,
 }
@@ -65,6 +67,7 @@ impl FactorJudgement {
     pub(crate) fn join(&mut self, next: Self) {
         self.refused |= next.refused;
         self.ordered |= next.ordered;
+        self.redeemed |= next.redeemed;
         self.changes.extend(next.changes);
     }
 }

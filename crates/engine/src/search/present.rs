@@ -163,15 +163,18 @@ pub(crate) fn judge_code(
     (now, writable): (Timestamp, bool),
 ) -> Result<FactorJudgement, Failure> {
     let mut judgement = FactorJudgement::default();
-    if !overlays.want(Interests::SECOND_FACTOR) || attempt.code == GivenCode::NotAsked {
-        return Ok(judgement);
+    if attempt.code != GivenCode::NotAsked
+        && overlays.want(Interests::SECOND_FACTOR)
+        && let Some(entry) = entries.entry(&attempt.dn)?
+    {
+        for overlay in overlays.at(Interests::SECOND_FACTOR) {
+            let Some(factor) = overlay.second_factor() else { continue };
+            let bind = PendingBind { attempt, matched: attempt.matched, entry: &entry, schema, entries, now };
+            judgement.join(factor.judge(&bind)?);
+        }
     }
-    let Some(entry) = entries.entry(&attempt.dn)? else { return Ok(judgement) };
-    for overlay in overlays.at(Interests::SECOND_FACTOR) {
-        let Some(factor) = overlay.second_factor() else { continue };
-        let bind = PendingBind { attempt, matched: attempt.matched, entry: &entry, schema, entries, now };
-        judgement.join(factor.judge(&bind)?);
-    }
+    // A stored password that takes codes is none where nobody judges them.
+    judgement.refused |= matches!(attempt.code, GivenCode::OfPasswords { .. }) && !judgement.redeemed;
     if !writable && !judgement.changes.is_empty() {
         judgement.refused = true;
         judgement.changes.clear();

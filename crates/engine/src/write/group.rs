@@ -463,9 +463,6 @@ impl<'a, S: Store> Group<'a, S> {
         outcome: &mut WriteOutcome,
     ) -> Result<FactorJudgement, Failure> {
         let settings = &self.state.settings;
-        if !settings.overlays.want(Interests::SECOND_FACTOR) {
-            return Ok(FactorJudgement::default());
-        }
         let mut judged = {
             let before = Layered::new(transaction, &self.set);
             let snapshot = Layered::new(&before, &*unit);

@@ -4,7 +4,6 @@
 //! with its parameters. Who logs in sends the password and the code behind it. The writer judges the code, and what it changes in the
 //! token is durable before the answer.
 
-mod code;
 mod definitions;
 mod token;
 
@@ -87,7 +86,7 @@ impl SecondFactor for OneTimePasswords {
             return Ok(FactorJudgement { ordered, ..FactorJudgement::default() });
         };
         self.asked.store(true, Ordering::Relaxed);
-        let mut judgement = FactorJudgement { refused: true, ordered: true, changes: Vec::new() };
+        let mut judgement = FactorJudgement { refused: true, ordered: true, ..FactorJudgement::default() };
         let GivenCode::Given(code) = &bind.attempt.code else { return Ok(judgement) };
         for token in &tokens {
             if let Some(change) = used(token, code, bind)? {
@@ -108,7 +107,7 @@ impl SecondFactor for OneTimePasswords {
 
 /// Judges a code that a compare asks about, which names the token itself.
 fn compared(bind: &PendingBind<'_>, code: &[u8]) -> Result<FactorJudgement, Failure> {
-    let mut judgement = FactorJudgement { refused: true, ordered: true, changes: Vec::new() };
+    let mut judgement = FactorJudgement { refused: true, ordered: true, ..FactorJudgement::default() };
     let kind = KINDS.into_iter().find(|kind| has_class(bind.schema, bind.entry, kind.token()));
     let Some(kind) = kind else { return Ok(judgement) };
     if let Some(token) = Token::read(kind, &bind.attempt.dn, bind.schema, bind.entries)?

@@ -6,12 +6,12 @@ use std::sync::mpsc;
 
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion};
+use larix_engine::password::one_time::{Algorithm, code};
 use larix_engine::time::Clock as _;
 use larix_store::memory::MemoryStore;
 use zeroize::Zeroizing;
 
 use super::DESCRIPTOR;
-use super::code::{Algorithm, code};
 use crate::ppolicy;
 use crate::testing::{Fixture, SUFFIX, ruled_with};
 

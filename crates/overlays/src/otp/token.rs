@@ -2,11 +2,9 @@
 
 use larix_engine::Entry;
 use larix_engine::overlay::{Change, ChangeKind, Entries, Failure, internal_change};
+use larix_engine::password::one_time::{self, Algorithm, DIGITS_MAX};
 use larix_schema::{NormalDn, Schema};
-use subtle::{Choice, ConstantTimeEq as _};
 use zeroize::Zeroizing;
-
-use super::code::{Algorithm, DIGITS_MAX, code};
 
 /// The most counters ahead at which a code is looked for, whatever oathHOTPLookAhead says.
 const LOOK_AHEAD_MAX: i64 = 1000;
@@ -149,16 +147,10 @@ impl Token {
                 (middle.saturating_sub(window)..=middle.saturating_add(window), Some(now))
             }
         };
-        let mut found = None;
-        for step in steps.filter(|step| *step > self.last) {
-            let Ok(moving) = u64::try_from(step) else { continue };
-            let is_it: Choice =
-                code(self.algorithm, &self.secret, moving, self.digits).as_bytes().ct_eq(given);
-            if bool::from(is_it) {
-                found = Some(Redeemed { step, drift: now.map(|now| step.saturating_sub(now)) });
-            }
-        }
-        found
+        let first = self.last.saturating_add(1).max(*steps.start());
+        let key = (self.algorithm, self.secret.as_slice());
+        let step = one_time::find(key, first..=*steps.end(), self.digits, given)?;
+        Some(Redeemed { step, drift: now.map(|now| step.saturating_sub(now)) })
     }
 
     /// What is to be changed so that neither this code nor one before it is taken again.

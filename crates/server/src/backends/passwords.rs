@@ -30,6 +30,9 @@ use larix_backend::{
     Verdict,
 };
 
+/// Stored passwords that take codes and are tried in one login: the writer computes two codes for each.
+const CODED_MAX: usize = 16;
+
 /// Values that a password is compared with.
 pub(super) struct Stored {
     pub(super) passwords: Vec<Secret>,
@@ -136,7 +139,7 @@ impl Common {
         let rehasher = config.frontend.password_costs.rehash.then(|| config.hasher());
         let elsewhere = self.elsewhere();
         // A job that only waits for another program takes no thread from those that compute.
-        let asks = elsewhere.is_some() && stored.iter().any(|value| password::pass_through(value).is_some());
+        let asks = elsewhere.is_some() && stored.iter().any(|value| asks_elsewhere(value));
         let check = PasswordCheck { stored, password, elsewhere, rehasher };
         let place = JobContext { services: Arc::clone(services), judge, source };
         if !heavy && !judged {
@@ -192,6 +195,11 @@ impl Common {
         let socket = self.config.global.sasl.saslauthd.clone()?;
         Some(Elsewhere { socket, services: Arc::clone(&self.services) })
     }
+}
+
+/// Whether comparing with a stored value means to ask another program.
+fn asks_elsewhere(stored: &[u8]) -> bool {
+    password::pass_through(password::password_behind(stored).unwrap_or(stored)).is_some()
 }
 
 /// A password as it was sent: what is compared, and the code behind it.
@@ -250,6 +258,25 @@ impl PasswordCheck {
         matching
     }
 
+    /// The stored values that take a code, where what was sent before the code is right for them, and that code. Whether it is right,
+    /// the writer says.
+    fn before_code(&self) -> Option<GivenCode> {
+        let start = self.password.len().checked_sub(password::CODE_DIGITS)?;
+        let (sent, code) = self.password.split_at_checked(start)?;
+        let is_right = |value: &Secret| match password::time_based(value) {
+            None => false,
+            Some(takes_codes) => match takes_codes.password {
+                None => sent.is_empty(),
+                // It is computed whatever was sent.
+                Some(behind) => is_match(behind, sent, self.elsewhere.as_ref()) & !sent.is_empty(),
+            },
+        };
+        let stored: Vec<_> =
+            self.stored.iter().filter(|value| is_right(value)).take(CODED_MAX).cloned().collect();
+        let code = Zeroizing::new(code.to_vec());
+        (!stored.is_empty()).then_some(GivenCode::OfPasswords { stored, code })
+    }
+
     /// What the comparison alone says.
     fn outright(&self) -> BindConclusion {
         BindConclusion::outright(self.matching().is_some())
@@ -264,6 +291,15 @@ impl PasswordCheck {
     ) {
         let matching = self.matching().cloned();
         attempt.matched = matching.is_some();
+        // Nobody judges the codes of the root DN, and a login that has given a code to a second factor has none left.
+        if !attempt.matched
+            && judged
+            && attempt.code == GivenCode::Missing
+            && let Some(code) = self.before_code()
+        {
+            attempt.matched = true;
+            attempt.code = code;
+        }
         let dn = attempt.dn.clone();
         let judge = place.judge.clone();
         let done = move |verdict: BindConclusion| {
@@ -297,6 +333,8 @@ impl PasswordCheck {
     }
 
     fn rehash_of(&self, old: &Secret, wanted: Option<Scheme>) -> Option<Rehash> {
+        // What somebody logs in with is no secret of codes.
+        let wanted = wanted.filter(|scheme| !scheme.is_time_based());
         let hasher = match (wanted, &self.rehasher) {
             (Some(scheme), configured) => {
                 let stored = Scheme::split(old).map_or(Some(Scheme::Cleartext), |(scheme, _)| scheme);

@@ -1,16 +1,19 @@
 //! Codes of HOTP (RFC 4226 section 5.3). TOTP (RFC 6238) makes the same of a number of time steps.
 
+use std::ops::RangeInclusive;
+
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
+use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 /// The most digits that a code has.
-pub(super) const DIGITS_MAX: u32 = 8;
+pub const DIGITS_MAX: u32 = 8;
 
 /// The hash function of the HMAC.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
+pub enum Algorithm {
     Sha1,
     Sha224,
     Sha256,
@@ -20,7 +23,7 @@ pub(super) enum Algorithm {
 
 impl Algorithm {
     /// By the OID of the HMAC (RFC 8018 appendix B.1).
-    pub(super) fn of_oid(oid: &[u8]) -> Option<Self> {
+    pub fn of_oid(oid: &[u8]) -> Option<Self> {
         Some(match oid {
             b"1.2.840.113549.2.7" => Self::Sha1,
             b"1.2.840.113549.2.8" => Self::Sha224,
@@ -55,13 +58,30 @@ impl Algorithm {
 }
 
 /// The code of a moving factor, with leading zeros: at most [`DIGITS_MAX`] digits.
-pub(super) fn code(algorithm: Algorithm, secret: &[u8], moving: u64, digits: u32) -> Zeroizing<String> {
+pub fn code(algorithm: Algorithm, secret: &[u8], moving: u64, digits: u32) -> Zeroizing<String> {
     let mac = algorithm.mac(secret, &moving.to_be_bytes());
     let offset = mac.last().map_or(0, |last| usize::from(last & 0xf));
     let four =
         mac.get(offset..offset + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_be_bytes);
     let number = (four & 0x7fff_ffff) % 10_u32.pow(digits.min(DIGITS_MAX));
     Zeroizing::new(format!("{number:0width$}", width = digits.min(DIGITS_MAX) as usize))
+}
+
+/// Which of these moving factors gives the code that was sent. All of them are computed: the time does not tell which it was.
+pub fn find(
+    (algorithm, secret): (Algorithm, &[u8]),
+    steps: RangeInclusive<i64>,
+    digits: u32,
+    sent: &[u8],
+) -> Option<i64> {
+    let mut found = None;
+    for step in steps {
+        let Ok(moving) = u64::try_from(step) else { continue };
+        if bool::from(code(algorithm, secret, moving, digits).as_bytes().ct_eq(sent)) {
+            found = Some(step);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
