@@ -7,6 +7,7 @@ mod instructions;
 mod layers;
 mod overlay_names;
 mod package;
+mod package_slapd;
 mod package_test;
 mod packages;
 mod progress;
@@ -44,8 +45,9 @@ cargo xtask COMMAND
                   the mail directory beside slapd on this machine, in a minute once it is built; flags go to
                   `larix load compare`: --long takes an hour
   package [test] [BINARY]
-                  the Debian package of target/dist/larix or of BINARY, in target/package; with test also what lintian says, and
-                  installed, upgraded and purged in a Debian of its own (root, lintian, mmdebstrap)
+                  the Debian packages larix and larix-slapd of target/dist/larix or of BINARY, in target/package; with test also
+                  what lintian says, and installed, upgraded and purged in a Debian of its own, and in one where slapd serves
+                  (root, lintian, mmdebstrap)
   image [BINARY]  a container image of the package, target/package/larix-image.tar (root, mmdebstrap, buildah)
   dist            the binary that is installed and measured, target/dist/larix, and its symbols in larix.debug beside it
 ";
@@ -81,9 +83,9 @@ fn main() -> ExitCode {
         }
         ["image", rest @ ..] => package(rest).and_then(|binary| image::make(&root(), &binary)),
         ["package", rest @ ..] => package(rest).and_then(|binary| {
-            let made =
-                package::Package { root: &root(), binary: &binary, suffix: "", compression: "xz" }.make()?;
-            println!("{}", made.display());
+            let root = root();
+            let package = package::Package { root: &root, binary: &binary, suffix: "", compression: "xz" };
+            println!("{}\n{}", package.make()?.display(), package.make_slapd()?.display());
             Ok(())
         }),
         ["ci"] => check()
@@ -248,9 +250,9 @@ fn package_of_tests() -> anyhow::Result<()> {
     binary()?;
     let (built, stripped) = (root().join("target/debug/larix"), root().join("target/larix-without-symbols"));
     run(Command::new("objcopy").arg("--strip-all").args([&built, &stripped]))?;
-    let made =
-        package::Package { root: &root(), binary: &stripped, suffix: "", compression: "none" }.make()?;
-    println!("{}", made.display());
+    let root = root();
+    let package = package::Package { root: &root, binary: &stripped, suffix: "", compression: "none" };
+    println!("{}\n{}", package.make()?.display(), package.make_slapd()?.display());
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::run;
 
 /// Of the package, behind the version of the program.
 const REVISION: &str = "1";
-const MAINTAINER: &str = "Larix <packages@larix.example>";
+pub(crate) const MAINTAINER: &str = "Larix <packages@larix.example>";
 /// What the maintainer scripts and the unit call, beside the C library.
 const DEPENDS: &str = "init-system-helpers (>= 1.54), passwd";
 /// Where a unit of systemd finds the program.
@@ -31,36 +31,28 @@ pub(crate) struct Package<'a> {
 }
 
 impl Package<'_> {
-    /// Makes the package and answers where it is.
+    /// Makes the package `larix` and answers where it is.
     ///
     /// # Errors
     /// A program that is missing (`dpkg-deb`, `gzip`, `objdump`, `git`) or fails, a file that cannot be read or written.
     pub(crate) fn make(&self) -> anyhow::Result<PathBuf> {
-        let folder = self.root.join("target/package");
-        let tree = folder.join("larix");
-        if tree.exists() {
-            fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
-        }
-        let stage = Stage { from: self.root.join("dist"), tree };
+        let stage = self.stage("larix")?;
         stage.place(self.binary, "usr/bin/larix", 0o755)?;
         self.place_documentation(&stage)?;
         place_service(&stage)?;
-        let version = format!("{}-{REVISION}{}", env!("CARGO_PKG_VERSION"), self.suffix);
         let architecture = output(Command::new("dpkg").arg("--print-architecture"))?;
-        self.place_control(&stage, &version, &architecture)?;
-        let package = folder.join(format!("larix_{version}_{architecture}.deb"));
-        let time = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(self.root))?;
-        run(Command::new("dpkg-deb")
-            .args(["--root-owner-group", &format!("-Z{}", self.compression), "--build"])
-            .args([&stage.tree, &package])
-            .env("SOURCE_DATE_EPOCH", time))?;
-        Ok(package)
+        self.place_control(&stage, &self.version(), &architecture)?;
+        self.pack(&stage, "larix", &architecture)
     }
 
     /// Man pages, completions, licence and changes.
     fn place_documentation(&self, stage: &Stage) -> anyhow::Result<()> {
         let manual = stage.tree.join("usr/share/man");
-        run(Command::new(self.binary).arg("manual").arg(&manual).stdout(std::process::Stdio::null()))?;
+        self.write_manual(&manual)?;
+        // These come with the names, in larix-slapd: slapd's package has files of the same names.
+        for page in slapd_pages(&manual)? {
+            fs::remove_file(&page).with_context(|| format!("cannot remove {}", page.display()))?;
+        }
         for (shell, file) in [
             ("bash", "usr/share/bash-completion/completions/larix"),
             ("zsh", "usr/share/zsh/vendor-completions/_larix"),
@@ -69,20 +61,52 @@ impl Package<'_> {
             let script = output(Command::new(self.binary).args(["completions", shell]))?;
             stage.write(file, &(script + "\n"), 0o644)?;
         }
-        stage.copy("debian/copyright", "usr/share/doc/larix/copyright")?;
-        stage.place(&self.root.join("CHANGELOG.md"), "usr/share/doc/larix/changelog", 0o644)?;
-        let version = env!("CARGO_PKG_VERSION");
+        let mut texts = files(&manual)?;
+        texts.extend(self.place_changes(stage, "larix")?);
+        compress(&texts)
+    }
+
+    pub(crate) fn write_manual(&self, to: &Path) -> anyhow::Result<()> {
+        run(Command::new(self.binary).arg("manual").arg(to).stdout(std::process::Stdio::null()))
+    }
+
+    /// Licence and changes. Answers what is to be compressed.
+    pub(crate) fn place_changes(&self, stage: &Stage, name: &str) -> anyhow::Result<[PathBuf; 2]> {
+        let folder = format!("usr/share/doc/{name}");
+        stage.copy("debian/copyright", &format!("{folder}/copyright"))?;
+        stage.place(&self.root.join("CHANGELOG.md"), &format!("{folder}/changelog"), 0o644)?;
         let of_package = format!(
-            "larix ({version}-{REVISION}{}) unstable; urgency=medium\n\n  * The changes are in changelog.gz.\n\n -- {MAINTAINER}  {}\n",
-            self.suffix,
+            "{name} ({}) unstable; urgency=medium\n\n  * The changes are in changelog.gz.\n\n -- {MAINTAINER}  {}\n",
+            self.version(),
             output(Command::new("git").args(["log", "-1", "--format=%aD"]).current_dir(self.root))?
         );
-        stage.write("usr/share/doc/larix/changelog.Debian", &of_package, 0o644)?;
-        let mut texts = files(&manual)?;
-        let changes =
-            ["changelog", "changelog.Debian"].map(|name| stage.tree.join("usr/share/doc/larix").join(name));
-        texts.extend(changes);
-        compress(&texts)
+        stage.write(&format!("{folder}/changelog.Debian"), &of_package, 0o644)?;
+        Ok(["changelog", "changelog.Debian"].map(|file| stage.tree.join(&folder).join(file)))
+    }
+
+    pub(crate) fn version(&self) -> String {
+        format!("{}-{REVISION}{}", env!("CARGO_PKG_VERSION"), self.suffix)
+    }
+
+    /// An empty tree for the package `name`.
+    pub(crate) fn stage(&self, name: &str) -> anyhow::Result<Stage> {
+        let tree = self.root.join("target/package").join(name);
+        if tree.exists() {
+            fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+        }
+        Ok(Stage { from: self.root.join("dist"), tree })
+    }
+
+    /// The package of a tree, with the time of the last commit.
+    pub(crate) fn pack(&self, stage: &Stage, name: &str, architecture: &str) -> anyhow::Result<PathBuf> {
+        let file = format!("{name}_{}_{architecture}.deb", self.version());
+        let package = self.root.join("target/package").join(file);
+        let time = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(self.root))?;
+        run(Command::new("dpkg-deb")
+            .args(["--root-owner-group", &format!("-Z{}", self.compression), "--build"])
+            .args([&stage.tree, &package])
+            .env("SOURCE_DATE_EPOCH", time))?;
+        Ok(package)
     }
 
     fn place_control(&self, stage: &Stage, version: &str, architecture: &str) -> anyhow::Result<()> {
@@ -145,37 +169,47 @@ fn packaged_unit(unit: &str) -> anyhow::Result<String> {
     Ok(packaged)
 }
 
+/// The pages of the names that slapd's package has, too.
+pub(crate) fn slapd_pages(manual: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut pages = files(&manual.join("man8"))?;
+    pages.retain(|page| {
+        page.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("slap"))
+    });
+    pages.sort_unstable();
+    Ok(pages)
+}
+
 /// The tree that becomes the package.
-struct Stage {
+pub(crate) struct Stage {
     /// The folder of what is installed beside the binary.
     from: PathBuf,
-    tree: PathBuf,
+    pub(crate) tree: PathBuf,
 }
 
 impl Stage {
-    fn read(&self, file: &str) -> anyhow::Result<String> {
+    pub(crate) fn read(&self, file: &str) -> anyhow::Result<String> {
         let path = self.from.join(file);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    fn copy(&self, file: &str, to: &str) -> anyhow::Result<()> {
+    pub(crate) fn copy(&self, file: &str, to: &str) -> anyhow::Result<()> {
         self.place(&self.from.join(file), to, 0o644)
     }
 
-    fn place(&self, file: &Path, to: &str, mode: u32) -> anyhow::Result<()> {
+    pub(crate) fn place(&self, file: &Path, to: &str, mode: u32) -> anyhow::Result<()> {
         let to = self.made(to)?;
         fs::copy(file, &to).with_context(|| format!("cannot copy {} to {}", file.display(), to.display()))?;
         set_mode(&to, mode)
     }
 
-    fn write(&self, to: &str, text: &str, mode: u32) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, to: &str, text: &str, mode: u32) -> anyhow::Result<()> {
         let to = self.made(to)?;
         fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
         set_mode(&to, mode)
     }
 
     /// The path below the tree, its folder made.
-    fn made(&self, to: &str) -> anyhow::Result<PathBuf> {
+    pub(crate) fn made(&self, to: &str) -> anyhow::Result<PathBuf> {
         let path = self.tree.join(to);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -184,7 +218,7 @@ impl Stage {
     }
 
     /// DEBIAN/md5sums, which dpkg --verify reads.
-    fn sums(&self) -> anyhow::Result<()> {
+    pub(crate) fn sums(&self) -> anyhow::Result<()> {
         let mut files: Vec<PathBuf> = files(&self.tree)?;
         files.retain(|file| !file.starts_with(self.tree.join("DEBIAN")));
         let mut names: Vec<_> = files.iter().filter_map(|file| file.strip_prefix(&self.tree).ok()).collect();
@@ -199,25 +233,28 @@ fn set_mode(path: &Path, mode: u32) -> anyhow::Result<()> {
         .with_context(|| format!("cannot set the mode of {}", path.display()))
 }
 
-/// Every file below a folder.
+/// Every file below a folder, without links.
 fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
             let path = entry?.path();
+            if path.is_symlink() {
+                continue;
+            }
             if path.is_dir() { folders.push(path) } else { found.push(path) }
         }
     }
     Ok(found)
 }
 
-fn size(folder: &Path) -> anyhow::Result<u64> {
+pub(crate) fn size(folder: &Path) -> anyhow::Result<u64> {
     files(folder)?.iter().map(|file| Ok(fs::metadata(file)?.len())).sum()
 }
 
 /// Without the names and the times of the files.
-fn compress(files: &[PathBuf]) -> anyhow::Result<()> {
+pub(crate) fn compress(files: &[PathBuf]) -> anyhow::Result<()> {
     files.iter().try_for_each(|file| set_mode(file, 0o644))?;
     run(Command::new("gzip").args(["-9", "-n", "--force"]).args(files))
 }
@@ -241,7 +278,7 @@ fn newest_version(symbols: &str) -> Option<(u32, u32)> {
 }
 
 /// What a program prints, without the last line's end.
-fn output(command: &mut Command) -> anyhow::Result<String> {
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start {name}"))?;
     if !output.status.success() {
