@@ -6,6 +6,8 @@
 mod adopt;
 mod client;
 mod demo;
+#[cfg(test)]
+mod documented;
 mod load;
 mod manual;
 mod serve;
