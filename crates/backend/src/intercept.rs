@@ -135,6 +135,12 @@ pub trait Interceptor: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether entries behind it have other names or attributes: access rules of a database that another server or another
+    /// database has are about those in front of it.
+    fn maps_names(&self) -> bool {
+        false
+    }
+
     /// Alters a result, or adds controls to it, on any thread.
     fn result(&self, _ended: Ended<'_>) {}
 }
@@ -177,6 +183,17 @@ impl Stack {
         };
         let (requests, results) = (all(|one| one.requests()), all(|one| one.results()));
         Self { interceptors: interceptors.into(), requests, results }
+    }
+
+    /// Whether entries have other names behind any of them.
+    pub fn maps_names(&self) -> bool {
+        self.interceptors.iter().any(|one| one.maps_names())
+    }
+
+    /// The same with one more, in front of all.
+    #[must_use]
+    pub fn behind(&self, outermost: Arc<dyn Interceptor>) -> Self {
+        Self::new(std::iter::once(outermost).chain(self.interceptors.iter().cloned()).collect())
     }
 
     fn before<'a>(&'a self, backend: &'a dyn Backend) -> Next<'a> {
@@ -416,6 +433,11 @@ impl<'a> Next<'a> {
     /// As [`Backend::policy`].
     pub fn policy(self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
         self.backend.policy(dn)
+    }
+
+    /// As [`Backend::secrets`].
+    pub fn secrets(self, context: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
+        self.backend.secrets(context, dn)
     }
 
     /// As [`Backend::refers`].

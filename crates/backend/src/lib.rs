@@ -10,8 +10,10 @@ mod figures;
 mod glue;
 mod glued_pages;
 mod intercept;
+mod judged;
 pub mod memory_tree;
 mod operation;
+mod relay;
 mod router;
 
 pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, Mount, Routing};
@@ -19,8 +21,10 @@ pub use cursor::{Answered, Cursor, Effort, End, First, OUTPUT_HIGH, Slice, slice
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
 pub use intercept::{Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};
+pub use judged::{ReadRights, RulesInFront};
 pub use operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
+pub use relay::Relay;
 pub use router::{Router, Special};

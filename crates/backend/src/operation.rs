@@ -67,11 +67,13 @@ pub struct Verdict {
     pub must_change_password: bool,
     /// The name as the directory shows it, if it knows better than the client.
     pub shown: Option<String>,
+    /// Who was bound, where that is another name than the one that the client gave.
+    pub identity: Option<NormalDn>,
 }
 
 impl From<LdapResult> for Verdict {
     fn from(result: LdapResult) -> Self {
-        Self { result, controls: Vec::new(), must_change_password: false, shown: None }
+        Self { result, controls: Vec::new(), must_change_password: false, shown: None, identity: None }
     }
 }
 

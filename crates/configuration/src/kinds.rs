@@ -8,6 +8,7 @@ mod ldap;
 mod ldif;
 mod mdb;
 mod null;
+pub(super) mod relay;
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -25,6 +26,7 @@ use super::values::ChangeLog;
 pub use ldap::LdapSettings;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
 pub use null::NullSettings;
+pub use relay::RelaySettings;
 
 /// What is known of a kind of database.
 #[derive(Debug)]
@@ -80,8 +82,15 @@ static MONITOR: Descriptor = Descriptor {
 };
 
 /// Every kind.
-static DESCRIPTORS: &[&Descriptor] =
-    &[&CONFIG, &MONITOR, &mdb::DESCRIPTOR, &ldif::DESCRIPTOR, &ldap::DESCRIPTOR, &null::DESCRIPTOR];
+static DESCRIPTORS: &[&Descriptor] = &[
+    &CONFIG,
+    &MONITOR,
+    &mdb::DESCRIPTOR,
+    &ldif::DESCRIPTOR,
+    &ldap::DESCRIPTOR,
+    &relay::DESCRIPTOR,
+    &null::DESCRIPTOR,
+];
 
 /// The descriptors of all kinds, those that are not served last.
 fn descriptors() -> impl Iterator<Item = &'static Descriptor> {

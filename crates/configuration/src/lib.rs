@@ -26,9 +26,7 @@ mod model;
 mod overlays;
 mod own_urls;
 mod passwords;
-mod posix_regex;
 mod quick_start;
-pub mod rewrite;
 mod settings;
 mod slapd_conf;
 pub mod slapd_d;
@@ -50,7 +48,7 @@ pub use export::Exported;
 pub use interceptors::MakeInterceptor;
 pub use kinds::{
     DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings, MdbSettings,
-    NullSettings, StoredSettings,
+    NullSettings, RelaySettings, StoredSettings,
 };
 pub use listing::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use larix_engine::access::AccessRule;
 use larix_engine::budget::RequestLimits;
+use larix_rewrite::Rewrite;
 use larix_schema::Schema;
 
 use super::diagnostic::{Notes, Origin};
 use super::entry::ConfigEntry;
 use super::kinds::DatabaseKind;
-use super::rewrite::Rewrite;
 use super::settings::Settings;
 use super::values::PasswordCosts;
 use super::values::{

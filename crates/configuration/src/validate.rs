@@ -8,6 +8,7 @@ use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
+use super::kinds::relay;
 use super::model::{AccessLine, Config, Database, Overlay};
 use super::overlays;
 
@@ -26,6 +27,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     for database in &config.databases {
         superior(database, &config)?;
     }
+    relay::check(&config)?;
     for database in &config.databases {
         config.access_log(database)?;
         config.build_overlays(database)?;

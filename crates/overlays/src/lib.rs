@@ -30,6 +30,7 @@ pub mod psearch;
 pub mod rdnval;
 pub mod refint;
 pub mod retcode;
+pub mod rwm;
 pub mod seqmod;
 pub mod sssvlv;
 pub mod syncprov;
@@ -106,6 +107,7 @@ pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[
     (&emptyds::DESCRIPTOR, emptyds::build),
     (&noopsrch::DESCRIPTOR, noopsrch::build),
     (&retcode::DESCRIPTOR, retcode::build),
+    (&rwm::DESCRIPTOR, rwm::build),
 ];
 
 /// Every overlay that can be configured.

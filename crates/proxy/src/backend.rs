@@ -29,6 +29,8 @@ pub struct ProxyBackend {
     pub proxy: Arc<Proxy>,
     pub schema: Arc<Schema>,
     pub policy: Arc<AccessPolicy>,
+    /// The rules for entries that targets answer: [`Self::policy`], unless that holds for the names that an overlay in front gives them.
+    pub entry_policy: Arc<AccessPolicy>,
     /// As shown.
     pub suffixes: Vec<String>,
 }
@@ -73,7 +75,7 @@ impl Backend for ProxyBackend {
             controls: &search.controls,
             message: search.message,
         };
-        let judge = Judge::new(&self.proxy, (&self.schema, &self.policy), &asker, &wanted);
+        let judge = Judge::new(&self.proxy, (&self.schema, &self.entry_policy), &asker, &wanted);
         Following::new(&self.proxy, &asker, &wanted, judge)
             .map(|following| Box::new(following) as Box<dyn Cursor>)
             .map_err(refused)

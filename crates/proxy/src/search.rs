@@ -4,18 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use larix_backend::memory_tree::{MemoryTree, SyncSelection};
-use larix_backend::{Cursor, Effort, Slice};
-use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
+use larix_backend::{Cursor, Effort, ReadRights, Slice};
+use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
-use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_proto::ber::{Reader, Tag, write};
+use larix_proto::ber::Reader;
 use larix_proto::{
-    DerefAliases, Filter, Frame, LdapResult, MessageId, Response, ResultCode, Scope, SearchResultEntry,
-    client, frame, limits, oid,
+    DerefAliases, Filter, Frame, LdapResult, MessageId, ResultCode, Scope, client, frame, limits, oid,
 };
 use larix_schema::{NormalDn, Schema};
 
@@ -50,14 +47,11 @@ pub(crate) struct Wanted<'a> {
 /// Looks at entries before they go on.
 #[derive(Debug)]
 pub(crate) struct Judge {
-    schema: Arc<Schema>,
-    policy: Arc<AccessPolicy>,
-    subject: Arc<Subject>,
+    rights: ReadRights,
     /// Where entries may be; none where aliases lead elsewhere.
     within: Option<(NormalDn, Scope)>,
     /// The rules or the schema have a say in what is shown.
     filters: bool,
-    types_only: bool,
 }
 
 impl Judge {
@@ -67,16 +61,16 @@ impl Judge {
         asker: &Asker,
         wanted: &Wanted<'_>,
     ) -> Self {
-        let subject = &asker.subject;
-        let filters =
-            proxy.settings.omit_unknown_schema || !(policy.lets_all_read() || policy.is_root(subject));
-        Self {
+        let rights = ReadRights {
             schema: Arc::clone(schema),
             policy: Arc::clone(policy),
-            subject: Arc::clone(subject),
-            within: (wanted.deref == DerefAliases::Never).then(|| (wanted.normal.clone(), wanted.scope)),
-            filters,
+            subject: Arc::clone(&asker.subject),
             types_only: wanted.types_only,
+        };
+        Self {
+            filters: proxy.settings.omit_unknown_schema || !rights.are_all(),
+            rights,
+            within: (wanted.deref == DerefAliases::Never).then(|| (wanted.normal.clone(), wanted.scope)),
         }
     }
 
@@ -89,7 +83,7 @@ impl Judge {
             out.extend_from_slice(message);
             return Ok(false);
         };
-        let normal = if self.within.is_some() || self.filters { self.schema.parse_dn(dn).ok() } else { None };
+        let normal = if self.within.is_some() { self.rights.schema.parse_dn(dn).ok() } else { None };
         if let (Some((base, scope)), Some(dn)) = (&self.within, &normal)
             && !dn.is_in_scope(base, *scope)
         {
@@ -99,88 +93,8 @@ impl Judge {
             out.extend_from_slice(message);
             return Ok(true);
         }
-        let Some(dn) = normal else { return Ok(false) };
-        Ok(self.filter(&dn, message, out).is_some())
+        Ok(self.rights.filter(message, out).is_some())
     }
-
-    fn filter(&self, dn: &NormalDn, message: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        let decoded = Response::decode_message(message).ok()?;
-        let Response::Entry(found) = decoded.response else { return None };
-        let entry = self.entry(&found);
-        let tree = MemoryTree {
-            schema: &self.schema,
-            policy: &self.policy,
-            subject: &self.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
-        if !tree.allows(dn, &entry, Item::Entry, Privilege::Read) {
-            return None;
-        }
-        let controls: Vec<_> = decoded.controls.iter().map(|control| control.to_owned()).collect();
-        if self.types_only {
-            self.names_only(dn, &entry, &tree, (decoded.id.0, &found), out);
-            return Some(());
-        }
-        let names = ["*".to_owned(), "+".to_owned()];
-        let (schema, policy, subject) = (&*self.schema, &*self.policy, &*self.subject);
-        let selection = SyncSelection { schema, policy, subject, names: &names, types_only: false };
-        selection.write(dn, &entry, (decoded.id, &controls), out);
-        Some(())
-    }
-
-    /// An entry of attribute types without values.
-    fn names_only(
-        &self,
-        dn: &NormalDn,
-        entry: &Entry,
-        tree: &MemoryTree<'_>,
-        (id, found): (u32, &SearchResultEntry<'_>),
-        out: &mut Vec<u8>,
-    ) {
-        write::constructed(out, Tag::SEQUENCE, |out| {
-            write::integer(out, Tag::INTEGER, i64::from(id));
-            write::constructed(out, Tag(ENTRY), |out| {
-                write::string(out, found.dn);
-                write::constructed(out, Tag::SEQUENCE, |out| {
-                    for attribute in found.attributes.iter() {
-                        let Ok(description) = self.schema.describe(attribute.description) else { continue };
-                        let item = Item::Attribute { description: &description, value: None };
-                        if tree.allows(dn, entry, item, Privilege::Read) {
-                            write::constructed(out, Tag::SEQUENCE, |out| {
-                                write::string(out, attribute.description);
-                                write::constructed(out, Tag::SET, |_| {});
-                            });
-                        }
-                    }
-                });
-            });
-        });
-    }
-
-    /// What of it is known to the schema.
-    fn entry(&self, found: &SearchResultEntry<'_>) -> Entry {
-        let mut entry = Entry::new(found.dn);
-        for attribute in found.attributes.iter() {
-            let Ok(description) = self.schema.describe(attribute.description) else { continue };
-            let is_class = self.schema.attribute(description.attribute).oid == oid_of_object_class();
-            let known = |value: &&[u8]| {
-                !is_class
-                    || std::str::from_utf8(value)
-                        .is_ok_and(|name| self.schema.object_class_id(name).is_some())
-            };
-            let values: Vec<Vec<u8>> = attribute.values.iter().filter(known).map(<[u8]>::to_vec).collect();
-            if !values.is_empty() || attribute.values.is_empty() {
-                entry.attributes.push(EntryAttribute::new(description, values));
-            }
-        }
-        entry
-    }
-}
-
-/// `objectClass` (RFC 4512 section 3.3).
-const fn oid_of_object_class() -> &'static str {
-    "2.5.4.0"
 }
 
 /// The name of the entry that a message has, if it is one.

@@ -23,6 +23,7 @@ mod pass_through;
 mod persistent_search;
 mod process;
 mod proxy;
+mod rwm;
 mod sasl;
 mod size;
 mod tls;

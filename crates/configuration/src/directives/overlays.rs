@@ -47,7 +47,6 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
     overlay("remoteauth", "olcRemoteAuthCfg", Refused("binds would not be forwarded")),
-    overlay("rwm", "olcRwmConfig", Refused("names would not be rewritten")),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
 ];
 
@@ -56,7 +55,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
 }
 
 /// Of those that are refused: those that a database has once at most.
-const SINGLE: [&str; 3] = ["autoca", "remoteauth", "rwm"];
+const SINGLE: [&str; 2] = ["autoca", "remoteauth"];
 
 impl OverlayKind {
     fn of(descriptor: &'static Descriptor) -> Self {
@@ -105,6 +104,7 @@ pub(super) fn table() -> &'static [Directive] {
 fn directive_of(overlay: &'static str, told: &OverlayDirective) -> Directive {
     let form = match told.form {
         descriptor::Form::Words => Form::Words,
+        descriptor::Form::Command => Form::Command,
         descriptor::Form::Whole => Form::Whole,
         descriptor::Form::Switch => Form::Switch,
         descriptor::Form::Each => Form::Each,
@@ -166,11 +166,6 @@ static TABLE: &[Directive] = &[
         Form::Words,
     )
     .many(),
-    kept("rwm-rewrite", "olcRwmRewrite", Scope::Overlay("rwm"), Form::Words).ordered(),
-    kept("rwm-t-f-support", "olcRwmTFSupport", Scope::Overlay("rwm"), Form::Words),
-    kept("rwm-map", "olcRwmMap", Scope::Overlay("rwm"), Form::Words).ordered(),
-    kept("rwm-normalize-mapped-attrs", "olcRwmNormalizeMapped", Scope::Overlay("rwm"), Form::Switch),
-    kept("rwm-drop-unrequested-attrs", "olcRwmDropUnrequested", Scope::Overlay("rwm"), Form::Switch),
     kept("translucent_strict", "olcTranslucentStrict", Scope::Overlay("translucent"), Form::Switch),
     kept("translucent_no_glue", "olcTranslucentNoGlue", Scope::Overlay("translucent"), Form::Switch),
     kept("translucent_local", "olcTranslucentLocal", Scope::Overlay("translucent"), Form::Words).many(),
@@ -202,5 +197,4 @@ static TABLE: &[Directive] = &[
     kept("serverDays", "olcAutoCAserverDays", Scope::Overlay("autoca"), Form::Whole),
     kept("caDays", "olcAutoCADays", Scope::Overlay("autoca"), Form::Whole),
     kept("localdn", "olcAutoCAlocalDN", Scope::Overlay("autoca"), Form::Whole),
-    kept("rwm-suffixmassage", "", Scope::Overlay("rwm"), Form::Words).prefix(4),
 ];

@@ -11,7 +11,6 @@ const fn kind(name: &'static str, class: Option<&'static str>) -> Descriptor {
 pub(super) static DESCRIPTORS: &[Descriptor] = &[
     kind("meta", Some("olcMetaConfig")),
     kind("asyncmeta", Some("olcAsyncMetaConfig")),
-    kind("relay", Some("olcRelayConfig")),
     kind("passwd", Some("olcPasswdConfig")),
     kind("perl", Some("olcPerlConfig")),
     kind("sock", Some("olcDbSocketConfig")),
@@ -83,7 +82,6 @@ pub(super) const TABLE: &[Directive] = &[
     kept("map", "olcDbMap", Scope::Foreign, Form::Words).ordered(),
     kept("", "olcMetaSub", Scope::Foreign, Form::Words),
     kept("file", "olcPasswdFile", Scope::Foreign, Form::Words),
-    kept("relay", "olcRelay", Scope::Foreign, Form::Words),
     kept("sockops", "olcOvSocketOps", Scope::Foreign, Form::Words).many(),
     kept("sockresps", "olcOvSocketResps", Scope::Foreign, Form::Words).many(),
     kept("sockdnpat", "olcOvSocketDNpat", Scope::Foreign, Form::Words),

@@ -190,6 +190,8 @@ impl Descriptor {
 pub enum Form {
     /// One or more words.
     Words,
+    /// Words, the first of which is the keyword itself: it stands in the value, too.
+    Command,
     /// One argument, which is the value as it stands.
     Whole,
     /// TRUE or FALSE; without an argument TRUE.
@@ -287,6 +289,11 @@ impl OverlayDirective {
         Self::new(keyword, attribute, Form::Words, (1, u8::MAX))
     }
 
+    /// One or more words; the keyword, of which there are several for the attribute, is the value's first.
+    pub const fn command(keyword: &'static str, attribute: &'static str) -> Self {
+        Self::new(keyword, attribute, Form::Command, (1, u8::MAX))
+    }
+
     /// One argument, which is the value as it stands.
     pub const fn whole(keyword: &'static str, attribute: &'static str) -> Self {
         Self::new(keyword, attribute, Form::Whole, (1, 1))
@@ -327,6 +334,13 @@ impl OverlayDirective {
     #[must_use]
     pub const fn default(mut self, value: &'static str) -> Self {
         self.default = Some(value);
+        self
+    }
+
+    /// So many letters of the keyword are enough.
+    #[must_use]
+    pub const fn prefix(mut self, length: usize) -> Self {
+        self.prefix = length;
         self
     }
 

@@ -13,7 +13,7 @@ use larix_engine::index::IndexConfig;
 use larix_engine::overlay::committed::ChangeOrigin;
 use larix_engine::overlay::descriptor::{Form, Values};
 use larix_engine::overlay::settings::{SettingError, Settings, Value};
-use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
+use larix_engine::overlay::{BuildContext, Descriptor, Overlay, OverlayDirective};
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::search::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::time::Clock;
@@ -31,13 +31,21 @@ pub(crate) fn settings_of(descriptor: &Descriptor, lines: &str) -> Settings {
     let mut given = Settings::default();
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let mut words = words(line);
-        let keyword = words.remove(0);
+        let keyword = words.first().unwrap().clone();
         let is_it = |name: &str| name.eq_ignore_ascii_case(&keyword);
-        let directive = descriptor
-            .directives
-            .iter()
-            .find(|directive| is_it(directive.keyword) || directive.aliases.iter().any(|alias| is_it(alias)));
+        let begins = |directive: &OverlayDirective| {
+            directive.prefix > 0
+                && keyword.get(..directive.prefix) == directive.keyword.get(..directive.prefix)
+        };
+        let is_known = |directive: &&OverlayDirective| {
+            is_it(directive.keyword) || directive.aliases.iter().any(|alias| is_it(alias))
+        };
+        let directive = descriptor.directives.iter().find(is_known);
+        let directive = directive.or_else(|| descriptor.directives.iter().find(|known| begins(known)));
         let directive = directive.unwrap_or_else(|| panic!("no directive `{keyword}`"));
+        if directive.form != Form::Command {
+            words.remove(0);
+        }
         if directive.form == Form::Each {
             for word in words {
                 given.add(directive.attribute, Value { text: word.clone(), words: vec![word] });
@@ -48,7 +56,7 @@ pub(crate) fn settings_of(descriptor: &Descriptor, lines: &str) -> Settings {
             Form::Switch => {
                 words.first().map_or("TRUE", |word| if is_off(word) { "FALSE" } else { "TRUE" }).to_owned()
             }
-            Form::Whole | Form::Words | Form::Each => words.join(" "),
+            Form::Whole | Form::Words | Form::Command | Form::Each => words.join(" "),
         };
         assert!(
             directive.values != Values::One || given.text(directive.attribute).is_none(),

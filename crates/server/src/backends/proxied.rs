@@ -1,10 +1,11 @@
-//! `database ldap`: the proxy's backend with what the server adds to each database: its root's password, and limits.
+//! Databases that others have, `database ldap` and `database relay`: their backends with what the server adds to each database: its
+//! root's password, and limits.
 
 use std::sync::Arc;
 
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
-    Pending, Proof, Reply, Search, Secret, Verdict,
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
+    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 use larix_client::{Ambient, TlsOptions};
 use larix_configuration::values::LimitRule;
@@ -16,7 +17,7 @@ use larix_engine::time::RandomSource as _;
 use larix_engine::write::Completion;
 use larix_proto::url::UrlScheme;
 use larix_proxy::settings::TlsBegins;
-use larix_proxy::{Proxy, ProxyBackend, ProxySettings, Surroundings};
+use larix_proxy::{Proxy, ProxySettings, Surroundings};
 use larix_schema::NormalDn;
 
 use super::{Common, passwords};
@@ -66,10 +67,11 @@ pub(super) fn connections_by_name(
     services.proxies.of(name, settings, around)
 }
 
-/// A proxied database.
+/// A database that another server or another database has.
 #[derive(Debug)]
 pub(crate) struct Proxied {
-    pub(crate) proxy: ProxyBackend,
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) policy: Arc<AccessPolicy>,
     pub(crate) common: Arc<Common>,
     pub(crate) root_dn: Option<NormalDn>,
     pub(crate) root_password: Option<Secret>,
@@ -89,7 +91,7 @@ impl Backend for Proxied {
         let refused = |result| Box::new((result, Vec::new()));
         let requests = &self.common.config.global.request_limits;
         requests.check_search(&search.request, &search.controls).map_err(refused)?;
-        let is_root = self.proxy.policy.is_root(context.subject);
+        let is_root = self.policy.is_root(context.subject);
         let held = (!is_root).then(|| self.limits(context.subject, search.base));
         let page = search.controls.paged.as_ref().map(|page| (page.size, 0));
         let asked =
@@ -100,17 +102,17 @@ impl Backend for Proxied {
             search.request.size_limit = effective.size.unwrap_or(0);
         }
         search.request.time_limit = effective.time.unwrap_or(0);
-        self.proxy.open(context, search)
+        self.backend.open(context, search)
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
-        self.proxy.compare(context, compare, later)
+        self.backend.compare(context, compare, later)
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         let passwords = self.secrets(context, bind.dn);
         if passwords.is_empty() || !matches!(bind.proof, Proof::Password(_)) {
-            return self.proxy.bind(context, bind, later);
+            return self.backend.bind(context, bind, later);
         }
         let judge = passwords::Judge::elsewhere(&self.common);
         self.common.bind(
@@ -128,7 +130,16 @@ impl Backend for Proxied {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        self.proxy.modify_password(context, change, later)
+        self.backend.modify_password(context, change, later)
+    }
+
+    fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        self.backend.extended(context, asked, later)
     }
 
     fn secrets(&self, _: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
@@ -137,14 +148,14 @@ impl Backend for Proxied {
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
-        self.proxy.update(context, changes, done)
+        self.backend.update(context, changes, done)
     }
 
     fn policy(&self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
-        self.proxy.policy(dn)
+        self.backend.policy(dn)
     }
 
     fn announce(&self, announced: &mut Announced) {
-        self.proxy.announce(announced);
+        self.backend.announce(announced);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_configuration::{Config, ConfigError, Database, NullSettings};
+use larix_configuration::{Config, ConfigError, Database, NullSettings, RelaySettings};
 use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
 use larix_proto::ldif::{self, Body};
@@ -15,26 +15,27 @@ use crate::backends::{
     Common, Configuration, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree, Stored, SubschemaTree,
     Tree, chained, connections,
 };
-use larix_backend::{Backend, Intercepted, Mount, Special};
+use larix_backend::{Backend, Intercepted, Mount, Relay, RulesInFront, Special, Stack};
 use larix_proxy::ProxyBackend;
 
 /// A database, opened if it stores anything, and who may do what to it.
 pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<AccessPolicy>);
 
-/// Makes the backend of one kind of database.
-type Make = fn(&Arc<Common>, Opened<'_>) -> Result<Option<Arc<dyn Backend>>, OpenError>;
+/// Makes the backend of one kind of database; it may put something in front of its overlays.
+type Make = fn(&Arc<Common>, Opened<'_>, &mut Stack) -> Result<Option<Arc<dyn Backend>>, OpenError>;
 
 /// The backend of each kind of database that is served.
-const BACKENDS: [(&str, Make); 6] = [
+const BACKENDS: [(&str, Make); 7] = [
     ("mdb", stored),
     ("ldif", stored),
     ("ldap", proxied),
-    ("config", |common, opened| Ok(Some(tree(common, opened, Configuration)))),
-    ("monitor", |common, opened| {
+    ("relay", relayed),
+    ("config", |common, opened, _| Ok(Some(tree(common, opened, Configuration)))),
+    ("monitor", |common, opened, _| {
         let owner = opened.0.root_dn.as_ref().map(ToString::to_string).unwrap_or_default();
         Ok(Some(tree(common, opened, MonitorTree { owner })))
     }),
-    ("null", |common, opened| {
+    ("null", |common, opened, _| {
         let settings = opened.0.kind.settings::<NullSettings>();
         Ok(settings.map(|settings| tree(common, opened, Null { bind_allowed: settings.bind_allowed })))
     }),
@@ -48,13 +49,15 @@ pub(super) fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<Mount, O
     let database = opened.0;
     let name = database.kind.name();
     let make = BACKENDS.iter().find(|(kind, _)| *kind == name);
+    let mut in_front = common
+        .config
+        .interceptors(Some(database), &mut |overlay| chained(common, Some(database), overlay))?;
     let backend = make
-        .map(|(_, make)| make(common, opened))
+        .map(|(_, make)| make(common, opened, &mut in_front))
         .transpose()?
         .flatten()
         .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
-    let mut make = |overlay: &_| chained(common, Some(database), overlay);
-    let backend = Intercepted::with(common.config.interceptors(Some(database), &mut make)?, backend);
+    let backend = Intercepted::with(in_front, backend);
     let suffixes = match database.kind.own_suffix() {
         Some(dn) => common.config.schema.parse_dn(dn).into_iter().collect(),
         None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect::<Vec<NormalDn>>(),
@@ -78,6 +81,7 @@ pub(super) fn special(common: &Arc<Common>, policy: &Arc<AccessPolicy>) -> Resul
 fn stored(
     common: &Arc<Common>,
     (database, served, _): Opened<'_>,
+    _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
     Ok(served.map(|served| Arc::new(Stored { served, common, limits }) as _))
@@ -86,20 +90,55 @@ fn stored(
 fn proxied(
     common: &Arc<Common>,
     (database, _, policy): Opened<'_>,
+    in_front: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let fault = |why: String| OpenError::Config(ConfigError::new(database.origin.clone(), why));
     let Some(proxy) = connections(&common.services, database).map_err(fault)? else { return Ok(None) };
     let schema = Arc::clone(&common.config.schema);
+    // Where an overlay gives entries other names, the rules are about these.
+    let entry_policy = if in_front.maps_names() {
+        judge_in_front(common, &policy, in_front);
+        Arc::new(AccessPolicy::open(Arc::clone(&schema), None))
+    } else {
+        Arc::clone(&policy)
+    };
     let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
-    let root_dn = database.effective_root();
-    Ok(Some(Arc::new(Proxied {
-        proxy: ProxyBackend { proxy, schema, policy, suffixes },
+    let proxy = ProxyBackend { proxy, schema, policy: Arc::clone(&policy), entry_policy, suffixes };
+    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(proxy))))
+}
+
+fn relayed(
+    common: &Arc<Common>,
+    (database, _, policy): Opened<'_>,
+    in_front: &mut Stack,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let Some(settings) = database.kind.settings::<RelaySettings>() else { return Ok(None) };
+    judge_in_front(common, &policy, in_front);
+    let real = settings.real.as_ref().map(|dn| dn.normal.clone());
+    let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
+    let relay = Relay { real, policy: Arc::clone(&policy), suffixes };
+    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(relay))))
+}
+
+fn judge_in_front(common: &Arc<Common>, policy: &Arc<AccessPolicy>, in_front: &mut Stack) {
+    let (schema, policy) = (Arc::clone(&common.config.schema), Arc::clone(policy));
+    *in_front = in_front.behind(Arc::new(RulesInFront { schema, policy }));
+}
+
+fn with_root_and_limits(
+    common: &Arc<Common>,
+    (database, policy): (&Database, Arc<AccessPolicy>),
+    backend: Box<dyn Backend>,
+) -> Arc<dyn Backend> {
+    Arc::new(Proxied {
+        backend,
+        policy,
         common: Arc::clone(common),
-        root_dn,
+        root_dn: database.effective_root(),
         root_password: database.root_password.clone().map(Zeroizing::new),
         rules: database.shared.limits.clone(),
         limits: database.shared.search_limits.into(),
-    })))
+    })
 }
 
 fn tree<C: Content>(common: &Arc<Common>, (database, _, policy): Opened<'_>, content: C) -> Arc<dyn Backend> {

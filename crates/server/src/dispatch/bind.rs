@@ -320,8 +320,9 @@ impl Dispatcher {
         outcome: BindOutcome,
     ) -> (Result<BindStep, LdapResult>, Vec<ControlBuf>) {
         let BindOutcome { verdict, mut login } = outcome;
-        let Verdict { result, controls, must_change_password, shown } = verdict;
+        let Verdict { result, controls, must_change_password, shown, identity } = verdict;
         login.shown = shown.unwrap_or(login.shown);
+        login.dn = identity.unwrap_or(login.dn);
         let step = match result.code {
             ResultCode::SUCCESS => self.conclude_login(begun, login, true),
             ResultCode::INVALID_CREDENTIALS => self.conclude_login(begun, login, false),

@@ -7,7 +7,7 @@ use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
 
 use super::identity::{Lookups, Mapper, is_plain_search, user_name};
-use larix_configuration::rewrite::Rewrite;
+use larix_rewrite::Rewrite;
 
 /// Longest regular expression that a rule may hold, in bytes of its compiled form.
 const REGEX_BYTES_MAX: usize = 1 << 18;

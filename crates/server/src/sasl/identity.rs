@@ -6,7 +6,7 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{Dn, ResultCode, Scope, dn::write_escaped};
 use larix_schema::{NormalDn, Schema};
 
-use larix_configuration::rewrite::Rewrite;
+use larix_rewrite::Rewrite;
 
 /// What identities are looked up in. Searches need the `auth` privilege on what they ask for, no more.
 pub trait Lookups {

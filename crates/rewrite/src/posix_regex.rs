@@ -1,7 +1,7 @@
 //! Regular expressions as the configuration writes them.
 
 /// Compiles a POSIX extended regular expression; letters match in either case if asked for.
-pub(crate) fn posix_regex(pattern: &str, any_case: bool) -> Result<regex::Regex, String> {
+pub fn posix_regex(pattern: &str, any_case: bool) -> Result<regex::Regex, String> {
     regex::RegexBuilder::new(pattern)
         .case_insensitive(any_case)
         .size_limit(1 << 20)

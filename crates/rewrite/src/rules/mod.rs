@@ -1,8 +1,10 @@
-//! The rules of `authid-rewrite` (slapd.conf(5), slapo-rwm(5)): what `authz-regexp` leaves as it is, they rewrite one after
-//! another, by contexts, variables, parameters and maps of their own. Variables of a session, commands and maps of other servers are
-//! not there.
+//! Rewriting rules (slapd.conf(5), slapo-rwm(5)): those of a context are applied one after another, with variables, parameters and
+//! maps. Commands and maps of other servers are not there.
+//!
+//! Matching takes time in proportion to the text; passes, depths and sizes have limits, so a rewriting ends whatever the rules say.
 
 mod basic;
+mod session;
 mod substitution;
 
 use std::collections::BTreeMap;
@@ -11,8 +13,10 @@ use std::fmt;
 use regex::Regex;
 
 use crate::posix_regex::posix_regex;
+use larix_proto::ResultCode;
 use substitution::{Map, Substitution, legal};
 
+pub use session::{Session, Sessions};
 pub use substitution::Searches;
 
 /// Passes of a whole rewriting, unless `rewriteMaxPasses` says so: each try of a rule is one, and each step to the next.
@@ -43,6 +47,25 @@ pub struct Rewrite {
     current: usize,
     maps: Vec<(String, Map)>,
     parameters: BTreeMap<String, String>,
+    /// Whether there are sessions whose variables rules may have; and whether a rule has any.
+    sessions: bool,
+    uses_session: bool,
+}
+
+/// A context of rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextId(usize);
+
+/// What becomes of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rewritten {
+    /// It stays what it is: no rule matches.
+    Kept,
+    Changed(String),
+    /// A rule says that the operation ends with this code (`#`, `U{n}`).
+    Refused(ResultCode),
+    /// A map, a variable or a context led nowhere, or the text grew beyond its limit.
+    Failed,
 }
 
 #[derive(Debug, Clone)]
@@ -65,12 +88,108 @@ impl Default for Rewrite {
             current: 0,
             maps: Vec::new(),
             parameters: BTreeMap::new(),
+            sessions: false,
+            uses_session: false,
         }
     }
 }
 
 impl Rewrite {
-    /// Takes one command: its name, with or without `authid-`, and its arguments.
+    /// Rules that may have variables of a client's session.
+    pub fn with_sessions() -> Self {
+        Self { sessions: true, ..Self::default() }
+    }
+
+    /// Whether a rule has variables of the session.
+    pub const fn uses_session(&self) -> bool {
+        self.uses_session
+    }
+
+    /// Whether the engine was switched on.
+    pub fn is_on(&self) -> bool {
+        self.engine == Some(true)
+    }
+
+    /// The context of this name, or the one that it is another name for; whether it has rules.
+    pub fn context(&self, name: &str) -> Option<(ContextId, bool)> {
+        let at = self.context_called(&name.to_ascii_lowercase())?;
+        let has_rules = self.contexts.get(at).is_some_and(|context| !context.rules.is_empty());
+        Some((ContextId(at), has_rules))
+    }
+
+    /// Whether rules of this context, or of those that they use, search the directory.
+    pub fn searches(&self, context: ContextId) -> bool {
+        // Rules use contexts that stand before them or their own, so each has to be looked at once.
+        let (mut seen, mut left) = (vec![false; self.contexts.len()], vec![context.0]);
+        while let Some(at) = left.pop() {
+            let (Some(seen), Some(context)) = (seen.get_mut(at), self.contexts.get(at)) else { continue };
+            if std::mem::replace(seen, true) {
+                continue;
+            }
+            for rule in &context.rules {
+                if rule.substitution.uses(&mut left) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Adds the rules that put one suffix in the place of another: in the context of requests, and the other way about in that of
+    /// entries. The suffixes are in pretty form.
+    ///
+    /// # Errors
+    /// Too many rules; a suffix that is too long for a rule.
+    pub fn massage(&mut self, outside: &str, inside: &str) -> Result<(), RewriteError> {
+        self.engine = Some(true);
+        for (context, from, to) in [("searchEntryDN", inside, outside), (DEFAULT, outside, inside)] {
+            self.enter(&[context])?;
+            self.replace_suffix(from, to)?;
+        }
+        Ok(())
+    }
+
+    fn replace_suffix(&mut self, from: &str, to: &str) -> Result<(), RewriteError> {
+        let commas = regex::escape(from).replace(',', ", ?");
+        let to = to.replace('$', "$$").replace('%', "%%");
+        let rules = match (from.is_empty(), to.is_empty()) {
+            (true, true) => Vec::new(),
+            (true, false) => vec![("^$".to_owned(), to.clone()), ("^(.+)$".to_owned(), format!("$1,{to}"))],
+            (false, true) => vec![(format!("^(?:(.+), ?)?{commas}$"), "$1".to_owned())],
+            (false, false) => vec![(format!("^(.+,)? ?{commas}$"), format!("$1{to}"))],
+        };
+        // Only one of two may be applied: what one has made the other would match.
+        for (pattern, substitution) in rules {
+            self.add(&[&pattern, &substitution, ":@"])?;
+        }
+        Ok(())
+    }
+
+    /// What the rules of a context make of a text. Variables of a session are kept in `session`; without one they lead nowhere.
+    pub fn rewrite(
+        &self,
+        context: ContextId,
+        text: &str,
+        searches: Searches<'_>,
+        session: Option<&Session>,
+    ) -> Rewritten {
+        if self.engine != Some(true) {
+            return Rewritten::Kept;
+        }
+        match self.run(searches, session).context(context.0, text) {
+            Ok(None) => Rewritten::Kept,
+            Ok(Some(changed)) if changed == text => Rewritten::Kept,
+            Ok(Some(changed)) => Rewritten::Changed(changed),
+            Err(End::Left(code)) => Rewritten::Refused(code),
+            Err(End::Failed) => Rewritten::Failed,
+        }
+    }
+
+    fn run<'a>(&'a self, searches: Searches<'a>, session: Option<&'a Session>) -> Run<'a> {
+        Run { rewrite: self, searches, session, passes: 0, depth: 0, variables: BTreeMap::new() }
+    }
+
+    /// Takes one command: its name, with or without a prefix that ends in `-`, and its arguments.
     ///
     /// # Errors
     /// Names the word that is wrong, or not supported.
@@ -79,7 +198,7 @@ impl Rewrite {
             return Err(RewriteError::Missing("a command"));
         };
         let name = keyword.to_ascii_lowercase();
-        match name.strip_prefix("authid-").unwrap_or(&name) {
+        match name.split_once('-').map_or(name.as_str(), |(_, name)| name) {
             "rewriteengine" => self.switch(arguments),
             "rewritecontext" => self.enter(arguments),
             "rewriterule" => self.add(arguments),
@@ -106,8 +225,7 @@ impl Rewrite {
         if !self.engine.unwrap_or(on_by_default) {
             return None;
         }
-        let mut run = Run { rewrite: self, searches, passes: 0, depth: 0, variables: BTreeMap::new() };
-        run.context(self.context_called(AUTHID).unwrap_or(0), name).unwrap_or_default()
+        self.run(searches, None).context(self.context_called(AUTHID).unwrap_or(0), name).unwrap_or_default()
     }
 
     fn context_called(&self, name: &str) -> Option<usize> {
@@ -218,6 +336,7 @@ impl Rewrite {
         }
         let flags = Flags::parse(flags, self.passes_per_rule)?;
         let substitution = Substitution::parse(substitution, self)?;
+        self.uses_session |= substitution.uses_session();
         let pattern = if flags.basic { basic::to_extended(pattern) } else { (*pattern).to_owned() };
         let regex = posix_regex(&pattern, !flags.honor_case).map_err(RewriteError::Pattern)?;
         let rule = Rule { regex, substitution, passes: flags.passes, actions: flags.actions };
@@ -244,6 +363,7 @@ fn exactly<'a, const N: usize>(
 struct Run<'a> {
     rewrite: &'a Rewrite,
     searches: Searches<'a>,
+    session: Option<&'a Session>,
     passes: u32,
     depth: u32,
     /// By name in lower case; they end with the rewriting.
@@ -252,8 +372,8 @@ struct Run<'a> {
 
 /// How a context ends other than with a name.
 enum End {
-    /// A rule says that the name stays what it was.
-    Left,
+    /// A rule says that the name stays what it was, and an operation ends with this code.
+    Left(ResultCode),
     Failed,
 }
 
@@ -291,7 +411,7 @@ impl Run<'_> {
                         for action in &rule.actions {
                             match *action {
                                 Action::Stop => return Ok(Some(current)),
-                                Action::Leave => return Err(End::Left),
+                                Action::Leave(code) => return Err(End::Left(code)),
                                 Action::Go(distance) => at = step(rules, at, distance)?,
                                 Action::IgnoreErrors => {}
                             }
@@ -343,8 +463,8 @@ struct Rule {
 enum Action {
     /// `@`, `U{0}`: no more rules.
     Stop,
-    /// `#`, `U{n}`: the name stays what it was.
-    Leave,
+    /// `#`, `U{n}`: the name stays what it was, and an operation ends with this code.
+    Leave(ResultCode),
     /// `G{n}`
     Go(i32),
     /// `I`: what fails has not matched.
@@ -396,14 +516,14 @@ impl Flags {
                 '@' => flags.actions.push(Action::Stop),
                 '#' => {
                     once = true;
-                    flags.actions.push(Action::Leave);
+                    flags.actions.push(Action::Leave(ResultCode::UNWILLING_TO_PERFORM));
                 }
                 'I' => flags.actions.push(Action::IgnoreErrors),
                 'G' => flags.actions.push(Action::Go(number()?)),
-                'U' => flags.actions.push(match number()? {
-                    0 => Action::Stop,
-                    1.. => Action::Leave,
-                    _ => return Err(fault()),
+                'U' => flags.actions.push(match u32::try_from(number()?) {
+                    Ok(0) => Action::Stop,
+                    Ok(code) => Action::Leave(ResultCode(code)),
+                    Err(_) => return Err(fault()),
                 }),
                 'M' => {
                     let asked = u32::try_from(number()?.max(1)).map_err(|_| fault())?;
@@ -485,7 +605,7 @@ impl RewriteError {
 impl fmt::Display for RewriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Command(word) => write!(f, "`{word}` is no command of authid-rewrite"),
+            Self::Command(word) => write!(f, "`{word}` is no command of rewriting"),
             Self::Missing(what) => write!(f, "needs {what}"),
             Self::Extra(_, word) => write!(f, "`{word}` is one word too many"),
             Self::State(word) => write!(f, "`{word}` is neither on nor off"),
@@ -500,7 +620,10 @@ impl fmt::Display for RewriteError {
             Self::Substitution(text) => write!(f, "`{text}`: a lone $ or %"),
             Self::Flag(text) => write!(f, "`{text}` are no flags"),
             Self::Unsupported(_, word) => {
-                write!(f, "`{word}`: old maps, commands and variables of sessions are not supported")
+                write!(
+                    f,
+                    "`{word}`: old maps, commands, and variables of a session where there is none, are not supported"
+                )
             }
             Self::TooMany => write!(f, "more than {RULES_MAX} rules"),
         }

@@ -23,10 +23,13 @@ enum Segment {
     Parameter(String),
     /// `${*name}`
     Variable(String),
-    /// `${&name(...)}`, which leaves nothing behind, and `${&*name(...)}`, which leaves the value.
+    /// `${**name}`, of the client's session.
+    SessionVariable(String),
+    /// `${&name(...)}`, which leaves nothing behind, and `${&*name(...)}`, which leaves the value; with `&&` of the session.
     Assign {
         name: String,
         shown: bool,
+        session: bool,
         value: Substitution,
     },
     /// `${>context(...)}`
@@ -89,6 +92,29 @@ impl Substitution {
         Ok(Self(parts))
     }
 
+    /// Whether it has variables of the session.
+    pub(super) fn uses_session(&self) -> bool {
+        self.0.iter().any(|part| match part {
+            Part::Text(_) | Part::Group(_) | Part::Parameter(_) | Part::Variable(_) => false,
+            Part::SessionVariable(_) => true,
+            Part::Assign { session, value, .. } => *session || value.uses_session(),
+            Part::Context { argument, .. } | Part::Map { argument, .. } => argument.uses_session(),
+        })
+    }
+
+    /// Adds the contexts that it uses; whether it searches the directory.
+    pub(super) fn uses(&self, contexts: &mut Vec<usize>) -> bool {
+        self.0.iter().any(|part| match part {
+            Part::Context { context, argument } => {
+                contexts.push(*context);
+                argument.uses(contexts)
+            }
+            Part::Assign { value, .. } => value.uses(contexts),
+            Part::Map { .. } => true,
+            _ => false,
+        })
+    }
+
     /// The text that stands in the match's place.
     pub(super) fn fill(&self, run: &mut Run<'_>, found: &Captures<'_>) -> Result<String, Failed> {
         let mut text = String::new();
@@ -114,19 +140,23 @@ impl Segment {
             return Ok(Self::Parameter(legal(name).ok_or(None)?));
         }
         if let Some(name) = inside.strip_prefix('*') {
-            // Of a session: there is none while names are mapped.
-            let name = if name.starts_with('*') { return Err(unsupported()) } else { name };
-            return Ok(Self::Variable(legal(name).ok_or(None)?));
+            return match name.strip_prefix('*') {
+                // There may be no session, as where an identity is mapped before there is one.
+                Some(_) if !known.sessions => Err(unsupported()),
+                Some(name) => Ok(Self::SessionVariable(legal(name).ok_or(None)?)),
+                None => Ok(Self::Variable(legal(name).ok_or(None)?)),
+            };
         }
         let (head, argument) = inside.split_once('(').ok_or(None)?;
         let (argument, _) = argument.rsplit_once(')').ok_or(None)?;
         let argument = Substitution::nested(argument, known, depth + 1).map_err(Some)?;
         if let Some(name) = head.strip_prefix('&') {
-            if name.starts_with('&') {
+            let (session, name) = name.strip_prefix('&').map_or((false, name), |name| (true, name));
+            if session && !known.sessions {
                 return Err(unsupported());
             }
             let (shown, name) = name.strip_prefix('*').map_or((false, name), |name| (true, name));
-            return Ok(Self::Assign { name: legal(name).ok_or(None)?, shown, value: argument });
+            return Ok(Self::Assign { name: legal(name).ok_or(None)?, shown, session, value: argument });
         }
         if let Some(name) = head.strip_prefix('>') {
             let name = legal(name).ok_or(None)?;
@@ -147,9 +177,15 @@ impl Segment {
             Self::Group(group) => Ok(found.get(*group).map_or("", |part| part.as_str()).to_owned()),
             Self::Parameter(name) => run.rewrite.parameter(name).map(str::to_owned).ok_or(Failed),
             Self::Variable(name) => run.variables.get(name).cloned().ok_or(Failed),
-            Self::Assign { name, shown, value } => {
+            Self::SessionVariable(name) => run.session.and_then(|session| session.get(name)).ok_or(Failed),
+            Self::Assign { name, shown, session, value } => {
                 let value = value.fill(run, found)?;
-                run.variables.insert(name.clone(), value.clone());
+                if *session {
+                    let is_kept = run.session.is_some_and(|session| session.set(name, &value));
+                    is_kept.then_some(()).ok_or(Failed)?;
+                } else {
+                    run.variables.insert(name.clone(), value.clone());
+                }
                 Ok(if *shown { value } else { String::new() })
             }
             Self::Context { context, argument } => {

@@ -1,0 +1,217 @@
+//! Access rules for entries that another server or another database answers: what may be read of each.
+
+use std::sync::Arc;
+
+use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
+use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::log::Follower;
+use larix_engine::search::task::Budget;
+use larix_engine::time::Monotonic;
+use larix_proto::ber::{Tag, write};
+use larix_proto::{Frame, Response, SearchResultEntry, frame, limits};
+use larix_schema::{NormalDn, Schema};
+
+use crate::backend::Context;
+use crate::cursor::{Cursor, Effort, End, Slice};
+use crate::intercept::{Interceptor, Next, Operations};
+use crate::memory_tree::{MemoryTree, SyncSelection};
+use crate::operation::Search;
+
+/// The tag of an entry (RFC 4511 section 4.5.2).
+const ENTRY: u8 = 0x64;
+/// `objectClass` (RFC 4512 section 3.3).
+const OBJECT_CLASS: &str = "2.5.4.0";
+
+/// What somebody may read.
+#[derive(Clone, Debug)]
+pub struct ReadRights {
+    pub schema: Arc<Schema>,
+    pub policy: Arc<AccessPolicy>,
+    pub subject: Arc<Subject>,
+    /// Values were not asked for.
+    pub types_only: bool,
+}
+
+impl ReadRights {
+    /// Whether everything may be read.
+    pub fn are_all(&self) -> bool {
+        self.policy.lets_all_read() || self.policy.is_root(&self.subject)
+    }
+
+    /// Appends what may be seen of an entry's message, and of that what the schema knows; none: nothing may.
+    pub fn filter(&self, message: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let decoded = Response::decode_message(message).ok()?;
+        let Response::Entry(found) = decoded.response else { return None };
+        let dn = self.schema.parse_dn(found.dn).ok()?;
+        let entry = self.entry(&found);
+        let tree = MemoryTree {
+            schema: &self.schema,
+            policy: &self.policy,
+            subject: &self.subject,
+            entries: Vec::new(),
+            counted: None,
+        };
+        if !tree.allows(&dn, &entry, Item::Entry, Privilege::Read) {
+            return None;
+        }
+        let controls: Vec<_> = decoded.controls.iter().map(|control| control.to_owned()).collect();
+        if self.types_only {
+            self.names_only(&dn, &entry, &tree, (decoded.id.0, &found), out);
+            return Some(());
+        }
+        let names = ["*".to_owned(), "+".to_owned()];
+        let (schema, policy, subject) = (&*self.schema, &*self.policy, &*self.subject);
+        let selection = SyncSelection { schema, policy, subject, names: &names, types_only: false };
+        selection.write(&dn, &entry, (decoded.id, &controls), out);
+        Some(())
+    }
+
+    /// An entry of attribute types without values.
+    fn names_only(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        tree: &MemoryTree<'_>,
+        (id, found): (u32, &SearchResultEntry<'_>),
+        out: &mut Vec<u8>,
+    ) {
+        write::constructed(out, Tag::SEQUENCE, |out| {
+            write::integer(out, Tag::INTEGER, i64::from(id));
+            write::constructed(out, Tag(ENTRY), |out| {
+                write::string(out, found.dn);
+                write::constructed(out, Tag::SEQUENCE, |out| {
+                    for attribute in found.attributes.iter() {
+                        let Ok(description) = self.schema.describe(attribute.description) else { continue };
+                        let item = Item::Attribute { description: &description, value: None };
+                        if tree.allows(dn, entry, item, Privilege::Read) {
+                            write::constructed(out, Tag::SEQUENCE, |out| {
+                                write::string(out, attribute.description);
+                                write::constructed(out, Tag::SET, |_| {});
+                            });
+                        }
+                    }
+                });
+            });
+        });
+    }
+
+    /// What of it is known to the schema.
+    fn entry(&self, found: &SearchResultEntry<'_>) -> Entry {
+        let mut entry = Entry::new(found.dn);
+        for attribute in found.attributes.iter() {
+            let Ok(description) = self.schema.describe(attribute.description) else { continue };
+            let is_class = self.schema.attribute(description.attribute).oid == OBJECT_CLASS;
+            let known = |value: &&[u8]| {
+                !is_class
+                    || std::str::from_utf8(value)
+                        .is_ok_and(|name| self.schema.object_class_id(name).is_some())
+            };
+            let values: Vec<Vec<u8>> = attribute.values.iter().filter(known).map(<[u8]>::to_vec).collect();
+            if !values.is_empty() || attribute.values.is_empty() {
+                entry.attributes.push(EntryAttribute::new(description, values));
+            }
+        }
+        entry
+    }
+}
+
+/// The access rules of a database in front of its overlays: they hold for entries as clients see them.
+#[derive(Debug)]
+pub struct RulesInFront {
+    pub schema: Arc<Schema>,
+    pub policy: Arc<AccessPolicy>,
+}
+
+impl Interceptor for RulesInFront {
+    fn requests(&self) -> Operations {
+        Operations::SEARCH
+    }
+
+    fn open(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        search: Search<'_>,
+    ) -> Result<Box<dyn Cursor>, Box<End>> {
+        let rights = ReadRights {
+            schema: Arc::clone(&self.schema),
+            policy: Arc::clone(&self.policy),
+            subject: Arc::clone(context.subject),
+            types_only: search.request.types_only,
+        };
+        let inner = next.open(context, search)?;
+        if rights.are_all() {
+            return Ok(inner);
+        }
+        Ok(Box::new(Judged { inner, rights, buffer: Vec::new() }))
+    }
+}
+
+/// A search whose entries are judged.
+#[derive(Debug)]
+struct Judged {
+    inner: Box<dyn Cursor>,
+    rights: ReadRights,
+    /// What the backend has answered in this slice.
+    buffer: Vec<u8>,
+}
+
+impl Cursor for Judged {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        let room = budget.bytes.saturating_sub(out.len());
+        let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
+        let mut left = self.buffer.as_slice();
+        while let Ok(Frame::Complete { len }) = frame(left, limits::PDU_CEILING) {
+            let (message, rest) = left.split_at(len);
+            left = rest;
+            match Response::decode_message(message).map(|decoded| decoded.response) {
+                Ok(Response::Entry(_)) => {
+                    self.rights.filter(message, out);
+                }
+                _ => out.extend_from_slice(message),
+            }
+        }
+        self.buffer.clear();
+        slice
+    }
+
+    fn effort(&self) -> Effort {
+        self.inner.effort()
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        self.inner.follow(follower);
+    }
+
+    fn waits_for_changes(&self) -> bool {
+        self.inner.waits_for_changes()
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.inner.deadline()
+    }
+
+    fn pause(&mut self) {
+        self.inner.pause();
+    }
+
+    fn is_dear(&self) -> bool {
+        self.inner.is_dear()
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.inner.size_limit()
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        self.inner.limit_size(entries);
+    }
+
+    fn limit_page(&mut self, entries: u32) {
+        self.inner.limit_page(entries);
+    }
+}

@@ -1,0 +1,12 @@
+//! Names, attributes and classes as another directory has them: the rules that rewrite texts ([`Rewrite`]), and the [`Mapping`] of
+//! requests on their way to a backend and of answers on their way back.
+//!
+//! *Invariant:* a mapping looks nothing up but what its rules say, and takes time in proportion to what it maps.
+
+mod mapping;
+mod posix_regex;
+mod rules;
+
+pub use mapping::{Answers, MapError, Mapped, Mapping, Place, Surroundings};
+pub use posix_regex::posix_regex;
+pub use rules::{ContextId, Rewrite, RewriteError, Rewritten, Searches, Session, Sessions};

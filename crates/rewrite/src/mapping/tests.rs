@@ -1,0 +1,540 @@
+//! Names, attributes, classes and filters through a mapping and back.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+use std::sync::Arc;
+
+use larix_engine::controls::{ControlValues, RequestControls};
+use larix_engine::write::WriteOperation;
+use larix_proto::client::{self, Search};
+use larix_proto::control::{self, ControlValue};
+use larix_proto::encode::EntryEncoder;
+use larix_proto::ldif::Reader;
+use larix_proto::{
+    CompareRequest, ControlBuf, FilterBuf, LdapResult, Message, MessageId, Request, Response, ResultCode,
+    Scope, encode, oid,
+};
+use larix_schema::{Schema, SchemaBuilder};
+
+use super::answer::nothing;
+use super::*;
+
+fn schema() -> Arc<Schema> {
+    let mut builder = SchemaBuilder::system();
+    ["core", "cosine", "inetorgperson"].iter().for_each(|name| builder.add_bundled(name).unwrap());
+    Arc::new(builder.build())
+}
+
+/// Lines of rules and maps; `massage HERE THERE` is what `rwm-suffixmassage` is.
+fn mapping(lines: &str) -> Mapping {
+    let (mut rules, mut maps) = (Rewrite::with_sessions(), Vec::new());
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["massage", here, there] => rules.massage(here, there).unwrap(),
+            ["massage", here] => rules.massage(here, "").unwrap(),
+            ["map", map @ ..] => maps.push(map.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()),
+            command => rules.command(command).unwrap_or_else(|error| panic!("{line}: {error}")),
+        }
+    }
+    let mut mapping = Mapping::new(schema()).with_rules(rules).unwrap();
+    for map in &maps {
+        mapping.map(&map.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    }
+    mapping
+}
+
+const AROUND: Surroundings<'static> = Surroundings { searches: &nothing, session: None };
+
+const MASSAGE: &str = "massage dc=here dc=there";
+
+fn name(mapping: &Mapping, place: Place, name: &str) -> String {
+    match mapping.name(place, name, &AROUND) {
+        Ok(name) => name.into_owned(),
+        Err(refused) => format!("{} {}", refused.code.0, refused.diagnostic),
+    }
+}
+
+#[test]
+fn suffixes_are_massaged_both_ways() {
+    let both = |lines: &str, there: &str, here: &str| {
+        let mapping = mapping(lines);
+        assert_eq!(name(&mapping, Place::Search, here), there, "{lines}: {here}");
+        assert_eq!(name(&mapping, Place::Entry, there), here, "{lines}: {there}");
+        assert_eq!(name(&mapping, Place::EntryValue, there), here, "{lines}: {there}");
+        assert_eq!(name(&mapping, Place::Matched, there), here, "{lines}: {there}");
+    };
+    both(MASSAGE, "dc=there", "dc=here");
+    both(MASSAGE, "ou=a,dc=there", "ou=a,dc=here");
+    both(MASSAGE, "cn=b+sn=c,ou=a,dc=there", "cn=b+sn=c,ou=a,dc=here");
+    both(MASSAGE, r"cn=a\2Cdc\3Dhere,dc=there", r"cn=a\2Cdc\3Dhere,dc=here");
+    both(MASSAGE, "dc=elsewhere", "dc=elsewhere");
+    both(MASSAGE, "dc=a,dc=nothere", "dc=a,dc=nothere");
+    both("massage o=x.y,c=de dc=there", "cn=a,dc=there", "cn=a,o=x.y,c=de");
+    both("massage o=x.y,c=de dc=there", "cn=a,o=xzy,c=de", "cn=a,o=xzy,c=de");
+    both("massage o=$1 o=%2", "cn=a,o=%2", "cn=a,o=$1");
+    let mapping = mapping(MASSAGE);
+    for (place, given, made) in [
+        (Place::Search, "OU=a, domainComponent=HERE", "ou=a,dc=there"),
+        (Place::Search, "", ""),
+        (Place::Search, "foreign=a,dc=here", "foreign=a,dc=there"),
+        (Place::Search, "foreign=a, dc=here", "foreign=a,dc=there"),
+        // What is no name of an entry, and what slapd does not touch by itself.
+        (Place::NewRdn, "dc=here", "dc=here"),
+        (Place::Referral, "dc=there", "dc=there"),
+        (Place::ReferralValue, "dc=here", "dc=here"),
+        (Place::SearchFilter, "dc=here", "dc=here"),
+    ] {
+        assert_eq!(name(&mapping, place, given), made, "{place:?} {given}");
+    }
+}
+
+/// The root as the one suffix or the other.
+#[test]
+fn the_empty_suffix_is_one_too() {
+    let below = mapping("massage dc=here ");
+    assert_eq!(name(&below, Place::Search, "ou=a,dc=here"), "ou=a");
+    assert_eq!(name(&below, Place::Search, "dc=here"), "");
+    assert_eq!(name(&below, Place::Entry, "ou=a"), "ou=a,dc=here");
+    assert_eq!(name(&below, Place::Entry, ""), "dc=here");
+}
+
+#[test]
+fn contexts_hold_where_they_are_defined() {
+    let rules = "rewriteEngine on
+        rewriteRule ^(.*)dc=here$ $1dc=default :
+        rewriteContext addDN
+        rewriteRule ^(.*)dc=here$ $1dc=add :
+        rewriteContext deleteDN
+        rewriteContext compareDN alias addDN
+        rewriteContext renameDN
+        rewriteRule .* x #
+        rewriteContext modifyDN
+        rewriteRule .* x :U{32}
+        rewriteContext newSuperiorDN
+        rewriteRule .* ${**nobody} :
+        rewriteContext newRDN
+        rewriteRule ^cn= sn= :";
+    let mapping = mapping(rules);
+    for (place, made) in [
+        (Place::Search, "cn=a,dc=default"),
+        (Place::Bind, "cn=a,dc=default"),
+        (Place::AddValue, "cn=a,dc=default"),
+        (Place::Add, "cn=a,dc=add"),
+        (Place::Compare, "cn=a,dc=add"),
+        (Place::Delete, "cn=a,dc=here"),
+        (Place::Rename, "53 renameDN massage error"),
+        (Place::Modify, "32 modifyDN massage error"),
+        (Place::NewSuperior, "80 newSuperiorDN massage error"),
+        (Place::NewRdn, "sn="),
+        // Answers have no default.
+        (Place::Entry, "cn=a,dc=here"),
+        (Place::EntryValue, "cn=a,dc=here"),
+        (Place::Matched, "cn=a,dc=here"),
+        (Place::Referral, "cn=a,dc=here"),
+    ] {
+        assert_eq!(name(&mapping, place, "cn=a,dc=here"), made, "{place:?}");
+    }
+    let off = rules.replace("rewriteEngine on", "rewriteEngine off");
+    assert_eq!(name(&self::mapping(&off), Place::Add, "cn=a,dc=here"), "cn=a,dc=here");
+}
+
+#[test]
+fn variables_live_as_long_as_the_session() {
+    let mapping = mapping(
+        "rewriteEngine on
+        rewriteContext bindDN
+        rewriteRule .+ ${&&who($0)}$0 :
+        rewriteContext searchDN
+        rewriteRule .* ${**who} :",
+    );
+    assert!(mapping.uses_session() && !self::mapping(MASSAGE).uses_session());
+    let (one, other) = (Session::default(), Session::default());
+    let of = |session| Surroundings { searches: &nothing, session: Some(session) };
+    assert_eq!(mapping.name(Place::Bind, "cn=a", &of(&one)).unwrap(), "cn=a");
+    assert_eq!(mapping.name(Place::Search, "dc=x", &of(&one)).unwrap(), "cn=a");
+    assert_eq!(mapping.name(Place::Search, "dc=x", &of(&other)).unwrap_err().code, ResultCode::OTHER);
+    let long = format!("cn={}", "x".repeat(16_380));
+    assert_eq!(mapping.name(Place::Bind, &long, &of(&one)).unwrap_err().code, ResultCode::OTHER);
+    assert_eq!(mapping.name(Place::Search, "dc=x", &of(&one)).unwrap(), "cn=a");
+}
+
+#[test]
+fn answers_have_no_maps() {
+    let mut rules = Rewrite::with_sessions();
+    for command in [
+        &["rewriteEngine", "on"][..],
+        &["rewriteMap", "slapd", "find", "ldap:///dc=x?dn?sub"],
+        &["rewriteContext", "inner"],
+        &["rewriteRule", ".*", "${find((cn=$0))}", ":"],
+        &["rewriteContext", "searchDN"],
+        &["rewriteRule", ".*", "${>inner($0)}", ":"],
+    ] {
+        rules.command(command).unwrap();
+    }
+    assert!(Mapping::new(schema()).with_rules(rules.clone()).is_ok());
+    rules.command(&["rewriteContext", "searchEntryDN"]).unwrap();
+    rules.command(&["rewriteRule", ".*", "${&x(${>inner($0)})}", ":"]).unwrap();
+    assert_eq!(Mapping::new(schema()).with_rules(rules).unwrap_err(), "searchEntryDN");
+}
+
+const MAPS: &str = "massage dc=here dc=there
+    map attribute cn commonTitle
+    map attribute member uniqueMember
+    map attribute sn *
+    map attribute hidden
+    map objectclass groupOfNames groupOfUniqueNames
+    map objectclass secretThing";
+
+#[test]
+fn filters_are_mapped() {
+    let with = |lines: &str, given: &str| {
+        let filter = FilterBuf::parse(given).unwrap();
+        match mapping(lines).search_filter(filter.as_filter(), &AROUND) {
+            Ok(filter) => filter.to_string(),
+            Err(refused) => refused.code.0.to_string(),
+        }
+    };
+    for (given, made) in [
+        ("(cn=a)", "(commonTitle=a)"),
+        ("(commonName;lang-en=a*b*c)", "(commonTitle;lang-en=a*b*c)"),
+        ("(2.5.4.3=*)", "(commonTitle=*)"),
+        (
+            "(&(cn>=a)(!(cn<=b))(|(cn~=c)(sn=d)))",
+            "(&(commonTitle>=a)(!(commonTitle<=b))(|(commonTitle~=c)(sn=d)))",
+        ),
+        ("(cn:dn:2.5.13.5:=a)", "(commonTitle:dn:2.5.13.5:=a)"),
+        ("(:caseExactMatch:=a)", "(:caseExactMatch:=a)"),
+        ("(member=cn=a,dc=here)", "(uniqueMember=cn=a,dc=there)"),
+        (
+            "(member:distinguishedNameMatch:=cn=a,dc=here)",
+            "(uniqueMember:distinguishedNameMatch:=cn=a,dc=there)",
+        ),
+        ("(seeAlso=cn=a,dc=here)", "(seeAlso=cn=a,dc=there)"),
+        ("(uniqueMember=cn=a,dc=here#'01'B)", "(uniqueMember=cn=a,dc=there#'01'B)"),
+        ("(description=cn=a,dc=here)", "(description=cn=a,dc=here)"),
+        ("(objectClass=GROUPOFNAMES)", "(objectClass=groupOfUniqueNames)"),
+        ("(objectClass=*)", "(objectClass=*)"),
+        ("(&)", "(objectClass=*)"),
+        ("(|)", "(!(objectClass=*))"),
+    ] {
+        assert_eq!(with(MAPS, given), made, "{given}");
+    }
+    // What is not there is neither true nor false: a negation does not find all entries.
+    let few = "map attribute cn commonTitle\nmap attribute *\nmap objectclass person *\nmap objectclass *";
+    for (given, made) in [
+        ("(mail=a)", "(!(objectClass=*))"),
+        ("(!(mail=a))", "(!(objectClass=*))"),
+        ("(&(cn=a)(mail=b))", "(&(commonTitle=a)(!(objectClass=*)))"),
+        ("(!(&(cn=a)(mail=b)))", "(|(!(commonTitle=a))(!(objectClass=*)))"),
+        ("(!(|(!(cn=a))(mail=b)))", "(&(commonTitle=a)(!(objectClass=*)))"),
+        ("(|(objectClass=person)(objectClass=device))", "(|(objectClass=person)(!(objectClass=*)))"),
+        ("(!(objectClass=device))", "(!(objectClass=*))"),
+        ("(!(objectClass=person))", "(!(objectClass=person))"),
+    ] {
+        assert_eq!(with(few, given), made, "{given}");
+    }
+    let rules = "rewriteEngine on
+        rewriteContext searchFilter
+        rewriteRule (.*)uid=([a-z]+)(.*) $1|(uid=$2)(mail=$2)$3 :@
+        rewriteRule bad (((( :@
+        rewriteRule no x #";
+    for (given, made) in
+        [("(uid=ann)", "(|(uid=ann)(mail=ann))"), ("(cn=bad)", "80"), ("(cn=no)", "53"), ("(cn=a)", "(cn=a)")]
+    {
+        assert_eq!(with(rules, given), made, "{given}");
+    }
+    let absolute = mapping("").with_absolute_filters(true);
+    for given in ["(&)", "(|)"] {
+        let filter = FilterBuf::parse(given).unwrap();
+        assert_eq!(absolute.search_filter(filter.as_filter(), &AROUND).unwrap().to_string(), given);
+    }
+}
+
+#[test]
+fn searches_are_mapped_as_a_whole() {
+    let filter = FilterBuf::parse("(cn=a)").unwrap();
+    for (asked, mapped) in [
+        (&["cn", "member;x-a", "+", "*"][..], &["commonTitle", "uniqueMember;x-a", "+", "*"][..]),
+        (&["@groupOfNames"], &["@groupOfUniqueNames"]),
+        (&["1.1"], &["1.1"]),
+        (&[], &[]),
+    ] {
+        let mut message = Vec::new();
+        let search =
+            Search { attributes: asked, ..Search::new("ou=a,dc=here", Scope::OneLevel, filter.as_filter()) };
+        client::search(&mut message, MessageId(1), &search, &[]);
+        let Request::Search(request) = Message::decode(&message).unwrap().request else { panic!() };
+        let made = mapping(MAPS).search(request.base, &request, &AROUND).unwrap();
+        let Request::Search(made) = Message::decode(&made).unwrap().request else { panic!() };
+        assert_eq!((made.base, made.scope), ("ou=a,dc=there", Scope::OneLevel));
+        assert_eq!(made.attributes.iter().collect::<Vec<_>>(), mapped);
+        assert_eq!(made.filter.to_string(), "(commonTitle=a)");
+    }
+    let few = mapping("map attribute cn *\nmap attribute *");
+    assert_eq!(few.selection(["mail"].into_iter()), ["1.1"]);
+    assert_eq!(few.selection(["mail", "cn"].into_iter()), ["cn"]);
+}
+
+#[test]
+fn changes_are_mapped() {
+    let show = |operation: &WriteOperation| format!("{operation:?}");
+    let change = |lines: &str, ldif: &str| {
+        let operation: WriteOperation = Reader::new(ldif.as_bytes()).next().unwrap().unwrap().into();
+        mapping(lines).update(operation, &AROUND)
+    };
+    for (given, made) in [
+        (
+            "dn: cn=g,dc=here\nobjectClass: groupOfNames\ncn: g\nmember: cn=a,dc=here\nmember: cn=b,dc=x\n",
+            "dn: cn=g,dc=there\nobjectClass: groupOfUniqueNames\ncommonTitle: g\nuniqueMember: cn=a,dc=there\n\
+             uniqueMember: cn=b,dc=x\n",
+        ),
+        (
+            "dn: cn=g,dc=here\nchangetype: modify\ndelete: cn;lang-en\n-\nadd: seeAlso\nseeAlso: cn=a,dc=here\n",
+            "dn: cn=g,dc=there\nchangetype: modify\ndelete: commonTitle;lang-en\n-\nadd: seeAlso\nseeAlso: cn=a,dc=there\n",
+        ),
+        ("dn: cn=g,dc=here\nchangetype: delete\n", "dn: cn=g,dc=there\nchangetype: delete\n"),
+        (
+            "dn: cn=g,dc=here\nchangetype: modrdn\nnewrdn: cn=h\ndeleteoldrdn: 1\nnewsuperior: ou=n,dc=here\n",
+            "dn: cn=g,dc=there\nchangetype: modrdn\nnewrdn: cn=h\ndeleteoldrdn: 1\nnewsuperior: ou=n,dc=there\n",
+        ),
+    ] {
+        let expected: WriteOperation = Reader::new(made.as_bytes()).next().unwrap().unwrap().into();
+        assert_eq!(show(&change(MAPS, given).unwrap()), show(&expected));
+    }
+    // What would be lost is refused.
+    let few = "map attribute cn *\nmap attribute *\nmap objectclass person *\nmap objectclass *";
+    for (given, code) in [
+        ("dn: cn=g\nobjectClass: person\nmail: x\n", 17),
+        ("dn: cn=g\nobjectClass: device\n", 65),
+        ("dn: cn=g\nchangetype: modify\nreplace: mail\n", 17),
+    ] {
+        assert_eq!(change(few, given).unwrap_err().code.0, code, "{given}");
+    }
+    assert!(change(few, "dn: cn=g\nobjectClass: person\ncn: g\n").is_ok());
+}
+
+#[test]
+fn compares_are_mapped() {
+    for (attribute, value, made) in [
+        ("cn", "a", "commonTitle=a"),
+        ("member", "cn=a,dc=here", "uniqueMember=cn=a,dc=there"),
+        ("objectClass", "groupOfNames", "objectClass=groupOfUniqueNames"),
+    ] {
+        let request = CompareRequest { entry: "cn=g,dc=here", attribute, value: value.as_bytes() };
+        let mapped = mapping(MAPS).compare(&request, &AROUND).unwrap();
+        assert_eq!(mapped.entry, "cn=g,dc=there");
+        assert_eq!(format!("{}={}", mapped.attribute, String::from_utf8(mapped.value).unwrap()), made);
+    }
+    let few = mapping("map attribute cn *\nmap attribute *\nmap objectclass *");
+    for (attribute, value, code) in
+        [("mail", "a", ResultCode::UNDEFINED_ATTRIBUTE_TYPE), ("objectClass", "x", ResultCode::COMPARE_FALSE)]
+    {
+        let request = CompareRequest { entry: "cn=g", attribute, value: value.as_bytes() };
+        assert_eq!(few.compare(&request, &AROUND).unwrap_err().code, code);
+    }
+}
+
+/// An entry through a mapping: `dn; attribute=value|value; ...`, and whatever else the message was.
+fn seen(mapping: Mapping, asked: &[&str], dn: &str, attributes: &[(&str, &[&str])]) -> String {
+    let filter = FilterBuf::every_entry();
+    let mut message = Vec::new();
+    let search = Search { attributes: asked, ..Search::new("", Scope::Subtree, filter.as_filter()) };
+    client::search(&mut message, MessageId(1), &search, &[]);
+    let Request::Search(request) = Message::decode(&message).unwrap().request else { panic!() };
+    let answers = Answers::new(Arc::new(mapping), None).of_search(request.attributes);
+    let mut found = Vec::new();
+    let mut encoder = EntryEncoder::begin(&mut found, MessageId(7), dn);
+    for (description, values) in attributes {
+        encoder.begin_attribute(description);
+        values.iter().for_each(|value| encoder.value(value.as_bytes()));
+        encoder.end_attribute();
+    }
+    encoder.finish(&[]);
+    let mut out = Vec::new();
+    answers.message(&found, &mut out);
+    if out.is_empty() {
+        return "nothing".to_owned();
+    }
+    let decoded = Response::decode_message(&out).unwrap();
+    assert_eq!(decoded.id, MessageId(7));
+    let Response::Entry(entry) = decoded.response else { panic!() };
+    let mut told = entry.dn.to_owned();
+    for attribute in entry.attributes.iter() {
+        let values: Vec<_> = attribute.values.iter().map(String::from_utf8_lossy).collect();
+        told += &format!("; {}={}", attribute.description, values.join("|"));
+    }
+    told
+}
+
+#[test]
+fn entries_are_mapped_back() {
+    let group: &[(&str, &[&str])] = &[
+        ("objectClass", &["top", "groupOfUniqueNames", "secretThing"]),
+        ("commonTitle;lang-en", &["g"]),
+        ("cn;lang-en", &["g", "h"]),
+        ("uniqueMember", &["cn=a,dc=there", "cn=b,dc=x", "cn=c,dc=there#'1'B"]),
+        ("hidden", &["x"]),
+        ("seeAlso", &["cn=a,dc=there"]),
+        ("ref", &["ldap://host/cn=a,dc=there??sub"]),
+    ];
+    let all = "cn=g,dc=here; objectClass=top|groupOfNames; cn;lang-en=g|h; \
+               member=cn=a,dc=here|cn=b,dc=x|cn=c,dc=there#'1'B; seeAlso=cn=a,dc=here; \
+               ref=ldap://host/cn=a,dc=here??sub";
+    assert_eq!(seen(mapping(MAPS), &[], "cn=g,dc=there", group), all);
+    assert_eq!(seen(mapping(MAPS), &["*"], "cn=g,dc=there", group), all);
+    assert_eq!(seen(mapping(MAPS), &["cn"], "cn=g,dc=there", group), "cn=g,dc=here; cn;lang-en=g|h");
+    assert_eq!(seen(mapping(MAPS), &["1.1"], "cn=g,dc=there", group), "cn=g,dc=here");
+    let keeps = mapping("").dropping_unrequested(false);
+    assert_eq!(seen(keeps, &["cn"], "cn=g", &[("sn", &["x"])]), "cn=g; sn=x");
+    assert_eq!(seen(mapping(""), &["name"], "cn=g", &[("sn", &["x"]), ("mail", &["y"])]), "cn=g; sn=x");
+    // Types alone.
+    assert_eq!(seen(mapping(MAPS), &[], "cn=g", &[("uniqueMember", &[])]), "cn=g; member=");
+    let few = mapping("map attribute cn *\nmap attribute *");
+    assert_eq!(
+        seen(few, &[], "cn=g", &[("objectClass", &["x"]), ("sn", &["x"]), ("cn", &["g"])]),
+        "cn=g; objectClass=x; cn=g"
+    );
+    // Rules hide entries and values.
+    let rules = "rewriteEngine on
+        rewriteContext searchEntryDN
+        rewriteRule dc=secret$ x #
+        rewriteContext searchAttrDN
+        rewriteRule dc=people$ $0 :@
+        rewriteRule .* x #";
+    assert_eq!(seen(mapping(rules), &[], "cn=g,dc=secret", &[]), "nothing");
+    let members: &[(&str, &[&str])] =
+        &[("member", &["dc=people", "dc=x"]), ("owner", &["dc=x"]), ("cn", &["dc=x"])];
+    assert_eq!(seen(mapping(rules), &[], "cn=g", members), "cn=g; member=dc=people; cn=dc=x");
+}
+
+#[test]
+fn results_and_references_are_mapped_back() {
+    let answers = |lines: &str| Answers::new(Arc::new(mapping(lines)), None);
+    let result = || LdapResult {
+        matched_dn: "ou=a,dc=there".to_owned(),
+        referrals: vec!["ldap://h/cn=a,dc=there??one".to_owned(), "ldap://h".to_owned(), "x".to_owned()],
+        ..LdapResult::new(ResultCode::REFERRAL)
+    };
+    let mut massaged = result();
+    answers(MASSAGE).result(&mut massaged);
+    assert_eq!(massaged, LdapResult { matched_dn: "ou=a,dc=here".to_owned(), ..result() });
+    let rules = "rewriteEngine on
+        rewriteContext referralDN
+        rewriteRule ^(.*)dc=there$ $1dc=ref :
+        rewriteContext matchedDN
+        rewriteRule .* x #";
+    let mut ruled = result();
+    answers(rules).result(&mut ruled);
+    assert_eq!(ruled.matched_dn, "");
+    assert_eq!(ruled.referrals, ["ldap://h/cn=a,dc=ref??one", "ldap://h", "x"]);
+    let (mut reference, mut out) = (Vec::new(), Vec::new());
+    encode::search_reference(&mut reference, MessageId(3), &result().referrals, &[]);
+    answers(rules).message(&reference, &mut out);
+    let Response::Reference(urls) = Response::decode_message(&out).unwrap().response else { panic!() };
+    assert_eq!(urls.iter().collect::<Vec<_>>(), ruled.referrals);
+}
+
+#[test]
+fn controls_are_mapped_or_refused() {
+    let sent = |oid: &'static str, critical| {
+        let mut sent = Vec::new();
+        ControlBuf { oid: oid.into(), critical, value: Some(vec![4, 0]) }.encode(&mut sent);
+        sent
+    };
+    let through = |values: ControlValues| mapping(MAPS).request_controls(&values.into(), &AROUND);
+    let oids = |controls: &RequestControls| -> Vec<(String, Option<Vec<u8>>)> {
+        let sent = larix_proto::Controls::parse(&controls.sent).unwrap();
+        sent.iter().map(|control| (control.oid.to_owned(), control.value.map(<[u8]>::to_vec))).collect()
+    };
+    let filter = FilterBuf::parse("(cn=a)").unwrap();
+    let asserted = through(ControlValues {
+        assertion: Some(filter.clone()),
+        sent: sent(oid::ASSERTION, true),
+        ..ControlValues::default()
+    });
+    let asserted = asserted.unwrap();
+    let mapped = FilterBuf::parse("(commonTitle=a)").unwrap();
+    assert_eq!(asserted.assertion.as_ref(), Some(&mapped));
+    assert_eq!(oids(&asserted), [(oid::ASSERTION.to_owned(), Some(mapped.as_ber().to_vec()))]);
+    let read = larix_engine::controls::ReadAttributes {
+        critical: true,
+        attributes: vec!["cn".to_owned(), "*".to_owned()],
+    };
+    let read = through(ControlValues {
+        post_read: Some(read),
+        sent: sent(oid::POST_READ, true),
+        ..ControlValues::default()
+    });
+    let read = read.unwrap();
+    assert_eq!(read.post_read.as_ref().unwrap().attributes, ["commonTitle", "*"]);
+    let (_, value) = oids(&read).remove(0);
+    let decoded = control::PostReadRequest::decode(value.as_deref()).unwrap();
+    assert_eq!(decoded.attributes.iter().collect::<Vec<_>>(), ["commonTitle", "*"]);
+    // What says nothing of names goes through, what is not known does not.
+    for (oid, critical, expected) in [
+        (oid::PAGED_RESULTS, true, Ok(1)),
+        (oid::MANAGE_DSA_IT, true, Ok(1)),
+        (oid::DEREF, false, Ok(0)),
+        (oid::DEREF, true, Err(12)),
+        ("1.2.3.4", false, Ok(0)),
+        ("1.2.3.4", true, Err(12)),
+    ] {
+        let values = ControlValues { sent: sent(oid, critical), ..ControlValues::default() };
+        let found = through(values).map(|controls| oids(&controls).len()).map_err(|error| error.code.0);
+        assert_eq!(found, expected, "{oid} {critical}");
+    }
+    assert_eq!(
+        through(ControlValues { value_conflicts: true, ..ControlValues::default() }).unwrap_err().code.0,
+        12
+    );
+}
+
+#[test]
+fn controls_of_answers_are_mapped_back() {
+    let mut value = Vec::new();
+    let mut encoder = EntryEncoder::begin_value(&mut value, "cn=g,dc=there");
+    encoder.begin_attribute("commonTitle");
+    encoder.value(b"g");
+    encoder.finish(&[]);
+    let previous = control::EntryChangeNotification {
+        change_type: control::ChangeType::ModDn,
+        previous_dn: Some("cn=f,dc=there"),
+    };
+    let sorted = control::SortResponse { code: ResultCode::SUCCESS, attribute: Some("commonTitle") };
+    let mut controls = vec![
+        ControlBuf { oid: oid::POST_READ.into(), critical: false, value: Some(value) },
+        previous.to_control(false),
+        sorted.to_control(false),
+        ControlBuf { oid: "1.2.3".into(), critical: false, value: None },
+    ];
+    Answers::new(Arc::new(mapping(MAPS)), None).controls(&mut controls);
+    let [read, change, sort, other] = controls.as_slice() else { panic!("{controls:?}") };
+    let read = control::PostReadResponse::decode(read.value.as_deref()).unwrap();
+    assert_eq!((read.dn, read.attributes.iter().next().unwrap().description), ("cn=g,dc=here", "cn"));
+    let change = control::EntryChangeNotification::decode(change.value.as_deref()).unwrap();
+    assert_eq!(change.previous_dn, Some("cn=f,dc=here"));
+    assert_eq!(control::SortResponse::decode(sort.value.as_deref()).unwrap().attribute, Some("cn"));
+    assert_eq!(&*other.oid, "1.2.3");
+}
+
+#[test]
+fn lines_of_maps_that_are_none() {
+    for (words, text, at) in [
+        (&[][..], "needs a kind", 0),
+        (&["attribute"], "needs a kind", 0),
+        (&["syntax", "a"], "`syntax` is neither", 0),
+        (&["attribute", "a", "b", "c"], "`c` is one word too many", 3),
+        (&["attribute", "objectClass", "x"], "objectClass cannot", 1),
+        (&["attribute", "x", "2.5.4.0"], "objectClass cannot", 1),
+        (&["attribute", "commonName", "y"], "`commonName` is mapped already", 1),
+        (&["attribute", "sn", "a"], "`a` is mapped already", 1),
+        (&["attribute", "a b", "c"], "`a b` is no name", 1),
+        (&["attribute", "c", "(x"], "`(x` is no name", 2),
+    ] {
+        let mut mapping = mapping("map attribute cn a");
+        let error = mapping.map(words).unwrap_err();
+        assert!(error.to_string().contains(text), "{words:?}: {error}");
+        assert_eq!(error.word(), at, "{words:?}");
+    }
+}
