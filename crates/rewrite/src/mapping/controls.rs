@@ -1,6 +1,8 @@
 //! Controls: those that have names, attributes or filters in them are mapped; others that are known to have none go through. What is
 //! left cannot be mapped: it is refused where it is critical, and left out where it is not.
 
+use std::borrow::Cow;
+
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{self, Assertion, ControlValue};
@@ -66,18 +68,22 @@ impl Mapping {
             read.attributes = self.selection(read.attributes.iter().map(String::as_str));
         }
         if let Some(sort) = &mut values.sort {
-            for key in &mut sort.keys {
-                let there = self.attributes.there(&self.schema, &key.attribute);
-                let there = there.ok_or_else(|| {
-                    let text = format!("no attribute \"{}\" to sort by", key.attribute);
-                    LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text)
-                });
+            let missing = sort.keys.iter_mut().find_map(|key| {
+                let there = self.attributes.there(&self.schema, &key.attribute).map(Cow::into_owned);
                 match there {
-                    Ok(there) => key.attribute = there.into_owned(),
-                    Err(missing) if sort.critical => return Err(missing),
-                    // It is not there, and an unknown attribute puts no entry before another.
-                    Err(_) => {}
+                    Some(there) => key.attribute = there,
+                    None => return Some(key.attribute.clone()),
                 }
+                None
+            });
+            // The order of entries would tell what is not seen.
+            match missing {
+                Some(missing) if sort.critical => {
+                    let text = format!("no attribute \"{missing}\" to sort by");
+                    return Err(LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text));
+                }
+                Some(_) => values.sort = None,
+                None => {}
             }
         }
         if values.deref.take_if(|deref| !deref.critical).is_none() && values.deref.is_some() {

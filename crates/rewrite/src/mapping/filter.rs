@@ -152,6 +152,11 @@ impl Writer<'_> {
             }
             FilterNode::Extensible(rule) => {
                 let name = match rule.attribute {
+                    // It would be asked of attributes that are not seen, too.
+                    None if self.mapping.attributes.hides() => {
+                        self.dropped = true;
+                        return;
+                    }
                     None => None,
                     Some(attribute) => match self.attribute(attribute) {
                         Some(name) => Some(name),

@@ -150,14 +150,22 @@ impl NameMap {
         !self.drops && self.here.is_empty()
     }
 
+    /// Whether anything there is not seen.
+    pub(super) fn hides(&self) -> bool {
+        self.drops || self.here.values().any(Option::is_none)
+    }
+
     /// What has this name here, with options if it has any; none where it is not there.
     pub(super) fn there<'n>(&self, schema: &Schema, name: &'n str) -> Option<Cow<'n, str>> {
         if self.is_empty() {
             return Some(Cow::Borrowed(name));
         }
         let (base, options) = parted(name);
-        match self.there.get(&self.key(schema, base)) {
+        let key = self.key(schema, base);
+        match self.there.get(&key) {
             Some(there) => Some(Cow::Owned(format!("{there}{options}"))),
+            // What is not seen is not asked for by the name that it has there, either.
+            None if self.here.get(&key).is_some_and(Option::is_none) => None,
             None if self.drops && !self.stays(schema, base) => None,
             None => Some(Cow::Borrowed(name)),
         }

@@ -204,7 +204,10 @@ fn filters_are_mapped() {
             "(&(commonTitle>=a)(!(commonTitle<=b))(|(commonTitle~=c)(sn=d)))",
         ),
         ("(cn:dn:2.5.13.5:=a)", "(commonTitle:dn:2.5.13.5:=a)"),
-        ("(:caseExactMatch:=a)", "(:caseExactMatch:=a)"),
+        // What is hidden is not found by its own name, nor by a rule for all attributes.
+        ("(:caseExactMatch:=a)", "(!(objectClass=*))"),
+        ("(!(hidden=a))", "(!(objectClass=*))"),
+        ("(objectClass=secretThing)", "(!(objectClass=*))"),
         ("(member=cn=a,dc=here)", "(uniqueMember=cn=a,dc=there)"),
         (
             "(member:distinguishedNameMatch:=cn=a,dc=here)",
@@ -327,6 +330,8 @@ fn compares_are_mapped() {
         assert_eq!(format!("{}={}", mapped.attribute, String::from_utf8(mapped.value).unwrap()), made);
     }
     let few = mapping("map attribute cn *\nmap attribute *\nmap objectclass *");
+    let hidden = CompareRequest { entry: "cn=g", attribute: "hidden", value: b"x" };
+    assert!(mapping(MAPS).compare(&hidden, &AROUND).is_err());
     for (attribute, value, code) in
         [("mail", "a", ResultCode::UNDEFINED_ATTRIBUTE_TYPE), ("objectClass", "x", ResultCode::COMPARE_FALSE)]
     {
@@ -471,6 +476,23 @@ fn controls_are_mapped_or_refused() {
     let (_, value) = oids(&read).remove(0);
     let decoded = control::PostReadRequest::decode(value.as_deref()).unwrap();
     assert_eq!(decoded.attributes.iter().collect::<Vec<_>>(), ["commonTitle", "*"]);
+    // Nothing is sorted by what is not seen.
+    for (attribute, critical, expected) in
+        [("cn", true, Ok(Some("commonTitle"))), ("hidden", false, Ok(None)), ("hidden", true, Err(16))]
+    {
+        let key =
+            larix_engine::controls::SortKey { attribute: attribute.to_owned(), rule: None, reverse: false };
+        let sort = larix_engine::controls::SortRequest { critical, keys: vec![key] };
+        let sent = sent(oid::SORT_REQUEST, critical);
+        let found = through(ControlValues { sort: Some(sort), sent, ..ControlValues::default() });
+        let found = found.map(|controls| {
+            let key = controls.sort.as_ref().map(|sort| sort.keys[0].attribute.clone());
+            assert_eq!(oids(&controls).len(), usize::from(key.is_some()));
+            key
+        });
+        let found = found.map_err(|error| error.code.0);
+        assert_eq!(found, expected.map(|key: Option<&str>| key.map(str::to_owned)), "{attribute} {critical}");
+    }
     // What says nothing of names goes through, what is not known does not.
     for (oid, critical, expected) in [
         (oid::PAGED_RESULTS, true, Ok(1)),
