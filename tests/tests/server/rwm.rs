@@ -174,8 +174,8 @@ fn a_proxy_gives_other_names() {
 fn rules_hold_for_the_names_in_front() {
     let behind = behind();
     let more = "idassert-bind bindmethod=simple binddn=cn=admin,dc=real,dc=com credentials=secret mode=none\nrootdn cn=root,o=view\n\
-                rootpw secret\naccess to dn.base=uid=bob,ou=people,o=view by * none\naccess to attrs=mail by dn.exact=uid=ann,ou=people,o=view \
-                read by * none\naccess to attrs=title by * none\naccess to * by * read";
+                rootpw secret\naccess to dn.base=uid=bob,ou=people,o=view by * none\naccess to attrs=mail \
+                by dn.exact=uid=ann,ou=people,o=view read by * none\naccess to attrs=title by * none\naccess to * by * read";
     let front = Running::new(Kind::Larix, &over_ldap(Kind::Larix, behind.server.address, more), "");
     let mut client = front.client();
     let all = "search o=view sub (uid=*) uid mail title description";

@@ -454,7 +454,7 @@ fn controls_are_mapped_or_refused() {
     };
     let filter = FilterBuf::parse("(cn=a)").unwrap();
     let asserted = through(ControlValues {
-        assertion: Some(filter.clone()),
+        assertion: Some(filter),
         sent: sent(oid::ASSERTION, true),
         ..ControlValues::default()
     });

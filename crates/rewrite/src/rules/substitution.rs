@@ -95,22 +95,22 @@ impl Substitution {
     /// Whether it has variables of the session.
     pub(super) fn uses_session(&self) -> bool {
         self.0.iter().any(|part| match part {
-            Part::Text(_) | Part::Group(_) | Part::Parameter(_) | Part::Variable(_) => false,
-            Part::SessionVariable(_) => true,
-            Part::Assign { session, value, .. } => *session || value.uses_session(),
-            Part::Context { argument, .. } | Part::Map { argument, .. } => argument.uses_session(),
+            Segment::Text(_) | Segment::Group(_) | Segment::Parameter(_) | Segment::Variable(_) => false,
+            Segment::SessionVariable(_) => true,
+            Segment::Assign { session, value, .. } => *session || value.uses_session(),
+            Segment::Context { argument, .. } | Segment::Map { argument, .. } => argument.uses_session(),
         })
     }
 
     /// Adds the contexts that it uses; whether it searches the directory.
     pub(super) fn uses(&self, contexts: &mut Vec<usize>) -> bool {
         self.0.iter().any(|part| match part {
-            Part::Context { context, argument } => {
+            Segment::Context { context, argument } => {
                 contexts.push(*context);
                 argument.uses(contexts)
             }
-            Part::Assign { value, .. } => value.uses(contexts),
-            Part::Map { .. } => true,
+            Segment::Assign { value, .. } => value.uses(contexts),
+            Segment::Map { .. } => true,
             _ => false,
         })
     }
