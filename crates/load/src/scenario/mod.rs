@@ -479,7 +479,8 @@ impl Step {
     /// hang on the machine's other load.
     fn with_stats_lines(&self) -> Option<Self> {
         const GROUP: &str = "Read, with loglevel stats";
-        const LINES: &str = "Lines a request, with loglevel stats";
+        const LINES: &str =
+            "Lines a request, those of connections' begin and end included, with loglevel stats";
         let Work::Drive(streams) = &self.work else { return None };
         let [stream] = streams.as_slice() else { return None };
         let figure = self.figures.iter().find(|figure| figure.metric == Metric::PerCpuSecond)?;
@@ -493,7 +494,7 @@ impl Step {
             Figure::new(LINES, format!("{}, lines a request", figure.name), Metric::LinesPerOperation);
         let mut step = Self::new(self.key, name.clone(), Work::Drive(vec![stream]))
             .show(Figure::new(GROUP, name, Metric::PerCpuSecond))
-            .show(lines.note("those of the connections' begin and end included"));
+            .show(lines);
         if self.key == "search"
             && let Some(figure) = step.figures.first_mut()
         {

@@ -1,6 +1,6 @@
-//! Charts of bars: lying, so that long names have room, and from zero.
+//! Charts of bars: lying, so that long names have room, and from zero; on a logarithmic axis from its least mark.
 
-use super::super::document::{Chart, Document, Point};
+use super::super::document::{Chart, Document, Point, Scale};
 use super::super::number;
 use super::super::scale::Span;
 use super::{escape, frame, is_bytes, place_name, style};
@@ -9,7 +9,14 @@ pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> Strin
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let most = points().flat_map(|point| [point.y, point.high]).flatten().fold(0.0, f64::max);
     let unit = if is_bytes(&chart.y.label) { "bytes" } else { "" };
-    let span = if unit == "bytes" { Span::bytes(most) } else { Span::from_zero(most, 4) };
+    let least = points().flat_map(|point| [point.y, point.low]).flatten().fold(f64::INFINITY, f64::min);
+    // There is no logarithm of nothing.
+    let is_log = chart.y.scale == Scale::Log && least > 0.0 && most.is_finite() && least <= most;
+    let span = match unit {
+        _ if is_log => Span::log(least, most),
+        "bytes" => Span::bytes(most),
+        _ => Span::from_zero(most, 4),
+    };
     let mut places: Vec<f64> = points().map(|point| point.x).collect();
     places.sort_unstable_by(f64::total_cmp);
     places.dedup();
@@ -33,7 +40,8 @@ pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> Strin
         }
         out += "</div>\n";
     }
-    out += &format!("</div>\n<p class=\"label\">{}</p>\n", escape(&chart.y.label));
+    let scale = if is_log { " (logarithmic)" } else { "" };
+    out += &format!("</div>\n<p class=\"label\">{}{scale}</p>\n", escape(&chart.y.label));
     frame(document, chart, number, &out)
 }
 
