@@ -5,6 +5,7 @@
 
 mod adopt;
 mod client;
+mod cluster;
 mod demo;
 #[cfg(test)]
 mod documented;
@@ -71,6 +72,8 @@ enum LarixCommand {
     Size(size::SizeArgs),
     /// Take over the slapd of this machine, with a way back
     Adopt(Box<adopt::AdoptArgs>),
+    /// Ask the engine of a `database kv` about its nodes, or have the one that writes step down
+    Cluster(cluster::ClusterArgs),
     #[command(flatten)]
     Client(client::ClientCommand),
     /// Print this, or what a command does and its flags
@@ -138,6 +141,7 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),
         LarixCommand::Demo(arguments) => demo::main(&arguments),
         LarixCommand::Adopt(arguments) => adopt::main(&arguments),
+        LarixCommand::Cluster(arguments) => cluster::main(&arguments),
         LarixCommand::Client(command) => client::run(&command),
         LarixCommand::Load(arguments) => load::main(&arguments),
         LarixCommand::Size(arguments) => size::main(&arguments),

@@ -4,6 +4,7 @@
 //! [`DESCRIPTORS`], and one in the server's table of backends.
 
 mod foreign;
+mod kv;
 mod ldap;
 mod ldif;
 mod mdb;
@@ -19,10 +20,11 @@ use larix_schema::NormalDn;
 
 use super::builder::directive::Directive;
 use super::diagnostic::ConfigError;
-use super::model::Database;
+use super::model::{Config, Database};
 use super::settings::Settings;
 use super::values::ChangeLog;
 
+pub use kv::KvSettings;
 pub use ldap::LdapSettings;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
 pub use null::NullSettings;
@@ -87,6 +89,7 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &MONITOR,
     &mdb::DESCRIPTOR,
     &ldif::DESCRIPTOR,
+    &kv::DESCRIPTOR,
     &ldap::DESCRIPTOR,
     &relay::DESCRIPTOR,
     &null::DESCRIPTOR,
@@ -122,6 +125,9 @@ pub trait KindSettings: Any + Debug + Send + Sync {
 
     /// Completes what a slapd.conf may leave out.
     fn complete(&mut self, _shown: &mut Settings) {}
+
+    /// Adds what this kind cannot do beside the rest of the configuration: the server does not start with it.
+    fn refusals(&self, _config: &Config, _database: &Database, _found: &mut Vec<ConfigError>) {}
 
     /// Checks the section as a whole.
     ///
@@ -267,6 +273,10 @@ impl DatabaseKind {
 
     pub(super) fn complete(&mut self, shown: &mut Settings) {
         self.settings.complete(shown);
+    }
+
+    pub(super) fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
+        self.settings.refusals(config, database, found);
     }
 
     pub(super) fn check(&self, database: &Database) -> Result<(), ConfigError> {

@@ -47,8 +47,8 @@ pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
 pub use interceptors::MakeInterceptor;
 pub use kinds::{
-    DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings, MdbSettings,
-    NullSettings, RelaySettings, StoredSettings,
+    DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, KvSettings, LdapSettings,
+    MdbSettings, NullSettings, RelaySettings, StoredSettings,
 };
 pub use listing::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};

@@ -70,6 +70,12 @@ impl Built {
         self.overlays.iter().map(|(_, overlay)| overlay)
     }
 
+    /// What the overlay cares for that is configured there.
+    pub(super) fn interests_at(&self, origin: &Origin) -> Option<overlay::Interests> {
+        let built = self.overlays.iter().filter(|(at, _)| at == origin);
+        built.map(|(_, overlay)| overlay.interests()).reduce(overlay::Interests::and)
+    }
+
     /// Those that stand in front of the database, in their order.
     pub(super) fn stack(&self) -> overlay::Overlays {
         self.each().cloned().collect()

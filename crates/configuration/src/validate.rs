@@ -291,6 +291,7 @@ impl Config {
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             database.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
+            database.kind.refusals(self, database, &mut found);
         }
         found
     }

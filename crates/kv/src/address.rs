@@ -10,6 +10,8 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::error::OpenError;
 
+/// What the engine keeps of a connection's name.
+const APPLICATION_NAME_BYTES_MAX: usize = 63;
 /// How long connecting may take, for each host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -65,6 +67,18 @@ impl Address {
         }
         let shown = shown(&config);
         Ok(Self { config, shown })
+    }
+}
+
+impl Address {
+    /// The same with connections that are named so in the engine: `larix` and this, cut off where that takes 63 bytes.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        let mut whole = format!("larix {name}").trim_end().to_owned();
+        while whole.len() > APPLICATION_NAME_BYTES_MAX {
+            whole.pop();
+        }
+        self.config.application_name(whole);
+        self
     }
 }
 

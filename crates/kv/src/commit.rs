@@ -38,10 +38,13 @@ impl Transaction for KvTransaction<'_> {
     fn commit(self, changes: &WriteSet, _: Durability) -> Result<CommitId, CommitError> {
         let Self { view, epoch } = self;
         let store = view.store;
+        // Whoever asked may have taken what could not be read for what is not there.
+        view.whole()?;
         read_ahead(&view, changes)?;
         let mut applied = Applied { view: &view, rows: BTreeMap::new(), bytes: 0 };
         apply(&mut applied, changes)?;
         let rows = applied.rows;
+        view.whole()?;
         view.end();
         let version = view.version();
         if rows.is_empty() {

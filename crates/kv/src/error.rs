@@ -7,6 +7,8 @@ use std::time::Duration;
 use larix_store::{CommitError, ReadError, TableId};
 use tokio_postgres::error::SqlState;
 
+use crate::noted::{Noted, note};
+
 /// Why a store on an engine could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -221,11 +223,14 @@ impl Fault {
 
     pub(crate) fn into_read(self) -> ReadError {
         if matches!(self, Self::Stale) {
+            note(Noted::Stale);
             return ReadError::Stale;
         }
         if self.is_unavailable() {
+            note(Noted::Unavailable);
             ReadError::Unavailable(self.into_io())
         } else {
+            note(Noted::Broken);
             ReadError::Io(self.into_io())
         }
     }
@@ -261,5 +266,6 @@ fn is_fatal(severity: &str) -> bool {
 
 /// A row that does not follow the format.
 pub(crate) fn corrupt(table: TableId, what: &'static str) -> ReadError {
+    note(Noted::Broken);
     ReadError::Corrupt { table, what }
 }

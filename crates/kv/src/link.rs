@@ -19,8 +19,6 @@ use crate::statements::Statements;
 
 /// How much longer a caller waits for the thread that keeps the deadline, should it be late itself.
 const GRACE: Duration = Duration::from_secs(1);
-/// Connecting may try several hosts, each with a time of its own.
-const CONNECT_DEADLINES: u32 = 4;
 
 /// A thread with its own event loop. Callers may stand in another event loop, which must not be entered twice.
 #[derive(Debug)]
@@ -134,6 +132,12 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Connecting may try several hosts, each with a time of its own.
+    fn connect_deadline(&self) -> Duration {
+        let hosts = self.address.config.get_hosts().len().max(self.address.config.get_hostaddrs().len());
+        self.limits.deadline * u32::try_from(hosts.max(1)).unwrap_or(u32::MAX)
+    }
+
     /// A connection that stays as long as it is held. Waits up to the deadline for one.
     pub(crate) fn lease(&self) -> Result<Lease<'_>, Fault> {
         let mut state = self.lock();
@@ -164,7 +168,7 @@ impl Pool {
     fn connect(&self) -> Result<Arc<Link>, Fault> {
         let (config, schema, deadline) =
             (self.address.config.clone(), self.schema.clone(), self.limits.deadline);
-        let (client, connection) = self.engine.call(deadline * CONNECT_DEADLINES, async move {
+        let (client, connection) = self.engine.call(self.connect_deadline(), async move {
             let (client, connection) = config.connect(NoTls).await?;
             let connection = tokio::spawn(async move {
                 // The next request sees its end.
@@ -173,7 +177,7 @@ impl Pool {
             Ok((client, connection.abort_handle()))
         })?;
         let abort = AbortOnDrop(Some(connection));
-        self.engine.call(deadline * CONNECT_DEADLINES, async move {
+        self.engine.call(deadline, async move {
             let mut abort = abort;
             let statements = Statements::prepare(&client, &schema, deadline).await?;
             let connection = abort.0.take().ok_or(Fault::Ended)?;
@@ -190,7 +194,7 @@ impl Pool {
         F: Future<Output = Result<T, Fault>> + Send,
     {
         let config = self.address.config.clone();
-        self.engine.call(self.limits.deadline * CONNECT_DEADLINES, async move {
+        self.engine.call(self.connect_deadline(), async move {
             let (client, connection) = config.connect(NoTls).await?;
             let connection = tokio::spawn(connection);
             let _abort = AbortOnDrop(Some(connection.abort_handle()));

@@ -1,7 +1,8 @@
 //! What the engine holds: made where nothing is, and looked at before anything is believed.
 //!
-//! In a schema of its own there are four tables. `store`: one row with the number of the format. `tables`: the number by which
-//! rows name each table. `rows`: the records. `commits`: a row for each commit, which is also the fence.
+//! In a schema of its own there are five tables. `store`: one row with the number of the format. `tables`: the number by which
+//! rows name each table. `rows`: the records. `commits`: a row for each commit, which is also the fence. `lease`: which
+//! node tries to be the writer.
 
 use larix_store::{TableKind, TableSpec};
 use tokio_postgres::Client;
@@ -27,13 +28,21 @@ CREATE TABLE {s}.commits (
     version bigint PRIMARY KEY, epoch bigint NOT NULL, attempt bytea NOT NULL, keys bytea,
     made timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE TABLE {s}.lease (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), holder bytea NOT NULL, node text NOT NULL, until timestamptz NOT NULL,
+    kept_away bytea, kept_until timestamptz
+);
 INSERT INTO {s}.store (format) VALUES ({format});
 INSERT INTO {s}.commits (version, epoch, attempt, keys) VALUES (0, 1, '', '');";
 
 /// What is there: for each declared table its number in the engine.
 pub(crate) type Numbers = Vec<u8>;
 
-pub(crate) fn check_name(name: &str) -> Result<(), OpenError> {
+/// Whether a name can be a store's.
+///
+/// # Errors
+/// One that is not [`crate::KvOptions::schema`].
+pub fn check_name(name: &str) -> Result<(), OpenError> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     let begins = name.as_bytes().first().is_some_and(u8::is_ascii_lowercase);
     if begins && name.len() <= NAME_BYTES_MAX && name.bytes().all(plain) && !name.starts_with("pg_") {
@@ -97,7 +106,7 @@ async fn inspect(
     let row = client
         .query_one(
             "SELECT count(*) FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = ANY ($2)",
-            &[&schema, &["store", "tables", "rows", "commits"].as_slice()],
+            &[&schema, &["store", "tables", "rows", "commits", "lease"].as_slice()],
         )
         .await?;
     match row.try_get::<_, i64>(0)? {
@@ -106,10 +115,10 @@ async fn inspect(
             client.batch_execute(&text).await?;
         }
         0 => return Err(Refusal::Open(OpenError::NotAStore { schema: schema.to_owned() })),
-        4 => {}
+        5 => {}
         some => {
             let what = format!(
-                "only {some} of the tables store, tables, rows and commits are in the schema \"{schema}\""
+                "only {some} of the tables store, tables, rows, commits and lease are in the schema \"{schema}\""
             );
             return Err(Refusal::Open(OpenError::Damaged(what)));
         }

@@ -26,6 +26,11 @@ pub(crate) struct Statements {
     pub(crate) append: Statement,
     pub(crate) loaded: Statement,
     pub(crate) ends: Statement,
+    pub(crate) lease: Statement,
+    pub(crate) hold_lease: Statement,
+    pub(crate) release_lease: Statement,
+    pub(crate) end_lease: Statement,
+    pub(crate) sessions: Statement,
 }
 
 /// Records of one answer are cut off where they come to this many bytes, but for the first one.
@@ -121,6 +126,29 @@ SELECT n.t, r.k FROM unnest($1::smallint[]) AS n (t) CROSS JOIN LATERAL (
     SELECT k FROM {s}.rows WHERE rows.t = n.t ORDER BY k DESC LIMIT 1
 ) AS r";
 
+const LEASE: &str = "\
+SELECT holder, node, greatest(0, (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) FROM {s}.lease";
+
+/// A lost lease does no harm, so the row is not waited for on the disk.
+const HOLD_LEASE: &str = "\
+INSERT INTO {s}.lease AS l (holder, node, until)
+VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond')
+ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, node = excluded.node, until = excluded.until
+WHERE (l.holder = excluded.holder OR l.until < clock_timestamp())
+    AND (l.kept_away IS DISTINCT FROM excluded.holder OR l.kept_until < clock_timestamp())
+RETURNING set_config('synchronous_commit', 'off', true)";
+
+const RELEASE_LEASE: &str = "UPDATE {s}.lease SET until = clock_timestamp() WHERE holder = $1";
+
+const END_LEASE: &str = "\
+UPDATE {s}.lease SET until = clock_timestamp(), kept_away = holder,
+    kept_until = clock_timestamp() + $1::bigint * interval '1 millisecond'
+WHERE until > clock_timestamp()";
+
+const SESSIONS: &str = "\
+SELECT application_name, count(*) FROM pg_catalog.pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'larix %' GROUP BY application_name ORDER BY application_name";
+
 impl Statements {
     pub(crate) async fn prepare(client: &Client, schema: &str, deadline: Duration) -> Result<Self, Fault> {
         let milliseconds = deadline.as_millis();
@@ -157,6 +185,11 @@ impl Statements {
             append: prepare(APPEND).await?,
             loaded: prepare(LOADED).await?,
             ends: prepare(ENDS).await?,
+            lease: prepare(LEASE).await?,
+            hold_lease: prepare(HOLD_LEASE).await?,
+            release_lease: prepare(RELEASE_LEASE).await?,
+            end_lease: prepare(END_LEASE).await?,
+            sessions: prepare(SESSIONS).await?,
         })
     }
 }

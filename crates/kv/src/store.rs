@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use larix_store::table::Catalog;
@@ -55,6 +56,8 @@ pub struct KvOptions {
     pub connections: usize,
     /// How long one answer of the engine may take.
     pub deadline: Duration,
+    /// What the engine calls its connections, behind `larix`.
+    pub name: String,
 }
 
 impl Default for KvOptions {
@@ -67,6 +70,7 @@ impl Default for KvOptions {
             cache_bytes: 64 << 20,
             connections: 16,
             deadline: Duration::from_secs(5),
+            name: String::new(),
         }
     }
 }
@@ -78,6 +82,9 @@ pub struct Figures {
     pub trips: u64,
     /// Commits that another one came before.
     pub conflicts: u64,
+    /// Reads of one record, or of the one next to a key, that the cache answered, and those that it did not.
+    pub hits: u64,
+    pub misses: u64,
     pub cache_bytes: u64,
     /// The newest commit that is known here, and the epoch that it was made in.
     pub version: u64,
@@ -98,12 +105,16 @@ pub struct KvStore {
     /// In which it commits; 0 if it may not.
     epoch: AtomicU64,
     newest_epoch: AtomicU64,
+    /// The thread that alone commits for now, and in which epoch.
+    settling: Mutex<Option<(ThreadId, u64)>>,
     /// Whether the engine has to be asked what is newest before this handle's own memory is used again.
     doubt: AtomicBool,
     /// The engine has lost a commit. Nothing here is to be believed any more.
     behind: AtomicU64,
     attempts: Mutex<Attempts>,
     conflicts: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 /// What is known, and by which attempt the newest known commit was made.
@@ -127,6 +138,8 @@ struct Unanswered {
     attempt: Vec<u8>,
 }
 
+/// In place of an epoch: the handle had one, and has given it up.
+pub(crate) const RESIGNED: u64 = u64::MAX;
 /// Not behind.
 const SOUND: u64 = u64::MAX;
 
@@ -139,7 +152,7 @@ impl KvStore {
         let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
         schema::check_name(&options.schema)?;
         let limits = Limits { connections: options.connections.max(2), deadline: options.deadline };
-        let pool = Pool::new(address.clone(), &options.schema, limits)
+        let pool = Pool::new(address.clone().named(&options.name), &options.schema, limits)
             .map_err(|error| OpenError::Unavailable(format!("a thread could not be started: {error}")))?;
         let numbers = schema::prepare(&pool, &options.schema, tables, options.make)?;
         let mut handle = [0; 8];
@@ -161,10 +174,13 @@ impl KvStore {
             freshness: options.freshness,
             epoch: AtomicU64::new(0),
             newest_epoch: AtomicU64::new(0),
+            settling: Mutex::default(),
             doubt: AtomicBool::new(true),
             behind: AtomicU64::new(SOUND),
             attempts: Mutex::new(Attempts { handle, ..Attempts::default() }),
             conflicts: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
         };
         store.look().map_err(Fault::into_open)?;
         if options.writes {
@@ -196,6 +212,29 @@ impl KvStore {
     /// # Errors
     /// The engine cannot be reached. Others may have been fenced off all the same; to try again does no harm.
     pub fn take_over(&self) -> Result<(), CommitError> {
+        let epoch = self.raise_epoch()?;
+        self.epoch.store(epoch, Ordering::Release);
+        Ok(())
+    }
+
+    /// The same, with something to do before others of this handle may commit: meanwhile only the calling thread may.
+    ///
+    /// # Errors
+    /// Those of [`Self::take_over`] and of `settle`: this handle has no right to commit then.
+    pub fn take_over_and<E: From<CommitError>>(
+        &self,
+        settle: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let epoch = self.raise_epoch()?;
+        let settling = Settling::begin(self, epoch);
+        settle()?;
+        self.epoch.store(epoch, Ordering::Release);
+        drop(settling);
+        Ok(())
+    }
+
+    /// Makes every earlier epoch the last of its holder's. The new one.
+    fn raise_epoch(&self) -> Result<u64, CommitError> {
         self.sound().map_err(Fault::into_commit)?;
         let mut lease = self.pool.lease().map_err(Fault::into_commit)?;
         self.doubt();
@@ -210,10 +249,8 @@ impl KvStore {
                     let epoch = epoch.map_err(|error| Fault::Engine(error).into_commit())?;
                     let lie = || Fault::Lie("no commit has a row".to_owned()).into_commit();
                     let epoch = epoch.and_then(|epoch| u64::try_from(epoch).ok()).ok_or_else(lie)?;
-                    // In this order, so that nobody takes this handle for one of before.
-                    self.epoch.store(epoch, Ordering::Release);
                     self.newest_epoch.fetch_max(epoch, Ordering::AcqRel);
-                    return Ok(());
+                    return Ok(epoch);
                 }
                 Err(fault) => match fault.into_commit() {
                     CommitError::Conflict => {}
@@ -228,10 +265,18 @@ impl KvStore {
         Figures {
             trips: self.pool.trips(),
             conflicts: self.conflicts.load(Ordering::Relaxed),
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
             cache_bytes: self.known().cache.bytes() as u64,
             version: self.version.load(Ordering::Acquire),
             epoch: self.newest_epoch.load(Ordering::Acquire),
         }
+    }
+
+    /// Counts a read by whether the cache answered it.
+    pub(crate) fn looked_up(&self, hit: bool) {
+        let counter = if hit { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
@@ -339,11 +384,34 @@ impl KvStore {
 
     /// Under which epoch this handle commits.
     pub(crate) fn epoch(&self) -> Result<u64, CommitError> {
-        let own = self.epoch.load(Ordering::Acquire);
+        let mut own = self.epoch.load(Ordering::Acquire);
+        if own == 0 || own == RESIGNED {
+            own = self.settles_under().unwrap_or(own);
+        }
         if own == 0 {
             return Err(CommitError::ReadOnly { after_failed_sync: false });
         }
-        if self.newest_epoch.load(Ordering::Acquire) > own { Err(CommitError::Fenced) } else { Ok(own) }
+        if own == RESIGNED || self.newest_epoch.load(Ordering::Acquire) > own {
+            Err(CommitError::Fenced)
+        } else {
+            Ok(own)
+        }
+    }
+
+    /// The epoch that this handle was given; 0: none.
+    pub(crate) fn own_epoch(&self) -> &AtomicU64 {
+        &self.epoch
+    }
+
+    /// What tells this handle from every other one.
+    pub(crate) fn handle(&self) -> [u8; 8] {
+        self.attempts().handle
+    }
+
+    /// The epoch in which this thread settles what comes before others' commits.
+    fn settles_under(&self) -> Option<u64> {
+        let settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        settling.filter(|(thread, _)| *thread == thread::current().id()).map(|(_, epoch)| epoch)
     }
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
@@ -395,6 +463,23 @@ impl KvStore {
             Some(_) => Ok(None),
             None => Err(Fault::Lie(format!("commit {version} has no row"))),
         }
+    }
+}
+
+/// The time in which only one thread of a handle commits.
+struct Settling<'s>(&'s KvStore);
+
+impl<'s> Settling<'s> {
+    fn begin(store: &'s KvStore, epoch: u64) -> Self {
+        let settling = Some((thread::current().id(), epoch));
+        *store.settling.lock().unwrap_or_else(PoisonError::into_inner) = settling;
+        Self(store)
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        *self.0.settling.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

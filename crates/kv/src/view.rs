@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::try_join_all;
 use larix_store::ordered::{OrderedRead, check_key};
 use larix_store::table::Catalog;
-use larix_store::{Direction, KEY_BYTES_MAX, KeyRange, KeyValue, ReadError, TableId, TableKind};
+use larix_store::{CommitError, Direction, KEY_BYTES_MAX, KeyRange, KeyValue, ReadError, TableId, TableKind};
 
 use crate::cache::{Found, Range, Record, after};
 use crate::error::{Fault, corrupt};
 use crate::link::Lease;
+use crate::noted::Noted;
 use crate::statements::{ANSWER_BYTES_MAX, Answer, Question};
 use crate::store::KvStore;
 
@@ -40,14 +41,14 @@ struct State<'s> {
     /// What was read before that.
     seen: Vec<Range>,
     /// A question failed. There is no way to ask about the same moment again.
-    lost: bool,
+    lost: Option<Noted>,
 }
 
 impl<'s> View<'s> {
     /// `asks`: the newest commit is shown; else the newest that is known here.
     pub(crate) fn open(store: &'s KvStore, asks: bool) -> Result<Self, Fault> {
         store.sound()?;
-        let state = State { lease: None, seen: Vec::new(), lost: false };
+        let state = State { lease: None, seen: Vec::new(), lost: None };
         let view =
             Self { store, version: AtomicU64::new(store.known().cache.version()), state: Mutex::new(state) };
         if asks {
@@ -64,6 +65,21 @@ impl<'s> View<'s> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether every question of this view was answered.
+    ///
+    /// # Errors
+    /// One was not: what was made of the others must not be committed.
+    pub(crate) fn whole(&self) -> Result<(), CommitError> {
+        match self.state().lost {
+            None => Ok(()),
+            Some(Noted::Stale) => Err(self.store.conflict()),
+            Some(_) => {
+                let text = "the connection to the engine was lost before the changes were sent";
+                Err(CommitError::Unavailable(std::io::Error::other(text)))
+            }
+        }
+    }
+
     /// Gives the connection back.
     pub(crate) fn end(&self) {
         self.state().lease = None;
@@ -72,7 +88,7 @@ impl<'s> View<'s> {
     /// Questions in one round trip.
     pub(crate) fn ask(&self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
         let mut state = self.state();
-        if state.lost {
+        if state.lost.is_some() {
             return Err(Fault::Lost);
         }
         let result = if state.lease.is_some() {
@@ -84,8 +100,9 @@ impl<'s> View<'s> {
                 result => result,
             }
         };
-        if result.is_err() {
-            state.lost = true;
+        if let Err(fault) = &result {
+            let stale = matches!(fault, Fault::Stale);
+            state.lost = Some(if stale { Noted::Stale } else { Noted::Unavailable });
             state.lease = None;
         }
         result
@@ -165,6 +182,7 @@ impl<'s> View<'s> {
     fn one(&self, table: TableId, key: &[u8]) -> Result<Option<Arc<[u8]>>, ReadError> {
         let number = self.store.number(table)?;
         let found = self.store.known().cache.get(number, key, self.version());
+        self.store.looked_up(!matches!(found, Found::Unknown));
         match found {
             Found::Unknown => {}
             found => {
@@ -201,7 +219,9 @@ impl<'s> View<'s> {
 
     /// The first record of a range, or the last one. What the question brings along goes to the cache.
     fn edge(&self, range: &Range, table: TableId, direction: Direction) -> Result<Option<Record>, ReadError> {
-        if let Some(found) = self.known_edge(range, direction) {
+        let known = self.known_edge(range, direction);
+        self.store.looked_up(known.is_some());
+        if let Some(found) = known {
             return Ok(found);
         }
         let (records, _) = self.fetch(range, table, direction, AHEAD)?;

@@ -12,6 +12,7 @@ mod backends;
 mod background_pool;
 pub mod backup;
 pub mod clock;
+mod cluster;
 mod configuration_queue;
 pub mod connection;
 pub mod consumers;

@@ -4,11 +4,12 @@
 use larix_schema::Schema;
 
 /// By any of their names, without options.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "authPassword",
     "krbMKey",
     "krbPrincipalKey",
     "olcDbPassphrase",
+    "olcLarixKvEngine",
     "olcRootPW",
     "pwdHistory",
     "sambaClearTextPassword",

@@ -15,6 +15,7 @@ use crate::admission::Admission;
 use crate::background_pool::BackgroundPool;
 use crate::backup::Backups;
 use crate::clock::SystemClock;
+use crate::cluster::Nodes;
 use crate::configuration_queue::ConfigurationQueue;
 use crate::consumers::Consumers;
 use crate::decoy::Decoy;
@@ -58,6 +59,8 @@ pub struct Services {
     pub(crate) access_logs: AccessLogs,
     /// Of databases that other servers have.
     pub(crate) proxies: Proxies,
+    /// Of databases in engines that several servers share.
+    pub(crate) nodes: Nodes,
     /// Overlays that see committed changes or have ticks.
     pub(crate) overlay_threads: OverlayThreads,
     /// What is sent to an OpenTelemetry collector.
@@ -91,6 +94,7 @@ impl Services {
             configuration_in_force: ArcSwapOption::empty(),
             access_logs: AccessLogs::default(),
             proxies: Proxies::default(),
+            nodes: Nodes::default(),
             overlay_threads: OverlayThreads::default(),
             traces: Traces::default(),
             refreshes: RefreshQueue::default(),

@@ -2,6 +2,7 @@
 
 pub mod pki;
 mod ports;
+pub mod postgresql;
 pub mod process;
 pub mod site;
 pub mod terminal;

@@ -7,6 +7,7 @@ mod accesslog;
 mod across_databases;
 mod chain;
 mod churn;
+mod cluster;
 mod crash;
 mod disclosure;
 mod gssapi;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use larix_engine::index::{IndexConfig, IndexConfigError};
 use larix_proto::{FilterBuf, Scope as SearchScope};
+use larix_schema::Schema;
 
 use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
@@ -202,8 +203,23 @@ const fn retired(keyword: &'static str, attribute: &'static str) -> Directive {
 fn index(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let schema = builder.schema();
     let mdb = builder.mdb()?;
+    let line = indexed(&mut mdb.index_config, &schema, call)?;
+    mdb.index.push(line.clone());
+    show_index(builder, call, &line);
+    Ok(())
+}
+
+/// Takes an `index` line in.
+///
+/// # Errors
+/// An attribute or a kind that is not known, and what contradicts an earlier line.
+pub(super) fn indexed(
+    indexes: &mut IndexConfig,
+    schema: &Schema,
+    call: &Call<'_>,
+) -> Result<IndexLine, Fault> {
     let (attributes, kinds) = (call.argument(0)?, call.arguments.get(1));
-    mdb.index_config.add_line(&schema, attributes, kinds.map(String::as_str)).map_err(|error| {
+    indexes.add_line(schema, attributes, kinds.map(String::as_str)).map_err(|error| {
         let (at, help) = match &error {
             IndexConfigError::UnknownKind(_) => {
                 (1, Some("some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes"))
@@ -223,20 +239,21 @@ fn index(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     })?;
     let split =
         |list: &str| list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-    let line =
-        IndexLine { attributes: split(attributes), kinds: kinds.map(|list| split(list)).unwrap_or_default() };
-    // OpenLDAP shows one value an attribute.
+    Ok(IndexLine { attributes: split(attributes), kinds: kinds.map(|list| split(list)).unwrap_or_default() })
+}
+
+/// Shows it as OpenLDAP does: one value an attribute.
+pub(super) fn show_index(builder: &mut Builder, call: &Call<'_>, line: &IndexLine) {
+    let kinds = call.arguments.get(1);
     let values: Vec<String> = line
         .attributes
         .iter()
         .map(|attribute| line::join([attribute.as_str()].into_iter().chain(kinds.map(String::as_str))))
         .collect();
-    mdb.index.push(line);
     let settings = builder.settings(call.directive);
     for value in values {
         settings.add(call.directive.attribute, value.into_bytes());
     }
-    Ok(())
 }
 
 fn env_flags(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

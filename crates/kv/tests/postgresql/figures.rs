@@ -7,8 +7,8 @@ use larix_store::contract::{INTEGER, POSTINGS, TABLES};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
 
-use crate::engine::Engine;
 use crate::open;
+use larix_testkit::postgresql::Engine;
 
 const RECORDS: u64 = 10_000;
 const RECORD_BYTES: usize = 1000;

@@ -1,6 +1,7 @@
 //! The backends: one for each kind of served database, and one for names outside every database.
 
 mod chained;
+mod clustered;
 mod memory;
 mod passwords;
 mod proxied;
@@ -12,19 +13,30 @@ use larix_configuration::Config;
 use larix_engine::Directory;
 use larix_store::lmdb::LmdbStore;
 
+use crate::cluster::{Node, SharedStore};
 use crate::services::Services;
 
 pub(crate) use chained::chained;
+pub(crate) use clustered::Clustered;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use proxied::{Proxied, connections};
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
+
+/// A database in a shared engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster {
+    pub(crate) node: Arc<Node>,
+    pub(crate) directory: Arc<Directory<SharedStore>>,
+}
 
 /// What the backends of a generation share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) config: Arc<Config>,
     pub(crate) services: Arc<Services>,
+    /// The databases in shared engines.
+    pub(crate) clusters: Vec<Cluster>,
     /// All stored databases.
     pub(crate) directory: Arc<Directory<LmdbStore>>,
     /// URLs of the `referral` directive.

@@ -25,7 +25,7 @@ use larix_store::{OpenError as StoreError, Store};
 
 pub(crate) use open::PreparedDatabases;
 
-use crate::backends::{Stored, figures, has_failed_sync, suffix_of};
+use crate::backends::{Cluster, Stored, figures, has_failed_sync, suffix_of};
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
 use crate::restrictions::Rules;
@@ -39,6 +39,11 @@ pub enum OpenError {
     Kind {
         origin: ConfigOrigin,
         kind: String,
+    },
+    /// An engine that other servers share.
+    Engine {
+        origin: ConfigOrigin,
+        why: String,
     },
     Store {
         origin: ConfigOrigin,
@@ -70,6 +75,7 @@ impl fmt::Display for OpenError {
             Self::Kind { origin, kind } => {
                 write!(f, "{origin}: a database of the type \"{kind}\" is not available in this version")
             }
+            Self::Engine { origin, why } => write!(f, "{origin}: {why}"),
             Self::Store { origin, suffix, source } => write!(f, "{origin}: database \"{suffix}\": {source}"),
             Self::Database { directory, source } => {
                 write!(f, "database in {}: {source}", directory.display())
@@ -119,6 +125,8 @@ pub struct Databases {
     subschema_text: String,
     /// Where the stored databases are, in their order.
     directories: Vec<PathBuf>,
+    /// The databases in shared engines.
+    clusters: Vec<Cluster>,
     orders: open::Orders,
 }
 
@@ -221,6 +229,7 @@ impl Databases {
             // A store whose last sync failed has already reported that to the writer.
             let _ = served.database().store().sync();
         }
+        self.clusters.iter().for_each(|cluster| cluster.node.close());
     }
 
     /// What the databases that store anything say of themselves, in the configuration's order.

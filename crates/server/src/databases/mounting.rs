@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Common, Configuration, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree, Stored, SubschemaTree,
-    Tree, chained, connections,
+    Cluster, Clustered, Common, Configuration, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree,
+    Stored, SubschemaTree, Tree, chained, connections,
 };
 use larix_backend::{Backend, Intercepted, Mount, Relay, RulesInFront, Special, Stack};
 use larix_proxy::ProxyBackend;
@@ -25,9 +25,10 @@ pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<
 type Make = fn(&Arc<Common>, Opened<'_>, &mut Stack) -> Result<Option<Arc<dyn Backend>>, OpenError>;
 
 /// The backend of each kind of database that is served.
-const BACKENDS: [(&str, Make); 7] = [
+const BACKENDS: [(&str, Make); 8] = [
     ("mdb", stored),
     ("ldif", stored),
+    ("kv", clustered),
     ("ldap", proxied),
     ("relay", relayed),
     ("config", |common, opened, _| Ok(Some(tree(common, opened, Configuration)))),
@@ -85,6 +86,18 @@ fn stored(
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
     Ok(served.map(|served| Arc::new(Stored { served, common, limits }) as _))
+}
+
+fn clustered(
+    common: &Arc<Common>,
+    (database, _, _): Opened<'_>,
+    _: &mut Stack,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
+    let cluster = common.clusters.iter().find(|cluster| cluster.node.suffix() == suffix).cloned();
+    let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
+    Ok(cluster
+        .map(|Cluster { node, directory }| Arc::new(Clustered { node, directory, common, limits }) as _))
 }
 
 fn proxied(

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larix_configuration::{Config, Database, MdbSettings, Overlay};
+use larix_configuration::{Config, Database, KvSettings, MdbSettings, Overlay};
 use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
@@ -16,8 +16,9 @@ use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use super::index_log::IndexLog;
 use super::mounting::{mount, special};
 use super::{Databases, OpenError, Section, memory};
-use crate::backends::{Common, chained};
+use crate::backends::{Cluster, Common, chained};
 use crate::clock::{SystemClock, SystemRandom};
+use crate::cluster::{self, Node};
 use crate::ldif_tree;
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
@@ -43,34 +44,26 @@ impl Databases {
         earlier: Option<&Self>,
     ) -> Result<PreparedDatabases, OpenError> {
         config.check_directories()?;
-        let schema = &config.schema;
         let updates = config.global.allow.update_anon;
         let mut making = Making::new(config, (&services.clock, &services.log), earlier);
         let mut sections = Vec::new();
         let mut opened = Vec::new();
+        let mut joining = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let policy = Arc::new(config.access_policy(Some(database))?);
             let served = match database.kind.directory() {
                 Some(directory) => Some(making.stored(database, directory)?),
                 None => None,
             };
+            joining.extend(making.node(database, services)?);
             opened.push((database, served, Arc::clone(&policy)));
             let mut section = section(config, database, policy, updates);
             section.rules = section.rules.with_operations(OperationRules::in_force(config, Some(database))?);
             sections.push(section);
         }
         let Making { orders, served, directories, policies: stored, kept, created, .. } = making;
-        let (subschema_text, subschema) = subschema_dn(config);
-        let frontend = Frontend {
-            schema: schema.clone(),
-            subschema,
-            default_search_base: config
-                .frontend
-                .default_search_base
-                .as_ref()
-                .map(|dn| (dn.normal.clone(), dn.text.clone())),
-            referrals: config.global.referrals.clone(),
-        };
+        let (subschema_text, frontend) = frontend(config);
+        let (clusters, renewed) = clusters(joining, &frontend)?;
         let frontend_rules = Rules::new(&config.frontend.shared, None, updates)
             .with_operations(OperationRules::in_force(config, None)?);
         let frontend_policy = Arc::new(config.access_policy(None)?);
@@ -96,6 +89,7 @@ impl Databases {
         let common = Arc::new(Common {
             config: Arc::clone(config),
             services: Arc::clone(services),
+            clusters: clusters.clone(),
             directory: Arc::clone(&directory),
             default_referrals: config.global.referrals.clone().into(),
             subschema_dn: subschema_text.clone(),
@@ -115,12 +109,21 @@ impl Databases {
             frontend_rules,
             subschema_text,
             directories,
+            clusters,
             orders,
         };
         // What is the same in all respects is not disturbed.
         let kept =
             kept.into_iter().filter(|kept| !(alike && kept.alike)).map(|kept| (kept.served, kept.next));
-        Ok(PreparedDatabases { kept: kept.collect(), left, databases, created })
+        let parted = earlier.map_or_else(Vec::new, |earlier| earlier.nodes_not_in(&databases));
+        Ok(PreparedDatabases { kept: kept.collect(), left, renewed, parted, databases, created })
+    }
+
+    /// The nodes that `next` does not have.
+    fn nodes_not_in(&self, next: &Self) -> Vec<Arc<Node>> {
+        let stays = |node: &Arc<Node>| next.clusters.iter().any(|other| Arc::ptr_eq(&other.node, node));
+        let nodes = self.clusters.iter().map(|cluster| &cluster.node);
+        nodes.filter(|node| !stays(node)).cloned().collect()
     }
 
     /// The databases that `next` does not have.
@@ -138,6 +141,10 @@ pub(crate) struct PreparedDatabases {
     /// Databases that stay open, and what becomes of them.
     kept: Vec<(Arc<Served<LmdbStore>>, Reconfiguration)>,
     left: Vec<Arc<Served<LmdbStore>>>,
+    /// Nodes that stay, and what becomes of their databases.
+    renewed: Vec<(Arc<Node>, Reconfiguration)>,
+    /// Nodes that the configuration has no more.
+    parted: Vec<Arc<Node>>,
     /// Behind the databases: closed first, removed then.
     created: Created,
 }
@@ -150,7 +157,9 @@ impl PreparedDatabases {
 
     /// Has the databases that stay follow the configuration. Gives all of them, and those that are no longer among them.
     pub(crate) fn publish(self) -> (Databases, Vec<Arc<Served<LmdbStore>>>) {
-        let Self { databases, kept, left, mut created } = self;
+        let Self { databases, kept, left, renewed, parted, mut created } = self;
+        renewed.into_iter().for_each(|(node, next)| node.reconfigure(next));
+        parted.iter().for_each(|node| node.retire());
         kept.into_iter().for_each(|(served, next)| served.reconfigure(next));
         created.0.clear();
         (databases, left)
@@ -215,6 +224,39 @@ impl<'a> Making<'a> {
         }
     }
 
+    /// This server's part in a database in a shared engine; none of one of another kind.
+    fn node(&mut self, database: &Database, services: &Services) -> Result<Option<Joining>, OpenError> {
+        let Some(kv) = database.kind.settings::<KvSettings>() else { return Ok(None) };
+        let environment = WriterEnvironment {
+            clock: self.clock.clone(),
+            random: Arc::new(SystemRandom),
+            order: self.orders.for_database(self.config, database),
+            default_referrals: self.config.global.referrals.clone().into(),
+            auxiliary_needs_rule: false,
+            index_watch: Some(index_watch(database, self.log)),
+        };
+        let settings = self.config.engine_settings(database)?;
+        let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned());
+        let schema = self.config.schema.clone();
+        let making = cluster::Making {
+            suffix: suffix.unwrap_or_default(),
+            settings: kv,
+            schema: schema.clone(),
+            database: settings.clone(),
+            environment: environment.clone(),
+            clock: Arc::clone(self.clock),
+            log: self.log.clone(),
+        };
+        let (node, is_kept) = services
+            .nodes
+            .of(making)
+            .map_err(|why| OpenError::Engine { origin: database.origin.clone(), why })?;
+        // What stays as it was goes on writing without a pause.
+        let alike = self.earlier.is_some_and(|earlier| node_alike(&earlier.config, self.config, database));
+        let next = (is_kept && !alike).then(|| Reconfiguration { schema, settings, environment });
+        Ok(Some(Joining { node, next }))
+    }
+
     fn stored(&mut self, database: &Database, directory: &Path) -> Result<Arc<Served<LmdbStore>>, OpenError> {
         let environment = WriterEnvironment {
             clock: self.clock.clone(),
@@ -253,6 +295,29 @@ impl<'a> Making<'a> {
     }
 }
 
+/// A node of this generation, and what becomes of its database if it was there before.
+struct Joining {
+    node: Arc<Node>,
+    next: Option<Reconfiguration>,
+}
+
+/// Nodes that stay, each with what its database is to follow.
+type Renewed = Vec<(Arc<Node>, Reconfiguration)>;
+
+fn clusters(joining: Vec<Joining>, frontend: &Frontend) -> Result<(Vec<Cluster>, Renewed), OpenError> {
+    let (mut clusters, mut renewed) = (Vec::new(), Vec::new());
+    for Joining { node, next } in joining {
+        let served = vec![Arc::clone(node.served())];
+        let directory = Arc::new(Directory::new(frontend.clone(), served).map_err(OpenError::Schema)?);
+        if let Some(next) = next {
+            next.settings.policy.iter().for_each(|policy| directory.let_see(policy));
+            renewed.push((Arc::clone(&node), next));
+        }
+        clusters.push(Cluster { node, directory });
+    }
+    Ok((clusters, renewed))
+}
+
 /// Whether a database's own section is as it was.
 fn is_alike(earlier: &Config, database: &Database, directory: &Path) -> bool {
     let is_it = |other: &&Database| other.kind.directory() == Some(directory);
@@ -260,6 +325,17 @@ fn is_alike(earlier: &Config, database: &Database, directory: &Path) -> bool {
         (&other.suffixes, &other.settings) == (&database.suffixes, &database.settings)
             && overlays_alike(&other.overlays, &database.overlays)
     })
+}
+
+/// Whether the same holds for a database in a shared engine as before.
+fn node_alike(earlier: &Config, config: &Config, database: &Database) -> bool {
+    let is_it = |other: &&Database| {
+        other.kind.settings::<KvSettings>().is_some() && other.suffixes == database.suffixes
+    };
+    alike_for_all(earlier, config)
+        && earlier.databases.iter().find(is_it).is_some_and(|other| {
+            other.settings == database.settings && overlays_alike(&other.overlays, &database.overlays)
+        })
 }
 
 fn overlays_alike(a: &[Overlay], b: &[Overlay]) -> bool {
@@ -319,6 +395,19 @@ fn superior<'c>(config: &'c Config, database: &Database) -> Option<&'c Database>
 fn index_watch(database: &Database, log: &Log) -> Arc<dyn IndexWatch> {
     let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
     Arc::new(IndexLog { log: log.clone(), suffix })
+}
+
+/// What holds for all databases, and the subschema subentry's DN as it is shown.
+fn frontend(config: &Config) -> (String, Frontend) {
+    let (subschema_text, subschema) = subschema_dn(config);
+    let base = config.frontend.default_search_base.as_ref();
+    let frontend = Frontend {
+        schema: config.schema.clone(),
+        subschema,
+        default_search_base: base.map(|dn| (dn.normal.clone(), dn.text.clone())),
+        referrals: config.global.referrals.clone(),
+    };
+    (subschema_text, frontend)
 }
 
 fn subschema_dn(config: &Config) -> (String, NormalDn) {

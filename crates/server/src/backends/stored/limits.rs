@@ -7,7 +7,7 @@ use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 /// The limits for this client's search of this base. `otherwise` are the section's own.
-pub(super) fn of_subject<N: Snapshot>(
+pub(in crate::backends) fn of_subject<N: Snapshot>(
     rules: &[LimitRule],
     otherwise: Limits,
     subject: &Subject,

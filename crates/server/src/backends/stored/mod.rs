@@ -2,7 +2,7 @@
 
 mod identities;
 mod limits;
-pub(super) use limits::is_named;
+pub(super) use limits::{is_named, of_subject as limits_of_subject};
 mod password_modify;
 mod persistent;
 mod replica;

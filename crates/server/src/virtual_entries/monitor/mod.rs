@@ -13,6 +13,8 @@ use larix_engine::time::{Monotonic, Timestamp};
 use larix_proto::oid;
 use larix_replication::consumer::ConsumerStatus;
 use larix_replication::provider::SyncPeerFigures;
+
+use crate::cluster::NodeFigures;
 use larix_schema::Schema;
 
 use super::Builder;
@@ -52,6 +54,8 @@ pub(crate) struct Monitor<'a> {
     pub stored: Vec<Option<DatabaseFigures>>,
     /// The databases that follow a provider.
     pub consumers: Vec<ConsumerStatus>,
+    /// Of databases in engines that several servers share.
+    pub nodes: Vec<NodeFigures>,
     /// The consumers of this server.
     pub peers: Vec<SyncPeerFigures>,
     /// The DN in whose name the tree is: the monitor database's root DN.

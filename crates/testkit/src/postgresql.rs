@@ -1,4 +1,6 @@
-//! A real PostgreSQL on loopback, in a directory of its own, ended by its process id.
+//! A real PostgreSQL behind a socket of its own, in a directory of its own, ended by its process id.
+
+#![allow(clippy::disallowed_methods, reason = "waits until another process answers")]
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -9,7 +11,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larix_kv::Address;
 use tempfile::TempDir;
 
 const START_SECONDS: u64 = 60;
@@ -17,7 +18,9 @@ const START_SECONDS: u64 = 60;
 /// The engine refuses to run as root.
 const NOBODY: u32 = 65_534;
 
-pub(crate) struct Engine {
+/// The server and its directory, which goes with it.
+#[derive(Debug)]
+pub struct Engine {
     directory: TempDir,
     programs: PathBuf,
     server: Option<Child>,
@@ -26,15 +29,19 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// None where PostgreSQL is not installed; the run says so.
-    pub(crate) fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         Self::start_with(&[])
     }
 
-    pub(crate) fn start_with(settings: &[&str]) -> Option<Self> {
-        if larix_packages::POSTGRESQL.is_lacking() {
+    /// The same with lines for its settings.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn start_with(settings: &[&str]) -> Option<Self> {
+        if crate::packages::POSTGRESQL.is_lacking() {
             return None;
         }
-        let programs = larix_packages::POSTGRESQL.files();
+        let programs = crate::packages::POSTGRESQL.files();
         let programs = programs.first().and_then(|initdb| initdb.parent()).expect("a directory").to_owned();
         // The path of a socket has about a hundred bytes.
         let directory = tempfile::Builder::new().prefix("kv").tempdir_in("/tmp").expect("a directory");
@@ -79,7 +86,10 @@ impl Engine {
     }
 
     /// Starts the server and waits until it lets somebody in.
-    pub(crate) fn run(&mut self) {
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn run(&mut self) {
         let log = fs::File::create(self.directory.path().join("log")).expect("a log");
         let server =
             self.command("postgres").arg("-D").arg(self.data()).stderr(log).stdout(Stdio::null()).spawn();
@@ -91,36 +101,52 @@ impl Engine {
         }
     }
 
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Its process id.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pid(&self) -> u32 {
         self.server.as_ref().expect("it runs").id()
     }
 
     /// Sends a signal to the server: QUIT ends it at once with all its connections, as a crash does.
-    pub(crate) fn signal(&self, signal: &str) {
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn signal(&self, signal: &str) {
         let status = Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status();
         assert!(status.expect("kill").success());
     }
 
     /// Ends the server as a crash would.
-    pub(crate) fn crash(&mut self) {
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn crash(&mut self) {
         self.signal("QUIT");
         let mut server = self.server.take().expect("it runs");
         server.wait().expect("its end");
     }
 
     /// Adds a line to the settings, for the next start.
-    pub(crate) fn setting(&self, line: &str) {
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn setting(&self, line: &str) {
         let file = self.data().join("postgresql.conf");
         let text = fs::read_to_string(&file).expect("its settings");
         fs::write(&file, format!("{text}{line}\n")).expect("settings");
     }
 
     /// What psql prints, or none if it fails.
-    pub(crate) fn sql(&self, database: &str, text: &str) -> Option<String> {
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn sql(&self, database: &str, text: &str) -> Option<String> {
         let output = self
             .command("psql")
             .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "larix", "-d", database, "-c", text, "-h"])
@@ -130,16 +156,46 @@ impl Engine {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// A new database, and the address of it.
-    pub(crate) fn database(&self) -> (String, Address) {
+    /// A new database: its name and its address.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn database(&self) -> (String, String) {
         let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name}")).expect("a database");
         (name.clone(), self.address(&name))
     }
 
-    pub(crate) fn address(&self, database: &str) -> Address {
+    /// The address of a database, with a password that is not looked at.
+    pub fn address(&self, database: &str) -> String {
         let socket = self.directory.path().display().to_string().replace('/', "%2F");
-        Address::parse(&format!("postgresql://larix:never-shown@{socket}/{database}")).expect("an address")
+        format!("postgresql://larix:never-shown@{socket}/{database}")
+    }
+
+    /// Has the server and all its processes do nothing until [`Self::go_on`].
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn hang(&self) {
+        self.signal_all("STOP");
+    }
+
+    /// The opposite of [`Self::hang`].
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn go_on(&self) {
+        self.signal_all("CONT");
+    }
+
+    fn signal_all(&self, signal: &str) {
+        let own = self.pid();
+        let children = Command::new("pgrep").args(["-P", &own.to_string()]).output().expect("pgrep");
+        let text = String::from_utf8_lossy(&children.stdout).into_owned();
+        for process in text.split_whitespace().map(str::to_owned).chain([own.to_string()]) {
+            // A child may have ended meanwhile.
+            let _status = Command::new("kill").args([&format!("-{signal}"), &process]).status();
+        }
     }
 }
 

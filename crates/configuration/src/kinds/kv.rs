@@ -1,0 +1,358 @@
+//! `database kv`: entries in an engine that several servers share. One of them at a time writes.
+
+use std::time::Duration;
+
+use larix_engine::index::IndexConfig;
+use larix_engine::overlay::{self, Interests};
+use larix_kv::{Address, NAME_BYTES_MAX, NODE_BYTES_MAX};
+use larix_proto::url::{LdapUrl, UrlScheme};
+
+use super::super::builder::Builder;
+use super::super::builder::call::{Call, Fault};
+use super::super::builder::directive::{Directive, Form, Scope};
+use super::super::diagnostic::ConfigError;
+use super::super::model::{Config, Database, Overlay};
+use super::super::values::{ChangeLog, IndexLine};
+use super::mdb::{indexed, show_index};
+use super::{Descriptor, KindSettings, NOTHING, StoredSettings};
+
+pub(super) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "kv",
+    class: Some("olcLarixKvConfig"),
+    settings: || Box::new(KvSettings::default()),
+    directives: TABLE,
+    ..NOTHING
+};
+
+/// Longest and shortest lease, in seconds.
+const LEASE_SECONDS: (u64, u64) = (1, 300);
+/// Least memory of the cache, in megabytes, and most.
+const CACHE_MEGABYTES: (u64, u64) = (1, 1 << 20);
+
+/// Settings of `database kv`.
+#[derive(Clone, Debug)]
+pub struct KvSettings {
+    /// `engine`: its address as it was given, with a password if it has one.
+    pub engine: Option<Engine>,
+    /// `engine-schema`: the schema of the engine's database that holds the entries.
+    pub schema: String,
+    /// `node`: the LDAP URL under which clients reach this server, for referrals.
+    pub node: String,
+    /// How long the leader may be silent before another node takes over.
+    pub lease: Duration,
+    /// `read-consistency strict`: every read sees all that was acknowledged anywhere before.
+    pub strict: bool,
+    /// Most memory of the cache, in megabytes.
+    pub cache_megabytes: u64,
+    pub index: Vec<IndexLine>,
+    pub index_config: IndexConfig,
+    pub entry_bytes_max: Option<u64>,
+}
+
+/// The address of an engine.
+#[derive(Clone)]
+pub struct Engine {
+    pub address: Address,
+    text: String,
+}
+
+/// Without its password.
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+impl PartialEq for Engine {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Default for KvSettings {
+    fn default() -> Self {
+        Self {
+            engine: None,
+            schema: "larix".to_owned(),
+            node: String::new(),
+            lease: Duration::from_secs(3),
+            strict: true,
+            cache_megabytes: 64,
+            index: Vec::new(),
+            index_config: IndexConfig::default(),
+            entry_bytes_max: None,
+        }
+    }
+}
+
+impl KvSettings {
+    /// Whether both are the same store, opened alike.
+    #[must_use]
+    pub fn opens_as(&self, other: &Self) -> bool {
+        self.is_same_store(other)
+            && (&self.node, self.lease, self.strict, self.cache_megabytes)
+                == (&other.node, other.lease, other.strict, other.cache_megabytes)
+    }
+
+    fn is_same_store(&self, other: &Self) -> bool {
+        (&self.engine, &self.schema) == (&other.engine, &other.schema)
+    }
+}
+
+impl KindSettings for KvSettings {
+    fn duplicate(&self) -> Box<dyn KindSettings> {
+        Box::new(self.clone())
+    }
+
+    fn stored(&self) -> StoredSettings {
+        StoredSettings {
+            change_log: ChangeLog::Off,
+            index: self.index_config.clone(),
+            relaxed: false,
+            entry_bytes_max: self.entry_bytes_max,
+            value_conflicts: false,
+        }
+    }
+
+    fn check(&self, database: &Database) -> Result<(), ConfigError> {
+        let refused = |message: &str, help: &str| {
+            Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
+        };
+        if self.engine.is_none() {
+            let help = "such as engine postgresql://larix@127.0.0.1/directory";
+            return refused("a kv database needs an `engine`", help);
+        }
+        if self.node.is_empty() {
+            let help = "the URL under which clients reach this server, such as node ldap://n1.example.com";
+            return refused("a kv database needs a `node`: others refer writes to it", help);
+        }
+        if database.suffixes.is_empty() {
+            return refused("a kv database needs a `suffix`", "add one");
+        }
+        if database.suffixes.iter().any(|suffix| suffix.normal.is_root()) {
+            return refused("a kv database cannot hold the empty name", "give it a suffix");
+        }
+        if database.subordinate.is_some() {
+            let help = "take `subordinate` out: searches of the database above do not go on in it";
+            return refused("a kv database cannot be glued below another one", help);
+        }
+        if !database.sync_replication.is_empty() || database.multi_provider {
+            let help = "its nodes share the entries: take `syncrepl` and `multiprovider` out";
+            return refused("a kv database follows no provider", help);
+        }
+        if database.update_dn.is_some() || !database.update_refs.is_empty() {
+            let help = "a node that does not write refers to the one that does: take it out";
+            return refused("`updatedn` and `updateref` are not for a kv database", help);
+        }
+        if database.last_bind {
+            let help = "take `lastbind` out, or keep the accounts in a database mdb";
+            return refused(
+                "binds write nothing in a kv database: a node that does not write judges them, too",
+                help,
+            );
+        }
+        Ok(())
+    }
+
+    fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
+        let own = database.overlays.iter().filter(|overlay| !overlay.disabled);
+        for overlay in own.filter(|overlay| !works(config, database, overlay)) {
+            let message = format!("the overlay {} does not work in a kv database", overlay.name);
+            let help = "take it out: a kv database has overlays that follow referrals, or look at changes before they are made";
+            found.push(ConfigError::new(overlay.origin.clone(), message).with_help(help));
+        }
+        let everywhere =
+            config.frontend.overlays.iter().filter(|overlay| !overlay.disabled && overlay.name != "chain");
+        for overlay in everywhere {
+            let message = format!(
+                "the overlay {} before the first database is meant for all of them, and the kv database at {} is left out",
+                overlay.name, database.origin
+            );
+            let help = "give each other database an overlay of its own";
+            found.push(ConfigError::new(overlay.origin.clone(), message).with_help(help));
+        }
+        for other in config.databases.iter().filter(|other| !other.disabled) {
+            let below = |suffix: &super::super::values::ConfigDn| {
+                database.suffixes.iter().any(|own| suffix.normal.is_descendant_of(&own.normal))
+            };
+            if other.subordinate.is_some() && other.suffixes.iter().any(below) {
+                let message = format!("it cannot be glued below the kv database at {}", database.origin);
+                let help = "take `subordinate` out: searches of a kv database do not go on in others";
+                found.push(ConfigError::new(other.origin.clone(), message).with_help(help));
+            }
+            let twin = other.kind.settings::<Self>().filter(|_| !std::ptr::eq(other, database));
+            if twin.is_some_and(|twin| twin.is_same_store(self)) {
+                let message =
+                    format!("its engine and engine-schema are those of the database at {}", other.origin);
+                let help = "give each kv database an `engine-schema` of its own";
+                found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
+            }
+        }
+    }
+}
+
+/// Whether an overlay does nothing but what a node can that reads while another one writes: it follows referrals, or has its say
+/// when the writer of the leader makes a change.
+fn works(config: &Config, database: &Database, overlay: &Overlay) -> bool {
+    const WITH_THE_WRITER: Interests = Interests::PREPARE.and(Interests::BACK_LINK);
+    if overlay.chain().is_some() {
+        return true;
+    }
+    let tells =
+        |descriptor: &overlay::Descriptor| descriptor.provides_content || descriptor.records_operations;
+    if overlay.descriptor().is_none_or(tells) {
+        return false;
+    }
+    let Ok(built) = config.build_overlays(database) else { return false };
+    built
+        .interests_at(&overlay.origin)
+        .is_some_and(|interests| !interests.is_empty() && WITH_THE_WRITER.and(interests) == WITH_THE_WRITER)
+}
+
+fn kv(builder: &mut Builder) -> Result<&mut KvSettings, Fault> {
+    builder.settings_of()
+}
+
+static TABLE: &[Directive] = &[
+    // With a password it is a secret.
+    Directive::new("engine", "olcLarixKvEngine", Scope::Kind("kv"), Form::Secret, engine),
+    Directive::new("engine-schema", "olcLarixKvSchema", Scope::Kind("kv"), Form::Whole, |b, c| {
+        let name = c.argument(0)?;
+        larix_kv::check_schema_name(name).map_err(|error| {
+            Fault::argument(0, error.to_string())
+                .with_help(format!("up to {NAME_BYTES_MAX} letters, such as `engine-schema people`"))
+        })?;
+        kv(b)?.schema = name.to_owned();
+        Ok(())
+    }),
+    Directive::new("node", "olcLarixKvNode", Scope::Kind("kv"), Form::Whole, node),
+    Directive::new("lease", "olcLarixKvLease", Scope::Kind("kv"), Form::Whole, |b, c| {
+        let seconds = within(c, LEASE_SECONDS, "seconds")?;
+        kv(b)?.lease = Duration::from_secs(seconds);
+        Ok(())
+    }),
+    Directive::new(
+        "read-consistency",
+        "olcLarixKvReadConsistency",
+        Scope::Kind("kv"),
+        Form::Whole,
+        |b, c| {
+            kv(b)?.strict = c.choice(0, &[("strict", true), ("session", false)])?;
+            Ok(())
+        },
+    ),
+    Directive::new("engine-cache", "olcLarixKvCache", Scope::Kind("kv"), Form::Whole, |b, c| {
+        kv(b)?.cache_megabytes = within(c, CACHE_MEGABYTES, "megabytes")?;
+        Ok(())
+    }),
+    Directive::new("index", "olcDbIndex", Scope::Kind("kv"), Form::Own, |b, c| {
+        let schema = b.schema();
+        let settings = kv(b)?;
+        let line = indexed(&mut settings.index_config, &schema, c)?;
+        settings.index.push(line.clone());
+        show_index(b, c, &line);
+        Ok(())
+    })
+    .arguments(1, 2)
+    .many(),
+    Directive::new("maxentrysize", "olcDbMaxEntrySize", Scope::Kind("kv"), Form::Whole, |b, c| {
+        kv(b)?.entry_bytes_max = Some(c.number(0)?).filter(|bytes| *bytes > 0);
+        Ok(())
+    }),
+];
+
+fn within(call: &Call<'_>, (least, most): (u64, u64), unit: &str) -> Result<u64, Fault> {
+    let number: u64 = call.number(0)?;
+    if (least..=most).contains(&number) {
+        return Ok(number);
+    }
+    Err(Fault::argument(0, format!("{number} is not from {least} to {most} {unit}"))
+        .with_help(format!("a number of {unit} between them")))
+}
+
+fn engine(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let text = std::str::from_utf8(call.bytes).map_err(|_| Fault::argument(0, "the address is not UTF-8"))?;
+    let address = Address::parse(text).map_err(|error| Fault::argument(0, error.to_string()))?;
+    kv(builder)?.engine = Some(Engine { address, text: text.to_owned() });
+    Ok(())
+}
+
+fn node(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let text = call.argument(0)?;
+    let fault = |why: String| {
+        Fault::argument(0, why)
+            .with_help("scheme and host, such as ldap://n1.example.com or ldaps://n1.example.com:6636")
+    };
+    if text.len() > NODE_BYTES_MAX {
+        return Err(fault(format!("a URL of more than {NODE_BYTES_MAX} bytes")));
+    }
+    let url = LdapUrl::parse(text).map_err(|error| fault(error.to_string()))?;
+    if !matches!(url.scheme, UrlScheme::Ldap | UrlScheme::Ldaps) || url.host.is_empty() {
+        return Err(fault("clients cannot be referred there".to_owned()));
+    }
+    let plain = LdapUrl::server(url.scheme, url.host.clone(), url.port);
+    if url != plain {
+        return Err(fault("more than a scheme, a host and a port".to_owned()));
+    }
+    kv(builder)?.node = text.trim_end_matches('/').to_owned();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+
+    /// The first refusal of a configuration, or how it cannot be read.
+    fn fault(lines: &str) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        std::fs::write(&file, lines.replace("@DATA@", &folder.path().display().to_string())).unwrap();
+        match Config::from_slapd_conf(&file) {
+            Err(error) => Some(error.to_string()),
+            Ok(config) => config.refusals().first().map(ToString::to_string),
+        }
+    }
+
+    const WHOLE: &str = "database kv\nengine postgresql://larix:hidden@127.0.0.1/directory\n\
+        node ldap://n1.example.com\nsuffix dc=a\n";
+
+    #[test]
+    fn what_a_kv_database_cannot_do_is_refused() {
+        assert_eq!(fault(WHOLE), None);
+        for with in
+            ["overlay unique\nunique_uri ldap:///?cn?sub\n", "overlay refint\nrefint_attributes member\n"]
+        {
+            assert_eq!(fault(&format!("{WHOLE}{with}")), None, "{with}");
+        }
+        let missing = |line: &str| WHOLE.replace(line, "");
+        for (lines, expected) in [
+            (missing("engine postgresql://larix:hidden@127.0.0.1/directory\n"), "needs an `engine`"),
+            (missing("node ldap://n1.example.com\n"), "needs a `node`"),
+            (missing("suffix dc=a\n"), "needs a `suffix`"),
+            (WHOLE.replace("127.0.0.1", "db1"), "sslmode is needed"),
+            (WHOLE.replace("ldap://n1.example.com", "ldapi://%2Fx"), "cannot be referred there"),
+            (
+                WHOLE.replace("ldap://n1.example.com", "ldap://n1/dc=a"),
+                "more than a scheme, a host and a port",
+            ),
+            (format!("{WHOLE}lease 0\n"), "not from 1 to 300 seconds"),
+            (format!("{WHOLE}engine-schema A\n"), "cannot name a schema"),
+            (format!("{WHOLE}read-consistency bounded\n"), "strict, session"),
+            (format!("{WHOLE}lastbind on\n"), "binds write nothing"),
+            (format!("{WHOLE}directory @DATA@\n"), "directory"),
+            (format!("{WHOLE}overlay ppolicy\n"), "ppolicy does not work in a kv database"),
+            (format!("{WHOLE}overlay syncprov\n"), "syncprov does not work in a kv database"),
+            (format!("{WHOLE}overlay dynlist\n"), "dynlist does not work in a kv database"),
+            (format!("overlay memberof\n{WHOLE}"), "is left out"),
+            (format!("{WHOLE}{}", WHOLE.replace("dc=a", "dc=b")), "engine-schema"),
+            (
+                format!("database mdb\nsuffix dc=b,dc=a\ndirectory @DATA@\nsubordinate\n{WHOLE}"),
+                "cannot be glued below the kv database",
+            ),
+        ] {
+            let found = fault(&lines).unwrap_or_default();
+            assert!(found.contains(expected), "{lines}: {found}");
+            assert!(!found.contains("hidden"), "{found}");
+        }
+    }
+}

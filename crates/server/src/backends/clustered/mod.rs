@@ -1,0 +1,365 @@
+//! `database kv`: a database in an engine that several servers share. Whatever may wait for the engine runs on the threads of the
+//! [node](crate::cluster), never on an event loop; changes go to the node's writer where this node leads, and are referred elsewhere.
+
+mod password_modify;
+mod search;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use larix_configuration::values::LimitRule;
+use larix_engine::access::AccessPolicy;
+use larix_engine::compare::{self, CompareContext};
+use larix_engine::password::{self, Cost, Verification};
+use larix_engine::search::referral;
+use larix_engine::write::Completion;
+use larix_engine::write::writer::hand_over_kept;
+use larix_engine::{Chosen, Directory, Fault, Held};
+use larix_kv::{Noted, take_noted};
+use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope};
+use larix_schema::NormalDn;
+use larix_store::Store;
+use zeroize::Zeroizing;
+
+use super::{Common, passwords};
+use crate::cluster::{Node, Place, Role, SharedStore, Turn};
+use crate::statistics::latency::in_database;
+use larix_backend::{
+    Announced, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context, Cursor, End, Later,
+    Mount, PasswordChange, PasswordChanged, Pending, Proof, Reply, Routing, Search, Secret, Verdict,
+};
+
+/// How often a read is begun anew because what it had read was changed meanwhile.
+const AGAIN_MAX: usize = 8;
+
+/// A database in a shared engine.
+#[derive(Debug)]
+pub(crate) struct Clustered {
+    pub(crate) node: Arc<Node>,
+    /// Of this database alone: rules that ask for entries of others find none.
+    pub(crate) directory: Arc<Directory<SharedStore>>,
+    pub(crate) common: Arc<Common>,
+    pub(crate) limits: Vec<LimitRule>,
+}
+
+/// What the threads need of a database.
+#[derive(Clone, Debug)]
+struct Part {
+    node: Arc<Node>,
+    directory: Arc<Directory<SharedStore>>,
+    common: Arc<Common>,
+}
+
+impl Part {
+    fn chosen(&self) -> Chosen<'_, SharedStore> {
+        self.directory.at(self.node.served())
+    }
+
+    /// Reads, and reads again where what was read has changed meanwhile. What could not be read is never taken for what is not there.
+    ///
+    /// # Errors
+    /// What is answered in its place.
+    fn read<T>(&self, mut read: impl FnMut() -> Result<T, LdapResult>) -> Result<T, LdapResult> {
+        for _ in 0..AGAIN_MAX {
+            take_noted();
+            let result = read();
+            match take_noted() {
+                None => return result,
+                Some(Noted::Stale) => {}
+                Some(noted) => return Err(self.trouble(noted)),
+            }
+        }
+        Err(self.trouble(Noted::Stale))
+    }
+
+    /// What is answered where a read came to nothing.
+    fn trouble(&self, noted: Noted) -> LdapResult {
+        match noted {
+            Noted::Stale => {
+                LdapResult::with(ResultCode::BUSY, "the entries changed while they were read: try again")
+            }
+            Noted::Unavailable => out_of_reach(),
+            Noted::Broken => {
+                let log = &self.common.services.log;
+                log.warning(format_args!("the engine of {:?} holds what cannot be read", self.node));
+                LdapResult::with(ResultCode::OTHER, "internal error")
+            }
+        }
+    }
+}
+
+fn out_of_reach() -> LdapResult {
+    LdapResult::with(ResultCode::UNAVAILABLE, "the engine of this database cannot be reached: try again")
+}
+
+fn too_many() -> LdapResult {
+    LdapResult::with(ResultCode::BUSY, "too many operations wait for the engine of this database: try again")
+}
+
+fn too_late() -> LdapResult {
+    LdapResult::with(
+        ResultCode::BUSY,
+        "the operation waited too long for the engine of this database: try again",
+    )
+}
+
+/// Whether somebody still waits for an operation.
+#[derive(Clone, Debug, Default)]
+struct Wanted(Arc<AtomicBool>);
+
+impl Wanted {
+    /// What gives it up.
+    fn pending(&self) -> Pending {
+        let given_up = Arc::clone(&self.0);
+        Pending { deadline: None, give_up: Some(Box::new(move || given_up.store(true, Ordering::Release))) }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Clustered {
+    fn part(&self) -> Part {
+        let (node, directory) = (Arc::clone(&self.node), Arc::clone(&self.directory));
+        Part { node, directory, common: Arc::clone(&self.common) }
+    }
+
+    fn place(&self) -> Result<Place<'_>, LdapResult> {
+        self.node.pool.place().ok_or_else(too_many)
+    }
+
+    fn note(&self) {
+        in_database(self.node.served().database().instance());
+    }
+
+    /// # Errors
+    /// Where changes are to be sent, or why nobody takes them.
+    fn leads(&self, target: &str) -> Result<(), LdapResult> {
+        match self.node.role() {
+            Role::Leader => Ok(()),
+            Role::Follower(leader) => {
+                let schema = &self.common.config.schema;
+                let referrals = referral::rewrite(schema, &[leader], None, Some(target), None);
+                Err(LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) })
+            }
+            Role::Vacant => {
+                let text =
+                    "no node of this database takes changes just now, another one is about to: try again";
+                Err(LdapResult::with(ResultCode::UNAVAILABLE, text))
+            }
+            Role::CutOff => Err(out_of_reach()),
+        }
+    }
+
+    /// Where a name is, for the router.
+    fn held(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
+        match context.router.backend(dn).map(of) {
+            Some(Some(other)) if Arc::ptr_eq(&other.node, &self.node) => Held::Here,
+            Some(_) => Held::Elsewhere,
+            None => Held::Nowhere,
+        }
+    }
+
+    /// The root DN's configured password where it is the right one and quickly compared: the engine is not asked.
+    fn root_password(&self, bind: &Bind<'_>) -> Option<passwords::Stored> {
+        let Proof::Password(sent) = bind.proof else { return None };
+        let found = self.directory.at(self.node.served()).root_lookup(bind.dn)?;
+        let passwords: Vec<Secret> = found.secrets.into_iter().map(Zeroizing::new).collect();
+        let is_right = |secret: &Secret| {
+            password::cost(secret) == Cost::Light && password::verify(secret, sent) == Verification::Match
+        };
+        let shown = Some(found.shown);
+        passwords.iter().all(is_right).then_some(passwords::Stored { passwords, shown, code_length: None })
+    }
+}
+
+/// The database of a backend, if it is one of these.
+fn of(backend: &dyn Backend) -> Option<&Clustered> {
+    let own: &dyn std::any::Any = backend;
+    own.downcast_ref().or_else(|| of(backend.behind()?))
+}
+
+impl Backend for Clustered {
+    fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        self.note();
+        Ok(Box::new(search::ClusteredSearch::new(self, context, search)))
+    }
+
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
+        self.note();
+        let place = match self.place() {
+            Ok(place) => place,
+            Err(busy) => return Reply::Now((busy, Vec::new())),
+        };
+        let (part, subject, wanted) = (self.part(), Arc::clone(context.subject), Wanted::default());
+        let (dn, controls) = (compare.dn.clone(), compare.controls.clone());
+        let CompareRequest { entry, attribute, value } = *compare.request;
+        let (entry, attribute, value) = (entry.to_owned(), attribute.to_owned(), value.to_vec());
+        let (pending, done) = (wanted.pending(), later());
+        place.take(move |turn| {
+            if wanted.is_given_up() {
+                return;
+            }
+            if turn == Turn::Late {
+                return done((too_late(), Vec::new()));
+            }
+            let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
+            let database = part.node.served().database();
+            let compared = part.read(|| {
+                let policy = database.current_policy();
+                let default_referrals = &part.common.default_referrals;
+                let context = CompareContext {
+                    controls: &controls,
+                    subject: &subject,
+                    policy: &policy,
+                    default_referrals,
+                };
+                let compared = || -> Result<LdapResult, Fault> {
+                    let snapshot = database.store().snapshot()?;
+                    let view = database.view(&snapshot)?;
+                    Ok(compare::compare(&view, &context, &dn, &request))
+                };
+                compared().map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
+            });
+            done((compared.unwrap_or_else(|result| result), Vec::new()));
+        });
+        Reply::Later(pending)
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        self.note();
+        let judge = passwords::Judge::elsewhere(&self.common);
+        let Proof::Password(password) = bind.proof else {
+            return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
+        };
+        if let Some(stored) = self.root_password(bind) {
+            return self.common.bind(judge, context, bind, stored, later);
+        }
+        let place = match self.place() {
+            Ok(place) => place,
+            Err(busy) => return Reply::Now(busy.into()),
+        };
+        let (part, subject, wanted) = (self.part(), Arc::clone(context.subject), Wanted::default());
+        let (dn, password, controls) =
+            (bind.dn.clone(), Zeroizing::new(password.to_vec()), bind.controls.clone());
+        let (by_mechanism, policy_control, began) = (bind.by_mechanism, bind.policy_control, context.began);
+        let (pending, done) = (wanted.pending(), later());
+        place.take(move |turn| {
+            if wanted.is_given_up() {
+                return;
+            }
+            if turn == Turn::Late {
+                return done(too_late().into());
+            }
+            let stored = match part.read(|| part.chosen().bind_lookup(&dn, &subject)) {
+                Ok(found) => passwords::Stored {
+                    passwords: found.secrets.into_iter().map(Zeroizing::new).collect(),
+                    shown: Some(found.shown),
+                    code_length: None,
+                },
+                Err(result) => return done(result.into()),
+            };
+            let bind = Bind {
+                dn: &dn,
+                proof: Proof::Password(&password),
+                by_mechanism,
+                policy_control,
+                controls: &controls,
+            };
+            let clock = &*part.common.services.clock;
+            let context = Context { subject: &subject, router: &Alone, client: &Alone, clock, began };
+            let mut done = Some(done);
+            let mut later = || done.take().unwrap_or_else(|| Box::new(|_| {}));
+            let judge = passwords::Judge::elsewhere(&part.common);
+            if let Reply::Now(verdict) = part.common.bind(judge, &context, &bind, stored, &mut later)
+                && let Some(done) = done
+            {
+                done(verdict);
+            }
+        });
+        Reply::Later(pending)
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        self.note();
+        self.change_password(context, change, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
+    }
+
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        self.note();
+        let target = changes.operations().next().map(|operation| operation.target().to_owned());
+        if let Err(result) = self.leads(&target.unwrap_or_default()) {
+            done(result.into());
+            return Pending::default();
+        }
+        let chosen = self.directory.at(self.node.served());
+        let held = |dn: &NormalDn| self.held(context, dn);
+        match changes {
+            Changes::One(request, target) => chosen.submit_at(request, target, &held, done),
+            Changes::Together(requests) => chosen.submit_all(requests, &held, done),
+        }
+        // An event loop may carry out a change by itself where that takes no waiting. Here it would.
+        hand_over_kept();
+        Pending::default()
+    }
+
+    fn stands_apart(&self) -> Option<LdapResult> {
+        None
+    }
+
+    fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        Some(self.node.served().database().policy())
+    }
+
+    fn announce(&self, announced: &mut Announced) {
+        let settings = self.node.served().database().settings();
+        if !settings.hidden {
+            announced.naming_contexts.extend(settings.suffixes.iter().map(|suffix| suffix.text.clone()));
+        }
+    }
+
+    fn set_read_only(&self, value: bool) -> LdapResult {
+        self.node.served().database().set_read_only(value);
+        LdapResult::success()
+    }
+}
+
+/// Stands for the router and the client on threads that know neither.
+#[derive(Debug)]
+struct Alone;
+
+impl Routing for Alone {
+    fn mounts(&self) -> &[Mount] {
+        &[]
+    }
+
+    fn backend(&self, _: &NormalDn) -> Option<&dyn Backend> {
+        None
+    }
+
+    fn glued_below(&self, _: &NormalDn, _: Scope) -> Vec<Below<'_>> {
+        Vec::new()
+    }
+
+    fn announced(&self) -> Announced {
+        Announced::default()
+    }
+}
+
+impl Client for Alone {
+    fn handle(&self) -> Box<dyn ClientHandle> {
+        Box::new(Self)
+    }
+}
+
+impl ClientHandle for Alone {
+    fn send(&self, _: Vec<u8>) {}
+
+    fn hang_up(&self) {}
+}

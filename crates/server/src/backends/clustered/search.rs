@@ -1,0 +1,359 @@
+//! A search of a database in a shared engine: each slice runs on a thread of the node, and the cursor waits for it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larix_configuration::values::LimitRule;
+use larix_engine::access::Subject;
+use larix_engine::controls::RequestControls;
+use larix_engine::log::Follower;
+use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
+use larix_engine::time::Monotonic;
+use larix_engine::{Fault, Limits, View};
+use larix_kv::{Noted, take_noted};
+use larix_proto::limits::DecodeLimits;
+use larix_proto::{ControlBuf, LdapResult, Message, MessageId, Request, ResultCode, client, limits};
+use larix_schema::NormalDn;
+use larix_store::{Snapshot, Store};
+
+use super::{AGAIN_MAX, Clustered, Part, too_late, too_many};
+use crate::backends::stored::limits_of_subject;
+use crate::cluster::Turn;
+use larix_backend::{Context, Cursor, Effort, OUTPUT_HIGH, Search, Slice};
+
+/// How far a slice on a thread may go: nobody but its client waits for it.
+const SLICE_CANDIDATES: u32 = 8_192;
+const SLICE_NANOS: u64 = 20_000_000;
+
+/// The search as it was asked.
+struct Asked {
+    /// The request once more, as a message: what it borrows outlives it.
+    request: Vec<u8>,
+    message: MessageId,
+    base: NormalDn,
+    controls: RequestControls,
+    subject: Arc<Subject>,
+    rules: Vec<LimitRule>,
+    began: Monotonic,
+    size_limit: Option<u32>,
+    page_limit: Option<u32>,
+}
+
+/// What goes to a thread and comes back.
+struct Work {
+    part: Part,
+    asked: Asked,
+    task: Option<Box<SearchTask>>,
+    /// Whether the client was sent anything.
+    has_answered: bool,
+    again: usize,
+}
+
+/// A slice that is over.
+struct Over {
+    work: Box<Work>,
+    out: Vec<u8>,
+    step: Step,
+}
+
+/// Where a thread leaves what it has done.
+#[derive(Default)]
+struct Desk {
+    over: Option<Box<Over>>,
+    /// No slice comes any more.
+    lost: bool,
+    follower: Option<Arc<Follower>>,
+    /// Nobody waits for it any more.
+    given_up: bool,
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Desk>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Desk> {
+        // Each change of it is whole before anything can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Leaves word even where the thread panics.
+struct Leaving {
+    desk: Shared,
+    over: Option<Box<Over>>,
+}
+
+impl Leaving {
+    fn leave(mut self, over: Over) {
+        self.over = Some(Box::new(over));
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let follower = {
+            let mut desk = self.desk.lock();
+            desk.over = self.over.take();
+            desk.lost = desk.over.is_none();
+            desk.follower.clone()
+        };
+        follower.into_iter().for_each(|follower| follower.tell());
+    }
+}
+
+/// A search under way.
+pub(super) struct ClusteredSearch {
+    desk: Shared,
+    /// Here while no thread has it.
+    work: Option<Box<Work>>,
+    is_out: bool,
+    /// What a slice has answered and the client has not taken yet.
+    out: Vec<u8>,
+    end: Option<(LdapResult, Vec<ControlBuf>)>,
+    effort: Effort,
+    size_limit: Option<u32>,
+}
+
+impl fmt::Debug for ClusteredSearch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusteredSearch").field("effort", &self.effort).finish_non_exhaustive()
+    }
+}
+
+impl ClusteredSearch {
+    pub(super) fn new(backend: &Clustered, context: &Context<'_>, search: Search<'_>) -> Self {
+        let Search { request, base, controls, message } = search;
+        let attributes: Vec<&str> = request.attributes.iter().collect();
+        let mut encoded = Vec::new();
+        let again = client::Search {
+            base: request.base,
+            scope: request.scope,
+            deref: request.deref,
+            size_limit: request.size_limit,
+            time_limit: request.time_limit,
+            types_only: request.types_only,
+            filter: request.filter,
+            attributes: &attributes,
+        };
+        client::search(&mut encoded, message, &again, &[]);
+        let size_limit = (request.size_limit > 0).then_some(request.size_limit);
+        let asked = Asked {
+            request: encoded,
+            message,
+            base: base.clone(),
+            controls,
+            subject: Arc::clone(context.subject),
+            rules: backend.limits.clone(),
+            began: context.began,
+            size_limit: None,
+            page_limit: None,
+        };
+        let work = Work { part: backend.part(), asked, task: None, has_answered: false, again: 0 };
+        Self {
+            desk: Shared::default(),
+            work: Some(Box::new(work)),
+            is_out: false,
+            out: Vec::new(),
+            end: None,
+            effort: Effort::default(),
+            size_limit,
+        }
+    }
+
+    /// Has a thread run the next slice.
+    fn send_out(&mut self) -> Result<(), LdapResult> {
+        let Some(work) = self.work.take() else { return Err(LdapResult::new(ResultCode::OTHER)) };
+        let node = Arc::clone(&work.part.node);
+        let place = node.pool.place().ok_or_else(too_many)?;
+        let leaving = Leaving { desk: self.desk.clone(), over: None };
+        self.is_out = true;
+        place.take(move |turn| {
+            if leaving.desk.lock().given_up {
+                return;
+            }
+            leaving.leave(match turn {
+                Turn::Go => work.slice(),
+                Turn::Late => Over { work, out: Vec::new(), step: Step::Done(too_late(), Vec::new()) },
+            });
+        });
+        Ok(())
+    }
+
+    /// Takes in what a thread has done; whether there is anything.
+    fn take_in(&mut self) -> Option<Result<(), LdapResult>> {
+        let mut desk = self.desk.lock();
+        if let Some(follower) = &desk.follower {
+            follower.looks();
+        }
+        let (over, is_lost) = (desk.over.take(), desk.lost);
+        drop(desk);
+        let Some(over) = over else {
+            return is_lost.then(|| Err(LdapResult::with(ResultCode::OTHER, "internal error")));
+        };
+        self.is_out = false;
+        let Over { work, out, step } = *over;
+        if let Some(task) = &work.task {
+            self.effort = Effort { entries: task.entries().into(), candidates: task.looked_at() };
+            self.size_limit = task.size_limit();
+        }
+        self.out = out;
+        self.work = Some(work);
+        if let Step::Done(result, controls) = step {
+            self.end = Some((result, controls));
+        }
+        Some(Ok(()))
+    }
+}
+
+impl Cursor for ClusteredSearch {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        if self.is_out {
+            match self.take_in() {
+                None => return Slice::Waiting,
+                Some(Err(lost)) => {
+                    self.is_out = false;
+                    return Slice::Done(lost, Vec::new());
+                }
+                Some(Ok(())) => {}
+            }
+        }
+        out.append(&mut self.out);
+        if let Some((result, controls)) = self.end.take() {
+            return Slice::Done(result, controls);
+        }
+        // Behind this the connection sends what there is before it asks for more.
+        match self.send_out() {
+            Ok(()) => Slice::Waiting,
+            Err(result) => Slice::Done(result, Vec::new()),
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        self.effort
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        self.desk.lock().follower = Some(follower);
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.size_limit
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        self.size_limit = Some(self.size_limit.map_or(entries, |limit| limit.min(entries)));
+        if let Some(work) = &mut self.work {
+            work.asked.size_limit = self.size_limit;
+        }
+    }
+
+    fn limit_page(&mut self, entries: u32) {
+        if let Some(work) = &mut self.work {
+            work.asked.page_limit = Some(entries);
+        }
+    }
+}
+
+impl Drop for ClusteredSearch {
+    fn drop(&mut self) {
+        self.desk.lock().given_up = true;
+    }
+}
+
+impl Work {
+    /// Runs a slice on this thread, which may wait for the engine.
+    fn slice(mut self: Box<Self>) -> Over {
+        let mut out = Vec::new();
+        loop {
+            out.clear();
+            take_noted();
+            let step = self.try_slice(&mut out);
+            let trouble = match take_noted() {
+                None => {
+                    let step = step.unwrap_or_else(|fault| Step::Done(self.failure(&fault), Vec::new()));
+                    self.has_answered |= !out.is_empty();
+                    return Over { work: self, out, step };
+                }
+                // From the beginning, as if it had not been begun.
+                Some(Noted::Stale) if !self.has_answered && self.again < AGAIN_MAX => {
+                    self.again += 1;
+                    self.task = None;
+                    continue;
+                }
+                Some(noted) => self.part.trouble(noted),
+            };
+            // Something between may have taken what could not be read for what is not there.
+            out.clear();
+            return Over { work: self, out, step: Step::Done(trouble, Vec::new()) };
+        }
+    }
+
+    fn failure(&self, fault: &Fault) -> LdapResult {
+        self.part.common.services.log.notice(format_args!("search failed: {fault}"));
+        LdapResult::with(ResultCode::OTHER, "internal error")
+    }
+
+    fn try_slice(&mut self, out: &mut Vec<u8>) -> Result<Step, Fault> {
+        let Self { part, asked, task, .. } = self;
+        let database = part.node.served().database();
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let task = match task {
+            Some(task) => {
+                task.follow(database.current_policy());
+                task
+            }
+            None => match asked.begin(part, &view)? {
+                Ok(begun) => task.insert(Box::new(begun)),
+                Err((result, controls)) => return Ok(Step::Done(result, controls)),
+            },
+        };
+        let clock = &*part.common.services.clock;
+        let budget = Budget { candidates: SLICE_CANDIDATES, nanos: SLICE_NANOS, bytes: OUTPUT_HIGH, clock };
+        Ok(task.step(&view, out, budget))
+    }
+}
+
+/// A search, or what is answered without looking.
+type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
+
+impl Asked {
+    fn begin<N: Snapshot>(&self, part: &Part, view: &View<'_, N>) -> Result<Begun, Fault> {
+        let database = part.node.served().database();
+        let policy = database.current_policy();
+        let limits: Option<Limits> = match policy.is_root(&self.subject) {
+            true => None,
+            false => {
+                let otherwise = view.settings.limits;
+                Some(limits_of_subject(&self.rules, otherwise, &self.subject, &self.base, view)?)
+            }
+        };
+        let depth = DecodeLimits { filter_depth: limits::FILTER_DEPTH_CEILING };
+        let decoded = Message::decode_with(&self.request, &depth);
+        let Ok(Message { request: Request::Search(request), .. }) = decoded else {
+            return Ok(Err((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())));
+        };
+        let referrals = &part.common.default_referrals;
+        let input = SearchInput {
+            message: self.message,
+            request,
+            base: self.base.clone(),
+            controls: self.controls.clone(),
+            limits,
+            subject: Arc::clone(&self.subject),
+            policy,
+            default_referrals: (!referrals.is_empty()).then(|| referrals.clone()),
+            cookie_secret: *database.cookie_secret(),
+            now: self.began,
+        };
+        Ok(SearchTask::new(view, input).map(|mut task| {
+            self.size_limit.into_iter().for_each(|entries| task.limit_size(entries));
+            self.page_limit.into_iter().for_each(|entries| task.limit_page(entries));
+            task
+        }))
+    }
+}

@@ -1,0 +1,243 @@
+//! Which node writes: a thread that holds the lease, or watches who does.
+//!
+//! **The lease decides who tries, and no more.** A node that believes to lead and does not is refused by the fence in its next commit.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use larix_engine::database::DatabaseOpenError;
+use larix_engine::time::{Clock, Monotonic};
+use larix_engine::{Database, Served};
+use larix_kv::Lease;
+
+use super::SharedStore;
+use crate::clock::{SystemClock, SystemRandom};
+use crate::log::Log;
+
+/// A node looks at the lease so many times while it lasts.
+const LOOKS: u32 = 3;
+
+/// What this node is to its database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It writes.
+    Leader,
+    /// The node with this URL does.
+    Follower(String),
+    /// Nobody does now: the lease has ended, or is being taken.
+    Vacant,
+    /// The engine cannot be reached, and nobody knows.
+    CutOff,
+}
+
+impl Role {
+    /// As the monitor and `larix cluster` call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Follower(_) => "follower",
+            Self::Vacant => "vacant",
+            Self::CutOff => "cut off",
+        }
+    }
+}
+
+/// Where the thread says what this node is.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Held by whoever takes the right to write, or changes what it stands on.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    role: Role,
+    ended: bool,
+    /// The thread is to look at once.
+    hurries: bool,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        let state = State { role: Role::Vacant, ended: false, hurries: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), turn: Mutex::default() }
+    }
+}
+
+impl Watch {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change of it is whole before anything can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until it is dropped, nobody else takes the right to write.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.lock().role.clone()
+    }
+
+    /// What the right to write stands on is to be settled again.
+    pub(crate) fn settle_again(&self) {
+        let mut state = self.lock();
+        if state.role == Role::Leader {
+            state.role = Role::Vacant;
+        }
+        state.hurries = true;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits, unless it is to hurry. Whether it goes on.
+    fn wait(&self, time: Duration) -> bool {
+        let idle = |state: &mut State| !state.ended && !state.hurries;
+        let (mut state, _) =
+            self.changed.wait_timeout_while(self.lock(), time, idle).unwrap_or_else(PoisonError::into_inner);
+        state.hurries = false;
+        !state.ended
+    }
+}
+
+/// The thread's own.
+pub(super) struct Holder {
+    pub(super) watch: Arc<Watch>,
+    pub(super) served: Arc<Served<SharedStore>>,
+    pub(super) node: String,
+    pub(super) lease: Duration,
+    pub(super) suffix: String,
+    pub(super) clock: Arc<SystemClock>,
+    pub(super) log: Log,
+}
+
+/// Why a look came to nothing.
+type Trouble = String;
+
+impl Holder {
+    pub(super) fn run(self) {
+        let pause = self.lease / LOOKS;
+        let mut last = self.clock.monotonic();
+        let mut told = String::new();
+        loop {
+            let began = self.clock.monotonic();
+            match self.look() {
+                Ok(role) => {
+                    last = began;
+                    told.clear();
+                    self.publish(role);
+                }
+                Err(why) => {
+                    if why != told {
+                        self.log.warning(format_args!("\"{}\": {why}", self.suffix));
+                        told = why;
+                    }
+                    if self.is_over(last) {
+                        // Others may lead by now; if not, the lease is taken anew.
+                        self.served.database().store().resign();
+                        self.publish(Role::CutOff);
+                    }
+                }
+            }
+            if !self.watch.wait(pause) {
+                break;
+            }
+        }
+        let store = self.served.database().store();
+        if store.leads() {
+            self.publish(Role::Vacant);
+            store.resign();
+            // Without it others wait for the lease's end.
+            let _released = store.release_lease();
+        }
+    }
+
+    fn is_over(&self, since: Monotonic) -> bool {
+        let passed = self.clock.monotonic().0.saturating_sub(since.0);
+        u128::from(passed) >= self.lease.as_nanos()
+    }
+
+    fn publish(&self, role: Role) {
+        let mut state = self.watch.lock();
+        if state.role == role || state.hurries && role == Role::Leader {
+            return;
+        }
+        match &role {
+            Role::Leader => {
+                let epoch = self.served.database().store().figures().epoch;
+                self.log.notice(format_args!("\"{}\": this node writes now (epoch {epoch})", self.suffix));
+            }
+            Role::Follower(leader) => self.log.notice(format_args!("\"{}\": {leader} writes", self.suffix)),
+            Role::Vacant => self.log.notice(format_args!("\"{}\": nobody writes now", self.suffix)),
+            Role::CutOff => {
+                self.log.warning(format_args!(
+                    "\"{}\": the engine is out of reach, no changes are taken",
+                    self.suffix
+                ));
+            }
+        }
+        state.role = role;
+    }
+
+    /// Holds the lease, takes it if nobody has it, or learns who has.
+    fn look(&self) -> Result<Role, Trouble> {
+        let _turn = self.watch.turn();
+        let store = self.served.database().store();
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        if store.leads() {
+            if store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
+                return Ok(Role::Leader);
+            }
+            // It came too late, or was told to step down.
+            store.resign();
+        } else {
+            // Whoever was fenced off has resigned with this.
+            store.resign();
+            store.hear().map_err(|error| text(&error))?;
+        }
+        let Lease { leader, is_own, .. } = store.lease().map_err(|error| text(&error))?;
+        if let Some(leader) = leader.filter(|_| !is_own) {
+            return Ok(Role::Follower(leader));
+        }
+        if !store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
+            let leader = store.lease().map_err(|error| text(&error))?.leader;
+            return Ok(leader.map_or(Role::Vacant, Role::Follower));
+        }
+        self.take_over()?;
+        Ok(Role::Leader)
+    }
+
+    /// Fences everybody else off, and settles with the engine what this node's configuration says.
+    fn take_over(&self) -> Result<(), Trouble> {
+        let database = self.served.database();
+        let store = database.store();
+        let (schema, settings) = (database.schema(), database.settings());
+        let settled = store.take_over_and(|| {
+            // Opening a database brings the store up to what its settings say.
+            let opened = Database::open(Arc::clone(store), schema, (*settings).clone(), &SystemRandom);
+            opened.map(|_| ())
+        });
+        settled.map_err(|error: DatabaseOpenError| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_hurried_does_not_wait() {
+        let watch = Watch::default();
+        watch.settle_again();
+        assert!(watch.wait(Duration::from_secs(3600)), "it goes on");
+        watch.end();
+        assert!(!watch.wait(Duration::from_secs(3600)), "it ends");
+    }
+}

@@ -1,0 +1,226 @@
+//! `database kv`: several servers on one PostgreSQL.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use larix_testkit::Kind;
+use larix_testkit::postgresql::Engine;
+use larix_testkit::process::free_ports;
+use larix_tests::client::Client;
+use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
+
+const PAUSE: Duration = Duration::from_millis(20);
+/// How often something is looked for that another process brings about: a minute.
+const LOOKS: usize = 3_000;
+const BASE: &str = "add dc=example,dc=com\n  objectClass: domain\n  dc: example\n\n\
+    add ou=people,dc=example,dc=com\n  objectClass: organizationalUnit\n  ou: people\n\n\
+    add cn=ann,ou=people,dc=example,dc=com\n  objectClass: person\n  cn: ann\n  sn: Lee\n  userPassword: right";
+
+/// Nodes of one database with a lease of a second, not started.
+fn nodes(address: &str, count: usize, more: &str) -> Vec<Member> {
+    let ports = free_ports(count);
+    let node = |port: &u16| {
+        let body = format!(
+            "database monitor\ndatabase kv\nengine {address}\nnode ldap://127.0.0.1:{port}\nlease 1\nsuffix {SUFFIX}\n\
+             rootdn {ADMIN}\nrootpw secret\nindex objectClass,cn eq\n{more}\n"
+        );
+        Member::with(Kind::Larix, *port, &body).arguments(&["-d", "256"])
+    };
+    ports.iter().map(node).collect()
+}
+
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    for _ in 0..LOOKS {
+        if reached() {
+            return;
+        }
+        std::thread::park_timeout(PAUSE);
+    }
+    panic!("{what}");
+}
+
+fn describe(text: &str) -> String {
+    format!("modify cn=ann,ou=people,{SUFFIX}\n  replace description: {text}")
+}
+
+/// What a change is answered, on a connection of its own.
+fn change(node: &Member, request: &str) -> String {
+    let Ok(mut client) = Client::try_connect(node.address()) else { return "gone".to_owned() };
+    ask(&mut client, &format!("as {ADMIN} secret"));
+    ask(&mut client, request)
+}
+
+fn description(node: &Member) -> Option<String> {
+    node.client().value(&format!("cn=ann,ou=people,{SUFFIX}"), "description")
+}
+
+/// Which of them writes, found out by a change.
+fn leader(nodes: &[Member]) -> usize {
+    let mut found = None;
+    until("a leader", || {
+        found = nodes.iter().position(|node| change(node, &describe("found")).starts_with("=> 0"));
+        found.is_some()
+    });
+    found.expect("a leader")
+}
+
+#[test]
+fn one_node_writes_and_all_read() {
+    let Some(engine) = Engine::start() else { return };
+    let mut nodes = nodes(&engine.database().1, 2, "");
+    nodes.iter_mut().for_each(Member::start);
+    // The first one made the database, and leads.
+    nodes[0].change(BASE);
+    assert_eq!(
+        nodes[1].content(SUFFIX),
+        nodes[0].content(SUFFIX),
+        "what is acknowledged is seen everywhere at once"
+    );
+    let mut ann = Client::connect(nodes[1].address());
+    assert_eq!(ask(&mut ann, &format!("as cn=ann,ou=people,{SUFFIX} wrong")), "=> 49\n");
+    assert_eq!(ask(&mut ann, &format!("as cn=ann,ou=people,{SUFFIX} right")), "=> 0\n");
+    assert_eq!(ask(&mut ann, &format!("compare cn=ann,ou=people,{SUFFIX} sn:lee")), "=> 6\n");
+    let referred = change(&nodes[1], &describe("two"));
+    assert!(referred.starts_with("=> 10"), "{referred}");
+    assert!(referred.contains(&format!("{}/cn=ann,ou=people,{SUFFIX}", nodes[0].url())), "{referred}");
+
+    // The leader is killed amid everything; what it acknowledged is there, and the other takes over.
+    assert_eq!(change(&nodes[0], &describe("three")), "=> 0\n");
+    nodes[0].kill();
+    until("the other node writes", || change(&nodes[1], &describe("four")) == "=> 0\n");
+    nodes[0].start();
+    assert_eq!(description(&nodes[0]).as_deref(), Some("four"));
+    let referred = change(&nodes[0], &describe("five"));
+    assert!(referred.starts_with("=> 10") && referred.contains(&nodes[1].url()), "{referred}");
+
+    // One that is stopped hands over.
+    nodes[1].stop();
+    until("the first node writes again", || change(&nodes[0], &describe("six")) == "=> 0\n");
+    assert_eq!(description(&nodes[0]).as_deref(), Some("six"));
+    nodes[0].stop();
+}
+
+#[test]
+fn an_engine_that_hangs_or_is_gone_holds_nobody_up() {
+    let Some(mut engine) = Engine::start() else { return };
+    let more = "database mdb\nsuffix dc=beside\nrootdn cn=root,dc=beside\nrootpw secret\ndirectory @DATA@";
+    let mut nodes = nodes(&engine.database().1, 1, more);
+    nodes[0].start();
+    nodes[0].change(BASE);
+    let mut beside = Client::connect(nodes[0].address());
+    assert_eq!(ask(&mut beside, "as cn=root,dc=beside secret"), "=> 0\n");
+    assert_eq!(ask(&mut beside, "add dc=beside\n  objectClass: domain\n  dc: beside"), "=> 0\n");
+    let unavailable = |answer: String| {
+        assert!(answer.starts_with("=> 52") && answer.contains("cannot be reached"), "{answer}");
+    };
+    let search = format!("search \"{SUFFIX}\" sub (cn=ann) cn");
+
+    engine.hang();
+    std::thread::scope(|scope| {
+        // More of them than threads wait for the engine.
+        let node = &nodes[0];
+        let waiting: Vec<_> = (0..24)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = Client::connect(node.address());
+                    ask(&mut client, &format!("as {ADMIN} secret"));
+                    ask(&mut client, &search)
+                })
+            })
+            .collect();
+        let mut answered = 0;
+        while waiting.iter().any(|one| !one.is_finished()) {
+            assert_eq!(ask(&mut beside, "modify dc=beside\n  replace description: x"), "=> 0\n");
+            assert!(ask(&mut beside, "search dc=beside base (objectClass=*) dc").ends_with("=> 0\n"));
+            answered += 1;
+            std::thread::park_timeout(PAUSE);
+        }
+        assert!(answered > 10, "others were answered meanwhile");
+        for one in waiting {
+            let answer = one.join().expect("an answer");
+            assert!(answer.starts_with("=> 52") || answer.starts_with("=> 51"), "{answer}");
+        }
+    });
+    unavailable(change(&nodes[0], &describe("in vain")));
+    engine.go_on();
+    until("it writes again", || change(&nodes[0], &describe("again")) == "=> 0\n");
+
+    engine.crash();
+    until("it has noticed", || change(&nodes[0], &describe("in vain")).starts_with("=> 52"));
+    unavailable(ask(&mut nodes[0].client(), &search));
+    engine.run();
+    until("it writes without a restart", || change(&nodes[0], &describe("once more")) == "=> 0\n");
+    assert_eq!(description(&nodes[0]).as_deref(), Some("once more"));
+    nodes[0].stop();
+}
+
+/// Writers that follow the leader while it is killed again and again: nothing acknowledged is lost, and nothing is there twice.
+#[test]
+fn nothing_acknowledged_is_lost_when_leaders_die() {
+    const ROUNDS: usize = 4;
+    const WRITERS: usize = 4;
+    let Some(engine) = Engine::start() else { return };
+    let mut nodes = nodes(&engine.database().1, 2, "");
+    nodes.iter_mut().for_each(Member::start);
+    nodes[0].change(BASE);
+    let addresses: Vec<_> = nodes.iter().map(Member::address).collect();
+    let (stop, next) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (acknowledged, refused) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    let number = next.fetch_add(1, Ordering::AcqRel);
+                    let request = format!(
+                        "add cn=p{number},ou=people,{SUFFIX}\n  objectClass: person\n  cn: p{number}\n  sn: p"
+                    );
+                    for address in &addresses {
+                        let Ok(mut client) = Client::try_connect(*address) else { continue };
+                        ask(&mut client, &format!("as {ADMIN} secret"));
+                        let answer = ask(&mut client, &request);
+                        if answer == "=> 0\n" {
+                            acknowledged.lock().expect("whole").insert(number);
+                            break;
+                        }
+                        let nothing_changed = ["=> 10", "=> 51"].iter().any(|code| answer.starts_with(code));
+                        if !nothing_changed
+                            && !answer.contains("nothing was changed")
+                            && !answer.contains("no node of")
+                        {
+                            // Unknown: it may be there or not.
+                            refused.lock().expect("whole").insert(number);
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+        let count = || acknowledged.lock().expect("whole").len();
+        for round in 0..ROUNDS {
+            let reached = count() + 30;
+            until("writes go on", || count() >= reached);
+            let at = leader(&nodes);
+            nodes[at].kill();
+            until("the other one leads", || change(&nodes[1 - at], &describe("found")) == "=> 0\n");
+            nodes[at].start();
+            assert!(round < ROUNDS);
+        }
+        stop.store(true, Ordering::Release);
+    });
+    let (acknowledged, refused) =
+        (acknowledged.into_inner().expect("whole"), refused.into_inner().expect("whole"));
+    for node in &nodes {
+        let content = node.content(SUFFIX).expect("readable");
+        let there = |number: &usize| content.contains_key(&format!("cn=p{number},ou=people,{SUFFIX}"));
+        let lost: Vec<_> = acknowledged.iter().filter(|number| !there(number)).collect();
+        assert!(lost.is_empty(), "{lost:?} of {}", acknowledged.len());
+        let known = |number: &usize| acknowledged.contains(number) || refused.contains(number);
+        let more: Vec<_> =
+            (0..next.load(Ordering::Acquire)).filter(|number| there(number) && !known(number)).collect();
+        assert!(more.is_empty(), "{more:?} were said not to be made");
+    }
+    assert_eq!(nodes[0].content(SUFFIX), nodes[1].content(SUFFIX));
+    nodes.iter_mut().for_each(Member::stop);
+}
