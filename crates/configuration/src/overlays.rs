@@ -142,12 +142,14 @@ impl Config {
     ) -> T {
         let hasher = self.hasher();
         let suffixes = database.map_or(&[][..], |database| &database.suffixes);
+        let shown_suffix = suffixes.first().map_or("", |suffix| suffix.text.as_str());
         let suffixes: Vec<NormalDn> = suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
         let index = database.map(|database| database.kind.stored().index).unwrap_or_default();
         let root_dn = database.and_then(|database| database.root_dn.as_ref());
         then(BuildContext {
             schema: &self.schema,
             suffixes: &suffixes,
+            shown_suffix,
             root_dn: root_dn.map(|root| (&root.normal, root.text.as_str())),
             last_modified: database.is_some_and(|database| database.last_mod),
             last_bind: database.is_some_and(|database| database.last_bind),

@@ -386,6 +386,8 @@ pub struct BuildContext<'c> {
     pub schema: &'c Arc<Schema>,
     /// Of the database.
     pub suffixes: &'c [NormalDn],
+    /// The first of them as it was configured; empty without any.
+    pub shown_suffix: &'c str,
     /// `rootdn` of the database, normal and as it was configured.
     pub root_dn: Option<(&'c NormalDn, &'c str)>,
     /// `lastmod`: whether the database keeps modifiersName and the like.

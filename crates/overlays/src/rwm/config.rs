@@ -95,12 +95,10 @@ pub fn build(settings: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn 
         }
         let named = |text: &str| suffix(context.schema, text).map_err(|why| fault(why, MASSAGE));
         let (here, there) = match arguments {
-            [there] => match context.suffixes.first() {
-                Some(own) => (named(own.as_str())?, named(there)?),
-                None => {
-                    return Err(fault("no database whose suffix is meant".to_owned(), MASSAGE));
-                }
-            },
+            [_] if context.suffixes.is_empty() => {
+                return Err(fault("no database whose suffix is meant".to_owned(), MASSAGE));
+            }
+            [there] => (named(context.shown_suffix)?, named(there)?),
             [here, there] => (named(here)?, named(there)?),
             _ => return Err(fault("takes one or two suffixes".to_owned(), MASSAGE)),
         };

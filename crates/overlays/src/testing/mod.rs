@@ -100,6 +100,7 @@ pub(crate) fn with_context<T>(schema: &Arc<Schema>, then: impl FnOnce(&BuildCont
     then(&BuildContext {
         schema,
         suffixes: &suffixes,
+        shown_suffix: SUFFIX,
         root_dn: Some((&root, ROOT)),
         last_modified: true,
         last_bind: true,

@@ -244,9 +244,28 @@ impl Mapping {
         Ok(Some(LdapUrl { dn, ..parsed }.to_string()))
     }
 
-    /// What values of an attribute are, by its description here.
+    /// What values of an attribute are, by its description here. Those with an optional UID are names where the attribute has DN
+    /// syntax here or there, as in slapd.
     fn kind(&self, description: &str) -> ValueKind {
         let (base, _) = names::parted(description);
+        let here = self.kind_of(base);
+        if matches!(here, ValueKind::Class | ValueKind::Url) {
+            return here;
+        }
+        let there = match self.attributes.there(&self.schema, base) {
+            Some(Cow::Owned(there)) => self.kind_of(&there),
+            _ => here,
+        };
+        match (here, there) {
+            (ValueKind::Name, ValueKind::NameAndUid) | (ValueKind::NameAndUid, ValueKind::Name) => {
+                ValueKind::NameAndUid
+            }
+            (ValueKind::Name, _) | (_, ValueKind::Name) => ValueKind::Name,
+            _ => ValueKind::Other,
+        }
+    }
+
+    fn kind_of(&self, base: &str) -> ValueKind {
         let Some(known) = self.schema.attribute_type(base) else { return ValueKind::Other };
         match known.oid.as_str() {
             OBJECT_CLASS | STRUCTURAL_OBJECT_CLASS => ValueKind::Class,

@@ -214,7 +214,9 @@ fn filters_are_mapped() {
             "(uniqueMember:distinguishedNameMatch:=cn=a,dc=there)",
         ),
         ("(seeAlso=cn=a,dc=here)", "(seeAlso=cn=a,dc=there)"),
-        ("(uniqueMember=cn=a,dc=here#'01'B)", "(uniqueMember=cn=a,dc=there#'01'B)"),
+        ("(member=cn=a,dc=here#'01'B)", "(uniqueMember=cn=a,dc=there#'01'B)"),
+        // Of DN syntax neither here nor there.
+        ("(uniqueMember=cn=a,dc=here#'01'B)", "(uniqueMember=cn=a,dc=here#'01'B)"),
         ("(description=cn=a,dc=here)", "(description=cn=a,dc=here)"),
         ("(objectClass=GROUPOFNAMES)", "(objectClass=groupOfUniqueNames)"),
         ("(objectClass=*)", "(objectClass=*)"),
@@ -384,7 +386,7 @@ fn entries_are_mapped_back() {
         ("ref", &["ldap://host/cn=a,dc=there??sub"]),
     ];
     let all = "cn=g,dc=here; objectClass=top|groupOfNames; cn;lang-en=g|h; \
-               member=cn=a,dc=here|cn=b,dc=x|cn=c,dc=there#'1'B; seeAlso=cn=a,dc=here; \
+               member=cn=a,dc=here|cn=b,dc=x|cn=c,dc=here#'1'B; seeAlso=cn=a,dc=here; \
                ref=ldap://host/cn=a,dc=here??sub";
     assert_eq!(seen(mapping(MAPS), &[], "cn=g,dc=there", group), all);
     assert_eq!(seen(mapping(MAPS), &["*"], "cn=g,dc=there", group), all);
