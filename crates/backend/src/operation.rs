@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 
 use larix_engine::controls::RequestControls;
 use larix_engine::time::Monotonic;
-use larix_engine::write::{WriteOperation, WriteOutcome, WriteRequest};
+use larix_engine::write::{Forward, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{BoundFilter, NormalDn};
 use zeroize::Zeroizing;
@@ -69,11 +69,39 @@ pub struct Verdict {
     pub shown: Option<String>,
     /// Who was bound, where that is another name than the one that the client gave.
     pub identity: Option<NormalDn>,
+    /// What the provider of a shadow is to hear, until an overlay in front hands it on (`overlay chain`).
+    pub forward: Option<Box<Forward>>,
+}
+
+impl Verdict {
+    /// The same at its end: what the bind needed to be handed on and was not makes it fail.
+    #[must_use]
+    pub fn settled(mut self) -> Self {
+        if self.forward.take().is_some_and(|forward| !forward.needed.is_empty()) {
+            self.fail();
+        }
+        self
+    }
+
+    /// A bind that seemed right is none: it is answered as a wrong password is.
+    pub fn fail(&mut self) {
+        if self.result.is_success() {
+            self.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+            self.must_change_password = false;
+        }
+    }
 }
 
 impl From<LdapResult> for Verdict {
     fn from(result: LdapResult) -> Self {
-        Self { result, controls: Vec::new(), must_change_password: false, shown: None, identity: None }
+        Self {
+            result,
+            controls: Vec::new(),
+            must_change_password: false,
+            shown: None,
+            identity: None,
+            forward: None,
+        }
     }
 }
 

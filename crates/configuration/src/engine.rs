@@ -76,6 +76,7 @@ impl Config {
             shadow: self.is_shadow(database),
             update_dn: database.update_dn.as_ref().map(|dn| dn.normal.clone()),
             update_referrals: database.update_refs.clone(),
+            forwards: self.forwards_logins(database),
             last_modified: database.last_mod,
             durability_relaxed: relaxed,
             // The access log is made from it.
@@ -144,6 +145,12 @@ impl Config {
             None => database.multi_provider && database.records_operations(),
         };
         database.last_mod && !mdb.value_conflicts && follows
+    }
+
+    /// Whether what logins change in a shadow can be handed on to its provider: it has a referral, and what follows it.
+    pub fn forwards_logins(&self, database: &Database) -> bool {
+        let mut overlays = database.overlays.iter().chain(&self.frontend.overlays);
+        !database.update_refs.is_empty() && overlays.any(|overlay| overlay.chain().is_some())
     }
 
     /// Whether a database takes changes from a provider alone. A server that is named as its own provider follows no other.

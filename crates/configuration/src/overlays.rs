@@ -159,6 +159,9 @@ impl Config {
             maintained: &[],
             others: &[],
             receives: database.is_some_and(|database| self.receives(database)),
+            forwards: database
+                .filter(|database| self.is_shadow(database))
+                .map(|database| self.forwards_logins(database)),
         })
     }
 

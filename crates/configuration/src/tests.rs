@@ -67,14 +67,7 @@ fn what_has_no_effect_is_said_once_for_each_line() {
             keyword.trim_start_matches('`')
         })
         .collect();
-    let expected = [
-        "tool-threads",
-        "extra_attrs",
-        "ppolicy_forward_updates",
-        "memberof-reverse",
-        "monitoring",
-        "sync_use_subentry",
-    ];
+    let expected = ["tool-threads", "extra_attrs", "memberof-reverse", "monitoring", "sync_use_subentry"];
     assert_eq!(notes, expected);
 }
 

@@ -30,7 +30,7 @@ fn site(overlay: &str) -> Site {
 
 /// What an app shows now, by another program's HMAC.
 #[expect(clippy::disallowed_methods, reason = "codes are of the present time")]
-fn code(hash: &str) -> String {
+pub(crate) fn code(hash: &str) -> String {
     let step = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 30;
     let mut child = Command::new("openssl")
         .args(["dgst", hash, "-mac", "HMAC", "-macopt", "key:12345678901234567890", "-binary"])

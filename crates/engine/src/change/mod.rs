@@ -1,6 +1,7 @@
 //! Changes before they are carried out: as they come ([`operation`]), with names resolved and values checked ([`prepare`]), and what
 //! the server writes itself ([`recording`]).
 
+mod forward;
 mod operation;
 pub mod prepare;
 mod recording;
@@ -11,6 +12,7 @@ use std::fmt;
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
+pub use forward::Forward;
 pub(crate) use operation::Counts;
 pub use operation::{AttributeValues, Modification, WriteOperation};
 pub use recording::{NewRecord, Recording};

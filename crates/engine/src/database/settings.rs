@@ -7,6 +7,7 @@ use larix_store::Durability;
 
 use crate::access::AccessPolicy;
 use crate::budget::RequestLimits;
+use crate::change::GivenCode;
 use crate::index::IndexConfig;
 use crate::log::LogRetention;
 use crate::overlay::Overlays;
@@ -50,6 +51,8 @@ pub struct DatabaseSettings {
     pub update_dn: Option<NormalDn>,
     /// Where a shadow sends clients that change something; none: to the default referrals.
     pub update_referrals: Vec<String>,
+    /// Whether a shadow hands on to its provider what logins change: something follows its referral (`overlay chain`).
+    pub forwards: bool,
     /// Whether changes keep the operational attributes (`lastmod`); without it an entry has structuralObjectClass alone.
     pub last_modified: bool,
     /// Commits do not sync the store's root (`dbnosync`).
@@ -98,8 +101,14 @@ impl DatabaseSettings {
     }
 
     /// Whether a code of a second factor can be used up here: only where the change reaches the other servers.
-    pub(crate) fn keeps_codes(&self) -> bool {
-        !self.shadow && !self.read_only
+    pub(crate) fn keeps_codes(&self, code: &GivenCode) -> bool {
+        !self.read_only && (!self.shadow || self.forwards_login(code))
+    }
+
+    /// Whether what this login changes goes to the provider.
+    pub(crate) fn forwards_login(&self, code: &GivenCode) -> bool {
+        let is_login = !matches!(code, GivenCode::NotAsked | GivenCode::Compared(_));
+        self.shadow && self.forwards && is_login
     }
 
     /// Whether states of entries are kept beside them: who changed what when.

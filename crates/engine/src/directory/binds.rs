@@ -240,8 +240,9 @@ impl<S: Store> Chosen<'_, S> {
             Ok(Some(conclusion)) => done(conclusion),
             Ok(None) => {
                 let done = |outcome: WriteOutcome| {
-                    let WriteOutcome { result, controls, must_change_password, rehash, .. } = outcome;
-                    done(BindConclusion { result, controls, must_change_password, rehash });
+                    let WriteOutcome { result, controls, must_change_password, rehash, forward, .. } =
+                        outcome;
+                    done(BindConclusion { result, controls, must_change_password, rehash, forward });
                 };
                 let target = attempt.dn.as_str().to_owned();
                 let operation = Prepared::Authenticate(Box::new(attempt));
@@ -260,7 +261,13 @@ impl<S: Store> Chosen<'_, S> {
         let entries = Present::of(&view, &policy);
         let schema = &self.frontend.schema;
         let now = served.clock.now();
-        let code = judge_code(&settings.overlays, attempt, &entries, schema, (now, settings.keeps_codes()))?;
+        let code = judge_code(
+            &settings.overlays,
+            attempt,
+            &entries,
+            schema,
+            (now, settings.keeps_codes(&attempt.code)),
+        )?;
         if !code.changes.is_empty() {
             return Ok(None);
         }
@@ -275,6 +282,7 @@ impl<S: Store> Chosen<'_, S> {
             controls: judged.controls,
             must_change_password: judged.must_change_password && succeeds,
             rehash: judged.rehash.filter(|_| succeeds),
+            forward: None,
         }))
     }
 }

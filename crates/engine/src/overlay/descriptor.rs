@@ -404,6 +404,8 @@ pub struct BuildContext<'c> {
     pub maintained: &'c [AttributeDescription],
     /// Whether changes of the database come from other servers (`syncrepl`).
     pub receives: bool,
+    /// Of a shadow: whether what logins change can be handed on to its provider (`updateref` and `overlay chain`).
+    pub forwards: Option<bool>,
     /// The other databases that the same overlay of the frontend is meant for; none for an overlay of one database.
     pub others: &'c [OtherDatabase],
 }

@@ -44,7 +44,7 @@ use second_factor::SecondFactor;
 use shown::ShownEntries;
 
 pub use crate::change::prepare::{Change, ChangeKind, Prepared, PreparedModifyDn, internal_change};
-pub use crate::change::{BindAttempt, WriteOperation};
+pub use crate::change::{BindAttempt, Forward, WriteOperation};
 pub use crate::entry::split_rdn;
 pub use crate::failure::Failure;
 pub use back_links::BackLinkRule;
@@ -481,6 +481,8 @@ pub struct Judgement {
     pub controls: Vec<ControlBuf>,
     /// Changes of the account, made before the answer.
     pub changes: Vec<Change>,
+    /// Those of [`Self::changes`] that a shadow hands on to its provider as well.
+    pub forwarded: Vec<Change>,
     /// Until the password is changed the session may do nothing else.
     pub must_change_password: bool,
     /// The password is to be stored anew by this scheme (pwdRehashOnBind).
@@ -495,6 +497,7 @@ impl Judgement {
         self.refused |= next.refused;
         self.controls.extend(next.controls);
         self.changes.extend(next.changes);
+        self.forwarded.extend(next.forwarded);
         self.must_change_password |= next.must_change_password;
         self.rehash = self.rehash.or(next.rehash);
         self.ordered |= next.ordered;
@@ -510,6 +513,8 @@ pub struct BindConclusion {
     pub must_change_password: bool,
     /// The password is to be stored anew by this scheme.
     pub rehash: Option<Scheme>,
+    /// What the provider of a shadow is to hear. A bind that needs it fails where nobody hands it on.
+    pub forward: Option<Box<Forward>>,
 }
 
 impl BindConclusion {
@@ -521,6 +526,7 @@ impl BindConclusion {
             controls: Vec::new(),
             must_change_password: false,
             rehash: None,
+            forward: None,
         }
     }
 }

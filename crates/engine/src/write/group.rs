@@ -11,6 +11,7 @@ use larix_store::{Durability, Layered, Snapshot, Store, WriteSet};
 
 use super::authority::Authority;
 use super::failure::Failure;
+use super::forwarding;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::operator::{Counters, Done, Envelope, Operator, WriteContext, insufficient};
@@ -22,7 +23,7 @@ use super::{add, back_links as links, delete, disclosure, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
 use crate::budget::RequestLimit;
 use crate::catalog::{Catalog, CatalogEdit};
-use crate::change::WriteOperation;
+use crate::change::{Forward, WriteOperation};
 use crate::controls::{ControlValues, RequestControls};
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseState, View};
@@ -30,8 +31,8 @@ use crate::fault::Fault;
 use crate::log;
 use crate::overlay::second_factor::{FactorJudgement, GivenCode};
 use crate::overlay::{
-    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Change, Consequence, DERIVED_LIMIT, FollowUp, Interests,
-    Judgement, Overlay, PasswordWork, PendingChange, Refusal,
+    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Change, Consequence, DERIVED_LIMIT, Entries as _, FollowUp,
+    Interests, Judgement, Overlay, PasswordWork, PendingChange, Refusal,
 };
 use crate::search::present::{Present, judge, judge_code};
 use crate::tables::{META, meta};
@@ -424,7 +425,11 @@ impl<'a, S: Store> Group<'a, S> {
         attempt: &BindAttempt,
         outcome: &mut WriteOutcome,
     ) -> Result<(), Failure> {
-        let code = self.use_code(transaction, unit, task, attempt, outcome)?;
+        let settings = &self.state.settings;
+        let mut forward = settings.forwards_login(&attempt.code).then(|| {
+            Box::new(Forward { referrals: settings.update_referrals.clone(), ..Forward::default() })
+        });
+        let code = self.use_code(transaction, unit, task, (attempt, forward.as_deref_mut()), outcome)?;
         let judgement = {
             let before = Layered::new(transaction, &self.set);
             let snapshot = Layered::new(&before, &*unit);
@@ -433,13 +438,20 @@ impl<'a, S: Store> Group<'a, S> {
             let about = (&*self.state.schema, self.environment.clock.now());
             judge(&self.state.settings.overlays, attempt, &code, &entries, about)?
         };
-        let Judgement { refused, controls, changes, must_change_password, rehash, ordered } = judgement;
+        let Judgement { refused, controls, changes, forwarded, must_change_password, rehash, ordered } =
+            judgement;
         outcome.controls = controls;
         outcome.must_change_password = must_change_password;
         outcome.rehash = rehash;
         let failed = !attempt.matched || refused;
         if failed {
             outcome.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+        }
+        if let Some(mut forward) = forward {
+            if !forwarded.is_empty() {
+                forward.state.push(forwarding::request(&self.state.schema, &attempt.dn, &forwarded));
+            }
+            outcome.forward = (!forward.is_empty()).then_some(forward);
         }
         if failed && ordered && changes.is_empty() && !self.state.settings.read_only {
             // The account does not exist or is locked: the answer waits for a sync as one that is counted does.
@@ -459,7 +471,7 @@ impl<'a, S: Store> Group<'a, S> {
         transaction: &T,
         unit: &mut WriteSet,
         task: &Task,
-        attempt: &BindAttempt,
+        (attempt, mut forward): (&BindAttempt, Option<&mut Forward>),
         outcome: &mut WriteOutcome,
     ) -> Result<FactorJudgement, Failure> {
         let settings = &self.state.settings;
@@ -468,8 +480,17 @@ impl<'a, S: Store> Group<'a, S> {
             let snapshot = Layered::new(&before, &*unit);
             let view = self.view(&snapshot)?;
             let entries = Present::of(&view, &self.policy);
-            let now = (self.environment.clock.now(), settings.keeps_codes());
-            judge_code(&settings.overlays, attempt, &entries, &self.state.schema, now)?
+            let schema = &self.state.schema;
+            let now = (self.environment.clock.now(), settings.keeps_codes(&attempt.code));
+            let mut judged = judge_code(&settings.overlays, attempt, &entries, schema, now)?;
+            if let Some(forward) = &mut forward {
+                // The provider uses the code up: what is seen here may be late.
+                for (dn, mods) in std::mem::take(&mut judged.changes) {
+                    let seen = entries.entry(&dn)?;
+                    forward.needed.push(forwarding::exact_request(schema, &dn, &mods, seen.as_ref()));
+                }
+            }
+            judged
         };
         for (dn, mods) in std::mem::take(&mut judged.changes) {
             outcome.judged = true;

@@ -12,6 +12,7 @@ pub mod change;
 mod checked_classes;
 pub(crate) mod delete;
 mod disclosure;
+mod forwarding;
 pub(crate) mod group;
 pub mod index_work;
 pub mod known;
@@ -37,7 +38,7 @@ pub(crate) fn superior_of(dn: &str) -> &str {
 
 pub use crate::change::prepare;
 pub(crate) use crate::change::values;
-pub use crate::change::{AttributeValues, Modification, NewRecord, Recording, WriteOperation};
+pub use crate::change::{AttributeValues, Forward, Modification, NewRecord, Recording, WriteOperation};
 use crate::failure;
 pub use crate::failure::Failure;
 pub use crate::figures::{self, WriteFigures};

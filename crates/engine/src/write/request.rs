@@ -6,7 +6,7 @@ use std::sync::Arc;
 use larix_proto::{ControlBuf, LdapResult};
 
 use crate::access::Subject;
-use crate::change::WriteOperation;
+use crate::change::{Forward, WriteOperation};
 use crate::controls::RequestControls;
 use crate::overlay::PasswordWork;
 use crate::password::Scheme;
@@ -47,6 +47,8 @@ pub struct WriteOutcome {
     pub logged: Range<u64>,
     /// Of a bind: the result was judged, and stands only once the account's state is committed.
     pub judged: bool,
+    /// Of a bind to an account of a shadow: what its provider is to hear.
+    pub forward: Option<Box<Forward>>,
 }
 
 /// Called once when a change has ended, on the writer's thread or, for what is refused at once, on the caller's. It
@@ -63,6 +65,7 @@ impl From<LdapResult> for WriteOutcome {
             rehash: None,
             logged: 0..0,
             judged: false,
+            forward: None,
         }
     }
 }

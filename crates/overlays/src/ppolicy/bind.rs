@@ -40,7 +40,9 @@ pub(super) fn judge(
     if settings.disable_write {
         judge.changes.clear();
     }
+    let forwarded = if settings.forward_updates { judge.changes.clone() } else { Vec::new() };
     Ok(Judgement {
+        forwarded,
         refused: said.refused,
         controls: said.controls(settings, bind.attempt.policy_control),
         changes: judge.changes,

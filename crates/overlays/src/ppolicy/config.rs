@@ -43,7 +43,10 @@ fn read(settings: &Settings, context: &BuildContext<'_>) -> Result<PasswordPolic
             )
         })
     });
+    let forward_updates = settings.is_on("olcPPolicyForwardUpdates");
     Ok(PasswordPolicySettings {
+        forward_updates,
+        forwards_nowhere: forward_updates && context.forwards == Some(false),
         check_module: settings.text("olcPPolicyCheckModule").map(str::to_owned),
         words: words.transpose()?,
         breached: breached.transpose()?,

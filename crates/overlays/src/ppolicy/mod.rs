@@ -29,6 +29,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::Entry;
+use larix_engine::index::IndexConfig;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedOf};
 use larix_engine::overlay::{
     Additions, AnsweredEntry, Answering, Authentication, Descriptor, Entries, Failure, Interests, Judgement,
@@ -51,9 +52,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("ppolicy", "olcPPolicyConfig
     .directives(&[
         OverlayDirective::whole("ppolicy_default", "olcPPolicyDefault"),
         OverlayDirective::switch("ppolicy_hash_cleartext", "olcPPolicyHashCleartext").default("FALSE"),
-        OverlayDirective::switch("ppolicy_forward_updates", "olcPPolicyForwardUpdates")
-            .default("FALSE")
-            .noted("a replica keeps the failures and last logins of its own binds, and forwards none"),
+        OverlayDirective::switch("ppolicy_forward_updates", "olcPPolicyForwardUpdates").default("FALSE"),
         OverlayDirective::switch("ppolicy_use_lockout", "olcPPolicyUseLockout").default("FALSE"),
         OverlayDirective::switch("ppolicy_disable_write", "olcPPolicyDisableWrite").default("FALSE"),
         OverlayDirective::switch("ppolicy_send_netscape_controls", "olcPPolicySendNetscapeControls")
@@ -90,6 +89,10 @@ pub struct PasswordPolicySettings {
     pub use_lockout: bool,
     /// `ppolicy_disable_write`: no account's state is ever written.
     pub disable_write: bool,
+    /// `ppolicy_forward_updates`: a shadow hands on to its provider what binds change.
+    pub forward_updates: bool,
+    /// It would, and nothing follows its referral.
+    forwards_nowhere: bool,
     /// `ppolicy_send_netscape_controls`: to those who did not ask for the policy's own control.
     pub send_netscape_controls: bool,
     /// `ppolicy_check_module`: the module of policies with `pwdUseCheckModule`.
@@ -155,6 +158,14 @@ impl PasswordPolicy {
 impl Overlay for PasswordPolicy {
     fn name(&self) -> &'static str {
         "ppolicy"
+    }
+
+    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+        let note = self.settings.forwards_nowhere.then(|| {
+            "ppolicy_forward_updates has no effect: a shadow needs an updateref and an overlay chain to hand on what binds change"
+                .to_owned()
+        });
+        note.into_iter().collect()
     }
 
     fn listed_controls(&self) -> &'static [&'static str] {

@@ -109,6 +109,7 @@ pub(crate) fn with_context<T>(schema: &Arc<Schema>, then: impl FnOnce(&BuildCont
         index: &IndexConfig::default(),
         maintained: &[],
         others: &[],
+        forwards: None,
         receives: false,
     })
 }

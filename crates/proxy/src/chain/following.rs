@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use larix_backend::{Done, Pending};
 use larix_engine::controls::RequestControls;
@@ -28,6 +29,11 @@ pub(super) enum Request {
         value: Vec<u8>,
     },
     Update(WriteOperation),
+    /// A change of a shadow's account that goes to its provider. Without `exact` what is there already, or no longer, is no fault.
+    Forwarded {
+        operation: WriteOperation,
+        exact: bool,
+    },
     Password {
         old: Option<Zeroizing<Vec<u8>>>,
         new: Option<Zeroizing<Vec<u8>>>,
@@ -62,6 +68,8 @@ pub(super) struct Following {
     /// What went wrong first.
     failure: Option<Outcome>,
     current: Current,
+    /// When it is given up: of what is forwarded, whose failure is answered and no referral.
+    until: Option<Duration>,
 }
 
 /// What is answered in the end.
@@ -81,7 +89,13 @@ impl Following {
             tries: 0,
             failure: None,
             current: Arc::default(),
+            until: None,
         }
+    }
+
+    /// A change that is forwarded, until a time on the monotonic clock.
+    pub(super) fn forwarding(links: Arc<Links>, asker: Asker, until: Duration) -> Self {
+        Self { until: Some(until), ..Self::new(links, asker, Behavior::default()) }
     }
 
     /// Follows it. `done` is called once, unless it is given up.
@@ -132,7 +146,9 @@ impl Following {
         let asker = self.asker.clone();
         let (kind, hops, is_repeatable) = match &kept.request {
             Request::Compare { .. } => (Kind::Compare, kept.controls.hops, true),
-            Request::Update(operation) => (kind_of(operation), kept.controls.hops, false),
+            Request::Update(operation) | Request::Forwarded { operation, .. } => {
+                (kind_of(operation), kept.controls.hops, false)
+            }
             Request::Password { hops, .. } => (Kind::Extended, *hops, false),
             Request::Extended { .. } => (Kind::Extended, kept.controls.hops, false),
         };
@@ -151,6 +167,15 @@ impl Following {
                 let operation = renamed(operation, target);
                 encoded(|out| encode_update(out, &operation, &controls))
             }
+            Request::Forwarded { operation, exact } => {
+                let mut controls = proxy.controls_of_none(&asked, kept.controls.hops);
+                controls.push(control::Relax.to_control(true));
+                if !exact {
+                    controls.push(control::PermissiveModify.to_control(false));
+                }
+                let operation = renamed(operation, target);
+                encoded(|out| encode_update(out, &operation, &controls))
+            }
             Request::Password { old, new, policy_control, hops } => {
                 let mut controls = proxy.controls_of_none(&asked, *hops);
                 if *policy_control {
@@ -162,9 +187,10 @@ impl Following {
                 encoded(|out| client::extended(out, ANY, oid, value.as_deref(), &controls))
             }
         };
-        let current = Arc::clone(&self.current);
+        let (current, until) = (Arc::clone(&self.current), self.until);
         let answered = move |outcome| self.answered(kept, answer, outcome);
-        let job = asked.job(body.into(), is_repeatable, Sink::Once(Box::new(answered)));
+        let mut job = asked.job(body.into(), is_repeatable, Sink::Once(Box::new(answered)));
+        job.deadline = until.or(job.deadline);
         // Locked so that giving it up, and the answer, come behind the number.
         let mut place = current.lock().unwrap_or_else(PoisonError::into_inner);
         match proxy.shared.submit(job) {
@@ -212,7 +238,11 @@ impl Following {
     }
 
     fn fail(self, last: Option<Outcome>, answer: Answer) {
-        let outcome = if self.behavior.resolve == Wish::ChainingRequired {
+        let outcome = if self.until.is_some() {
+            self.failure
+                .or(last)
+                .unwrap_or_else(|| LdapResult::with(ResultCode::UNAVAILABLE, "no server to ask").into())
+        } else if self.behavior.resolve == Wish::ChainingRequired {
             cannot_chain().into()
         } else if self.links.return_error {
             self.failure.or(last).unwrap_or_else(|| answer.referral.into())

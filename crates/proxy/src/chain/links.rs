@@ -10,6 +10,7 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::Schema;
 
 use super::Behavior;
+use super::forwarding::Lost;
 use crate::proxy::Proxy;
 use crate::settings::ProxySettings;
 
@@ -39,6 +40,8 @@ pub struct Links {
     pub open_policy: Arc<AccessPolicy>,
     pub clock: Arc<dyn Clock>,
     pub others: Others,
+    /// What was to be handed on to providers and was not.
+    pub lost: Lost,
 }
 
 impl fmt::Debug for Links {

@@ -3,14 +3,15 @@
 
 mod behavior;
 mod following;
+mod forwarding;
 mod links;
 mod search;
 
 use std::sync::{Arc, Mutex};
 
 use larix_backend::{
-    Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next, Operations,
-    PasswordChange, PasswordChanged, Pending, Reply, Search,
+    Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
+    Operations, PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
 };
 use larix_engine::controls::{OverlayControl, RequestControls};
 use larix_engine::write::{Completion, WriteOutcome};
@@ -22,6 +23,7 @@ use crate::request::password_changed;
 
 pub use behavior::{Behavior, Wish};
 use following::{Following, OriginalRequest, Request};
+pub use forwarding::Lost;
 pub use links::{Links, OpenProxy, Others};
 use search::Chained;
 
@@ -75,7 +77,7 @@ fn take(shared: &Shared) -> Option<Start> {
 impl Interceptor for Chain {
     fn requests(&self) -> Operations {
         let changes = Operations::UPDATE.and(Operations::PASSWORD).and(Operations::EXTENDED);
-        Operations::SEARCH.and(Operations::COMPARE).and(changes)
+        Operations::SEARCH.and(Operations::COMPARE).and(Operations::BIND).and(changes)
     }
 
     fn controls(&self) -> &'static [OverlayControl] {
@@ -145,6 +147,24 @@ impl Interceptor for Chain {
             },
             reply => reply,
         }
+    }
+
+    /// Binds are judged here. What they change goes to the provider as the identity of `chain-idassert-bind`.
+    fn bind(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        bind: &Bind<'_>,
+        later: Later<'_, Verdict>,
+    ) -> Reply<Verdict> {
+        if !next.refers(bind.dn, true) {
+            return next.bind(context, bind, later);
+        }
+        let asker = Asker { client: None, is_root: true, ..Asker::of(context) };
+        next.bind(context, bind, &mut || {
+            let (links, asker, done) = (Arc::clone(&self.0), asker.clone(), later());
+            Box::new(move |verdict| forwarding::forward(links, asker, verdict, done))
+        })
     }
 
     fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {

@@ -6,7 +6,7 @@ use larix_backend::Interceptor;
 use larix_configuration::{ConfigError, Database, Overlay};
 use larix_engine::access::AccessPolicy;
 use larix_proxy::ProxySettings;
-use larix_proxy::chain::{Chain, Links};
+use larix_proxy::chain::{Chain, Links, Lost};
 
 use super::Common;
 use super::proxied::connections_by_name;
@@ -34,7 +34,7 @@ pub(crate) fn chained(
     let schema = Arc::clone(&common.config.schema);
     let open_policy = AccessPolicy::new(Arc::clone(&schema), None, &[], &[]);
     let open_policy = Arc::new(open_policy.map_err(|error| fault(error.to_string()))?);
-    let later = Arc::downgrade(services);
+    let (later, teller) = (Arc::downgrade(services), Arc::downgrade(services));
     let open = move |settings: ProxySettings| {
         let services = later.upgrade().ok_or_else(|| "the server stops".to_owned())?;
         connections_by_name(&services, &name(&settings), &settings)
@@ -50,5 +50,10 @@ pub(crate) fn chained(
         open_policy,
         clock: Arc::clone(&services.clock) as _,
         others: Default::default(),
+        lost: Lost::new(move |text| {
+            if let Some(services) = teller.upgrade() {
+                services.log.notice(format_args!("{text}"));
+            }
+        }),
     })))))
 }

@@ -221,8 +221,8 @@ struct JobContext {
 }
 
 fn verdict(conclusion: BindConclusion, shown: Option<String>) -> Verdict {
-    let BindConclusion { result, controls, must_change_password, .. } = conclusion;
-    Verdict { result, controls, must_change_password, shown, identity: None }
+    let BindConclusion { result, controls, must_change_password, forward, .. } = conclusion;
+    Verdict { result, controls, must_change_password, shown, identity: None, forward }
 }
 
 /// The new password of a request, and it once more if it is made up here.

@@ -320,7 +320,7 @@ impl Dispatcher {
         outcome: BindOutcome,
     ) -> (Result<BindStep, LdapResult>, Vec<ControlBuf>) {
         let BindOutcome { verdict, mut login } = outcome;
-        let Verdict { result, controls, must_change_password, shown, identity } = verdict;
+        let Verdict { result, controls, must_change_password, shown, identity, .. } = verdict.settled();
         login.shown = shown.unwrap_or(login.shown);
         login.dn = identity.unwrap_or(login.dn);
         let step = match result.code {

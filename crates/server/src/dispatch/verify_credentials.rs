@@ -102,7 +102,8 @@ impl Dispatcher {
 
     /// Answers. The result's code is that of the bind, as with OpenLDAP's module: a client that looks at it alone errs on no side.
     pub(crate) fn verified(&self, begun: &Begun, outcome: VerifiedOutcome, out: &mut Vec<u8>) {
-        let VerifiedOutcome { verdict: Verdict { result, controls, .. }, counted } = outcome;
+        let VerifiedOutcome { verdict, counted } = outcome;
+        let Verdict { result, controls, .. } = verdict.settled();
         if counted && result.code != ResultCode::INVALID_CREDENTIALS {
             self.proof_was_right();
         }

@@ -1,0 +1,21 @@
+//! What a shadow hands on to its provider.
+
+use super::WriteOperation;
+
+/// Modify requests for the provider of a shadow. They name operational attributes: they go with the relax rules control.
+#[derive(Clone, Debug, Default)]
+pub struct Forward {
+    /// Where the provider is (`updateref`).
+    pub referrals: Vec<String>,
+    /// They say that a code is used up. The bind fails unless all of them succeed; each fails if the account is no longer as it was
+    /// seen here.
+    pub needed: Vec<WriteOperation>,
+    /// The account's state. The bind ends as it does, whatever becomes of them.
+    pub state: Vec<WriteOperation>,
+}
+
+impl Forward {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.needed.is_empty() && self.state.is_empty()
+    }
+}

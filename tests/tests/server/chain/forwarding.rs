@@ -1,0 +1,101 @@
+//! What logins change on a shadow goes to its provider.
+
+use std::net::{SocketAddr, TcpListener};
+
+use larix_testkit::process::free_port;
+use larix_testkit::{Kind, Server, Site, packages};
+use larix_tests::client::Client;
+
+use super::{ADMIN, ANN, PEOPLE, Running, SUFFIX, chain, database, run, until};
+use crate::totp::code;
+
+const OVERLAYS: &str =
+    "overlay ppolicy\nppolicy_default cn=policy,dc=example,dc=com\nppolicy_forward_updates\noverlay totp";
+
+fn provider() -> Running {
+    let policy = "dn: cn=policy,dc=example,dc=com\nobjectClass: device\nobjectClass: pwdPolicy\ncn: policy\n\
+                  pwdAttribute: userPassword\npwdLockout: TRUE\npwdMaxFailure: 5\n\n\
+                  dn: uid=tom,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: tom\ncn: Tom\nsn: Tower\n\
+                  userPassword: {TOTP1}GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\n";
+    let body = database(&format!("overlay syncprov\n{OVERLAYS}"));
+    Running::start(Kind::Larix, &body, &format!("{PEOPLE}\n{policy}"))
+}
+
+/// A consumer of `provider` whose referral leads to `url`.
+fn shadow(provider: SocketAddr, url: &str, chained: bool) -> Running {
+    let overlay = if chained { chain(url, "chain-network-timeout 1") } else { String::new() };
+    let consumer = format!(
+        "syncrepl rid=1 provider=ldap://{provider} bindmethod=simple binddn={ADMIN} credentials=secret \
+         searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\"\nupdateref {url}\n{OVERLAYS}"
+    );
+    let site = Site::new(Kind::Larix, &format!("{overlay}\n{}", database(&consumer)));
+    let server = Server::start_with(Kind::Larix, &site.configuration(), &["-d", "256"], &[]);
+    let shadow = Running { server: server.unwrap_or_else(|error| panic!("{error}")), _site: site };
+    let mut client = Client::connect(shadow.address());
+    until(&mut client, "search uid=tom,ou=people,dc=example,dc=com base (objectClass=*) sn", "Tower");
+    shadow
+}
+
+fn login(address: SocketAddr, name: &str, password: &str) -> String {
+    run(&mut Client::connect(address), &format!("as {name} {password}"))
+}
+
+fn failures(provider: &Running) -> usize {
+    let mut root = Client::connect(provider.address());
+    assert!(run(&mut root, &format!("as {ADMIN} secret")).starts_with("=> 0"));
+    let found = run(&mut root, &format!("search {ANN} base (objectClass=*) pwdFailureTime"));
+    found.matches("pwdFailureTime:").count()
+}
+
+#[test]
+fn a_wrong_password_on_a_shadow_counts_on_its_provider() {
+    let provider = provider();
+    let shadow = shadow(provider.address(), &format!("ldap://{}", provider.address()), true);
+    for counted in 1..=3 {
+        assert!(login(shadow.address(), ANN, "wrong").starts_with("=> 49"));
+        assert_eq!(failures(&provider), counted, "{}", shadow.server.log());
+    }
+    assert!(login(shadow.address(), ANN, "annpw").starts_with("=> 0"));
+    assert_eq!(failures(&provider), 0, "{}", shadow.server.log());
+}
+
+#[test]
+fn a_provider_that_is_gone_or_hangs_holds_no_bind_and_the_loss_is_told() {
+    let provider = provider();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = format!("ldap://127.0.0.1:{}", free_port());
+    for url in [gone, format!("ldap://{}", silent.local_addr().unwrap())] {
+        let shadow = shadow(provider.address(), &url, true);
+        assert!(login(shadow.address(), ANN, "wrong").starts_with("=> 49"));
+        assert!(login(shadow.address(), ANN, "annpw").starts_with("=> 0"));
+        assert_eq!(failures(&provider), 0);
+        // The log has a thread of its own.
+        let is_told = || shadow.server.log().contains("the provider did not take what a login changes");
+        let told = (0..5000).any(|_| {
+            std::thread::yield_now();
+            is_told()
+        });
+        assert!(told, "{}", shadow.server.log());
+    }
+}
+
+#[test]
+fn a_code_that_is_used_on_a_shadow_is_used_up_on_its_provider() {
+    if packages::OPENSSL.is_lacking() {
+        return;
+    }
+    const TOM: &str = "uid=tom,ou=people,dc=example,dc=com";
+    let provider = provider();
+    let url = format!("ldap://{}", provider.address());
+    // Where nothing can say that it is used it is refused, and is not used up.
+    for (url, chained) in [(url.clone(), false), (format!("ldap://127.0.0.1:{}", free_port()), true)] {
+        let shadow = shadow(provider.address(), &url, chained);
+        assert!(login(shadow.address(), TOM, &code("-sha1")).starts_with("=> 49"), "{url}");
+    }
+    let shadow = shadow(provider.address(), &url, true);
+    let code = code("-sha1");
+    assert!(login(shadow.address(), TOM, &code).starts_with("=> 0"), "{}", shadow.server.log());
+    for address in [provider.address(), shadow.address()] {
+        assert!(login(address, TOM, &code).starts_with("=> 49"));
+    }
+}
