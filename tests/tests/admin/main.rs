@@ -5,4 +5,5 @@
 mod browser;
 mod http;
 mod pages;
+mod searching;
 mod transfer;

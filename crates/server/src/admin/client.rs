@@ -13,7 +13,9 @@ use std::time::Duration;
 use larix_engine::time::Clock as _;
 use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, ClientAttribute, ClientChange, Search};
-use larix_proto::control::{ControlValue as _, PagedResults, PasswordPolicyRequest, PasswordPolicyResponse};
+use larix_proto::control::{
+    ControlValue as _, PagedResults, PasswordPolicyRequest, PasswordPolicyResponse, SortKey, SortRequest,
+};
 use larix_proto::extended::{ExtendedValue as _, PasswordModify, PasswordModifyResponse};
 use larix_proto::{
     ControlBuf, FilterBuf, Frame, LdapResult, MessageId, ModifyOperation, Response, ResultCode, Scope, frame,
@@ -84,6 +86,8 @@ pub(super) struct FoundPage {
     pub(super) entries: Vec<Found>,
     /// Empty when there is no more.
     pub(super) cookie: Vec<u8>,
+    /// Entries in all, as the server guesses; 0 where it does not.
+    pub(super) estimate: u32,
     /// A size or time limit left entries out.
     pub(super) limited: bool,
 }
@@ -230,13 +234,30 @@ impl LdapClient {
         attributes: &[&str],
         (size, cookie): (u32, &[u8]),
     ) -> Result<FoundPage, LdapResult> {
+        self.sorted_page(base, scope, filter, attributes, (size, cookie), None).await
+    }
+
+    /// The same in an order that the server makes.
+    ///
+    /// # Errors
+    /// As answered, and for a filter that is none.
+    pub(super) async fn sorted_page(
+        &mut self,
+        base: &str,
+        scope: Scope,
+        filter: &str,
+        attributes: &[&str],
+        (size, cookie): (u32, &[u8]),
+        sort: Option<SortKey<'_>>,
+    ) -> Result<FoundPage, LdapResult> {
         let filter = FilterBuf::parse(filter).map_err(bad_filter)?;
         let mut search = Search::new(base, scope, filter.as_filter());
         search.attributes = attributes;
-        let controls = [
+        let mut controls = vec![
             PagedResults { size, cookie }.to_control(true),
             larix_proto::control::ManageDsaIt.to_control(false),
         ];
+        controls.extend(sort.map(|key| SortRequest { keys: vec![key] }.to_control(true)));
         let (result, answer) = self.exchange(|out, id| client::search(out, id, &search, &controls)).await;
         let limited =
             matches!(result.code, ResultCode::SIZE_LIMIT_EXCEEDED | ResultCode::TIME_LIMIT_EXCEEDED);
@@ -244,11 +265,13 @@ impl LdapClient {
         if !result.is_success() && !some {
             return Err(result);
         }
-        let cookie =
+        let paged =
             answer.controls.iter().find(|control| control.oid == PagedResults::OID).and_then(|control| {
-                Some(PagedResults::decode(control.value.as_deref()).ok()?.cookie.to_vec())
+                let paged = PagedResults::decode(control.value.as_deref()).ok()?;
+                Some((paged.cookie.to_vec(), paged.size))
             });
-        Ok(FoundPage { entries: answer.entries, cookie: cookie.unwrap_or_default(), limited })
+        let (cookie, estimate) = paged.unwrap_or_default();
+        Ok(FoundPage { entries: answer.entries, cookie, estimate, limited })
     }
 
     /// The first number of an attribute in the order that `sort` asks for.

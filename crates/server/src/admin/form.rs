@@ -26,6 +26,11 @@ impl Form {
         )
     }
 
+    /// Fields that no browser sent.
+    pub(super) fn of(fields: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        Self(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
     /// The first of a name; empty without one.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)

@@ -211,6 +211,7 @@ fn show(schema: &Schema, entry: &Found, children: &Children) -> Markup {
             a.button href=(link("/entry/edit")) { "Edit" }
             a.button href=(url("/entry/new", &[("parent", dn)])) { "Add below" }
             a.button href=(link("/entry/rename")) { "Rename or move" }
+            a.button href=(link("/entry/copy")) { "Add a copy" }
             @if is_person(entry) { a.button href=(link("/people/one")) { "As a person" } }
             @if is_group(entry) { a.button href=(link("/groups/one")) { "As a group" } }
             a.button href=(link("/entry/ldif")) { "LDIF" }

@@ -7,9 +7,9 @@ use super::edit::refused;
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
-use crate::admin::client::FoundAttribute;
+use crate::admin::client::{Found, FoundAttribute};
 use crate::admin::form::Form;
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 use crate::admin::{names, schema};
@@ -84,6 +84,50 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         hyper::StatusCode::UNPROCESSABLE_ENTITY,
         layout::page(visit, MenuItem::Browse, "Add an entry", content),
     ))
+}
+
+/// `/entry/copy?dn=`: the form of a new entry beside another one, with its values but for its name and its passwords.
+pub(super) async fn copy(visit: &Visit<'_>) -> Shown {
+    let dn = visit.query.get("dn");
+    let mut client = visit.session.client.lock().await;
+    let read = client.read(dn, &["*", "structuralObjectClass"]).await.attempt(format!("Reading {dn}"));
+    drop(client);
+    let entry = read?.ok_or(Problem::NotFound)?;
+    let schema = visit.admin.server.config().schema.clone();
+    let (fields, values) = copied(&schema, &entry);
+    let content = values_form(visit, &schema, &fields, html! {}, &values);
+    Ok(Reply::page(layout::page(
+        visit,
+        MenuItem::Browse,
+        &format!("Add a copy of {}", names::first(dn)),
+        content,
+    )))
+}
+
+/// What the form of a copy holds.
+fn copied(schema: &Schema, entry: &Found) -> (Form, Vec<FoundAttribute>) {
+    let first = names::first(&entry.dn);
+    let naming = first.split_once('=').map_or("", |(naming, _)| naming.trim()).to_owned();
+    let name = names::called(&entry.dn);
+    let classes: Vec<String> =
+        entry.values("objectClass").iter().map(|class| String::from_utf8_lossy(class).into_owned()).collect();
+    let is_structural =
+        |class: &&String| schema.object_class(class).is_some_and(|class| class.kind == ClassKind::Structural);
+    let class = entry.text("structuralObjectClass").map(str::to_owned);
+    let class = class.or_else(|| classes.iter().rfind(is_structural).cloned()).unwrap_or_default();
+    let auxiliary = classes.iter().filter(|known| !known.eq_ignore_ascii_case(&class)).cloned();
+    let parent = names::parent(&entry.dn).unwrap_or_default();
+    let fields = [("parent", parent), ("class", class.clone()), ("naming", naming.clone())];
+    let fields = Form::of(fields.into_iter().chain(auxiliary.map(|class| ("aux", class))));
+    let is_left_out = |name: &str| {
+        schema::is_operational(schema, name) || schema::look(schema, name) == schema::Look::Password
+    };
+    let mut values: Vec<FoundAttribute> =
+        entry.attributes.iter().filter(|attribute| !is_left_out(&attribute.name)).cloned().collect();
+    for attribute in values.iter_mut().filter(|attribute| attribute.name.eq_ignore_ascii_case(&naming)) {
+        attribute.values.retain(|value| value != name.as_bytes());
+    }
+    (fields, values)
 }
 
 /// The structural class and the auxiliary ones, as chosen.
@@ -207,4 +251,36 @@ fn guess_naming(allowed: &schema::Allowed, class: &str) -> String {
     let known = known.iter().find(|name| allowed.must.iter().any(|must| must == *name));
     let first = allowed.must.first().map_or("cn", String::as_str);
     (*known.unwrap_or(&first)).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_no_name_and_no_password() {
+        let schema = Schema::system();
+        let attribute = |name: &str, values: &[&str]| FoundAttribute {
+            name: name.to_owned(),
+            values: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
+        };
+        let entry = Found {
+            dn: "cn=Ann\\, B,ou=people,dc=example".to_owned(),
+            attributes: vec![
+                attribute("objectClass", &["top", "person", "extensibleObject"]),
+                attribute("structuralObjectClass", &["person"]),
+                attribute("cn", &["Ann, B", "Ann"]),
+                attribute("description", &["kept"]),
+                attribute("userPassword", &["secret"]),
+            ],
+        };
+        let (fields, values) = copied(schema, &entry);
+        assert_eq!((fields.get("parent"), fields.get("class")), ("ou=people,dc=example", "person"));
+        assert_eq!(fields.all("aux").collect::<Vec<_>>(), ["top", "extensibleObject"]);
+        assert_eq!(fields.get("naming"), "cn");
+        let of = |name: &str| values.iter().find(|a| a.name == name).map(|a| a.values.clone());
+        assert_eq!(of("cn"), Some(vec![b"Ann".to_vec()]));
+        assert_eq!(of("description"), Some(vec![b"kept".to_vec()]));
+        assert_eq!((of("userPassword"), of("structuralObjectClass")), (None, None));
+    }
 }

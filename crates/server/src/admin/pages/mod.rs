@@ -3,10 +3,12 @@
 pub(super) mod about;
 mod account;
 pub(super) mod browse;
+mod bulk;
 pub(super) mod config;
 pub(super) mod create;
 pub(super) mod edit;
 mod export;
+mod found;
 pub(super) mod groups;
 mod import;
 pub(super) mod layout;
@@ -47,8 +49,10 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/entry/value" => browse::value(visit).await,
         "/entry/edit" => edit::page(visit).await,
         "/entry/new" => create::page(visit).await,
+        "/entry/copy" => create::copy(visit).await,
         "/entry/delete" => remove::delete(visit).await,
         "/entry/rename" => remove::rename(visit).await,
+        "/entries/delete" => bulk::delete(visit).await,
         "/entry/ldif" => remove::ldif(visit).await,
         "/search" => search::page(visit).await,
         "/search/file" => search::file(visit).await,

@@ -2,25 +2,22 @@
 
 use hyper::StatusCode;
 use larix_proto::Scope;
+use larix_proto::control::SortKey;
 use maud::{Markup, html};
 
-use super::browse::{from_hex, hex};
+use super::browse::from_hex;
 use super::edit::refused;
 use super::export::{self, Format, Wanted};
+use super::found::Ways;
 use super::layout::{self, MenuItem};
 use super::login::suffixes;
-use super::values::entry_url;
-use crate::admin::client::Found;
 use crate::admin::form::{Form, url};
 use crate::admin::names;
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 
 /// Entries shown at once.
-const PAGE: u32 = 100;
-/// Values of an attribute in a row.
-const VALUES_SHOWN: usize = 3;
-
+pub(super) const PAGE: u32 = 100;
 /// How a row of the filter builder compares, in words.
 const OPERATORS: [(&str, &str); 7] = [
     ("is", "is"),
@@ -32,7 +29,8 @@ const OPERATORS: [(&str, &str); 7] = [
     ("most", "is at most"),
 ];
 
-/// `/search?base=&scope=&filter=&attributes=&page=`; `attr`, `op` and `val` make or narrow the filter.
+/// `/search?base=&scope=&filter=&attributes=&sort=&order=&page=&first=&trail=`; `attr`, `op` and `val` make or narrow the filter, and
+/// [`Ways`] has the last three.
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let query = visit.query;
     let all = suffixes(visit.admin);
@@ -49,7 +47,8 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         true => {
             let cookie = from_hex(query.get("page")).unwrap_or_default();
             let mut client = visit.session.client.lock().await;
-            let found = client.page(base, scope, &filter, &columns, (PAGE, &cookie)).await;
+            let place = (PAGE, cookie.as_slice());
+            let found = client.sorted_page(base, scope, &filter, &columns, place, sort_key(query)).await;
             if client.is_gone() {
                 return Err(Problem::LoggedOut);
             }
@@ -70,22 +69,17 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         filter: if trouble.is_some() { query.get("filter") } else { &filter },
         condition: trouble.is_some().then_some(query),
     };
+    let ways = Ways::new(query, base, &filter);
     let content = html! {
         @if let Some(trouble) = &trouble { (trouble) }
         (form(visit, &schema, &filled))
         @if let Some(found) = &found {
             section aria-labelledby="found" {
-                h2 #found { (found.entries.len()) @if found.entries.len() == 1 { " entry" } @else { " entries" }
-                    @if !found.cookie.is_empty() { ", and more" } }
+                h2 #found { (ways.heading(found)) }
                 (plan)
-                (results(&found.entries, &columns))
+                (ways.results(visit, &found.entries, &columns))
                 @if !found.entries.is_empty() { (files(base, &filter, query)) }
-                @if !found.cookie.is_empty() {
-                    p { a.button href=(url("/search", &[
-                        ("base", base), ("scope", query.get("scope")), ("filter", &filter),
-                        ("attributes", query.get("attributes")), ("page", &hex(&found.cookie)),
-                    ])) { "More" } }
-                }
+                (ways.pages(found))
             }
         }
     };
@@ -102,6 +96,13 @@ pub(super) async fn file(visit: &Visit<'_>) -> Shown {
         attributes: &attributes(query),
     };
     export::file(visit, wanted, Format::parse(query.get("format"))?).await
+}
+
+/// The order that `sort` and `order` ask for.
+fn sort_key(query: &Form) -> Option<SortKey<'_>> {
+    let attribute = query.trimmed("sort");
+    let reverse = query.get("order") == "down";
+    (!attribute.is_empty()).then_some(SortKey { attribute, ordering_rule: None, reverse })
 }
 
 fn scope(query: &Form) -> Scope {
@@ -192,6 +193,20 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, filled: &Filled<'_>) -
             p.help #filter-help { "As in RFC 4515: " code { "(&(objectClass=person)(mail=*@example.com))" } "." }
             label for="attributes-shown" { "Attributes to show" }
             input #attributes-shown name="attributes" value=(visit.query.get("attributes")) autocomplete="off" placeholder="cn, objectClass";
+            div.row {
+                div {
+                    label for="sort" { "Sort by" }
+                    input #sort name="sort" value=(visit.query.get("sort")) list="attributes" autocomplete="off" placeholder="the order of the database";
+                }
+                div {
+                    label for="order" { "Order" }
+                    select #order name="order" {
+                        @for (value, words) in [("up", "Smallest first"), ("down", "Largest first")] {
+                            option value=(value) selected[visit.query.get("order") == value] { (words) }
+                        }
+                    }
+                }
+            }
             div.actions { button.primary type="submit" { "Search" } }
         }
     }
@@ -218,37 +233,6 @@ async fn plan(visit: &Visit<'_>, base: &str, filter: &str) -> Result<Markup, Pro
             }
         }
     })
-}
-
-fn results(entries: &[Found], columns: &[&str]) -> Markup {
-    html! {
-        @if !entries.is_empty() {
-            div.scroll { table.wide.stack {
-                thead { tr { th { "Entry" } @for name in columns { th { (name) } } } }
-                tbody { @for entry in entries { tr {
-                    td { a href=(entry_url(&entry.dn)) { (if entry.dn.is_empty() { "(root)" } else { &entry.dn }) } }
-                    @for name in columns { td { (cell(entry, name)) } }
-                } } }
-            } }
-        }
-    }
-}
-
-fn cell(entry: &Found, name: &str) -> String {
-    let values = entry.values(name);
-    let mut text: Vec<String> = values
-        .iter()
-        .take(VALUES_SHOWN)
-        .map(|value| match std::str::from_utf8(value) {
-            _ if name.eq_ignore_ascii_case("userPassword") => "••••".to_owned(),
-            Ok(text) => text.chars().take(200).collect(),
-            Err(_) => format!("({} bytes)", value.len()),
-        })
-        .collect();
-    if values.len() > VALUES_SHOWN {
-        text.push(format!("and {} more", values.len() - VALUES_SHOWN));
-    }
-    text.join(", ")
 }
 
 /// The filter with one more condition from the builder's fields.
