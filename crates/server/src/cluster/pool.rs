@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(pool.waiting(), 1);
         drop(told);
         drop(pool);
-        assert!(said.recv().is_err(), "what waited has no turn");
+        // Those that have a turn hold the other side until then.
         drop(gates);
+        assert!(said.recv().is_err(), "what waited has no turn");
     }
 }
