@@ -105,7 +105,7 @@ impl fmt::Display for ConfigError {
                 .map(|c| if c == '\t' { '\t' } else { ' ' })
                 .collect();
             let carets = "^".repeat(excerpt.width.max(1));
-            write!(f, "\n    | {}\n    | {lead}{carets}", excerpt.text)?;
+            write!(f, "\n    | {}\n    | {lead}{carets}", without_passwords(&excerpt.text))?;
         }
         if let Some(help) = &self.help {
             write!(f, "\n    = help: {help}")?;
@@ -118,6 +118,25 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// The text with a star for each character of a password in a URL (`scheme://user:password@host`): faults are logged.
+fn without_passwords(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("://") {
+        shown += before;
+        shown += "://";
+        let authority = behind.split(['/', '?', '#', '"', ' ', '\t']).next().unwrap_or_default();
+        rest = behind.get(authority.len()..).unwrap_or_default();
+        match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?, host))) {
+            Some(((user, password), host)) => {
+                shown += &format!("{user}:{}@{host}", "*".repeat(password.chars().count()));
+            }
+            None => shown += authority,
+        }
+    }
+    shown + rest
+}
 
 /// Something accepted that has no effect, or less than it had in OpenLDAP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,5 +175,27 @@ impl<'a> IntoIterator for &'a Notes {
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_urls_are_not_shown() {
+        for (text, shown) in [
+            (
+                "engine postgresql://larix:hidden@db1/directory",
+                "engine postgresql://larix:******@db1/directory",
+            ),
+            ("x://u:p@ss@h y://u:p@h", "x://u:****@h y://u:*@h"),
+            ("uri ldap://h/dc=a ldaps://h:636", "uri ldap://h/dc=a ldaps://h:636"),
+            ("x://u@h/a:b@c", "x://u@h/a:b@c"),
+            ("x://u:\u{e9}\u{e9}@h", "x://u:**@h"),
+            ("://", "://"),
+        ] {
+            assert_eq!(without_passwords(text), shown, "{text}");
+        }
     }
 }

@@ -306,7 +306,14 @@ mod tests {
     fn fault(lines: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("slapd.conf");
-        std::fs::write(&file, lines.replace("@DATA@", &folder.path().display().to_string())).unwrap();
+        let mut text = String::new();
+        for schema in ["core", "dyngroup"] {
+            let path = folder.path().join(format!("{schema}.schema"));
+            std::fs::write(&path, larix_schema::bundled(schema).unwrap()).unwrap();
+            text += &format!("include {}\n", path.display());
+        }
+        text += &lines.replace("@DATA@", &folder.path().display().to_string());
+        std::fs::write(&file, text).unwrap();
         match Config::from_slapd_conf(&file) {
             Err(error) => Some(error.to_string()),
             Ok(config) => config.refusals().first().map(ToString::to_string),
