@@ -107,7 +107,19 @@ fn banned_words(file: &Path, text: &str, faults: &mut Vec<String>) {
                 faults.push(format!("{}:{}: {word:?}: write {instead}", file.display(), number + 1));
             }
         }
+        if is_conflict_marker(line) {
+            faults.push(format!(
+                "{}:{}: a merge left its conflict here: settle it",
+                file.display(),
+                number + 1
+            ));
+        }
     }
+}
+
+/// What git writes around the two sides of a conflict. The line between them may be the underline of a heading.
+fn is_conflict_marker(line: &str) -> bool {
+    ["<<<<<<< ", ">>>>>>> ", "||||||| "].iter().any(|marker| line.starts_with(marker))
 }
 
 fn is_test(file: &Path) -> bool {
@@ -270,6 +282,14 @@ mod tests {
         let code = "impl A {\n    pub(crate) fn short(&self) {\n        1\n    }\n}\n\nfn other() -> u8 {\n    2\n}\n";
         let found = functions(code);
         assert_eq!(found, [("short".into(), 2, 3), ("other".into(), 7, 3)]);
+    }
+
+    #[test]
+    fn conflicts_are_seen() {
+        assert!(is_conflict_marker(&format!("{} HEAD", "<".repeat(7))));
+        assert!(is_conflict_marker(&format!("{} 1dd65e3a (a change)", ">".repeat(7))));
+        assert!(!is_conflict_marker("======="), "the underline of a heading");
+        assert!(!is_conflict_marker("larix modify <<END"));
     }
 
     #[test]
