@@ -69,6 +69,9 @@ pub fn cost(stored: &[u8]) -> Cost {
 /// What of a stored value takes the time when a password is compared with it: the password behind a value that takes codes, or all.
 /// A value that takes codes behind another one does not count: no password matches it.
 pub(crate) fn compared(stored: &[u8]) -> &[u8] {
+    if !Scheme::may_be_time_based(stored) {
+        return stored;
+    }
     password_behind(stored).unwrap_or(stored)
 }
 

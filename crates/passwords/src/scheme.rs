@@ -93,7 +93,11 @@ impl Scheme {
 
     /// A scheme by its name in braces, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, scheme)| *scheme)
+        // Each bind asks several times: the first letter tells most names apart.
+        let letter = name.as_bytes().get(1)?.to_ascii_uppercase();
+        let is_named =
+            |known: &str| known.as_bytes().get(1) == Some(&letter) && known.eq_ignore_ascii_case(name);
+        NAMES.iter().find(|(known, _)| is_named(known)).map(|(_, scheme)| *scheme)
     }
 
     /// The name, in braces.
@@ -109,6 +113,12 @@ impl Scheme {
     /// Whether values of it take codes: [`verify`](super::verify) matches nothing with them.
     pub const fn is_time_based(self) -> bool {
         matches!(self, Self::Totp { .. })
+    }
+
+    /// Whether a stored value may take codes, by its first letter alone: most values do not.
+    #[inline]
+    pub(super) fn may_be_time_based(stored: &[u8]) -> bool {
+        matches!(stored, [b'{', b'T' | b't', ..])
     }
 
     /// Splits a stored value at its scheme: `None` if it has none, `Some((None, _))` if the scheme is not known.

@@ -12,11 +12,9 @@ use super::scheme::{Algorithm, Scheme};
 /// Those of the password behind a value that takes codes; nothing of one that stands alone.
 pub fn settings_of(stored: &[u8]) -> &[u8] {
     let stored = costing(stored);
-    let scheme_len = match Scheme::split(stored) {
-        Some((_, rest)) => stored.len() - rest.len(),
-        None => return &[],
-    };
-    if let Some((Some(Scheme::Scram(_)), rest)) = Scheme::split(stored) {
+    let Some((scheme, rest)) = Scheme::split(stored) else { return &[] };
+    let scheme_len = stored.len() - rest.len();
+    if let Some(Scheme::Scram(_)) = scheme {
         let rounds = rest.iter().position(|byte| *byte == b':').map_or(0, |colon| colon + 1);
         return stored.get(..scheme_len + rounds).unwrap_or_default();
     }
@@ -34,6 +32,9 @@ pub fn settings_of(stored: &[u8]) -> &[u8] {
 
 /// What of a stored value takes time.
 fn costing(stored: &[u8]) -> &[u8] {
+    if !Scheme::may_be_time_based(stored) {
+        return stored;
+    }
     let stored = compared(stored);
     match Scheme::split(stored) {
         Some((Some(scheme), _)) if scheme.is_time_based() => &[],
