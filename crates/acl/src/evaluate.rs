@@ -289,7 +289,7 @@ impl<'a> Evaluation<'a> {
         self.schema().parse_dn(std::str::from_utf8(value).ok()?).ok()
     }
 
-    /// What the patterns of `<what>` captured; `None` if the target is not known or nobody asks.
+    /// What the patterns of `<what>` captured; `None` if the target is not known or there is no requester.
     pub(super) fn captures(&self, rule: &CompiledRule) -> Option<Captures<'a>> {
         let target = self.ask.target.filter(|_| rule.captures)?;
         let mut captures = Captures::default();

@@ -11,7 +11,7 @@ use super::items::ItemSet;
 pub(super) struct ItemClasses {
     /// By the numbers of the schema.
     attributes: Box<[u16]>,
-    /// The same without classes of which nothing can be said.
+    /// The same without classes about which nothing is known.
     decidable: Box<[u16]>,
     entry: u16,
     children: u16,

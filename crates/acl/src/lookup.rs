@@ -209,7 +209,7 @@ impl Gathering<'_> {
                 self.chase(from, attribute, *closure)
             }
             Set::Join(join, left, right) => {
-                // Both, even where one is empty: nobody there is no match, wherever it stands.
+                // Both, even where one is empty: an absent requester is no match, wherever it stands.
                 let (left, right) = (self.values(left)?, self.values(right)?);
                 joined(*join, left, right)
             }

@@ -20,7 +20,7 @@ pub(super) const SET_LOOKUPS_MAX: u32 = 10_000;
 pub(super) enum Set {
     /// `this`: the entry's DN.
     This,
-    /// `user`: the requester's DN; with nobody there, the whole set does not match.
+    /// `user`: the requester's DN; without a requester, the whole set does not match.
     User,
     /// `[...]`
     Literal(String),

@@ -197,7 +197,7 @@ impl<'a> Evaluation<'a> {
         let Some(own) = self.dn_of(identity) else { return Holds::No };
         let levels = level.unsigned_abs() as usize;
         let Some(target) = self.ask.target else {
-            // Nobody is an entry of a subtree that he is not in.
+            // An entry outside a subtree is no entry of it.
             return match self.ask.within {
                 Some(within) if level == 0 && !own.is_within(within) => Holds::No,
                 _ => Holds::Unknown(Missing::Entry),

@@ -71,7 +71,7 @@ impl Delays {
         })
     }
 
-    /// Those of a test, which stand still until they are told how much time has passed.
+    /// Those of a test, which stand still until the test says how much time has passed.
     pub fn standing_still() -> Arc<Self> {
         Self::new(Some(Mutex::new(Duration::ZERO)))
     }

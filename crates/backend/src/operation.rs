@@ -231,7 +231,7 @@ pub enum Reply<T> {
 pub struct Pending {
     /// When it is given up for the time it takes.
     pub deadline: Option<Monotonic>,
-    /// Gives it up: nobody waits for its answer. The operation may have been carried out.
+    /// Gives it up: no client waits for its answer. The operation may have been carried out.
     pub give_up: Option<Box<dyn FnOnce() + Send>>,
 }
 

@@ -1,4 +1,4 @@
-//! Which backend a name belongs to: the one with the longest suffix, those glued below it, or nobody here.
+//! Which backend a name belongs to: the one with the longest suffix, those glued below it, or none here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Special {
     pub root_dse: Arc<dyn Backend>,
     /// The subschema subentry.
     pub subschema: Arc<dyn Backend>,
-    /// What nobody here holds: it knows the default referrals.
+    /// The backend for names that no database here holds: it knows the default referrals.
     pub nowhere: Arc<dyn Backend>,
 }
 

@@ -152,7 +152,7 @@ fn await_signals() -> io::Result<()> {
         }
         restore(&mut kept);
     })?;
-    // Nobody else asks at the same time.
+    // No other thread asks at the same time.
     let _ = STARTED.set(());
     Ok(())
 }

@@ -113,7 +113,7 @@ impl Connection {
         &self.host
     }
 
-    /// Whether nobody between here and the server can listen: TLS, or a local socket.
+    /// Whether a third party between here and the server cannot listen: TLS, or a local socket.
     pub fn is_private(&self) -> bool {
         self.is_secure() || matches!(self.stream, Stream::Unix(_))
     }
@@ -227,7 +227,7 @@ impl Connection {
     pub fn receive(&mut self) -> Result<ResponseMessage<'_>, ClientError> {
         loop {
             self.wait_for_message()?;
-            // A message may be nobody's.
+            // A message may belong to no operation.
             if self.messages.skip_unwanted()? {
                 break;
             }

@@ -66,7 +66,7 @@ impl fmt::Display for NotSent {
     }
 }
 
-/// How the server is told that an operation is given up.
+/// The message that tells the server that an operation is given up.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum GivingUp {
     /// By an abandon (RFC 4511 section 4.11).
@@ -138,7 +138,7 @@ impl Operations {
         Some(operation)
     }
 
-    /// Whether a message is the last answer of its operation; none where nobody waits for it. `has_more`: bytes stand behind it.
+    /// Whether a message is the last answer of its operation; none if no caller waits for it. `has_more`: bytes stand behind it.
     fn judge(&mut self, message: &ResponseMessage<'_>, has_more: bool) -> Result<Option<bool>, PeerFault> {
         let (id, result) = (message.id.0, message.response.result());
         let last = result.map(|(kind, _)| kind);

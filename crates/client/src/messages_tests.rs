@@ -163,7 +163,7 @@ fn how_a_server_hears_of_it() {
     for (how, ids, answer) in [
         (GivingUp::Silent, 1, None),
         (GivingUp::Abandon, 2, None),
-        // The answer to the cancel itself is nobody's.
+        // The answer to the cancel itself belongs to no operation.
         (GivingUp::Cancel, 2, Some(done(2, ResponseOp::Extended, OK))),
     ] {
         let mut layer = layer();
@@ -185,7 +185,7 @@ fn what_is_bounded() {
     assert_eq!(search(&mut layer), Err(NotSent::Full));
     layer.give_up(MessageId(3), GivingUp::Silent);
     search(&mut layer).unwrap();
-    // Bytes that nobody takes.
+    // Bytes that no caller takes.
     let mut layer = self::layer();
     let large = vec![b'x'; 70 * 1024];
     layer.request(None, None, |out, id| client::compare(out, id, BASE, "cn", &large, &[])).unwrap();

@@ -28,7 +28,7 @@ impl fmt::Debug for Stop {
 }
 
 impl Stop {
-    /// Shuts the socket down and wakes whoever sleeps, for good.
+    /// Shuts the socket down and wakes all sleeping threads, for good.
     pub fn stop(&self) {
         self.0.stopped.store(true, Ordering::SeqCst);
         let socket = self.lock();

@@ -284,7 +284,7 @@ impl Builder {
         Ok(())
     }
 
-    /// What the directive itself says of its arguments. While the schema is still to come nobody can tell.
+    /// What the directive itself says about its arguments. Before the schema is read, this is not known.
     fn check_words(&mut self, call: &Call<'_>) -> Result<(), Fault> {
         let Some(check) = call.directive.check else { return Ok(()) };
         if self.from_entries && self.schema_sections.is_empty() {

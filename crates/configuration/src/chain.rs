@@ -136,7 +136,7 @@ fn behavior(words: &[String]) -> Result<Behavior, Fault> {
             Some((key, name)) if key.eq_ignore_ascii_case("continuation") => {
                 behavior.continuation = wish(name)?;
             }
-            // It decides here, and is sent to nobody who might not know it.
+            // It decides here, and is not sent to servers that might not know it.
             None if word.eq_ignore_ascii_case("critical") => {}
             _ => return Err(Fault::argument(number, format!("`{word}` is not known here")).with_help(help())),
         }

@@ -39,7 +39,7 @@ pub struct Descriptor {
     pub(super) formerly: &'static [&'static str],
     /// The structural class of its entry under cn=config beside `olcDatabaseConfig`.
     pub(super) class: Option<&'static str>,
-    /// The suffix of a kind of which there is one database: as shown, and normal.
+    /// The suffix of a kind that has a single database: as shown, and normal.
     pub(super) own_suffix: Option<(&'static str, &'static str)>,
     /// The root DN where none is configured.
     pub(super) own_root: Option<&'static str>,
@@ -257,7 +257,7 @@ impl DatabaseKind {
         self.descriptor.is_recorded
     }
 
-    /// The suffix of a kind of which there is one database, as shown.
+    /// The suffix of a kind that has a single database, as shown.
     pub fn own_suffix(&self) -> Option<&'static str> {
         self.descriptor.own_suffix.map(|(shown, _)| shown)
     }

@@ -364,7 +364,7 @@ pub struct QuickStart {
     pub directory: PathBuf,
     /// Default `cn=admin,<suffix>`.
     pub root_dn: Option<String>,
-    /// A hashed password (`{ARGON2}...`); without one nobody can bind as root.
+    /// A hashed password (`{ARGON2}...`); without one no client can bind as root.
     pub root_password: Option<Vec<u8>>,
     /// The certificate's file, and the key's; the key may be in the certificate's file.
     pub tls_certificate: Option<PathBuf>,

@@ -74,7 +74,7 @@ const INDEXES: &[(&str, &str)] = &[
     ("uidNumber,gidNumber", "eq"),
 ];
 
-/// Nobody but its owner touches a password, and it is only compared; the rest is for those who bind.
+/// Only its owner changes a password, and clients can only compare it; bound clients read the rest.
 const ACCESS: &[&str] = &[
     "to attrs=userPassword by self =xw by anonymous auth by * none",
     "to dn.base= by * read",

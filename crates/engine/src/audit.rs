@@ -239,7 +239,7 @@ const LACKS: &[u8] = b"access-log-lacks";
 
 /// Up to which CSN of each server an access log has not all changes, one by one: what was made before it began, what was
 /// taken away since, and what came with entries as they are. Of a server that is not named it has everything, from the first
-/// change on. minCSN cannot say that, for it names every server of which there is a record. `None` where nothing is; nothing
+/// change on. minCSN cannot say that, because it names every server that has a record. `None` where nothing is; nothing
 /// is lacking in a database that is no access log, nor of a server that was retired: nobody who is served has to know of it.
 ///
 /// # Errors

@@ -155,7 +155,7 @@ pub struct Database<S> {
     policy: ArcSwap<AccessPolicy>,
     /// How often schema, catalog or settings were published: counted after it was done, read before they are.
     configuration: AtomicU64,
-    /// The last commit of which it is known that the published catalog holds for it; in a shared store only. Raised after
+    /// The last commit for which the published catalog is known to hold; in a shared store only. Raised after
     /// the catalog was published.
     catalog_commit: AtomicU64,
     cookie_secret: [u8; COOKIE_SECRET_LENGTH],
@@ -385,7 +385,7 @@ impl<S: Store> Database<S> {
 
     /// Publishes other settings: between two groups of the writer.
     ///
-    /// Indexes that are no longer wanted are forgotten first, durably, since nobody keeps them from now on.
+    /// Indexes that are no longer wanted are forgotten first, durably, because nothing updates them from now on.
     pub fn publish_settings(&self, settings: DatabaseSettings) -> Result<(), CommitError> {
         let settings = self.with_states(settings);
         let still = self.hold_still();

@@ -197,7 +197,7 @@ impl Filter {
     }
 }
 
-/// Whether all terms match, of which one may be known to.
+/// Whether all terms match; one of them may be known to match.
 fn all_match(
     terms: &[Filter],
     proved: Option<usize>,

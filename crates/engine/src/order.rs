@@ -1,7 +1,7 @@
 //! The order of commits that one replicated suffix has, whatever databases are glued under it.
 //!
 //! CSNs are given out and committed under one lock, so that a contextCSN never covers a change that is not committed
-//! yet. A database that is not glued has an order of its own, which nobody else waits for.
+//! yet. A database that is not glued has an order of its own, for which no other database waits.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -47,7 +47,7 @@ fn is_bcrypt(crypt: &[u8]) -> bool {
 }
 
 /// A value that costs as much to compare with as this one, and that no password matches: what is compared with where
-/// there is no account, so that nobody learns that from the time it takes.
+/// there is no account, so the time does not disclose this.
 pub fn decoy(stored: &[u8]) -> Zeroizing<Vec<u8>> {
     let stored = costing(stored);
     let settings = settings_of(stored);

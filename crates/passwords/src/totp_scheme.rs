@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The codes of RFC 6238 appendix B, of which six digits are the last six of eight.
+    /// The codes of RFC 6238 appendix B. The codes of six digits are the last six of its eight.
     #[test]
     fn codes_hold_for_their_step_and_the_next_and_once() {
         let sha1 = "{TOTP1}GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";

@@ -92,7 +92,7 @@ struct DatabaseSearch<S: Store> {
 /// Which entries the client is known to see.
 #[derive(Debug)]
 enum Known {
-    /// Nobody asks.
+    /// No search asks.
     Unasked,
     /// It sees whatever there is.
     Everything,

@@ -17,7 +17,7 @@ pub struct Answer<'a> {
     digest: &'a str,
 }
 
-/// A challenge that nobody has seen before: `nonce` from a source of random bytes.
+/// A new challenge, never used before: `nonce` from a source of random bytes.
 pub fn challenge(nonce: &str, host: &str) -> String {
     format!("<{nonce}@{host}>")
 }

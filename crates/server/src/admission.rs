@@ -235,7 +235,7 @@ impl Drop for Admitted {
 
 impl Account {
     /// Nothing is open, and every bucket is full again. Called with the map locked, which is where accounts are handed
-    /// out: one that nobody else holds stays so.
+    /// out: one that no other thread holds stays so.
     fn is_forgettable(self: &Arc<Self>, now: Monotonic) -> bool {
         Arc::strong_count(self) == 1
             && [&self.connects, &self.operations, &self.failures].iter().all(|bucket| bucket.is_full(now))

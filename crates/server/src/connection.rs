@@ -24,7 +24,7 @@ pub const REQUESTS_PER_TURN: usize = 64;
 pub const OUTPUT_HIGH: usize = larix_backend::OUTPUT_HIGH;
 /// Bytes of requests kept while none may be started; a single larger message is read to its end.
 pub const INPUT_HIGH: usize = 64 * 1024;
-/// Bytes of a message above which its start is nobody's turn: see [`Connection::has_large_next`]. To decode, judge and prepare
+/// A message of more bytes does not start in a turn of the loop: see [`Connection::has_large_next`]. To decode, judge and prepare
 /// that much takes as long as tens of small requests.
 pub const LARGE_REQUEST: usize = 32 * 1024;
 
@@ -308,7 +308,7 @@ impl<S: Service> Connection<S> {
         std::mem::take(&mut self.had_secrets)
     }
 
-    /// The number of the request of which a part has come, if the next one has not come whole.
+    /// The number of the request that has arrived in part, if the next one is not complete.
     pub fn unfinished_request(&self) -> Option<u64> {
         let is_part = || matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }));
         (!self.input.is_empty() && is_part()).then_some(self.next_serial)
@@ -352,7 +352,7 @@ impl<S: Service> Connection<S> {
         self.searches.working_bytes() + self.waiting.iter().map(|w| w.operation.bytes).sum::<usize>()
     }
 
-    /// Keeps what cannot be started yet. Nobody knows what it is: the caller overwrites its copy, too.
+    /// Keeps bytes of requests that cannot start yet. They may be secret: the caller overwrites its copy, too.
     fn keep(&mut self, bytes: &[u8]) {
         self.had_secrets |= !bytes.is_empty();
         let needed = self.input.len() + bytes.len();
@@ -601,7 +601,7 @@ impl<S: Service> Connection<S> {
                 Stepped::Sleeping if self.phase == Phase::Open => {
                     self.searches.sleeping.push((operation, search))
                 }
-                // Nobody is there any more to be told of changes, or to tell of them.
+                // There is no client any more that sends changes or receives them.
                 Stepped::Waiting | Stepped::Sleeping => self.end_follower(operation, search),
                 Stepped::Done => {}
             }

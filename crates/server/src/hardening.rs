@@ -19,7 +19,7 @@ pub fn keep_files_private() {
     umask(before | Mode::RWXO | Mode::WGRP);
 }
 
-/// The memory of the server holds passwords and keys: no dump of it is written, and nobody who happens to run as the same
+/// The memory of the server holds passwords and keys: no dump of it is written, and no process that happens to run as the same
 /// user may look into it.
 ///
 /// A limit of zero is not enough, since the kernel does not keep to it when dumps go to a program, as they do under

@@ -35,7 +35,7 @@ pub(crate) async fn look_up(server: &Server, peer: &PeerNames) {
         found.await.ok()?.ok()
     };
     if let Ok(Some(name)) = tokio::time::timeout(WAIT, asked).await {
-        // Nobody else sets it.
+        // No other place sets it.
         let _ = peer.domain.set(name.to_ascii_lowercase());
     }
 }

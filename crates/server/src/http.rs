@@ -1,7 +1,7 @@
 //! The listener for operators: `/metrics`, `/health/live` and `/health/ready` over HTTP/1.1.
 //!
 //! It answers on the acceptor's loop, apart from the loops that serve LDAP: a scrape takes nothing from them but reads of
-//! their counters. Nothing here changes anything, and nobody is asked who they are: it belongs on loopback or a
+//! their counters. Nothing here changes anything, and clients do not log in: it belongs on loopback or a
 //! network of the operators' own.
 
 mod health;

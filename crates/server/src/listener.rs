@@ -242,7 +242,7 @@ impl ListenUrl {
             return Err(ListenError::Resolve { url: self.text.clone(), host: host.to_owned(), source: None });
         }
         // A name such as "localhost" may resolve to a family that this machine does not have: one address that binds
-        // is enough, as long as nobody else holds the others.
+        // is enough, as long as no other process holds the others.
         let mut bound = Vec::new();
         let mut refused = None;
         let mut port = port;

@@ -47,7 +47,7 @@ use crate::tool_socket::ToolSockets;
 
 /// So long after the last change the files of slapd.d are made safe, and the journal that has been until then goes.
 const AT_REST: Duration = Duration::from_millis(200);
-/// Earlier generations that are kept until nobody has them: so that no request finds itself freeing one.
+/// Earlier generations, kept until they are unused, so that no request has to free one.
 const EARLIER_MAX: usize = 8;
 
 /// The thread that changes the configuration.
@@ -163,7 +163,7 @@ struct Configurator<'s> {
 }
 
 impl Configurator<'_> {
-    /// What is asked next. `None`: nobody is left to ask.
+    /// What is asked next. `None`: there is nothing left to ask.
     fn next(&mut self, asked: &Receiver<ConfigurationRequest>) -> Option<ConfigurationRequest> {
         if self.settle {
             match asked.recv_timeout(AT_REST) {
@@ -206,7 +206,7 @@ impl Configurator<'_> {
         }
     }
 
-    /// What nobody has any more: before a change is judged, for it may want a directory that is open there still.
+    /// Frees unused generations before a change is checked, because it may need a directory that is still open there.
     fn free_unused(&mut self) {
         let free = self.earlier.extract_if(.., |generation| Arc::strong_count(generation) == 1);
         let free: Vec<Arc<Generation>> = free.collect();

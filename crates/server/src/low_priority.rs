@@ -57,7 +57,7 @@ impl LowPriority {
 
     /// Has something freed there.
     pub(crate) fn free<T: Send + 'static>(&self, value: T) {
-        // Where nobody is there to do it, the closure is freed here.
+        // If there is no thread to run it, the closure is freed here.
         let _ = self.work.try_send(Box::new(move || drop(value)));
     }
 }

@@ -22,7 +22,7 @@ fn rules(lines: &str) -> OperationRules {
     OperationRules::in_force(&config, database).unwrap().unwrap()
 }
 
-/// "" is nobody. A control is named by its OID, with `!` before it if critical.
+/// "" is anonymous. A control is named by its OID, with `!` before it if critical.
 fn check(
     rules: &OperationRules,
     who: &str,

@@ -185,7 +185,7 @@ impl Rules {
             Restricted::Rename => restricted.rename,
             Restricted::Extended(oid) => {
                 extended = restricted.extended_oids.iter().any(|listed| listed == oid);
-                // Those without a flag of their own are kept by `modify`, as a change that nobody knows more of.
+                // Those without a flag of their own are kept by `modify`, as a change about which no more is known.
                 if has_flag(oid) { restricted.extended } else { restricted.modify }
             }
         };

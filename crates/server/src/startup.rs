@@ -198,7 +198,7 @@ impl Bound {
     /// Opens the databases and serves until a signal ends it.
     pub fn serve(mut self, mut config: Config, readiness: Readiness) -> Result<(), ServeError> {
         let bound = self.urls();
-        // Until the end nobody else changes it.
+        // Until the end no other process changes it.
         let _configuration = InUse::by_server(&config, &self.reachable_urls())?;
         config.global.listener_urls = self.listeners.iter().map(|l| l.url.clone()).chain(bound).collect();
         if !config.global.core_dumps {

@@ -148,7 +148,7 @@ pub trait Snapshot {
     const IS_DISTANT: bool = false;
 
     /// The number of the last commit that this view shows. Of a transaction, too: where it is the number that the
-    /// reader's own last commit had, nobody else has committed since.
+    /// reader's own last commit had, no other writer has committed since.
     fn commit_counter(&self) -> u64;
 
     /// The value of `key`. A key that could not be stored (too long, say) has no value.

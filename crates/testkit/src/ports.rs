@@ -21,7 +21,7 @@ struct Taken {
     locks: Vec<File>,
 }
 
-/// A loopback port that nobody listens on, which no other call gives out while this process runs.
+/// A loopback port without a listener, which no other call gives out while this process runs.
 ///
 /// # Panics
 /// When there is none.

@@ -167,7 +167,7 @@ impl Server {
             let arguments = [&["-h", listen.as_str()], arguments].concat();
             return Self::start_with(kind, configuration, &arguments, environment);
         }
-        // It tells nobody which ports the kernel gave it.
+        // It does not report which ports the kernel gave it.
         let mut ports =
             free_ports(urls.iter().filter(|url| url.contains(ANY_PORT)).count()).into_iter().peekable();
         let mut chosen = Vec::new();

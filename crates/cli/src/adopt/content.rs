@@ -12,7 +12,7 @@ use larix_proto::ldif::{Body, LdifAttribute, Reader};
 /// Differences that are named.
 const NAMED_MAX: usize = 10;
 
-/// Makes 128 bits of an entry, keyed anew in each process: two keyed hashes, so that nobody can choose entries that collide.
+/// Makes 128 bits of an entry, keyed anew in each process: two keyed hashes, so no client can choose entries that collide.
 #[derive(Default)]
 pub(super) struct Digests(RandomState, RandomState);
 

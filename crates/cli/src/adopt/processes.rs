@@ -82,7 +82,7 @@ pub(super) fn wait_for(time: Duration, mut holds: impl FnMut() -> bool) -> bool 
     true
 }
 
-/// Asks servers that have files in the directory to end, and waits until nobody has: a backup may end by itself.
+/// Asks servers that have files in the directory to end, and waits until no process has any: a backup may end by itself.
 pub(super) fn end_servers(directory: &Path) -> anyhow::Result<()> {
     for process in with_files_in(directory).into_iter().filter(Process::is_server) {
         // It may have ended by itself.
@@ -91,7 +91,7 @@ pub(super) fn end_servers(directory: &Path) -> anyhow::Result<()> {
     demand_none(directory)
 }
 
-/// Waits until nobody has files in the directory.
+/// Waits until no process has files in the directory open.
 pub(super) fn demand_none(directory: &Path) -> anyhow::Result<()> {
     if wait_until(|| with_files_in(directory).is_empty()) {
         return Ok(());

@@ -61,7 +61,7 @@ impl Service {
         }
     }
 
-    /// Stops slapd, if it runs, and waits until nobody has its databases open.
+    /// Stops slapd, if it runs, and waits until no process has its databases open.
     pub(super) fn stop_slapd(&self, journal: &Journal, lock: &File) -> anyhow::Result<()> {
         if let Self::Systemd { .. } = self {
             systemctl(&["stop", SLAPD_UNIT], Some(lock))?;
@@ -132,7 +132,7 @@ impl Service {
         wait_for(&found.urls, "Larix")
     }
 
-    /// Stops Larix, if it runs, and waits until nobody has its databases open.
+    /// Stops Larix, if it runs, and waits until no process has its databases open.
     pub(super) fn stop_larix(&self, journal: &Journal, lock: &File) -> anyhow::Result<()> {
         if let Self::Systemd { units } = self
             && unit_file(units).exists()

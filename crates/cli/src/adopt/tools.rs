@@ -108,7 +108,7 @@ impl Tools<'_> {
         self.run(Command::new("mkdir").args(["-m", "0700"]).arg(path).stdin(self.lock()?))
     }
 
-    /// Makes a directory of root's, which nobody else can enter yet, the servers' user's, itself last.
+    /// Makes the servers' user the owner of root's directory, which no other user can enter yet; the directory itself comes last.
     pub(super) fn give(&self, path: &Path) -> anyhow::Result<()> {
         let found = &self.journal.found;
         if path.is_dir() && !path.is_symlink() {

@@ -277,7 +277,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// One request and its answers; `None` if there is nobody to ask.
+    /// One request and its answers; `None` if there is no server to ask.
     fn once(
         &mut self,
         filter: &FilterBuf,

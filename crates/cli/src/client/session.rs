@@ -72,7 +72,7 @@ fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<
     Ok(session)
 }
 
-/// Whether the command line has nobody bound at this server.
+/// Whether the command line binds no identity at this server.
 pub(super) fn is_anonymous(args: &CommonArgs, url: &LdapUrl) -> bool {
     let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
     let external = url.scheme == UrlScheme::Ldapi && !args.simple;

@@ -118,7 +118,7 @@ impl WorkArgs {
         Ok(workload)
     }
 
-    /// Who binds on generated directories when writes are wanted and nobody else is named.
+    /// The name that binds on generated directories for writes, if the command line has none.
     pub(super) fn usual_identity(&self) -> Option<(String, String)> {
         let writes = self.what.is_some_and(Preset::writes);
         writes.then(|| (self.directory.root_dn(), larix_load::generate::ROOT_PASSWORD.to_owned()))

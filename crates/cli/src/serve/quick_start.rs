@@ -72,7 +72,7 @@ pub(super) struct Prepared {
     generated: Option<String>,
     /// Whether this start made the configuration and loaded nothing: there are no entries then.
     first: bool,
-    /// Of a certificate that nobody vouches for: clients have to be given it.
+    /// Of a self-signed certificate: the administrator has to give it to clients.
     self_signed: Option<PathBuf>,
     /// What the administrator should know of this start.
     remarks: Vec<String>,

@@ -366,7 +366,7 @@ impl ExplainInput<'_> {
     }
 }
 
-/// An entry of which nothing is known.
+/// An entry about which nothing is known.
 struct Nothing;
 
 impl EntryFacts for Nothing {

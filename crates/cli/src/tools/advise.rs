@@ -351,7 +351,7 @@ impl Found {
         Ok(())
     }
 
-    /// Whether nobody asked anything, as far as is known.
+    /// Whether no client sent any request, as far as is known.
     fn knows_nothing(&self, asked: &SearchCounts) -> bool {
         let used = asked.uses.as_ref().is_some_and(|uses| uses.values().any(|count| *count > 0));
         self.searches == 0 && !used

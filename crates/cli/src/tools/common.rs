@@ -63,7 +63,7 @@ const OPTIONS: [&str; 16] = [
     "value-check",
 ];
 
-/// An option of which a tool knows what it means.
+/// An option whose meaning a tool knows.
 fn known_option(option: &str) -> Result<String, String> {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     if OPTIONS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
@@ -347,7 +347,7 @@ pub(crate) fn open_directory(
     Directory::new(frontend, served).map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
-/// Offline, cn=config is changed where it is stored, while no server runs with it and nobody else changes it.
+/// Offline, cn=config is changed where it is stored, while no server runs with it and no other tool changes it.
 ///
 /// # Errors
 /// It is no slapd.d, or it is in use: says how it is changed then.

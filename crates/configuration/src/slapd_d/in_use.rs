@@ -1,7 +1,7 @@
 //! Who uses a slapd.d: a server that runs with it, or a tool that changes it. One process at a time.
 //!
 //! The journal's lock is held for one change; this one as long as somebody relies on what was read. A directory that this user
-//! may not write has no such file: nobody changes it.
+//! may not write has no such file: no process changes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -20,7 +20,7 @@ const LOCK_FILE: &str = "larix.config.lock";
 /// Beyond that nothing of use stands there.
 const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A slapd.d that this process uses; nobody else does until it is dropped.
+/// A slapd.d that this process uses; no other process does until it is dropped.
 #[derive(Debug)]
 pub struct InUse {
     /// None where there can be no lock.

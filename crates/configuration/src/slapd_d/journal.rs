@@ -185,7 +185,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Nobody else works in the directory.
+    /// No other process works in the directory.
     fn settle_locked(&mut self, disk: &mut dyn Disk) -> Result<(), ConfigError> {
         let Some(open) = &mut self.open else { return Ok(()) };
         if open.failed {
@@ -244,7 +244,7 @@ impl Open {
         let (path, bytes) = (self.path(), record.to_vec());
         let written = write_at(disk, (path.as_path(), &self.file), &bytes, self.at);
         if let Err(error) = written {
-            // It has not happened, so that nobody must find it, whole or not.
+            // It has not happened, so no reader may find it, complete or not.
             let nothing = vec![0; bytes.len()];
             self.failed |= write_at(disk, (path.as_path(), &self.file), &nothing, self.at).is_err();
             return Err(io_error("write", &path, &error));

@@ -104,7 +104,7 @@ fn own_urls() {
         ("ldap://localhost:9011", "ldap://127.0.0.1:9011/", true),
         ("ldap://localhost:9011", "ldap://:9011/", true),
         ("ldap://localhost:9011", "ldap://0.0.0.0:9011", true),
-        // Nobody here has an address of the documentation.
+        // No host here has an address of the documentation.
         ("ldap://a:9011", "ldap://:9011", false),
         ("ldapi://%2Frun%2Fx", "ldapi://%2Frun%2Fx", true),
     ] {

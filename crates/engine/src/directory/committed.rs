@@ -304,7 +304,7 @@ impl<S: Store> OtherWriters for Writers<S> {
         let (done, ended) = mpsc::channel::<LdapResult>();
         for follow_up in follow_ups {
             let done = done.clone();
-            // Nobody but this thread waits for it.
+            // Only this thread waits for it.
             let tell = move |outcome: WriteOutcome| drop(done.send(outcome.result));
             served.submit_follow_up(follow_up, Box::new(tell));
         }
@@ -436,7 +436,7 @@ impl<S: Store> Served<S> {
                 Err(refused) => outcome.refused.push(refused),
                 Ok(prepared) => {
                     let done = done.clone();
-                    // Nobody but this thread waits for it.
+                    // Only this thread waits for it.
                     let tell = move |outcome: WriteOutcome| drop(done.send(outcome.result));
                     let subject = self.root_subject();
                     let task = Task { operation: prepared, target, subject, controls, passwords: None };

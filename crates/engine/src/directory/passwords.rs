@@ -93,7 +93,7 @@ impl<S: Store> Chosen<'_, S> {
     /// not heeded here: the writer asks them again.
     pub fn work_on_passwords(self, request: &mut WriteRequest) {
         let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
-        // No rename brings passwords along: nobody asks where another name is.
+        // No rename brings passwords along: no caller asks where another name is.
         let admitted = check(self.frontend, request.clone(), None)
             .and_then(|checked| self.admit(checked, &|_| Held::Here));
         let Ok(task) = admitted else { return };

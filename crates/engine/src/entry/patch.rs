@@ -29,7 +29,7 @@ pub(crate) enum Touch {
     Drop,
 }
 
-/// A stored entry of which a few attributes change.
+/// A stored entry in which a few attributes change.
 #[derive(Debug)]
 pub(crate) struct Patch<'r> {
     /// What changes: first what was loaded, in the order of the record, then what is new.
@@ -133,7 +133,7 @@ impl<'r> Patch<'r> {
         self.entry.attribute(row.description.as_ref()?)
     }
 
-    /// Attributes of which the record had none.
+    /// Attributes that the record did not have.
     pub(crate) fn new_ones<'p>(
         &'p self,
         catalog: &'p Catalog,

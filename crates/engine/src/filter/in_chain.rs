@@ -21,7 +21,7 @@ impl InChain {
         Self { assertion, links: None }
     }
 
-    /// The normalized names, one of which an entry has that matches; `None` as long as the chain has not been followed.
+    /// The normalized names; an entry with any of them matches. `None` as long as the chain has not been followed.
     pub fn links(&self) -> Option<&[Box<[u8]>]> {
         self.links.as_deref()
     }

@@ -105,7 +105,7 @@ impl State {
             (!row.built.intersects(part.kinds)).then(|| row.wanted.and(part.kinds))
         };
         match self.phase {
-            // Nobody kept what was not wanted for a while: that may be behind the place that clearing has reached.
+            // An index that was not wanted for a while was not updated: its keys may be behind the place that clearing has reached.
             WorkPhase::Clearing => {
                 self.parts.iter().all(|part| fits(part) == Some(part.fill)).then_some(self)
             }
@@ -167,7 +167,7 @@ pub(crate) fn settle<S: Snapshot>(
     Ok(())
 }
 
-/// The attributes and kinds of which the index has any key: a look-up for each.
+/// The attributes and kinds for which the index has any key: a look-up for each.
 fn parts_present<S: Snapshot>(snapshot: &S) -> Result<Vec<(AttributeNumber, KeyKind)>, Fault> {
     let mut parts = Vec::new();
     let mut from = Vec::new();

@@ -232,7 +232,7 @@ fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute)
     sorted.finish()
 }
 
-/// Sorts keys of one attribute, of which most are grams: these are sorted as numbers, before they are keys.
+/// Sorts keys of one attribute. Most are grams, which it sorts as numbers before they become keys.
 struct Sorted {
     number: AttributeNumber,
     keys: Vec<EntryKey>,

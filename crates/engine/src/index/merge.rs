@@ -105,7 +105,7 @@ impl Merger {
 #[derive(Debug, Default)]
 pub struct Slice {
     edits: Vec<(Vec<u8>, Edits)>,
-    /// Rows of which nothing is left to bring in.
+    /// Rows without any remaining key to merge.
     done: Vec<u64>,
 }
 

@@ -154,7 +154,7 @@ impl IndexUses {
             let at = match mine.iter().position(|(other, _)| *other == instance) {
                 Some(at) => at,
                 None => {
-                    // Those of databases that are closed are nobody else's any more.
+                    // No other thread has those of closed databases any more.
                     mine.retain(|(_, shard)| Arc::strong_count(shard) > 1);
                     if mine.len() >= DATABASES_MAX {
                         mine.clear();
@@ -164,7 +164,7 @@ impl IndexUses {
                 }
             };
             if let Some((_, shard)) = mine.get(at) {
-                // Nobody else takes it but to read, now and then.
+                // Others take it only to read, now and then.
                 use_it(&mut lock(shard));
             }
         });

@@ -49,7 +49,7 @@ impl Arrived {
         std::str::from_utf8(value).ok()?.parse().ok()
     }
 
-    /// How many values there are of which attribute.
+    /// The number of values of each attribute.
     fn counted(&self) -> BTreeMap<String, usize> {
         let attributes = self.attributes().iter();
         attributes.map(|attribute| (attribute.description.to_string(), attribute.values.len())).collect()

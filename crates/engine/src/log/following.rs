@@ -39,7 +39,7 @@ impl fmt::Debug for Following {
     }
 }
 
-/// One follower of a change log. It follows until [`Self::leave`], or until nobody keeps it any more.
+/// One follower of a change log. It follows until [`Self::leave`], or until it is dropped.
 pub struct LogReader {
     /// The first record that is still needed.
     needed: AtomicU64,

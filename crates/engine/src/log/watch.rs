@@ -35,7 +35,7 @@ impl Follower {
     }
 }
 
-/// The followers of one database. They are forgotten when nobody keeps them any more.
+/// The followers of one database. They are forgotten when they are dropped.
 #[derive(Debug, Default)]
 pub struct LogWatch {
     any: AtomicBool,

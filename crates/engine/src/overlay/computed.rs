@@ -78,7 +78,7 @@ pub struct Holders {
     pub exact: bool,
 }
 
-/// The entry of which something is computed.
+/// The entry whose attributes are computed.
 #[derive(Copy, Clone)]
 pub struct ComputedOf<'a> {
     pub entry: &'a dyn StoredEntry,

@@ -37,7 +37,7 @@ pub struct Descriptor {
     pub maintains: Option<Maintains>,
     /// Attribute types of every schema that the subschema shows only where the overlay is configured.
     pub shows: &'static [&'static str],
-    /// Attributes in which it keeps what nobody should read: `larix test` warns where access rules leave them open.
+    /// Attributes with its secrets, which no client should read: `larix test` warns if access rules leave them open.
     pub secrets: &'static [&'static str],
     /// Operational attributes that each server derives or keeps for itself: replicas are not compared by them.
     pub local: &'static [&'static str],
@@ -54,7 +54,7 @@ pub struct Descriptor {
 /// The first value of an attribute of an entry, by its name.
 pub type FirstValue<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Entries below an overlay's own under cn=config, each of which says what one line of a directive says.
+/// Entries below an overlay's own under cn=config; each has the meaning of one line of a directive.
 #[derive(Debug)]
 pub struct EntriesBelow {
     /// The directive, and its attribute.
@@ -289,7 +289,7 @@ impl OverlayDirective {
         Self::new(keyword, attribute, Form::Words, (1, u8::MAX))
     }
 
-    /// One or more words; the keyword, of which there are several for the attribute, is the value's first.
+    /// One or more words. The first is the keyword, because the attribute has several keywords.
     pub const fn command(keyword: &'static str, attribute: &'static str) -> Self {
         Self::new(keyword, attribute, Form::Command, (1, u8::MAX))
     }

@@ -203,7 +203,7 @@ pub struct PendingChange<'a> {
 /// What an overlay wants done about a change.
 #[derive(Debug, Default)]
 pub struct Additions {
-    /// The change as it is to be carried out; `None`: as it is. A modify of which nothing is left succeeds, and leaves the entry
+    /// The change as it is to be carried out; `None`: as it is. A modify that becomes empty succeeds, and leaves the entry
     /// alone.
     pub altered: Option<Prepared>,
     /// Carried out after it, in order, in its name.
@@ -513,7 +513,7 @@ pub struct BindConclusion {
     pub must_change_password: bool,
     /// The password is to be stored anew by this scheme.
     pub rehash: Option<Scheme>,
-    /// What the provider of a shadow is to hear. A bind that needs it fails where nobody hands it on.
+    /// What the provider of a shadow has to receive. A bind that needs it fails if nothing passes it on.
     pub forward: Option<Box<Forward>>,
 }
 

@@ -112,7 +112,7 @@ fn price(advice: &Advice) -> u32 {
     }
 }
 
-/// `options` are the kinds any of which is enough.
+/// Any one of the kinds in `options` is enough.
 fn advise_test(
     schema: &Schema,
     catalog: &Catalog,

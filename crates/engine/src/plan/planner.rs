@@ -216,7 +216,7 @@ pub trait ComputedHolders {
     /// Whether what the description covers is computed of any entry.
     fn concerns(&self, asked: &AttributeDescription) -> bool;
 
-    /// The entries of which this value is computed, ascending; `None`: any may be one.
+    /// The entries that have this value as a computed one, ascending; `None`: it may be any entry.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -328,7 +328,7 @@ impl<S: Snapshot> Planner<'_, S> {
         }
     }
 
-    /// Entries that have it stored, and those of which overlays compute it.
+    /// Entries that have it stored, and entries for which overlays compute it.
     fn test_of_computed(
         &self,
         test: &Test,
@@ -379,7 +379,7 @@ impl<S: Snapshot> Planner<'_, S> {
         })
     }
 
-    /// Holders of any name of the chain; while nobody followed it, of the first one, which alone is certain.
+    /// Holders of any name of the chain; before the chain was followed, holders of its first name, which alone is certain.
     fn chain(&self, target: &Target, chain: &InChain) -> Result<Plan, Fault> {
         let first = [chain.assertion.value.key().into()];
         let links = chain.links().unwrap_or(&first);
@@ -415,7 +415,7 @@ impl<S: Snapshot> Planner<'_, S> {
         plan: impl Fn(AttributeNumber) -> Result<Plan, Fault>,
     ) -> Result<Plan, Fault> {
         if let [number] = target.numbers.as_slice() {
-            // The usual case, of which no list is made.
+            // The usual case, which needs no list.
             return match self.has(*number, kinds) {
                 true => plan(*number).map(alone),
                 false => Ok(everything()),

@@ -116,7 +116,7 @@ pub struct AttributeShare {
 }
 
 impl AttributeShare {
-    /// `only`: names, `*` and `+`; empty for all. `except`: names. Names that the schema does not know are nobody's.
+    /// `only`: names, `*` and `+`; empty for all. `except`: names. Names that the schema does not know match nothing.
     pub fn new(schema: &Schema, only: &[String], except: &[String]) -> Self {
         let known = |names: &[String]| {
             names.iter().filter_map(|name| Some(schema.attribute_type(name)?.id)).collect::<Vec<_>>()

@@ -118,7 +118,7 @@ fn decode_register(mut from: &[u8]) -> Option<Register> {
 }
 
 /// The state without its attributes. One that does not end with the entry's present CSN says nothing: the entry was
-/// changed while nobody kept its state, and begins anew.
+/// changed while no state was kept, and begins anew.
 pub(crate) fn head<S: Snapshot>(
     snapshot: &S,
     uuid: &Uuid,

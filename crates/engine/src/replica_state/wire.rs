@@ -33,14 +33,14 @@ pub const ENTRY_STATE_OID: &str = "2.25.87610412117718157885716886434399491440.3
 
 const VERSION: u8 = 1;
 
-/// A state as it came, with how many values of which attribute the entry has.
+/// A state as received, with the number of values of each attribute in the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     state: EntryState,
     counts: BTreeMap<String, usize>,
 }
 
-/// The state of an entry that comes, of which `csn` is the entryCSN, by how the database settles conflicts. `None`: it keeps no
+/// The state of a received entry with the entryCSN `csn`, by how the database settles conflicts. `None`: it keeps no
 /// states.
 ///
 /// # Errors
@@ -150,7 +150,7 @@ impl Received {
         from.is_empty().then_some(Self { state, counts })
     }
 
-    /// The state that came beside an entry, if the entry came whole; `counted`: how many values came of which attribute.
+    /// The state that came beside an entry, if the entry came whole; `counted`: how many values of each attribute came.
     ///
     /// # Errors
     /// What a change with such a state is answered.

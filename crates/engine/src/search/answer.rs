@@ -192,7 +192,7 @@ impl Answer {
         })
     }
 
-    /// A stored attribute of which overlays compute more values.
+    /// A stored attribute for which overlays compute more values.
     fn both<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,

@@ -1,7 +1,7 @@
 //! Matching along chains of names: LDAP_MATCHING_RULE_IN_CHAIN, 1.2.840.113556.1.4.1941 (Microsoft's MS-ADTS section
 //! 3.1.1.3.4.4.3).
 //!
-//! `(member:1.2.840.113556.1.4.1941:=X)` is true of an entry whose member is X, or an entry of which it is true. The way
+//! `(member:1.2.840.113556.1.4.1941:=X)` is true for an entry whose member is X, or is an entry for which it is true. The way
 //! goes up from X before the search begins: who has X as a member, who has these, and so on, one look-up in the equality
 //! index each. An entry carries the chain on only if the subject may search it for the very name that led to it. What the
 //! filter asks afterwards is whether an entry has one of the names that were found.
@@ -34,7 +34,7 @@ pub const CHAIN_DEPTH_MAX: u32 = 100;
 const CHUNK: usize = 64;
 
 impl Filter {
-    /// The first in-chain assertion that nobody followed.
+    /// The first in-chain assertion that was not followed.
     fn unfollowed(&mut self) -> Option<(&AttributeDescription, &mut InChain)> {
         match self {
             Self::And(list) | Self::Or(list) => list.iter_mut().find_map(Self::unfollowed),
@@ -143,7 +143,7 @@ impl Walk {
                         && let Some(name) = carrier(view, gate, holders, id)?
                     {
                         self.carriers.insert(id.0);
-                        // Most carriers are nobody's members: they are found by the filter itself.
+                        // Most carriers are members of no group: the filter itself finds them.
                         if has_holders(view, &self.description, &name)? {
                             if holders.depth >= CHAIN_DEPTH_MAX {
                                 return Err(too_far("deep", CHAIN_DEPTH_MAX as usize).into());

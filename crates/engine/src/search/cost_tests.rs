@@ -196,7 +196,7 @@ fn slices(fixture: &Fixture<MemoryStore>, asked: &SearchSpec<'_>) -> (usize, boo
 fn a_candidate_that_is_too_much_work_is_left_to_others_or_ends_the_search() {
     let members = 2_000;
     let fixture = people(members);
-    // Fifty tests of each of 2,000 values of one entry, none of which is true.
+    // Fifty tests of each of 2,000 values of one entry; none is true.
     // An equality filter finds a member of a large group at once.
     let filter = or_of(50, |i| format!("(member:distinguishedNameMatch:=cn=none{i})"));
     let (count, dear, answered) =

@@ -88,7 +88,7 @@ impl SearchTask {
     ) -> Result<bool, End> {
         let Some(stored) = view.stored(id)? else { return Ok(false) };
         self.looked += 1;
-        // Nobody looks before the base was found.
+        // No caller looks before the base was found.
         let Some(base) = self.base_id else { return Ok(false) };
         let area = Area::new(view, base, self.scope, self.deref)?;
         if !area.contains(view, &EntryView::parse(id, &stored).map_err(Fault::from)?)? {

@@ -11,7 +11,7 @@ const LOOK_INTERVAL: u32 = 8;
 const LOOK_STEPS: u64 = 512;
 
 /// Steps that one candidate may take on its worker, about as long as a slice: one that needs more is given up, and taken up
-/// again by a thread that nobody waits for.
+/// again by a thread for which no client waits.
 pub(super) const STEPS_HERE: u64 = 4_000;
 
 /// What is left of a slice.

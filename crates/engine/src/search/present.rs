@@ -173,7 +173,7 @@ pub(crate) fn judge_code(
             judgement.join(factor.judge(&bind)?);
         }
     }
-    // A stored password that takes codes is none where nobody judges them.
+    // A stored password that takes codes is no password if nothing verifies codes.
     judgement.refused |= matches!(attempt.code, GivenCode::OfPasswords { .. }) && !judgement.redeemed;
     if !writable && !judgement.changes.is_empty() {
         judgement.refused = true;
@@ -195,7 +195,7 @@ pub(crate) fn judge(
 ) -> Result<Judgement, Failure> {
     let mut judgement = Judgement { refused: code.refused, ordered: code.ordered, ..Judgement::default() };
     if matches!(attempt.code, GivenCode::Compared(_)) {
-        // Nobody logs in.
+        // No client logs in.
         return Ok(judgement);
     }
     let authentications = overlays.at(Interests::BIND).filter_map(|overlay| overlay.authentication());

@@ -1,6 +1,6 @@
 //! References between entries: finds entries that have the names of others as values.
 //!
-//! Values are found, not entries: a name of which there is no entry is a value as any other. Where the equality index tells which
+//! Values are found, not entries: a name without an entry is a value like any other. Where the equality index tells which
 //! values there are, one name is looked up, and all within one are found by a walk along its keys: these begin with the RDN that is
 //! deepest, so that no part of them has what lies below one name.
 

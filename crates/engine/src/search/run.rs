@@ -53,7 +53,7 @@ pub(super) enum Proved {
 }
 
 impl Proved {
-    /// Whether the filter matches the entry, of which so much is known.
+    /// Whether the filter matches the entry, as far as the entry is known.
     #[inline]
     pub(super) fn matches<N: Snapshot>(self, filter: &Filter, seen: &Seen<'_, N>) -> Result<bool, Fault> {
         Ok(match self {

@@ -17,7 +17,7 @@ pub(super) struct Outcome {
     pub(super) resident: Option<u64>,
     /// Bytes of the databases at the end of the step.
     pub(super) disk: Option<u64>,
-    /// Lines that the server sent to syslog meanwhile; absent where nobody took them.
+    /// Lines that the server sent to syslog meanwhile; absent if no program received them.
     pub(super) lines: Option<u64>,
     /// Why the figures are wrong.
     pub(super) invalid: Option<String>,

@@ -68,7 +68,7 @@ impl Watcher {
                 break;
             }
             lag.samples.push((start.elapsed().as_secs_f64(), behind));
-            // Nobody sends: this waits.
+            // No client sends: this waits.
             let _ = finished.recv_timeout(self.every);
             std::thread::park_timeout(self.every);
         }

@@ -100,7 +100,7 @@ impl Guard {
 
     /// Stops every child by its process id, waits for it, kills what does not stop, and removes the folder.
     ///
-    /// The list stays locked: nobody reaps a child, and so frees its number, while this signals it.
+    /// The list stays locked: no thread reaps a child, and so frees its number, while this signals it.
     pub fn end(&self) {
         let mut state = self.lock();
         state.ended = true;

@@ -139,7 +139,7 @@ fn controls_under_the_tag_of_a_sequence() {
     let one = Ok(vec![("1.2.3".to_owned(), true)]);
     assert_eq!(controls_of(b"\xa0\x0c\x30\x0a\x04\x051.2.3\x01\x01\xff"), one);
     assert_eq!(controls_of(b"\x30\x0c\x30\x0a\x04\x051.2.3\x01\x01\xff"), one);
-    // Whatever else a SEQUENCE has is an extension that nobody knows here.
+    // Whatever else a SEQUENCE has is an unknown extension here.
     for other in [
         &b"\x30\x00"[..],
         b"\x30\x03\x02\x01\x05",

@@ -47,7 +47,7 @@ pub struct Request {
     /// Empty: all user attributes.
     pub attributes: Vec<String>,
     pub types_only: bool,
-    /// What is asked for are records of an access log, each of which tells of a change (delta-syncrepl).
+    /// The consumer asks for records of an access log; each describes a change (delta-syncrepl).
     pub logged: bool,
     /// Conflicts are settled value by value: the states of entries are asked for.
     pub values: bool,

@@ -54,7 +54,7 @@ impl Gathered {
         }
     }
 
-    /// As [`Self::add`] for all entries of a database, of which the entryUUIDs' hashes and the digests are known. Answers
+    /// As [`Self::add`] for all entries of a database whose digests and hashes of entryUUIDs are known. Answers
     /// those that are to be [listed](Self::list).
     pub(super) fn add_all(&mut self, entries: impl Iterator<Item = (EntryId, u32, u128)>) -> Vec<EntryId> {
         let mut few: Vec<Vec<EntryId>> = vec![Vec::new(); self.ranges.len()];

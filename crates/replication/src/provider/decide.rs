@@ -71,7 +71,7 @@ pub fn decide(known: &CsnVector, context: &CsnVector, server_id: u16) -> Decisio
     if known.covers_all(context) {
         return Decision::Unchanged;
     }
-    // Servers that nobody here has heard of do not count.
+    // Servers that are unknown here do not count.
     let shared: CsnVector =
         known.as_slice().iter().filter(|csn| context.of(csn.server_id).is_some()).copied().collect();
     if shared.is_empty() { Decision::Everything } else { Decision::Since(shared) }

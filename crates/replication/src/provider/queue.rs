@@ -169,7 +169,7 @@ mod tests {
             places.push(place);
         }
         let told = || waiting.iter().map(|(_, told)| told.load(Ordering::SeqCst)).collect::<Vec<_>>();
-        // One that goes while it waits takes nobody's turn with it.
+        // One that ends while it waits takes no other turn with it.
         places[1] = None;
         assert_eq!((told(), queue.figures()), (vec![0; 4], (REFRESHES_MAX, 3)));
         assert!(turns.pop().is_some());

@@ -80,7 +80,7 @@ pub struct SyncSearch<S: Store> {
     /// It asked for every entry.
     pub(super) any_entry: bool,
     values: bool,
-    /// The consumer merges changes one by one: it takes no record for a change that nobody made.
+    /// The consumer merges changes one by one: it accepts no record of a difference that is not a change of its own.
     pub(super) states: bool,
     /// Entries are merged here: what is in one its entryCSN does not say.
     pub(super) merged: bool,
@@ -300,7 +300,7 @@ impl<S: Store> SyncSearch<S> {
         let each_cookie = settings.no_present && settings.reload_hint;
         let each_cookie = each_cookie.then(|| cookie(self.asked.rid, self.server_id, &[]));
         let decision = match decide(&self.asked.known, &self.start, self.server_id) {
-            // Content of which nothing says how far it has come is content.
+            // Content without a contextCSN is content, too.
             Decision::Unchanged if self.start.is_empty() && self.has_content()? => Decision::Everything,
             // A poll is sent it when the contextCSN has come so far.
             Decision::Unchanged if self.asked.persist && !self.start.is_empty() && self.is_ahead()? => {

@@ -1,5 +1,5 @@
 //! SCRAM (RFC 5802, RFC 7677): the server learns no password, the client learns whether the server knows its verifier,
-//! and with a channel binding both know that nobody stands between them.
+//! and with a channel binding both know that there is no third party between them.
 
 mod client;
 mod message;

@@ -45,7 +45,7 @@ impl Verifier {
         }
     }
 
-    /// A verifier that no password fits, for a name that nobody has: the same name gets the same salt each time, as a
+    /// A verifier that no password fits, for an unknown name: the same name gets the same salt each time, as a
     /// real user does. `secret` is the server's own.
     pub fn of_nobody(hash: Hash, secret: &[u8], name: &str, iterations: u32) -> Self {
         Self {

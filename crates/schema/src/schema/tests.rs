@@ -142,7 +142,7 @@ fn a_schema_defined_anew_keeps_numbers_and_knows_what_is_broken() {
     let after = check(&[TWO, more, CLASS, ONE], &[], &[]);
     assert_eq!(id(&after, "one"), id(&before, "one"));
     assert!(after.subtypes(id(&after, "name").unwrap()).is_sorted());
-    // Gone: no name leads there, its number is nobody else's, and a holder of the number sees what it was.
+    // Gone: no name leads there, no other definition gets its number, and a holder of the number sees what it was.
     let after = check(&[TWO, CLASS], &["one"], &[]);
     assert_eq!((id(&after, "one"), id(&after, "1.3.6.1.4.1.4203.666.1.1")), (None, None));
     assert!(after.attribute_types().all(|attribute| attribute.name() != "one"));

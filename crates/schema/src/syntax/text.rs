@@ -70,7 +70,7 @@ pub(super) fn is_uuid(value: &[u8]) -> bool {
         })
 }
 
-/// `(host,user,domain)`, each of which may be missing (RFC 2307 §2.4).
+/// `(host,user,domain)`; each part may be missing (RFC 2307 §2.4).
 pub(super) fn is_netgroup_triple(value: &[u8]) -> bool {
     let inner = value.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")"));
     inner.is_some_and(|inner| {

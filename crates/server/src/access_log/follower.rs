@@ -33,7 +33,7 @@ use reading::merged;
 
 /// Operations that wait to be recorded; what comes then is counted and left out. The change log itself waits without limit.
 const REQUESTS: usize = 65_536;
-/// Changes of which the request is remembered until they are recorded; of more there is what the change log says.
+/// Changes whose requests are remembered until they are recorded; for others there is only the change log.
 const FACTS: usize = 65_536;
 /// Records in one commit, from each source and from what was handed over.
 const GROUP: usize = 1_024;

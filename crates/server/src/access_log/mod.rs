@@ -52,7 +52,7 @@ struct Source {
 /// Where the changes of a source are read.
 #[derive(Clone, Debug)]
 enum SourceKind {
-    /// By its change log, of which no record goes before it was read.
+    /// By its change log, which drops no record before it was read.
     Database(Arc<Served<LmdbStore>>, Arc<LogReader>),
     /// cn=config: from the thread that changes it.
     Configuration(Arc<ConfigChanges>),

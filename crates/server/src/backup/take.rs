@@ -193,7 +193,7 @@ fn beside<T>(to: &Path, fill: impl FnOnce(&Path) -> Result<T, BackupError>) -> R
     filled
 }
 
-/// A directory that nobody else works in.
+/// A directory in which no other process works.
 fn lock(path: &Path) -> Result<File, BackupError> {
     let directory = File::open(path).map_err(BackupError::io("read", path))?;
     match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
@@ -314,7 +314,7 @@ fn look_into(folder: &Path) -> Result<DatabaseBackup, BackupError> {
     let positions = log::positions(&snapshot).map_err(|e| failed(&e))?;
     drop(snapshot);
     drop(store);
-    // LMDB makes it for readers; in a backup nobody needs it.
+    // LMDB makes it for readers; a backup does not need it.
     let _ = fs::remove_file(folder.join("lock.mdb"));
     Ok(DatabaseBackup {
         suffixes: Vec::new(),

@@ -514,7 +514,7 @@ fn what_is_elsewhere_can_be_ended_in_every_way() {
         connection.service_mut().slice = 7;
         let before = connection.output().len();
         let late = Search { left: 3, long: true, begun: true, follows: false, pauses: 0 };
-        // Its number is the first's, which nobody waits for any more.
+        // Its number is the first's, for which no client waits any more.
         connection.returned(0, late);
         assert_eq!(connection.output().len(), before, "{name}: what comes too late is not answered");
         assert_eq!(answers(connection.output()), expected, "{name}");

@@ -1,5 +1,5 @@
 //! Which databases there are, open, and which of them a name belongs to: the stored ones in the engine's directory, and the
-//! trees that nobody stores. [`operations`](crate::operations) carries out requests over them.
+//! trees that are not stored. [`operations`](crate::operations) carries out requests over them.
 
 mod access_logs;
 mod figures;

@@ -30,7 +30,7 @@ impl Dispatcher {
     pub(super) fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
         self.counters.initiate(kind);
         add(&self.record.operations_received, 1);
-        // Nobody but the log tells a request's waiting behind others of its turn from its work.
+        // Only the log separates a request's wait behind others of its turn from its work.
         let log = &self.server.log;
         let is_told = log.wants_stats_lines() || log.keeps_requests();
         let started = if is_told { self.server.clock.monotonic() } else { self.arrived };

@@ -19,7 +19,7 @@ const TRIES_MAX: usize = 16;
 /// A directory of this process; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Image {
-    /// Before the lock: nobody else removes it meanwhile.
+    /// Before the lock: no other process removes it meanwhile.
     directory: TempDir,
     _lock: File,
 }
@@ -80,7 +80,7 @@ fn is_own_image(entry: &DirEntry) -> bool {
             .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// Removes an image that nobody uses.
+/// Removes an unused image.
 fn removed(path: &Path) -> bool {
     let Ok(Some(_lock)) = lock(path) else { return false };
     // Servers of before these locks hold that of the store alone.

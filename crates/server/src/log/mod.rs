@@ -221,7 +221,7 @@ impl Log {
         let (done, ended) = sync_channel(1);
         let run = move || {
             writer::run(outputs, &orders, &shared);
-            // Nobody waits when the server does not end in order.
+            // No thread waits if the server does not end in order.
             let _ = done.send(());
         };
         std::thread::Builder::new().name(THREAD.to_owned()).spawn(run)?;

@@ -36,7 +36,7 @@ impl Syslog {
     }
 
     /// Sends a line. Few fit into a socket (`net.unix.max_dgram_qlen`), so that it waits for room, as syslog(3) does, but not
-    /// for ever: a syslog that hangs must not hang the log. What it does not take then is lost, as is what nobody takes.
+    /// for ever: a syslog that hangs must not hang the log. Lines that it does not take then are lost, as are lines that no program receives.
     pub(super) fn send(&mut self, text: &str) {
         self.line.truncate(self.head);
         self.line.push_str(text);

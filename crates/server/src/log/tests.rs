@@ -144,7 +144,7 @@ fn lines_about_operations_stand_between_others() {
     log.line(LogLevel::STATS, format_args!("conn=1 fd=9 closed"));
     hand_over();
     GATHERED.set(None);
-    // Nobody gathers here.
+    // No thread gathers here.
     log.operation(line(2, What::Change { word: "DEL" }), Some(&schema), names("cn=a"));
     thread.finish();
     let expected = [

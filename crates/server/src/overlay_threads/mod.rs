@@ -1,5 +1,5 @@
 //! Overlays beside operations: a thread for each overlay of a database that sees committed changes or has ticks. What it waits for,
-//! a file or another server, holds up nobody else.
+//! a file or another server, delays nothing else.
 //!
 //! A thread outlives changes of the configuration that keep its overlay: it goes on with the one that was built anew.
 

@@ -15,7 +15,7 @@ use super::Figures;
 use crate::log::Log;
 use crate::panics;
 
-/// Changes of which it is remembered who sent them until the overlay has seen them.
+/// Changes whose senders are remembered until the overlay has seen them.
 const ORIGINS_MAX: usize = 65_536;
 /// Reports of one batch of changes that are logged one by one; the rest is counted.
 const REPORTS_MAX: usize = 16;

@@ -89,7 +89,7 @@ fn credentials(line: &SyncReplication) -> Result<Option<Credentials>, ClientErro
     })))
 }
 
-/// Why these properties (`secprops`) do not let the bind be, if they do not. A transport that nobody can listen to is as good
+/// Why these properties (`secprops`) do not let the bind be, if they do not. A transport that no third party can listen to is as good
 /// as a layer; none of our own is put on.
 fn forbidden(
     properties: &SecurityProperties,

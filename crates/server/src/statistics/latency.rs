@@ -49,7 +49,7 @@ pub(super) struct Latencies {
 
 #[derive(Debug, Default)]
 struct OfDatabase {
-    /// The database's instance; 0: nobody's yet.
+    /// The database's instance; 0: none yet.
     instance: AtomicU64,
     kinds: ByKind,
 }

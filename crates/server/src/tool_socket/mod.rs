@@ -2,7 +2,7 @@
 //! their work to the server that holds the lock, through a socket in the database's directory.
 //!
 //! **Who may.** The directory and the socket are the owner's (mode 0600), and the server asks the kernel who has connected:
-//! its own user and root may do what they could do to the files. Nobody else gets an answer, and no network is involved.
+//! its own user and root may do what they could do to the files. Other users get no answer, and no network is involved.
 //!
 //! **What it speaks.** LDAP, one request at a time, in the name of the database's root DN. Each answer means durable, as for
 //! any client. Changes go through the database's writer, so that they are in the change log and reach replicas; entries of an
@@ -139,7 +139,7 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         self.state.closing.store(true, Ordering::Release);
-        // Gone already: then nobody finds it either.
+        // Gone already: then no tool finds it either.
         let _ = fs::remove_file(&self.socket);
         let _ = rustix::net::shutdown(&*self.listener, Shutdown::Both);
         for (_, stream) in self.state.open().iter() {

@@ -100,7 +100,7 @@ fn what_a_collector_does_not_take_is_lost_and_delays_nobody() {
     let collector = TcpListener::bind("127.0.0.1:0").unwrap();
     let traces = Traces::default();
     traces.follow(Some(&settings(&collector, "")), &log());
-    // Nobody answers yet: what the queue and one batch do not hold is lost at once.
+    // There is no answer yet: what the queue and one batch do not hold is lost at once.
     let told = QUEUE_LIMIT as u64 * 2;
     for serial in 0..told {
         traces.tell(span(serial, ResultCode::SUCCESS));

@@ -151,7 +151,7 @@ fn conflict<S: Store>(one: &S, other: &S) {
         assert_eq!(snapshot.get(OTHER, b"theirs").expect("get").as_deref(), Some(&b"1"[..]));
     }
     assert_eq!(commit(one, &ours).0, first.0 + 1);
-    // One that is given up is in nobody's way.
+    // One that is given up is in no other's way.
     let given_up = one.transaction().expect("transaction");
     let next = other.transaction().expect("transaction");
     drop(given_up);

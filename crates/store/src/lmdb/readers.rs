@@ -35,7 +35,7 @@ impl Readers {
             Some((_, slot)) => Arc::clone(slot),
             None => {
                 let slot = self.register();
-                // Of stores that were closed nobody else has the slot.
+                // No other thread has the slot of a closed store.
                 own.retain(|(_, slot)| Arc::strong_count(slot) > 1);
                 own.push((store, Arc::clone(&slot)));
                 slot
@@ -69,7 +69,7 @@ impl Readers {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        // Transactions do not leave their thread: nobody else writes here.
+        // Transactions do not leave their thread: no other thread writes here.
         let open = self.0.open.load(Ordering::Relaxed);
         self.0.open.store(open.saturating_sub(1), Ordering::Release);
     }

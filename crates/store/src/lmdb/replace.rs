@@ -105,7 +105,7 @@ pub(super) fn settle(directory: &Path) -> io::Result<()> {
         if !next.try_exists().map_err(|error| named("look for", &next, &error))? {
             continue;
         }
-        // First: as long as the new file has not its name yet, nobody opens the old one without doing this again.
+        // First: as long as the new file has not its name yet, no process opens the old one without doing this again.
         remove_readers_file(directory)?;
         let data = directory.join(DATA_FILE);
         if old == Old::Kept {

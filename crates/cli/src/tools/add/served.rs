@@ -203,7 +203,7 @@ impl Run<'_> {
                 self.answered(sent, result)?;
             }
             if !all {
-                // The server ended with an error that is nobody's record; it was reported with the last one answered.
+                // The server ended with an error that belongs to no record; it was reported with the last one answered.
                 anyhow::bail!(
                     "the server stopped before the end of the LDIF: {} entries are stored",
                     self.progress.entries

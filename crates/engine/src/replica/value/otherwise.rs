@@ -1,7 +1,7 @@
 //! Differences between this server's entries and those of a provider that keeps no states.
 //!
 //! A slapd merges the changes of the logs that it follows value by value, and its entryCSN says nothing of older ones that
-//! came late. Its cookie covers them, so that nobody tells them again. How old a value of it is, is not known; but how far it
+//! came late. Its cookie covers them, so no server sends them again. How old a value of it is, is not known; but how far it
 //! had come before it was asked, and how far what was not heard of here may reach:
 //!
 //! * a word of ours that it had not heard of stands: we send it, and send it again where its entry has a later change, which need

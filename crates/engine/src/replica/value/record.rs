@@ -144,7 +144,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 }
 
-/// Whether the record sets a value of which nothing is known here: it may have been removed since.
+/// Whether the record sets a value without any known state here: it may have been removed since.
 fn brings_unknown(
     rule: &dyn Fn(&AttributeDescription) -> Rule,
     mine: &Version,

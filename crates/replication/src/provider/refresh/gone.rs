@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use larix_engine::csn::Csn;
 use uuid::Uuid;
 
-/// One delete: when, and of which entry.
+/// One delete: its time and its entry.
 pub(super) type Tombstone = (Csn, Uuid);
 
 /// The deletes that have not been sent yet.

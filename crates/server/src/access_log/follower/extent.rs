@@ -18,7 +18,7 @@ use crate::access_log::{Recorder, SourceKind};
 /// From where on a log has changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Of the log's first entry: of each server of which there are records.
+    /// Of the log's first entry: for each server that has records.
     pub(super) min_csns: CsnVector,
     /// See [`audit::lacks`].
     pub(super) lacks: CsnVector,

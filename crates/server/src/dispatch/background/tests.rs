@@ -305,7 +305,7 @@ fn a_journey_ends_where_nobody_waits_for_it() {
     drop(connection);
     let server = bench.local.server();
     server.long_searches.finish();
-    // Nobody has the server but its owner, once what judged the bind is put away.
+    // Only its owner has the server, once the thread that judged the bind has dropped it.
     while Arc::strong_count(server) > 1 {
         std::thread::yield_now();
     }

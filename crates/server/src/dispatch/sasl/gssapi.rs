@@ -197,7 +197,7 @@ impl Dispatcher {
                 configured => self.session.tls.as_deref().map(|tls| {
                     match sasl_mechanisms::channels(tls, configured).into_iter().next() {
                         Some((name, data)) => [format!("{name}:").as_bytes(), &data].concat(),
-                        // The channel has no such data: nobody can be bound to it, so nobody is let in.
+                        // The channel has no such data: no client can bind to it, so all are refused.
                         None => b"none:".to_vec(),
                     }
                 }),

@@ -497,7 +497,7 @@ impl IdentityResolver<'_> {
     }
 }
 
-/// The mechanism's name in identities: a channel binding makes nobody somebody else.
+/// The mechanism's name in identities: a channel binding does not change the identity.
 const fn base_name(mechanism: Mechanism) -> &'static str {
     match mechanism {
         Mechanism::Scram { hash, .. } => hash.mechanism(),
