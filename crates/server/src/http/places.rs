@@ -65,7 +65,7 @@ impl Places {
         Rc::new(Self { most, taken: RefCell::default() })
     }
 
-    /// A place for a new client. `None`: there is none, and no other client with as many places gives one up.
+    /// A place for a new client. `None`: all are taken, and no client with at least as many places makes room.
     pub(crate) fn take(self: &Rc<Self>, address: IpAddr) -> Option<Seat> {
         let address = told_apart(address);
         let mut taken = self.taken.borrow_mut();
