@@ -138,10 +138,44 @@ fn from_nothing_to_a_user_in_a_group() {
     assert!(!desk.browser.text().contains(&password));
     desk.open("/");
     desk.browser.until("document.querySelector('[data-charts]').dataset.ready === 'yes'");
+    charts_have_ranges(&mut desk);
     picture(&mut desk.browser, "admin-overview");
     desk.browser.resize(390, 844);
     picture(&mut desk.browser, "admin-narrow");
     desk.end();
+}
+
+/// Each range draws what there is: one sample is a dot, and every axis has whole numbers.
+fn charts_have_ranges(desk: &mut Desk) {
+    let ready = "document.querySelector('[data-charts]').dataset.ready === 'yes'";
+    for (name, title, mark) in [
+        ("1h", "1 hour", "−30 min"),
+        ("6h", "6 hours", "−3 h"),
+        ("24h", "24 hours", "−12 h"),
+        ("7d", "7 days", "−4 d"),
+        ("30d", "30 days", "−15 d"),
+        ("10m", "10 minutes", "−4 min"),
+    ] {
+        desk.browser.click(&format!("nav.ranges a[href='/?range={name}']"));
+        desk.browser.until(ready);
+        desk.shows(&format!("The charts cover the last {title}"));
+        let current = desk.browser.run("document.querySelector('.ranges [aria-current]').textContent");
+        assert_eq!(current, title);
+        let labels = desk
+            .browser
+            .run("[...document.querySelectorAll('.chart .axis')].map((label) => label.textContent)");
+        let labels: Vec<String> = serde_json::from_value(labels).expect("texts");
+        assert!(labels.iter().any(|label| label == mark), "{name}: {labels:?}");
+        assert!(labels.iter().all(|label| !label.contains('.')), "{name}: {labels:?}");
+        // Two hours have one sample so far.
+        let dots = desk.browser.run("document.querySelectorAll('#chart-connections .dot').length");
+        assert!(name != "30d" || dots == 1, "{dots}");
+    }
+    desk.browser
+        .until("document.querySelector('#chart-latency .legend').textContent.includes('searches p99')");
+    let said = desk.browser.run("document.querySelector('#chart-latency svg').getAttribute('aria-label')");
+    let said = said.as_str().expect("a label");
+    assert!(said.contains("the last 10 minutes") && said.contains("searches median now"), "{said}");
 }
 
 /// What is typed for a password is meant: the script moves the choice, and empties the field when another is chosen.

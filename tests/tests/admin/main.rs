@@ -4,6 +4,7 @@
 
 mod browser;
 mod http;
+mod overview;
 mod pages;
 mod searching;
 mod transfer;

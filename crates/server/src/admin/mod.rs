@@ -44,7 +44,7 @@ use crate::server::Server;
 use crate::statistics::ListenerInfo;
 use crate::tls::{TlsFacts, TlsSession};
 use crate::worker::WorkerHandle;
-use figures::Samples;
+use figures::Figures;
 use sessions::Sessions;
 use tls_stream::TlsStream;
 
@@ -93,7 +93,7 @@ struct Admin {
     server: Arc<Server>,
     workers: Vec<WorkerHandle>,
     sessions: RefCell<Sessions>,
-    samples: RefCell<Samples>,
+    figures: RefCell<Figures>,
     /// The machine's own name.
     machine: String,
 }
@@ -145,17 +145,13 @@ pub(crate) fn start(
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let admin = Rc::new(Admin {
-            server,
-            workers,
-            sessions: RefCell::default(),
-            samples: RefCell::default(),
-            machine,
-        });
+        let figures = RefCell::new(Figures::open(&server));
+        let admin = Rc::new(Admin { server, workers, sessions: RefCell::default(), figures, machine });
         tokio::task::LocalSet::new().block_on(&runtime, async {
-            tokio::task::spawn_local(serve_listeners(admin, listeners, changes));
+            tokio::task::spawn_local(serve_listeners(admin.clone(), listeners, changes));
             // An error is the sender that is gone: stopped as well.
             let _ = stopped.await;
+            admin.figures.borrow_mut().write(&admin.server);
         });
     })?;
     Ok(AdminThread { stop, thread })
@@ -207,7 +203,7 @@ async fn watch(admin: Rc<Admin>) {
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        admin.samples.borrow_mut().take(&admin.server);
+        admin.figures.borrow_mut().look(&admin.server);
         admin.sessions.borrow_mut().sweep(admin.server.clock.monotonic());
     }
 }

@@ -8,6 +8,7 @@ use super::layout::{self, MenuItem};
 use super::values;
 use crate::admin::assets;
 use crate::admin::client::{Found, LdapClient};
+use crate::admin::figures::{RANGES, Range};
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::backup::BackupStatus;
@@ -20,9 +21,10 @@ const WITNESS: &str = "cn=Operations,cn=Monitor";
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let may_see = may_see_figures(visit).await?;
     let databases = databases(visit).await?;
+    let range = Range::find(visit.query.get("range")).unwrap_or(&RANGES[0]);
     let figures = if may_see { visit.admin.server.databases().stored_figures() } else { Vec::new() };
     let content = html! {
-        @if may_see { (charts()) } @else {
+        @if may_see { (charts(range)) } @else {
             p.help { "Figures are shown to those who may read " code { "cn=Monitor" } "." }
         }
         section aria-labelledby="databases" {
@@ -99,13 +101,19 @@ fn restored(config: &Config) -> Markup {
     }
 }
 
-/// `/api/figures?since=N`.
+/// `/api/figures?range=1h&since=N`.
 pub(super) async fn figures(visit: &Visit<'_>) -> Shown {
     if !may_see_figures(visit).await? {
         return Err(Problem::NotFound);
     }
+    let name = visit.query.get("range");
+    let range = Range::find(name).ok_or_else(|| {
+        let names: Vec<_> = RANGES.iter().map(|range| range.name).collect();
+        Problem::Bad(format!("no range is called {name:?}: one of {}", names.join(", ")))
+    })?;
     let since = visit.query.get("since").parse().unwrap_or(0);
-    Ok(Reply::json(visit.admin.samples.borrow().to_json(since)))
+    let now = visit.admin.server.now().0 / 1_000;
+    Ok(Reply::json(visit.admin.figures.borrow().to_json(range, since, now)))
 }
 
 pub(super) async fn may_see_figures(visit: &Visit<'_>) -> Result<bool, Problem> {
@@ -168,7 +176,7 @@ fn row(database: &Found, figures: &[DatabaseFigures]) -> Markup {
     }
 }
 
-fn charts() -> Markup {
+fn charts(range: &Range) -> Markup {
     let chart = |id: &str, title: &str, unit: &str| {
         html! {
             figure.chart #(id) data-unit=(unit) {
@@ -179,13 +187,22 @@ fn charts() -> Markup {
         }
     };
     html! {
-        section.charts aria-label="What the server does now" data-charts="/api/figures" {
+        nav.ranges aria-label="Range of the charts" {
+            ul { @for one in &RANGES {
+                li { a href={ "/?range=" (one.name) } aria-current=[(one == range).then_some("true")] { (one.title) } }
+            } }
+        }
+        section.charts aria-label={ "The last " (range.title) } data-charts="/api/figures" data-range=(range.name) data-title=(range.title) {
             (chart("chart-operations", "Operations a second", "/s"))
-            (chart("chart-latency", "Time an operation takes", "ms"))
+            (chart("chart-latency", "Time an operation takes", ""))
             (chart("chart-connections", "Connections", ""))
             (chart("chart-writes", "Changes that wait, and in one commit", ""))
         }
-        p.help #charts-state role="status" { "The charts cover the last ten minutes." }
+        p.help #charts-state role="status" { "The charts cover the last " (range.title) "." }
+        p.help {
+            "Each point covers " (range.each) ". Operations and times are those of the whole interval; connections and waiting changes are the most "
+            "that there were in it. Half of the operations took no longer than the median, 99 of 100 no longer than p99."
+        }
         script type="module" src=(assets::url("charts.js")) {}
     }
 }

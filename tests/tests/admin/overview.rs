@@ -1,0 +1,73 @@
+//! The figures of the overview: in ranges, across a restart, beside a file that is damaged.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use larix_testkit::Site;
+use serde_json::Value;
+
+use crate::http::{Http, start};
+
+/// The figures of a range, once there are some.
+fn figures(http: &mut Http, range: &str) -> Value {
+    loop {
+        let answer = http.get(&format!("/api/figures?range={range}&since=0"));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let figures: Value = serde_json::from_str(&answer.body).expect("JSON");
+        if figures["samples"].as_array().is_some_and(|samples| !samples.is_empty()) {
+            return figures;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn binds(figures: &Value) -> u64 {
+    let samples = figures["samples"].as_array().into_iter().flatten();
+    samples.filter_map(|sample| sample["operations"][2].as_u64()).sum()
+}
+
+fn admin_of(site: &Site) -> SocketAddr {
+    let ports = fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
+    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+#[test]
+fn figures_outlive_the_server_and_a_damaged_file_does_not_end_it() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    // Binds are counted from the second look on.
+    figures(&mut http, "10m");
+    for _ in 0..3 {
+        Http::new(fixture.http).log_in("admin", "secret");
+    }
+    while binds(&figures(&mut http, "30d")) < 3 {
+        std::thread::yield_now();
+    }
+    let page = http.get("/?range=7d").body;
+    assert!(page.contains("data-range=\"7d\"") && page.contains("Each point covers 30 minutes"), "{page}");
+    assert!(http.get("/?range=none").body.contains("data-range=\"10m\""));
+    let answer = http.get("/api/figures?range=none");
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("one of 10m, 1h, 6h, 24h, 7d, 30d"), "{}", answer.body);
+    let site = fixture.site;
+    assert!(fixture.server.stop());
+
+    let folder = site.path().join("data").join("overview");
+    let mut names: Vec<_> =
+        fs::read_dir(&folder).expect("the folder").flatten().map(|file| file.file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["10m", "1h", "24h", "30d", "6h", "7d"]);
+    fs::write(folder.join("7d"), "spoilt").expect("a file");
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut http = Http::new(admin_of(&site));
+    http.log_in("admin", "secret");
+    let kept = figures(&mut http, "30d");
+    assert!(binds(&kept) >= 3, "{kept}");
+    assert_eq!(kept["seconds"], 7_200);
+    assert_eq!(fs::read_to_string(folder.join("7d.damaged")).expect("it was set aside"), "spoilt");
+    figures(&mut http, "7d");
+    assert!(server.stop());
+    assert_eq!(fs::metadata(folder.join("7d")).expect("a new one").len(), 337 * 512);
+}
