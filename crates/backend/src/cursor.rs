@@ -131,6 +131,67 @@ pub trait Cursor: Debug + Send {
     fn limit_page(&mut self, _entries: u32) {}
 }
 
+/// A cursor around another one: it alters what the other answers, and leaves all else to it.
+pub trait CursorAround: Debug + Send {
+    fn inner(&self) -> &dyn Cursor;
+
+    fn inner_mut(&mut self) -> &mut dyn Cursor;
+
+    /// As [`Cursor::step`].
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice;
+
+    /// As [`Cursor::effort`].
+    fn effort_around(&self) -> Effort {
+        self.inner().effort()
+    }
+}
+
+impl<A: CursorAround> Cursor for A {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        self.step_around(budget, out)
+    }
+
+    fn effort(&self) -> Effort {
+        self.effort_around()
+    }
+
+    fn waits(&self) -> bool {
+        self.inner().waits()
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        self.inner_mut().follow(follower);
+    }
+
+    fn waits_for_changes(&self) -> bool {
+        self.inner().waits_for_changes()
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.inner().deadline()
+    }
+
+    fn pause(&mut self) {
+        self.inner_mut().pause();
+    }
+
+    fn is_dear(&self) -> bool {
+        self.inner().is_dear()
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.inner().size_limit()
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        self.inner_mut().limit_size(entries);
+    }
+
+    fn limit_page(&mut self, entries: u32) {
+        self.inner_mut().limit_page(entries);
+    }
+}
+
 /// A search whose answers were made when it was opened.
 #[derive(Debug)]
 pub struct Answered {

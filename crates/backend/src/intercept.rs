@@ -9,16 +9,14 @@ use std::sync::Arc;
 use larix_engine::Fault;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::{OverlayControl, RequestControls};
-use larix_engine::log::Follower;
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::search::task::Budget;
-use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, WriteOutcome};
 use larix_proto::{ControlBuf, LdapResult};
 use larix_schema::NormalDn;
 
 use crate::backend::{Announced, Backend, Context};
-use crate::cursor::{Cursor, Effort, End, First, Slice};
+use crate::cursor::{Cursor, CursorAround, End, First, Slice};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
@@ -641,8 +639,16 @@ struct ResultSeen {
     stack: Stack,
 }
 
-impl Cursor for ResultSeen {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+impl CursorAround for ResultSeen {
+    fn inner(&self) -> &dyn Cursor {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Cursor {
+        &mut *self.inner
+    }
+
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         match self.inner.step(budget, out) {
             Slice::Done(mut result, mut controls) => {
                 self.stack.end(Operations::SEARCH, &mut result, &mut controls);
@@ -650,45 +656,5 @@ impl Cursor for ResultSeen {
             }
             goes_on => goes_on,
         }
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
-    }
-
-    fn waits(&self) -> bool {
-        self.inner.waits()
-    }
-
-    fn waits_for_changes(&self) -> bool {
-        self.inner.waits_for_changes()
-    }
-
-    fn deadline(&self) -> Option<Monotonic> {
-        self.inner.deadline()
-    }
-
-    fn follow(&mut self, follower: Arc<Follower>) {
-        self.inner.follow(follower);
-    }
-
-    fn pause(&mut self) {
-        self.inner.pause();
-    }
-
-    fn is_dear(&self) -> bool {
-        self.inner.is_dear()
-    }
-
-    fn size_limit(&self) -> Option<u32> {
-        self.inner.size_limit()
-    }
-
-    fn limit_size(&mut self, entries: u32) {
-        self.inner.limit_size(entries);
-    }
-
-    fn limit_page(&mut self, entries: u32) {
-        self.inner.limit_page(entries);
     }
 }

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::entry::{Entry, EntryAttribute};
-use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
-use larix_engine::time::Monotonic;
 use larix_proto::ber::{Tag, write};
 use larix_proto::{Frame, Response, SearchResultEntry, frame, limits};
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::Context;
-use crate::cursor::{Cursor, Effort, End, Slice};
+use crate::cursor::{Cursor, CursorAround, End, Slice};
 use crate::intercept::{Interceptor, Next, Operations};
 use crate::memory_tree::{MemoryTree, SyncSelection};
 use crate::operation::Search;
@@ -156,8 +154,16 @@ struct Judged {
     buffer: Vec<u8>,
 }
 
-impl Cursor for Judged {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+impl CursorAround for Judged {
+    fn inner(&self) -> &dyn Cursor {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Cursor {
+        &mut *self.inner
+    }
+
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         let room = budget.bytes.saturating_sub(out.len());
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
         let mut left = self.buffer.as_slice();
@@ -173,45 +179,5 @@ impl Cursor for Judged {
         }
         self.buffer.clear();
         slice
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
-    }
-
-    fn waits(&self) -> bool {
-        self.inner.waits()
-    }
-
-    fn follow(&mut self, follower: Arc<Follower>) {
-        self.inner.follow(follower);
-    }
-
-    fn waits_for_changes(&self) -> bool {
-        self.inner.waits_for_changes()
-    }
-
-    fn deadline(&self) -> Option<Monotonic> {
-        self.inner.deadline()
-    }
-
-    fn pause(&mut self) {
-        self.inner.pause();
-    }
-
-    fn is_dear(&self) -> bool {
-        self.inner.is_dear()
-    }
-
-    fn size_limit(&self) -> Option<u32> {
-        self.inner.size_limit()
-    }
-
-    fn limit_size(&mut self, entries: u32) {
-        self.inner.limit_size(entries);
-    }
-
-    fn limit_page(&mut self, entries: u32) {
-        self.inner.limit_page(entries);
     }
 }

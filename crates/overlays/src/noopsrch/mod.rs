@@ -5,13 +5,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use larix_backend::{Context, Cursor, Effort, End, Interceptor, Next, Operations, Search, Slice};
+use larix_backend::{
+    Context, Cursor, CursorAround, Effort, End, Interceptor, Next, Operations, Search, Slice,
+};
 use larix_engine::controls::{OperationKind, OverlayControl};
-use larix_engine::log::Follower;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor};
 use larix_engine::search::task::Budget;
-use larix_engine::time::Monotonic;
 use larix_proto::ber::{Tag, write};
 use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, Strings, frame};
 
@@ -118,8 +118,16 @@ impl Counting {
     }
 }
 
-impl Cursor for Counting {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+impl CursorAround for Counting {
+    fn inner(&self) -> &dyn Cursor {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Cursor {
+        &mut *self.inner
+    }
+
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         let slice = self.inner.step(budget, &mut self.found);
         self.count(out);
         match slice {
@@ -131,43 +139,7 @@ impl Cursor for Counting {
         }
     }
 
-    fn effort(&self) -> Effort {
+    fn effort_around(&self) -> Effort {
         Effort { entries: 0, ..self.inner.effort() }
-    }
-
-    fn waits(&self) -> bool {
-        self.inner.waits()
-    }
-
-    fn waits_for_changes(&self) -> bool {
-        self.inner.waits_for_changes()
-    }
-
-    fn deadline(&self) -> Option<Monotonic> {
-        self.inner.deadline()
-    }
-
-    fn follow(&mut self, follower: Arc<Follower>) {
-        self.inner.follow(follower);
-    }
-
-    fn pause(&mut self) {
-        self.inner.pause();
-    }
-
-    fn is_dear(&self) -> bool {
-        self.inner.is_dear()
-    }
-
-    fn size_limit(&self) -> Option<u32> {
-        self.inner.size_limit()
-    }
-
-    fn limit_size(&mut self, entries: u32) {
-        self.inner.limit_size(entries);
-    }
-
-    fn limit_page(&mut self, entries: u32) {
-        self.inner.limit_page(entries);
     }
 }

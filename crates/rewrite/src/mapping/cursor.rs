@@ -1,11 +1,7 @@
 //! A search whose answers are mapped.
 
-use std::sync::Arc;
-
-use larix_backend::{Cursor, Effort, Slice};
-use larix_engine::log::Follower;
+use larix_backend::{Cursor, CursorAround, Slice};
 use larix_engine::search::task::Budget;
-use larix_engine::time::Monotonic;
 use larix_proto::{Frame, frame, limits};
 
 use super::Answers;
@@ -25,8 +21,16 @@ impl Mapped {
     }
 }
 
-impl Cursor for Mapped {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+impl CursorAround for Mapped {
+    fn inner(&self) -> &dyn Cursor {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Cursor {
+        &mut *self.inner
+    }
+
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         let room = budget.bytes.saturating_sub(out.len());
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
         let mut left = self.buffer.as_slice();
@@ -44,45 +48,5 @@ impl Cursor for Mapped {
             }
             goes_on => goes_on,
         }
-    }
-
-    fn effort(&self) -> Effort {
-        self.inner.effort()
-    }
-
-    fn waits(&self) -> bool {
-        self.inner.waits()
-    }
-
-    fn follow(&mut self, follower: Arc<Follower>) {
-        self.inner.follow(follower);
-    }
-
-    fn waits_for_changes(&self) -> bool {
-        self.inner.waits_for_changes()
-    }
-
-    fn deadline(&self) -> Option<Monotonic> {
-        self.inner.deadline()
-    }
-
-    fn pause(&mut self) {
-        self.inner.pause();
-    }
-
-    fn is_dear(&self) -> bool {
-        self.inner.is_dear()
-    }
-
-    fn size_limit(&self) -> Option<u32> {
-        self.inner.size_limit()
-    }
-
-    fn limit_size(&mut self, entries: u32) {
-        self.inner.limit_size(entries);
-    }
-
-    fn limit_page(&mut self, entries: u32) {
-        self.inner.limit_page(entries);
     }
 }
