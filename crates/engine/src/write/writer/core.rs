@@ -10,6 +10,7 @@ use larix_store::{
 
 use super::commit::GroupError;
 use super::log_upkeep::LogUpkeep;
+use super::spent::Spent;
 use super::{WriterEnvironment, WriterStartError};
 use crate::database::{Database, next_instance, retried};
 use crate::fault::{Fault, commit_fault};
@@ -62,6 +63,8 @@ pub(super) struct Core<S> {
     pub(super) contexts_rose: bool,
     /// Whether the writer's thread waits no longer than until something is to be done beside changes.
     pub(super) looks_again: bool,
+    /// Changes that were answered and not yet dropped.
+    pub(super) spent: Arc<Spent>,
 }
 
 impl<S: Store> Core<S> {
@@ -108,6 +111,7 @@ impl<S: Store> Core<S> {
             changes_elsewhere: 0,
             contexts_rose: false,
             looks_again: false,
+            spent: Arc::default(),
         })
     }
 
@@ -136,7 +140,8 @@ impl<S: Store> Core<S> {
         let retiring = std::mem::take(&mut self.retiring);
         let (unfinished, thread) = (self.unfinished, self.thread);
         let (changes_elsewhere, looks_again) = (self.changes_elsewhere, self.looks_again);
-        *self = Self { retiring, unfinished, thread, changes_elsewhere, looks_again, ..fresh };
+        let spent = Arc::clone(&self.spent);
+        *self = Self { retiring, unfinished, thread, changes_elsewhere, looks_again, spent, ..fresh };
         Ok(())
     }
 

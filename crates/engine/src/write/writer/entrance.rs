@@ -10,6 +10,7 @@ use larix_proto::{LdapResult, ResultCode};
 use super::lanes::Waits;
 use super::own_thread::Here;
 use super::queue::{Queue, QueueError};
+use super::spent::Spent;
 use super::task::WriterTask;
 use crate::access::Subject;
 use crate::controls::RequestControls;
@@ -56,6 +57,11 @@ impl Job {
         Self { tasks: Vec::new(), replicated: None, follow: None, done: Box::new(|_| {}) }
     }
 
+    /// The work that it is, in values.
+    pub(super) fn weight(&self) -> usize {
+        self.tasks.iter().map(|task| values(&task.operation)).sum()
+    }
+
     pub(super) fn is_nothing(&self) -> bool {
         self.tasks.is_empty() && self.replicated.is_none() && self.follow.is_none()
     }
@@ -78,7 +84,7 @@ pub(super) enum Work {
 impl Waits for Work {
     fn weight(&self) -> usize {
         let Self::Change(job) = self else { return 1 };
-        job.tasks.iter().map(|task| values(&task.operation)).sum()
+        job.weight()
     }
 
     /// Changes of other servers come one batch after another, and have none.
@@ -107,16 +113,18 @@ fn values(operation: &Prepared) -> usize {
 pub(super) struct Entrance {
     pub(super) queue: Arc<Queue<Work>>,
     pub(super) here: Arc<dyn Here>,
+    spent: Arc<Spent>,
     retired: AtomicBool,
 }
 
 impl Entrance {
-    pub(super) fn new(queue: Arc<Queue<Work>>, here: Arc<dyn Here>) -> Self {
-        Self { queue, here, retired: AtomicBool::new(false) }
+    pub(super) fn new(queue: Arc<Queue<Work>>, here: Arc<dyn Here>, spent: Arc<Spent>) -> Self {
+        Self { queue, here, spent, retired: AtomicBool::new(false) }
     }
 
     /// Puts a change into the queue, or answers why it cannot wait there.
     pub(super) fn put(&self, job: Job) {
+        self.spent.make_way(job.weight());
         put(&self.queue, job, || if self.is_retired() { REMOVED } else { "the server is shutting down" });
     }
 
@@ -185,7 +193,7 @@ mod tests {
         const CLOSED: &str = "the database is no longer served";
         let check = |limit, closed, retired, held: Option<(ResultCode, &str)>, outlived| {
             let queue = Arc::new(Queue::new(limit));
-            let entrance = Entrance::new(Arc::clone(&queue), Arc::new(Nowhere));
+            let entrance = Entrance::new(Arc::clone(&queue), Arc::new(Nowhere), Arc::default());
             if retired {
                 entrance.retire();
             }

@@ -8,6 +8,7 @@ use larix_proto::{LdapResult, ResultCode};
 
 use super::entrance::{Job, Work};
 use super::queue::Queue;
+use super::spent::Spent;
 use super::task::WriterTask;
 use super::{GROUP_BYTES, GROUP_LIMIT};
 use crate::write::request::WriteOutcome;
@@ -71,13 +72,16 @@ impl<'q> Gathering<'q> {
         self.jobs.iter().all(is_lazy)
     }
 
-    /// Tells everybody; `failed`: why nothing was committed. Gives back the task that ended the group.
-    pub(super) fn answer(self, failed: Option<&LdapResult>) -> Option<WriterTask> {
+    /// Tells everybody; `failed`: why nothing was committed. `spent` takes what is left of the changes. Gives back the task that
+    /// ended the group.
+    pub(super) fn answer(self, failed: Option<&LdapResult>, spent: &Spent) -> Option<WriterTask> {
         let mut outcomes = self.outcomes.into_iter();
         for job in self.jobs {
+            let weight = job.weight();
             let (done, outcome) = (job.done, settled(outcomes.next(), failed));
             // One that panics at its answer keeps the others from none of theirs.
             let _ = catch_unwind(AssertUnwindSafe(|| done(outcome)));
+            spent.take(job.tasks, weight);
         }
         self.behind
     }
@@ -148,7 +152,7 @@ mod tests {
             Some(())
         });
         assert_eq!(again.count(), carried_out, "the same once more");
-        let behind = gathering.answer(None);
+        let behind = gathering.answer(None, &Spent::default());
         (carried_out, queue.len(), behind.is_some())
     }
 

@@ -19,6 +19,7 @@ mod lanes;
 mod log_upkeep;
 mod own_thread;
 mod queue;
+mod spent;
 pub(crate) mod task;
 mod upkeep;
 
@@ -96,6 +97,7 @@ impl Writer {
         }
         let mut core = Core::new(database, environment)?;
         core.claim_content();
+        let spent = Arc::clone(&core.spent);
         let core = Arc::new(Mutex::new(core));
         let (jobs, here) = (Arc::clone(&queue), Arc::clone(&core));
         let thread = thread::Builder::new()
@@ -103,7 +105,7 @@ impl Writer {
             .stack_size(larix_proto::limits::FILTER_STACK)
             .spawn(move || run(&core, &jobs))
             .map_err(WriterStartError::Thread)?;
-        let entrance = Arc::new(Entrance::new(queue, here));
+        let entrance = Arc::new(Entrance::new(queue, here, spent));
         Ok(Self { entrance, thread: Mutex::new(Some(thread)) })
     }
 
