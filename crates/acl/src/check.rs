@@ -35,7 +35,7 @@ impl AccessPolicy {
     /// Whether the member is in the group, which may be in any database of the server: by name, or found by one of the
     /// group's URLs (OpenLDAP's dynamic groups).
     ///
-    /// `None`: it could not be told.
+    /// `None`: unknown.
     pub fn is_member(
         &self,
         asked_by: &AccessTarget<'_>,

@@ -23,7 +23,7 @@ pub struct NeverMatches {
 pub enum Because {
     /// The rule of this number speaks about all of it, and ends there.
     CoveredByRule(usize),
-    /// The clause of this number, as written, is for everybody it is for, and ends there.
+    /// The clause of this number, as written, applies to all of its requesters, and ends there.
     CoveredByClause(usize, String),
     /// No attribute is selected.
     NoAttributes,

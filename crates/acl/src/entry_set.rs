@@ -21,14 +21,14 @@ impl EntrySet {
         Set::parse(schema, text).map(Self).map_err(|fault| (fault.at, fault.why))
     }
 
-    /// Whether what it comes to depends on who asks.
+    /// Whether the result depends on the requester.
     pub fn mentions_requester(&self) -> bool {
         self.0.mentions_requester()
     }
 }
 
 impl AccessPolicy {
-    /// Whether the set has any value for this entry and requester. `None`: it could not be told, or a limit was met.
+    /// Whether the set has any value for this entry and requester. `None`: unknown, or a limit was met.
     pub fn has_any(&self, set: &EntrySet, subject: &Subject, target: &AccessTarget<'_>) -> Option<bool> {
         if set.0.mentions_requester() && subject.dn.is_none() {
             return Some(false);

@@ -62,7 +62,7 @@ impl AccessPolicy {
         })
     }
 
-    /// No rules: everybody may read, only the root DN may write.
+    /// No rules: all clients may read, only the root DN may write.
     pub fn open(schema: Arc<Schema>, root_dn: Option<NormalDn>) -> Self {
         Self {
             rules: Arc::new([]),
@@ -78,7 +78,7 @@ impl AccessPolicy {
         }
     }
 
-    /// Whether everybody may read everything: there are no rules, and none are needed.
+    /// Whether all clients may read everything: there are no rules, and none are needed.
     pub fn lets_all_read(&self) -> bool {
         self.rules.is_empty() && self.default_level.privileges().contains(Privileges::READ)
     }

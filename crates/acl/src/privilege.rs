@@ -66,7 +66,7 @@ impl Privileges {
     pub const WRITE: Self = Self(Self::ADD_AND_DELETE.0 | Self::INCREMENT.0);
     pub const MANAGE: Self = Self(1 << 7);
     pub const INCREMENT: Self = Self(1 << 8);
-    /// What a 2.5 configuration needs to increment, for there is no `i` in it.
+    /// What a 2.5 configuration needs to increment, because it has no `i`.
     const ADD_AND_DELETE: Self = Self(Self::ADD.0 | Self::DELETE.0);
 
     pub const fn contains(self, required: Self) -> bool {

@@ -12,7 +12,7 @@ use super::strength::Strength;
 pub struct Subject {
     /// Whom the request acts as (the authorization identity); `None` is anonymous.
     pub dn: Option<NormalDn>,
-    /// Who authenticated, when that is somebody else (proxied authorization); `None`: the same as `dn`.
+    /// The identity that authenticated, if it is another one (proxied authorization); `None`: the same as `dn`.
     pub real_dn: Option<NormalDn>,
     /// As the Who am I? operation answers: `dn:` and the DN as it was given, or empty for anonymous (RFC 4532).
     pub authz_text: Arc<str>,
@@ -83,7 +83,7 @@ impl Subject {
         Self { dn: Some(dn), real_dn: None, authz_text: format!("dn:{shown}").into(), ..self.clone() }
     }
 
-    /// This connection acting for somebody else (RFC 4370).
+    /// This connection with another authorization identity (RFC 4370).
     #[must_use]
     pub fn acting_as(&self, dn: NormalDn, shown: &str) -> Self {
         let real_dn = self.real_dn.clone().or_else(|| self.dn.clone());

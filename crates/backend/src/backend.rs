@@ -163,7 +163,7 @@ pub trait Backend: Any + Debug + Send + Sync {
 /// What a request is carried out under.
 #[derive(Copy, Clone, Debug)]
 pub struct Context<'a> {
-    /// Who asks.
+    /// The requester.
     pub subject: &'a Arc<Subject>,
     /// The databases that there were when the request began: those of its generation.
     pub router: &'a dyn Routing,

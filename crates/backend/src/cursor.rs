@@ -60,7 +60,7 @@ impl First {
 pub enum Slice {
     /// The budget is used up, or the output is full.
     More,
-    /// Nothing is to be done until its follower is notified.
+    /// The caller waits until its follower is notified.
     Waiting,
     Done(LdapResult, Vec<ControlBuf>),
 }

@@ -20,7 +20,7 @@ const ENTRY: u8 = 0x64;
 /// `objectClass` (RFC 4512 section 3.3).
 const OBJECT_CLASS: &str = "2.5.4.0";
 
-/// What somebody may read.
+/// What a requester may read.
 #[derive(Clone, Debug)]
 pub struct ReadRights {
     pub schema: Arc<Schema>,

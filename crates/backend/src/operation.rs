@@ -40,7 +40,7 @@ pub struct Bind<'a> {
     pub controls: &'a RequestControls,
 }
 
-/// What somebody shows to be who he says.
+/// The credentials of a bind.
 #[derive(Copy, Clone)]
 pub enum Proof<'a> {
     Password(&'a [u8]),
@@ -105,7 +105,7 @@ impl From<LdapResult> for Verdict {
     }
 }
 
-/// A password that is to be replaced.
+/// A password to replace.
 pub struct PasswordChange<'a> {
     pub dn: &'a NormalDn,
     /// The same as the request has it.
@@ -241,7 +241,7 @@ impl Debug for Pending {
     }
 }
 
-/// A search for somebody's identity.
+/// A search for an identity.
 #[derive(Debug)]
 pub struct Identities<'a> {
     pub base: &'a NormalDn,

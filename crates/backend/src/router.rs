@@ -250,7 +250,7 @@ impl Routes {
         self.backend(dn).unwrap_or(&*self.special.nowhere)
     }
 
-    /// Whether somebody heeds the critical controls of a request to this backend. The others are passed over there.
+    /// Whether an overlay or this backend handles the critical controls of a request. The others are passed over there.
     ///
     /// # Errors
     /// unavailableCriticalExtension.

@@ -142,7 +142,7 @@ fn alternative(tag: Tag, value: &[u8]) -> Option<String> {
     four.or_else(|_| <[u8; 16]>::try_from(value).map(|bytes| Ipv6Addr::from(bytes).to_string())).ok()
 }
 
-/// For a terminal or a log: somebody else chose these bytes.
+/// For a terminal or a log: another party chose these bytes.
 fn printable(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()

@@ -292,7 +292,7 @@ impl Channel {
         self.layer.next_deadline()
     }
 
-    /// What is to be written to the socket now.
+    /// The bytes to write to the socket now.
     ///
     /// # Errors
     /// TLS that is broken.

@@ -43,7 +43,7 @@ pub enum ClientError {
         url: String,
         error: Box<Self>,
     },
-    /// What may mend it.
+    /// A possible remedy.
     Advised {
         error: Box<Self>,
         advice: String,

@@ -1,4 +1,4 @@
-//! What went wrong with TLS, in words, with the setting that mends it.
+//! What went wrong with TLS, in words, with the setting that corrects it.
 
 use std::io;
 

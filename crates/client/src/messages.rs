@@ -305,7 +305,7 @@ impl MessageLayer {
         self.operations.deadlines.extend(deadline.map(|deadline| (deadline, id.0)));
     }
 
-    /// An operation whose time is over by now. It is to be given up: [`Self::give_up`].
+    /// An operation whose time is over by now. The caller gives it up: [`Self::give_up`].
     pub fn expired(&self, now: Duration) -> Option<MessageId> {
         let (deadline, id) = self.operations.deadlines.first()?;
         (*deadline <= now).then_some(MessageId(*id))
@@ -346,7 +346,7 @@ impl MessageLayer {
         self.input.get(self.start..).unwrap_or_default()
     }
 
-    /// The next answer that somebody waits for, as far as it has come.
+    /// The next answer for which a caller waits, as far as it has come.
     ///
     /// # Errors
     /// What ends the connection; it is the same ever after.
@@ -442,7 +442,7 @@ impl MessageLayer {
         self.operations.notices
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub fn output(&self) -> &[u8] {
         self.output.get(self.written..).unwrap_or_default()
     }

@@ -17,7 +17,7 @@ pub enum PeerFault {
     WrongType { id: u32, found: &'static str },
     /// More entries than the search may have.
     TooManyEntries { id: u32, limit: u32 },
-    /// Bytes behind the answer to StartTLS: somebody may have put them there, for us to take them for protected ones.
+    /// Bytes behind the answer to StartTLS: an attacker may have inserted them, so that we take them for protected ones.
     EarlyBytes,
     /// It said that it closes the connection, and why (RFC 4511 section 4.4.1).
     Disconnected(LdapResult),
@@ -77,7 +77,7 @@ impl PeerFault {
         Self::NAMES.get(self.number()).copied().unwrap_or_default()
     }
 
-    /// Whether the server broke the protocol, which no retry mends.
+    /// Whether the server broke the protocol, which no retry corrects.
     pub const fn is_a_lie(&self) -> bool {
         matches!(
             self,

@@ -119,7 +119,7 @@ impl TlsOptions {
         self.get("TLS_CERT").is_some()
     }
 
-    /// Whether these settings can be used at all: files that are not there are found before anybody connects.
+    /// Whether these settings can be used at all: missing files are found before the first connection.
     ///
     /// # Errors
     /// Names the setting, or the file.

@@ -43,7 +43,7 @@ const BATCH: usize = 1_000;
 const BATCH_MAX: usize = 10_000;
 
 impl AccessLogSettings {
-    /// Whether an operation on this name is to be recorded.
+    /// Whether to record an operation on this name.
     pub fn wants(&self, operation: Operation, dn: Option<&NormalDn>) -> bool {
         let at = |base: &NormalDn| dn.is_some_and(|dn| dn.is_within(base));
         self.operations.contains(operation)

@@ -26,7 +26,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What is wrong with a configuration, where, and how to mend it.
+/// What is wrong with a configuration, where, and how to correct it.
 ///
 /// `Display` renders `file:line:column: message`, the line with a caret below the word, and the help.
 #[derive(Debug, Clone, PartialEq, Eq)]

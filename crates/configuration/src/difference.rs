@@ -507,7 +507,7 @@ impl Step {
 }
 
 impl Difference {
-    /// The steps as changes that somebody makes who may write the files.
+    /// The steps as changes by a user who may write the files.
     pub fn offline_changes(&self) -> Vec<ConfigChange> {
         let change = |step: &Step| ConfigChange {
             operation: step.operation.clone(),

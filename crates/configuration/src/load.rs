@@ -25,7 +25,7 @@ impl Location {
     /// `dry_run`; with neither a directory at the usual place comes before a file there.
     ///
     /// # Errors
-    /// What is wrong, where, and how to mend it.
+    /// What is wrong, where, and how to correct it.
     pub fn load(&self, stamp: &Stamp<'_>, dry_run: bool) -> Result<Config, ConfigError> {
         match (&self.file, &self.directory) {
             (Some(file), None) => Config::from_slapd_conf(file),

@@ -106,7 +106,7 @@ impl Request {
 
 /// Of an add or a rename: the entryUUID of the superior, a space, and the DN from there down.
 pub const PLACE: &str = "larixReqPlace";
-/// It is no change that anybody made, but what it took to make an entry another server's version of it.
+/// It is not a client's change: it gave an entry the content of another server's version.
 pub const WHOLE: &str = "larixReqWhole";
 
 /// What kind of operation a record of the change log is.
@@ -121,7 +121,7 @@ pub fn operation_of(change: &LoggedChange) -> Operation {
 
 /// The record of a change that is in the change log. What came with its request is known as long as the server has not
 /// been restarted in between; without it the record has what the change log says.
-/// `place`: where it put the entry, told to servers of our kind.
+/// `place`: where it put the entry, for Larix servers.
 pub fn of_change(
     schema: &Schema,
     record: &LogRecord,

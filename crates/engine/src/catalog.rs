@@ -113,7 +113,7 @@ impl<'c> CoveredOnce<'c> {
         Self { schema, catalog, many: None, rows: 0, rows_max: u64::MAX }
     }
 
-    /// Beyond so many rows it finds nothing: who asks has to look whether [`Self::is_exceeded`].
+    /// Beyond so many rows it finds nothing: the caller has to check [`Self::is_exceeded`].
     #[must_use]
     pub fn at_most(self, rows_max: u64) -> Self {
         Self { rows_max, ..self }

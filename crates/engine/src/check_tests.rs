@@ -1,4 +1,4 @@
-//! What a check finds, what a rebuild mends, and large sets and long values on their way through changes.
+//! What a check finds, what a rebuild corrects, and large sets and long values on their way through changes.
 
 use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
 

@@ -373,7 +373,7 @@ impl<S: Store> Database<S> {
         CurrentSettings(self.state.load())
     }
 
-    /// Who may do what.
+    /// The access rules.
     pub fn policy(&self) -> Arc<AccessPolicy> {
         self.policy.load_full()
     }

@@ -8,7 +8,7 @@ const UNIT_BITS: u32 = 6;
 /// Buckets of one power of two.
 const PARTS_BITS: u32 = 4;
 const PARTS: usize = 1 << PARTS_BITS;
-/// Powers of two told apart.
+/// The number of powers of two with buckets of their own.
 const POWERS: usize = 31;
 /// What took longer than all is in the last.
 pub const BUCKETS: usize = PARTS * POWERS;

@@ -107,7 +107,7 @@ impl<S: Store> OtherDatabases for Neighbours<S> {
 }
 
 impl<V: Snapshot> View<'_, V> {
-    /// Whether the member is in the group, which may be in any database of the server. `None`: it could not be told.
+    /// Whether the member is in the group, which may be in any database of the server. `None`: unknown.
     pub fn is_member(
         &self,
         policy: &AccessPolicy,

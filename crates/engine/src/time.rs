@@ -216,7 +216,7 @@ pub(crate) fn uuid_of(now: Timestamp, random: &[u8; UUID_RANDOM_BYTES]) -> Uuid 
     uuid::Builder::from_unix_timestamp_millis(millis, random).into_uuid()
 }
 
-/// A clock that stands still until told otherwise: for tests and simulations.
+/// A clock that stands still until a test or simulation moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     micros: AtomicI64,

@@ -88,7 +88,7 @@ const NAMES: [(&str, Scheme); 26] = [
 ];
 
 impl Scheme {
-    /// The default for `{SSHA}`-style names: salted SHA-1, what OpenLDAP writes unless told otherwise.
+    /// The default for `{SSHA}`-style names: salted SHA-1, OpenLDAP's default.
     pub const SSHA: Self = digest(Algorithm::Sha1, true);
 
     /// A scheme by its name in braces, in any case.

@@ -45,7 +45,7 @@ pub enum UrlScheme {
 pub enum UrlError {
     /// Not one of the schemes of [`UrlScheme`].
     Scheme(String),
-    /// All of it, for it begins with none: `host:port`, or a path.
+    /// All of it, because it has no scheme: `host:port`, or a path.
     NoScheme(String),
     /// No `//` after the scheme.
     MissingSlashes,
@@ -189,7 +189,7 @@ impl UrlExtension {
     }
 }
 
-/// The URL that somebody means who writes a host, a host and a port, or the path of a socket.
+/// The URL for a host, a host and a port, or the path of a socket.
 pub fn with_scheme(text: &str) -> String {
     let scheme = match text.rsplit_once(':') {
         _ if text.starts_with('/') => return format!("ldapi://{}", text.replace('/', "%2F")),
@@ -236,7 +236,7 @@ fn decode(text: &str) -> Result<String, UrlError> {
     percent_decode_text(text).ok_or_else(|| UrlError::Encoding(text.into()))
 }
 
-/// The same where the outcome is to be UTF-8.
+/// The same if the result has to be UTF-8.
 pub fn percent_decode_text(text: &str) -> Option<String> {
     String::from_utf8(percent_decode(text)?).ok()
 }

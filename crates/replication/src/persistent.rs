@@ -76,7 +76,7 @@ struct DatabaseSearch<S: Store> {
     served: Arc<Served<S>>,
     task: SearchTask,
     server_id: u16,
-    /// Which history the log told when it began.
+    /// The log's history when it began.
     history: Option<Uuid>,
     /// The last record of the log that was dealt with.
     position: u64,
@@ -85,7 +85,7 @@ struct DatabaseSearch<S: Store> {
     seen: Known,
     /// Entries to be looked at again before anything else is sent.
     again: VecDeque<EntryId>,
-    /// All of `seen` behind this entry is to be looked at again.
+    /// The search looks again at all of `seen` behind this entry.
     again_behind: Option<Option<EntryId>>,
 }
 

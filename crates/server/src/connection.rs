@@ -303,7 +303,7 @@ impl<S: Service> Connection<S> {
         self.searches.working() + self.searches.sleeping.len() + self.waiting.len()
     }
 
-    /// Whether what was received since the last question held a password: its bytes are to be overwritten.
+    /// Whether what was received since the last question held a password: the caller overwrites its bytes.
     pub fn take_had_secrets(&mut self) -> bool {
         std::mem::take(&mut self.had_secrets)
     }

@@ -99,7 +99,7 @@ impl Readiness {
         self.background
     }
 
-    /// Does what is to be done first, if that was not done yet.
+    /// Takes the first steps, if they were not taken yet.
     pub(crate) fn announce(&mut self) {
         if let Some(first) = self.first.take() {
             first();

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, setrlimit, umask};
 
-/// Where a service manager wants to be told that the server is ready (sd_notify(3)).
+/// The variable that names the socket on which a service manager waits for the server (sd_notify(3)).
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Files made from now on are for the server's user, and readable by its group at most.

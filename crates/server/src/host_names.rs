@@ -12,7 +12,7 @@ use crate::server::Server;
 
 /// A connection waits so long for its client's name; then there is none.
 const WAIT: Duration = Duration::from_secs(5);
-/// Names that are looked up at the same time, each on a thread of its own; who comes later waits, too.
+/// Names that are looked up at the same time, each on a thread of its own; later requests wait, too.
 const LOOKUPS: usize = 32;
 
 static PERMITS: LazyLock<std::sync::Arc<Semaphore>> =

@@ -1,7 +1,7 @@
 //! Everything with a socket, a thread or a signal: listeners, per-core workers, connections, logs.
 //!
 //! The way of a request: [`listener`] binds, the acceptor gives each connection to a worker, which reads;
-//! [`connection`] cuts the bytes into requests (no I/O in it), [`session`] knows who asks, [`dispatch`] hands the
+//! [`connection`] cuts the bytes into requests (no I/O in it), [`session`] knows the requester, [`dispatch`] hands the
 //! request to the [`databases`], and the answer goes back the same way in one write.
 
 mod acceptor;

@@ -339,7 +339,7 @@ impl ListenUrl {
         Ok(Listener { url: self.text.clone(), name, socket, tls: false, proxied: false })
     }
 
-    /// A socket that a dead server left is removed, one that somebody answers on is not.
+    /// A socket that a dead server left is removed; one with a running server is not.
     fn remove_dead_socket(&self, path: &Path) -> Result<(), ListenError> {
         match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {}

@@ -15,7 +15,7 @@ use larix_backend::Effort;
 
 const NANOS_A_MICROSECOND: u64 = 1_000;
 
-/// What a request asked, without passwords and values: kept until its end when somebody may want it then.
+/// What a request asked, without passwords and values: kept until its end if a log may need it then.
 #[derive(Debug)]
 pub(crate) enum RequestSummary {
     Search { base: String, scope: Scope, deref: DerefAliases, filter: FilterBuf, attributes: Vec<String> },
@@ -181,7 +181,7 @@ pub(crate) struct Ended<'a> {
     pub(crate) effort: Option<Effort>,
 }
 
-/// Logs an operation that has ended, if it is to be told of.
+/// Logs an operation that has ended, if the log wants it.
 pub(crate) fn tell(
     log: &Log,
     databases: &Databases,

@@ -115,7 +115,7 @@ impl OperationRules {
         self.requesters.iter().flatten()
     }
 
-    /// Checks one operation. Answers the OIDs of the controls that are to be passed over (`drop`).
+    /// Checks one operation. Answers the OIDs of the controls to ignore (`drop`).
     ///
     /// # Errors
     /// unwillingToPerform, without a text as OpenLDAP has none: a rule refuses the operation, or none allows it.

@@ -78,7 +78,7 @@ impl PasswordPool {
     /// Queues a job.
     ///
     /// # Errors
-    /// [`Busy`] when [`QUEUE`] jobs wait, or no thread is to be had.
+    /// [`Busy`] if [`QUEUE`] jobs wait, or no thread can start.
     pub fn submit(&self, source: JobSource, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
         self.submit_made(source, || job)
     }

@@ -27,7 +27,7 @@ use std::io;
 pub const LOW: i32 = 10;
 /// As nice as can be: a sixty-eighth of what others get of a busy core, all of one that is idle.
 pub(crate) const LOWEST: i32 = 19;
-/// Longer than anybody has who asks for none (2.8 ms at most); Linux takes up to 100 ms.
+/// Longer than the slice of a thread that asks for none (2.8 ms at most); Linux takes up to 100 ms.
 const SLICE_NANOSECONDS: u64 = 10_000_000;
 
 /// Makes this thread at least so nice (0 to 19), and has it leave its core for any other thread that wakes up and has not had
@@ -52,7 +52,7 @@ pub(crate) fn take_long_slices() {
 #[derive(Copy, Clone)]
 enum Policy {
     Other,
-    /// Does not take a core from anybody when it wakes up.
+    /// Takes no core from another thread when it wakes up.
     Batch,
 }
 

@@ -75,7 +75,7 @@ impl Rules {
             && self.operations.is_none()
     }
 
-    /// Checks one operation, its `restrictop` rules last. Answers the OIDs of the controls that are to be passed over.
+    /// Checks one operation, its `restrictop` rules last. Answers the OIDs of the controls to ignore.
     pub fn check_request(
         &self,
         standing: &Standing,

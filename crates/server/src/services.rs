@@ -71,7 +71,7 @@ pub struct Services {
 #[derive(Debug)]
 pub(crate) struct ConfigurationInForce {
     pub(crate) config: Arc<Config>,
-    /// Who may do what to it.
+    /// Its access rules.
     pub(crate) policy: Arc<AccessPolicy>,
     /// The subschema subentry's DN as it is shown.
     pub(crate) subschema_dn: String,

@@ -41,7 +41,7 @@ pub struct Session {
     pub credentials: Option<PeerCredentials>,
     /// Once TLS is established.
     pub tls: Option<Arc<TlsFacts>>,
-    /// The password was set by somebody else: until it is changed nothing else is done.
+    /// Another user set the password: until the client changes it, other requests are refused.
     pub must_change_password: bool,
     /// The bind that is under way came with the password policy control.
     pub asks_password_policy: bool,

@@ -66,7 +66,7 @@ pub struct ServeOptions {
 pub enum ServeError {
     Listen(ListenError),
     Http(HttpListenError),
-    /// The admin page is to be reached from elsewhere, and there is no certificate.
+    /// The admin page listens beyond this machine, and there is no certificate.
     AdminNeedsTls,
     Daemon(DaemonError),
     Config(ConfigError),
@@ -190,7 +190,7 @@ impl Bound {
         self.listeners.iter().map(url).collect()
     }
 
-    /// The same as somebody on this machine writes them: where every address is bound, loopback's stands for them.
+    /// The same as a user on this machine writes them: if every address is bound, loopback's stands for them.
     pub fn reachable_urls(&self) -> Vec<String> {
         self.urls().iter().map(|url| reachable(url)).collect()
     }

@@ -59,7 +59,7 @@ pub(crate) struct Figures {
 }
 
 impl Traces {
-    /// Whether this operation is to be told of. Costs one load where nothing is exported.
+    /// Whether to export this operation. Costs one load where nothing is exported.
     #[inline]
     pub(crate) fn wants_one(&self) -> bool {
         let threshold = self.threshold.load(Ordering::Relaxed);

@@ -173,7 +173,7 @@ impl<S: Store> FaultStore<S> {
     /// What is there after the machine died and has lost the last `lost` commits, in `empty`, which has nothing yet.
     ///
     /// # Panics
-    /// More are to be lost than are [at risk](Self::at_risk).
+    /// If `lost` is more than are [at risk](Self::at_risk).
     ///
     /// # Errors
     /// What `empty` does not take.

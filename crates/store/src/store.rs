@@ -32,7 +32,7 @@ pub trait Store: Send + Sync + Debug + 'static {
     where
         Self: 's;
 
-    /// Whether somebody else may commit to this store while it is open: another handle, process or machine. Then what
+    /// Whether another party may commit to this store while it is open: another handle, process or machine. Then what
     /// was read once has to be compared with [`Snapshot::commit_counter`] before it is used again. LMDB's lock keeps
     /// every other writer out.
     const SHARED: bool = false;
@@ -143,7 +143,7 @@ pub trait Snapshot {
     where
         Self: 'a;
 
-    /// Whether a read may take a round trip to another process. Then several records are to be asked for at once, with
+    /// Whether a read may take a round trip to another process. Then callers should ask for several records at once, with
     /// [`Self::get_many`]; in the same process that would only cost their list.
     const IS_DISTANT: bool = false;
 

@@ -85,7 +85,7 @@ impl Authority {
         })
     }
 
-    /// With a key of this kind, and whatever else is to be changed.
+    /// With a key of this kind, and other changes.
     ///
     /// # Panics
     /// When the parameters make no certificate.
@@ -129,7 +129,7 @@ impl Authority {
     }
 }
 
-/// For a server on loopback, signed by its own key; with whatever is to be changed.
+/// For a server on loopback, signed by its own key, with changes.
 ///
 /// # Panics
 /// When the parameters make no certificate.

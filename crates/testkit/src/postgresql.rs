@@ -85,7 +85,7 @@ impl Engine {
         command
     }
 
-    /// Starts the server and waits until it lets somebody in.
+    /// Starts the server and waits until it accepts clients.
     ///
     /// # Panics
     /// When that cannot be done.

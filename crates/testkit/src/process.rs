@@ -109,7 +109,7 @@ impl Drop for Running {
 pub struct Server {
     pub kind: Kind,
     pub address: SocketAddr,
-    /// Where it listens, in the order of its URLs; behind them what else it told of itself.
+    /// Where it listens, in the order of its URLs; after them its other output about itself.
     pub ports: Vec<u16>,
     child: Child,
     log: PathBuf,

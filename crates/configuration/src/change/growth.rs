@@ -203,7 +203,7 @@ mod tests {
         assert!(read.schema.object_class_id("more69").is_some());
     }
 
-    /// What stands in front must not use what stands behind it, for the files are read in this order.
+    /// An earlier definition must not use a later one, because the files are read in this order.
     #[test]
     fn sections_in_front_grow_without_what_is_behind() {
         let (folder, ground) = (tempfile::tempdir().unwrap(), TestSources::new());

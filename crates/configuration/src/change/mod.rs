@@ -43,7 +43,7 @@ pub struct ConfigChange {
     pub requester: Requester,
 }
 
-/// Who asks for a change.
+/// The requester of a change.
 #[derive(Debug, Clone)]
 pub enum Requester {
     /// A client: the access rules of cn=config apply, as the published generation has them.
@@ -87,7 +87,7 @@ impl From<LdapResult> for ConfigRefusal {
     }
 }
 
-/// Of a configuration that would be invalid: what is wrong, where, and how to mend it, on one line.
+/// Of a configuration that would be invalid: what is wrong, where, and how to correct it, on one line.
 impl From<ConfigError> for ConfigRefusal {
     fn from(error: ConfigError) -> Self {
         let mut text = match &error.origin {

@@ -26,7 +26,7 @@ const OWN: [&str; 4] = ["contextCSN", "entryDN", "subschemaSubentry", "hasSubord
 /// What a provider's changes make of the configuration.
 #[derive(Debug)]
 pub struct Replicated {
-    /// None: nothing is to be done.
+    /// None: there is nothing to do.
     pub changed: Option<Changed>,
     /// In the order of the changes.
     pub applied: Vec<Applied>,

@@ -319,7 +319,7 @@ fn collect(
     Ok(())
 }
 
-/// Keeps writers, or everybody, out of the directory until it is dropped.
+/// Keeps writers, or all processes, out of the directory until it is dropped.
 pub(super) struct Lock {
     _file: File,
 }

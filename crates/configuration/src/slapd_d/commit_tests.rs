@@ -155,7 +155,7 @@ fn a_damaged_journal_is_told() {
     assert!(error.contains("larix.journal"), "{error}");
 }
 
-/// A large file that somebody edited, or removed, while a change waits in the journal.
+/// A large file that was edited or removed while a change waits in the journal.
 #[test]
 fn a_file_edited_behind_the_journal_is_told() {
     let [.., ldif] = CHANGES;

@@ -82,7 +82,7 @@ fn write(
     Ok(out)
 }
 
-/// Writes what differs into a file, in its place. A file that is not there any more has been removed by somebody.
+/// Writes what differs into a file, in its place. A missing file has been removed by hand.
 pub(super) fn overwrite(disk: &mut dyn Disk, file: &Path, splice: &Splice, sync: Sync) -> io::Result<()> {
     disk.step(file)?;
     let out = match OpenOptions::new().write(true).open(file) {
@@ -104,7 +104,7 @@ pub(super) fn overwrite(disk: &mut dyn Disk, file: &Path, splice: &Splice, sync:
     Ok(())
 }
 
-/// Makes safe what was written to a file; one that is not there any more has been removed by somebody.
+/// Makes safe what was written to a file; a missing one has been removed by hand.
 pub(super) fn sync_file(disk: &mut dyn Disk, file: &Path) -> io::Result<()> {
     disk.step(file)?;
     match File::open(file) {

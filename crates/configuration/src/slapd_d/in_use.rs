@@ -1,6 +1,6 @@
 //! Who uses a slapd.d: a server that runs with it, or a tool that changes it. One process at a time.
 //!
-//! The journal's lock is held for one change; this one as long as somebody relies on what was read. A directory that this user
+//! The journal's lock is held for one change; this one as long as a process relies on what it has read. A directory that this user
 //! may not write has no such file: no process changes it.
 
 use std::fs::{self, File, OpenOptions};

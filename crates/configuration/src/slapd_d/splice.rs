@@ -60,7 +60,7 @@ impl Splice {
         (differing <= length / PART).then_some(splice)
     }
 
-    /// Whether a file is of this length and checksum. What somebody has written into it is written over as a whole.
+    /// Whether a file is of this length and checksum. A file that was edited by hand is written anew as a whole.
     pub(super) fn stands(file: &Path, text: &Text) -> bool {
         let Some(header) = text.parts().next() else { return false };
         let mut found = vec![0; header.len()];
@@ -76,7 +76,7 @@ impl Splice {
     }
 
     /// # Errors
-    /// The file was written by somebody else since: it has a length that it never had on this way.
+    /// Another program wrote the file since: it has a length that this procedure cannot produce.
     pub(super) fn check_length(&self, found: u64) -> io::Result<()> {
         if (self.length_before..=self.length).contains(&found) {
             return Ok(());

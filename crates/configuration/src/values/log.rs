@@ -64,7 +64,7 @@ impl LogLevel {
 }
 
 impl Default for LogLevel {
-    /// OpenLDAP logs `stats` unless told otherwise.
+    /// OpenLDAP logs `stats` by default.
     fn default() -> Self {
         Self(Self::STATS)
     }

@@ -7,7 +7,7 @@ use larix_schema::Schema;
 
 use super::Restrictions;
 
-/// One rule about operations, the controls that they come with, and who asks.
+/// One rule about operations, their controls, and the requester.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationRule {
     /// The operations that it is about; never none.

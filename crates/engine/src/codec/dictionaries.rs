@@ -60,12 +60,12 @@ impl Dictionaries {
         self.list.last()
     }
 
-    /// The record as it is to be stored.
+    /// The record in its stored form.
     pub fn packed(&self, plain: Vec<u8>) -> Vec<u8> {
         self.packed_over(plain, None)
     }
 
-    /// As [`Self::packed`], for a record that takes the place of another: what both begin with need not be packed again.
+    /// As [`Self::packed`], for a record that replaces another: the common beginning is not packed again.
     pub(crate) fn packed_over(&self, plain: Vec<u8>, before: Option<&Record<'_>>) -> Vec<u8> {
         let Some((number, dictionary)) = self.list.len().checked_sub(1).zip(self.list.last()) else {
             return plain;

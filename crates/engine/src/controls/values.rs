@@ -16,7 +16,7 @@ pub struct ContentSync {
     /// refreshAndPersist: the search goes on with every change.
     pub persist: bool,
     pub cookie: Option<Vec<u8>>,
-    /// The consumer would rather load anew than be told that it has to.
+    /// The consumer prefers a new load to an order to refresh.
     pub reload_hint: bool,
     /// It is a Larix: names and deletes need not come as OpenLDAP's consumers want them.
     pub peer: bool,
@@ -95,7 +95,7 @@ pub struct EffectiveRights {
     pub critical: bool,
     /// Whose: `dn:...`, or empty for anonymous; `None` is the requester.
     pub authzid: Option<String>,
-    /// Attributes to be told about, whether an entry has them or not.
+    /// Attributes that the answer lists, whether an entry has them or not.
     pub attributes: Vec<String>,
 }
 

@@ -47,7 +47,7 @@ pub struct DatabaseSettings {
     /// Only what its provider sends changes it: clients are sent elsewhere, and what the server itself keeps of accounts
     /// stays here.
     pub shadow: bool,
-    /// Who may change a shadow nevertheless (`updatedn`).
+    /// The identity that may change a shadow nevertheless (`updatedn`).
     pub update_dn: Option<NormalDn>,
     /// Where a shadow sends clients that change something; none: to the default referrals.
     pub update_referrals: Vec<String>,
@@ -81,7 +81,7 @@ pub struct DatabaseSettings {
     pub old_values: Option<Arc<OldValues>>,
     /// The suffix of the database that its operations are recorded in: auditContext of its own suffix entry.
     pub audit_context: Option<String>,
-    /// The rules of the database and of the frontend; `None`: everybody may read, only the root DN may write.
+    /// The rules of the database and of the frontend; `None`: all clients may read, only the root DN may write.
     pub policy: Option<Arc<AccessPolicy>>,
 }
 

@@ -75,7 +75,7 @@ impl<S: Store> Database<S> {
     }
 }
 
-/// Whether it failed because of another commit: then it is to be made anew.
+/// Whether it failed because of another commit: then the caller tries again.
 pub(crate) fn is_conflict(error: &CommitError) -> bool {
     matches!(error, CommitError::Conflict | CommitError::Read(ReadError::Stale))
 }

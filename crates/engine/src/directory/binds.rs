@@ -71,7 +71,7 @@ impl<S: Store> Directory<S> {
 }
 
 impl<S: Store> Chosen<'_, S> {
-    /// Finds what a simple bind's password is to be checked against. The check itself, which takes time by design, is
+    /// Finds the values to check a simple bind's password against. The check itself, which takes time by design, is
     /// the caller's, off the event loop.
     ///
     /// # Errors

@@ -273,7 +273,7 @@ impl<S: Store> CommittedFollower<S> {
     }
 }
 
-/// The databases of a server, for what follows in one from changes of another.
+/// The databases of a server, for the effects that changes in one have in another.
 #[derive(Debug)]
 pub struct Writers<S: Store>(Vec<Weak<Served<S>>>);
 

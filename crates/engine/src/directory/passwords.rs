@@ -69,7 +69,7 @@ impl<S: Store> Chosen<'_, S> {
         authority.admits(&settings, &operation).unwrap_or(false)
     }
 
-    /// Whether a change sets a password that somebody has work with: then [`Self::work_on_passwords`] is worth a call, on
+    /// Whether a change sets a password that needs work: then [`Self::work_on_passwords`] is worth a call, on
     /// a thread that may take its time, before [`Self::submit_at`].
     pub fn has_password_work(self, operation: &WriteOperation) -> bool {
         let is_password = |description: &str| {

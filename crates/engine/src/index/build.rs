@@ -234,7 +234,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Learns what is to be done.
+    /// Learns the work to do.
     pub(crate) fn look<S: Snapshot>(&mut self, snapshot: &S, catalog: &Catalog) -> Result<(), Fault> {
         *self = Self::default();
         self.state = State::read(snapshot)?.and_then(|state| state.settled(catalog));

@@ -25,7 +25,7 @@ pub const ROWS_BEFORE_MERGE: usize = 2_048;
 /// Keys brought in with a group of changes, about 5 ms of work. A group adds to it what it left pending itself, twice:
 /// so a cycle ends before as many rows stand again.
 pub const SLICE_KEYS: usize = 4_096;
-/// Keys brought in at once while nothing else is to be done.
+/// Keys merged at once while there is no other work.
 pub const IDLE_SLICE_KEYS: usize = 4 * SLICE_KEYS;
 
 /// Rows that a cycle takes at most: what bounds its memory.

@@ -199,7 +199,7 @@ fn read<R: BufRead>(mut chunks: Chunks<R>, options: &LoadOptions, out: Batches) 
     }
 }
 
-/// What was loaded, for the last commit.
+/// The result of the load, for the last commit.
 pub(super) struct Loaded {
     pub(super) load: LoadReport,
     /// The highest id of an entry.

@@ -92,7 +92,7 @@ enum Name {
 }
 
 impl Fill {
-    /// A fill, and what the writer is to be asked for.
+    /// A fill, and the request to the writer.
     pub(crate) fn new(options: FillOptions) -> (Self, FillRequest) {
         let (feed, fed) = sync_channel(BATCHES_WAITING);
         let (done, outcome) = sync_channel(1);

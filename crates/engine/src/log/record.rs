@@ -53,7 +53,7 @@ pub struct LogRecord {
     pub local: bool,
     /// Happens together with the record before it, or not at all.
     pub continues: bool,
-    /// A replicated delete of an entry that was not here: nothing changed, and who asks next is to hear of it.
+    /// A replicated delete of an entry that was not here: nothing changed, and the next consumers that ask receive it.
     pub absent: bool,
     pub change: LoggedChange,
     /// Of the entry before the change, for the access log where that asks for it; empty otherwise.
@@ -69,7 +69,7 @@ pub enum RecordForm {
     /// What was done here.
     #[default]
     AsDone,
-    /// What was done here is what it took to make the entry another server's version of it: no change that anybody made.
+    /// The change gave the entry the content of another server's version: it is not a client's change.
     Whole,
     /// The change as another server's record has it. Here it was merged with newer ones, or the entry could not have
     /// the name.
@@ -81,7 +81,7 @@ pub enum RecordForm {
     },
 }
 
-/// A change as another server's record told it.
+/// A change as in another server's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Came {
     /// The entry's DN before the change, there.

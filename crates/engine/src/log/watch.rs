@@ -43,7 +43,7 @@ pub struct LogWatch {
 }
 
 impl LogWatch {
-    /// Has the follower told of what is committed from now on.
+    /// From now on, notifies the follower of commits.
     pub fn follow(&self, follower: &Arc<Follower>) {
         // A panic of another thread leaves the list consistent.
         let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl LogWatch {
         self.any.store(true, Ordering::SeqCst);
     }
 
-    /// Tells everybody: after a commit, or when the database's settings are others.
+    /// Notifies all followers: after a commit, or when the database's settings have changed.
     pub fn tell(&self) {
         if !self.any.load(Ordering::SeqCst) {
             return;

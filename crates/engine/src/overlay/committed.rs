@@ -29,7 +29,7 @@ pub trait Committed: Debug + Send + Sync {
     /// What went wrong, and whether the same changes are to come again.
     fn take(&self, batch: &CommittedBatch<'_>) -> Result<(), NotTaken>;
 
-    /// What was taken is to be durable: what comes next is remembered across a crash.
+    /// Makes the position durable: a crash does not repeat earlier records.
     ///
     /// # Errors
     /// What went wrong; the position before stays remembered.
@@ -82,7 +82,7 @@ pub trait OtherWriters: Debug + Send + Sync {
     /// thread of a writer.
     ///
     /// # Errors
-    /// What was not done: if it is to come again, all that was asked for is to be asked for again.
+    /// What was not done: to try again, the overlay has to ask for everything again.
     fn follow(&self, suffix: &NormalDn, follow_ups: Vec<Arc<dyn FollowUpElsewhere>>) -> Result<(), NotTaken>;
 }
 

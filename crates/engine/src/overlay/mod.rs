@@ -203,7 +203,7 @@ pub struct PendingChange<'a> {
 /// What an overlay wants done about a change.
 #[derive(Debug, Default)]
 pub struct Additions {
-    /// The change as it is to be carried out; `None`: as it is. A modify that becomes empty succeeds, and leaves the entry
+    /// The final form of the change; `None`: it stays the same. A modify that becomes empty succeeds, and leaves the entry
     /// alone.
     pub altered: Option<Prepared>,
     /// Carried out after it, in order, in its name.
@@ -212,7 +212,7 @@ pub struct Additions {
     pub follow_up: Option<Box<dyn FollowUp>>,
 }
 
-/// What else is to be changed once a change has been carried out, in the same commit.
+/// Further changes after a change, in the same commit.
 pub trait FollowUp: Debug {
     /// The changes, in order.
     ///
@@ -485,7 +485,7 @@ pub struct Judgement {
     pub forwarded: Vec<Change>,
     /// Until the password is changed the session may do nothing else.
     pub must_change_password: bool,
-    /// The password is to be stored anew by this scheme (pwdRehashOnBind).
+    /// Store the password anew with this scheme (pwdRehashOnBind).
     pub rehash: Option<Scheme>,
     /// Whether other attempts at the same time may change the judgement: then it stands only on the writer's thread.
     pub ordered: bool,
@@ -511,7 +511,7 @@ pub struct BindConclusion {
     pub controls: Vec<ControlBuf>,
     /// Until the password is changed the session may do nothing else.
     pub must_change_password: bool,
-    /// The password is to be stored anew by this scheme.
+    /// Store the password anew with this scheme.
     pub rehash: Option<Scheme>,
     /// What the provider of a shadow has to receive. A bind that needs it fails if nothing passes it on.
     pub forward: Option<Box<Forward>>,

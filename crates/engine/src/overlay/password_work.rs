@@ -31,7 +31,7 @@ pub enum Purpose {
 #[derive(Default)]
 pub struct PasswordWork {
     pub purpose: Purpose,
-    /// The password that is to be replaced, as the user gave it.
+    /// The password to replace, as the user gave it.
     pub old: Option<Secret>,
     /// The new one as the user gave it, where the change has its hash.
     pub new: Option<Secret>,

@@ -122,7 +122,7 @@ pub fn described(schema: &Schema, keyword: &str, name: &str) -> Result<Attribute
     described.map_err(|error| SettingError::new(format!("{keyword} <{name}>: {error}")).awaiting_schema())
 }
 
-/// What is wrong with a setting: names the directive, the value, and the mend.
+/// What is wrong with a setting: names the directive, the value, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
     /// As `unique_uri "ldap:x": not an LDAP URL`.

@@ -17,10 +17,10 @@ use crate::time::Timestamp;
 
 /// The hook on entries that a search answers. A consumer's search (RFC 4533) does not come here.
 pub trait ShownEntries: Debug + Send + Sync {
-    /// Whether entries that are answered to this request are to be looked at.
+    /// Whether to look at the entries in the answer to this request.
     fn wants(&self, request: &ShownRequest<'_>) -> bool;
 
-    /// Whether an entry is to be looked at.
+    /// Whether to look at an entry.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -69,7 +69,7 @@ pub struct ShownAttribute {
     pub values: Vec<Box<[u8]>>,
 }
 
-/// What the request and the access rules say of attributes that are to be added.
+/// What the request and the access rules say about additional attributes.
 pub(crate) trait Reading {
     /// Whether the request asks for it.
     fn asks_for(&self, description: &AttributeDescription) -> bool;

@@ -22,7 +22,7 @@ pub(super) fn keep_content<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -
     stamp_again(op, id, false)
 }
 
-/// Writes an entry as it is under the CSN of the stamp; told as a rename to the name that it has, or as a modification.
+/// Writes an entry as it is under the CSN of the stamp; logged as a rename to its present name, or as a modification.
 /// A name that the server chose brings its values, as one that a client gives does.
 fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) -> Result<(), Failure> {
     let held = op.hold(id)?;

@@ -28,7 +28,7 @@ pub(crate) enum Ready {
     Refused(LdapResult),
 }
 
-/// An entry as it is to be.
+/// An entry in its future form.
 #[derive(Clone, Debug)]
 pub(crate) struct Put {
     pub(crate) uuid: Uuid,

@@ -14,9 +14,9 @@ use crate::write::AttributeValues;
 /// A change that another server made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicatedChange {
-    /// The entry is to be exactly this: syncrepl's add and modify states. Operational attributes included.
+    /// The entry gets exactly this content: syncrepl's add and modify states. Operational attributes included.
     /// `state`: what came beside it, where conflicts are settled value by value.
-    /// `place`: where it stands, told by a server of our kind; it counts for more than the DN.
+    /// `place`: where it stands, from a Larix server; it takes precedence over the DN.
     Put {
         entry_uuid: Uuid,
         dn: String,
@@ -27,8 +27,8 @@ pub enum ReplicatedChange {
     /// The entry is gone. `csn`: of the delete, when known.
     Delete { entry_uuid: Uuid, csn: Option<Csn> },
     /// One logged change (delta-syncrepl): carried out as it was there, or refused so that a full refresh follows.
-    /// `place`: where an add or a rename put the entry, told by a server of our kind; it counts for more than the DN.
-    /// `whole`: it is no change that anybody made, but what it took to make the entry another server's version of it.
+    /// `place`: where an add or a rename put the entry, from a Larix server; it takes precedence over the DN.
+    /// `whole`: it is not a client's change: it gave the entry the content of another server's version.
     Delta {
         entry_uuid: Option<Uuid>,
         dn: String,
@@ -166,7 +166,7 @@ pub enum Applied {
     Older,
     /// Settled by a rule; the note says what lost. Nothing is left to do.
     Conflict(Box<ConflictNote>),
-    /// Not carried out: the schema, a damaged change, or something that a full refresh has to mend.
+    /// Not carried out: the schema, a damaged change, or a fault that needs a full refresh.
     Refused(LdapResult),
 }
 

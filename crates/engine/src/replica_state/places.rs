@@ -1,4 +1,4 @@
-//! The places of entries, told so that it means the same on every server (`docs/adr/0042-places-by-entryuuid.md`).
+//! The places of entries, in a form with the same meaning on every server (`docs/adr/0042-places-by-entryuuid.md`).
 
 use foldhash::HashMap;
 use larix_schema::AttributeDescription;

@@ -110,7 +110,7 @@ impl Wanted {
     }
 }
 
-/// Appends what is to be told of one value.
+/// Appends the answer for one value.
 fn result<N: Snapshot>(
     seen: &Seen<'_, N>,
     name: &str,

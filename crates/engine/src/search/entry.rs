@@ -210,7 +210,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         self.gate.steps - self.meter.left()
     }
 
-    /// Whether the entry may be told of at all.
+    /// Whether the client may learn of the entry at all.
     pub fn is_shown(&self) -> Result<bool, Fault> {
         Ok(self.gate.identity || self.allows_entry(Privilege::Read)?)
     }

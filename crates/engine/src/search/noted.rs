@@ -23,7 +23,7 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// Answers whether the entry is to be sent.
+    /// Answers whether to send the entry.
     pub(super) fn note<N: Snapshot>(&mut self, seen: &Seen<'_, N>) -> Result<bool, Fault> {
         if !seen.is_shown()? {
             return Ok(false);

@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::log::CsnVector;
 use crate::replica_state::{ENTRY_PLACE_OID, ENTRY_STATE_OID, state_of};
 
-/// UUIDs told in one sync info message.
+/// UUIDs in one sync info message.
 pub const UUIDS_AT_ONCE: usize = 256;
 
 /// A whole pass over the content: what the consumer has seen already is at most named.
@@ -32,7 +32,7 @@ pub struct Refresh {
     pub cookie: Option<String>,
     /// Which entries are in the consumer's view, where that is kept.
     pub view: Option<EntryIds>,
-    /// Seen ones that are to be named next.
+    /// Seen ones to name next.
     uuids: Vec<[u8; 16]>,
 }
 

@@ -429,7 +429,7 @@ impl SearchTask {
         }
     }
 
-    /// Whether the search is for the base alone, and nothing is to be kept for another slice.
+    /// Whether the search is for the base alone, and keeps nothing for another slice.
     fn is_plain_read(&self) -> bool {
         self.scope == Scope::Base
             && self.base_id.is_none()

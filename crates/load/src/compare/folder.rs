@@ -18,7 +18,7 @@ const ROOM_MIN: u64 = 48 << 20;
 /// The file system that is memory; from `linux/magic.h`.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Removed with all that is in it when dropped, unless it is to be kept.
+/// Removed with all its content when dropped, unless the caller keeps it.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,

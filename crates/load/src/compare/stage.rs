@@ -210,7 +210,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Writes the stage's schema and slapd.conf, with what is to be logged.
+    /// Writes the stage's schema and slapd.conf, with the log level.
     fn configure(&self, program: &Program, stage: &Stage, level: LogLevel) -> anyhow::Result<PathBuf> {
         let write = |path: &Path, text: &str| {
             fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))

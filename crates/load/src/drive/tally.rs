@@ -14,7 +14,7 @@ pub(super) struct Tally {
     pub(super) failures: Vec<(u32, u64)>,
     wrong: Vec<(usize, Wrong, u64)>,
     pub(super) samples: Vec<SampleTally>,
-    /// Nanoseconds on the worker's clock; `u64::MAX` when no sample is to be taken any more.
+    /// Nanoseconds on the worker's clock; `u64::MAX` if it takes no more samples.
     next_sample: u64,
     every: u64,
     end: u64,

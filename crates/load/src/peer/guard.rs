@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 /// How long a server may take to stop when the run is broken off, in steps of [`STEP`]; then it is killed.
 const STOP_STEPS: u32 = 500;
 const STEP: Duration = Duration::from_millis(20);
-/// How often the folder is removed while somebody writes there.
+/// How often the folder is removed while a process writes there.
 const REMOVALS_MAX: u32 = 5;
 
 /// Knows the children and the folder. A clone knows the same ones: one belongs to the thread that awaits signals.

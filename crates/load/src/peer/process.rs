@@ -84,7 +84,7 @@ pub(crate) struct Running {
 /// How a server is started.
 pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
-    /// The program with all its arguments, for the address that it is to listen on.
+    /// The program with all its arguments, for the address to listen on.
     pub(crate) command: &'a dyn Fn(SocketAddr) -> Command,
     /// A fixed port instead of a free one.
     pub(crate) port: Option<u16>,

@@ -84,7 +84,7 @@ pub struct Row {
     pub target: Option<f64>,
     /// By server (in the order of [`Document::servers`]), then by round; absent when it was not measured.
     pub figures: Vec<Vec<Option<f64>>>,
-    /// What is to be known to read this row.
+    /// What a reader has to know about this row.
     pub note: String,
     /// Why these figures must not be used: a wrong answer, a client that was the bottleneck.
     pub invalid: Option<String>,
@@ -262,7 +262,7 @@ pub struct Chart {
     pub x: Axis,
     pub y: Axis,
     pub series: Vec<Series>,
-    /// What is to be known to read it.
+    /// What a reader has to know about it.
     pub note: String,
 }
 

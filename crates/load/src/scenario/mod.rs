@@ -20,7 +20,7 @@ use crate::drive::{Operation, Workload};
 use crate::peer::{Database, LogLevel};
 use crate::report::{Better, Chart};
 
-/// How many times better searches are to be where every server sends `stats` lines.
+/// The goal for searches if every server sends `stats` lines: how many times better.
 const STATS_GOAL: f64 = 4.0;
 
 /// A scenario's name, what it is, and the number of entries of a long comparison.
@@ -123,7 +123,7 @@ pub struct Directory {
     pub databases: Vec<(Database, Content)>,
     /// Files that are included after the standard schema.
     pub schemas: Vec<(String, String)>,
-    /// cn=config is to be writable over LDAP.
+    /// cn=config has to be writable over LDAP.
     pub online_configuration: bool,
 }
 

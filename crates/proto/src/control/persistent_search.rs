@@ -23,7 +23,7 @@ pub enum ChangeType {
     ModDn = 8,
 }
 
-/// On an entry: what was done to it. (`changeNumber` is not told: it is optional.)
+/// On an entry: what was done to it. (`changeNumber` is not sent: it is optional.)
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct EntryChangeNotification<'a> {
     pub change_type: ChangeType,

@@ -4,7 +4,7 @@ use super::{ControlValue, required};
 use crate::ber::{self, DecodeError, Reader, Tag, write};
 use crate::oid;
 
-/// The operation is done as somebody else.
+/// The operation is carried out under another identity.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ProxiedAuthorization<'a> {
     /// `dn:...`, `u:...`, or empty for anonymous (RFC 4513 section 5.2.1.8).

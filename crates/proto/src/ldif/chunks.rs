@@ -15,7 +15,7 @@ pub struct Chunk {
     pub line: u64,
     /// The `file:` URL of the included file that the lines are in.
     pub file: Option<String>,
-    /// How many records, if that could be told by the ends of lines: each of them begins with its DN behind an empty line.
+    /// How many records, if the ends of lines show it: each of them begins with its DN behind an empty line.
     pub records: Option<u64>,
 }
 

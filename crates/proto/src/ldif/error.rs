@@ -21,7 +21,7 @@ pub enum LdifFault {
     MissingColon,
     /// Nothing before the `:`.
     MissingName,
-    /// What stands before the `:`, or is to be modified, cannot be an attribute description.
+    /// The text before the `:`, or the name of the attribute to modify, cannot be an attribute description.
     BadName(String),
     /// A record starts with `dn:`; this one with something else.
     MissingDn(String),

@@ -17,7 +17,7 @@ pub struct Writer {
 }
 
 impl Default for Writer {
-    /// Folds as OpenLDAP's tools do unless told otherwise.
+    /// Folds as OpenLDAP's tools do by default.
     fn default() -> Self {
         Self::new(Some(Self::COLUMNS))
     }

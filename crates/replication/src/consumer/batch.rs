@@ -33,7 +33,7 @@ pub(super) struct Batch {
 struct Provider {
     /// Its server id, as its cookies say it.
     sid: Option<u16>,
-    /// How far it had told of its changes when the batch began.
+    /// How far it had sent its changes when the batch began.
     before: Option<Csn>,
     /// Entries of the batch that it changed itself.
     changed: BTreeSet<Uuid>,
@@ -69,7 +69,7 @@ impl Batch {
         self.csns.extend(csns.iter().copied());
     }
 
-    /// What the contextCSN is to be raised to, for who does that without the changes.
+    /// The new contextCSN, for a caller that raises it without the changes.
     pub(super) fn take_csns(&mut self) -> Vec<Csn> {
         std::mem::take(&mut self.csns).as_slice().to_vec()
     }

@@ -17,7 +17,7 @@ pub struct Massage {
 }
 
 impl Massage {
-    /// `to` is as it is to be shown.
+    /// `to` has the form for output.
     pub fn new(schema: Arc<Schema>, from: NormalDn, to: &str) -> Self {
         Self { schema, from, to: to.to_owned() }
     }

@@ -1,6 +1,6 @@
 //! The consumer of content synchronisation (RFC 4533): one session with one provider, without I/O.
 //!
-//! A session is asked for its search request, fed every response, and answers with what is to be done ([`Action`]). Changes are
+//! A session is asked for its search request, fed every response, and answers with actions ([`Action`]). Changes are
 //! gathered into batches: a refresh fills them up, after it each ends when nothing more waits ([`Session::flush`]). The cookie
 //! of a batch is committed with its last change, never before.
 //!
@@ -61,7 +61,7 @@ pub struct Request {
     pub controls: Vec<ControlBuf>,
 }
 
-/// What is to be done, in this order.
+/// The actions, in this order.
 #[derive(Debug)]
 pub enum Action {
     /// Carry these out in one commit, and raise the contextCSN to these. `provider`: up to this change of its own the provider
@@ -76,7 +76,7 @@ pub enum Action {
     Refreshed,
     /// The session has ended.
     End(End),
-    /// Something to be told in the log.
+    /// A line for the log.
     Note(String),
 }
 

@@ -21,7 +21,7 @@ impl Retries {
         Self { steps, at: 0, tried: 0 }
     }
 
-    /// Seconds until the next try; none when there is to be no other.
+    /// Seconds until the next try; none if there is no other.
     pub fn next_wait(&mut self) -> Option<u32> {
         loop {
             let step = self.steps.get(self.at)?;

@@ -1,5 +1,5 @@
 //! The digests of a database's entries, kept in memory from one question to the next. What has changed since is what the
-//! change log says: no change of an entry costs anything here before somebody asks.
+//! change log says: no change of an entry costs anything here before a question comes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -77,7 +77,7 @@ impl Gathered {
         few.concat()
     }
 
-    /// An entry that is counted already, where it is to be listed.
+    /// An entry that is counted already, for the list.
     pub(super) fn list(&mut self, row: Row) {
         let hash = hash_of(&row.uuid);
         for part in self.ranges.iter_mut().filter(|part| part.range.holds(hash)) {

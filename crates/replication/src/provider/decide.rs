@@ -1,4 +1,4 @@
-//! What a consumer is to be sent, by its cookie: pure, as OpenLDAP's provider decides.
+//! What to send a consumer, by its cookie: pure, as OpenLDAP's provider decides.
 
 use larix_engine::controls::ContentSync;
 use larix_engine::csn::Csn;

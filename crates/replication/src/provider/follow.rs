@@ -35,11 +35,11 @@ pub(super) struct Following {
     /// Entries with a change that was passed over for a later one, which is not told yet: a cookie that goes beyond says
     /// what is not so.
     skipped: BTreeSet<(usize, EntryId)>,
-    /// What the consumer cannot be told by a cookie.
+    /// What a cookie cannot say to the consumer.
     held_back: HeldBack,
 }
 
-/// A record that is to be told.
+/// A record to send.
 #[derive(Debug)]
 struct PendingRecord {
     part: usize,

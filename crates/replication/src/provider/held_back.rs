@@ -1,4 +1,4 @@
-//! CSNs that a consumer is not told for a while.
+//! CSNs that a consumer does not receive for a while.
 //!
 //! Where the contextCSN came by a pass over another server's content, the log does not tell what was deleted meanwhile and
 //! never came here. A consumer that has it from that server, and hears the delete late, would pass over it once a cookie

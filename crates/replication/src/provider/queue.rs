@@ -7,10 +7,10 @@ use larix_engine::log::Follower;
 
 use super::passes::ENTRIES_MAX;
 
-/// Refreshes that run at once. More wait: together they would only make each other, and everybody else, slow.
+/// Refreshes that run at once. More wait: together they would only slow down each other and all other clients.
 pub const REFRESHES_MAX: usize = 8;
 
-/// Who refreshes, and who waits for it.
+/// The refreshes that run, and those that wait.
 #[derive(Clone, Debug)]
 pub struct RefreshQueue {
     turns: Arc<Mutex<Turns>>,

@@ -56,7 +56,7 @@ pub(super) struct LogRefresh {
     order: VecDeque<(Csn, usize, EntryId)>,
     /// Entries of a part that are kept in mind at once.
     entries_max: usize,
-    /// Passes before told what has changed up to here.
+    /// Earlier passes have sent the changes up to here.
     low: Option<Csn>,
     /// This one tells what has changed up to here, and leaves the rest to the next.
     high: Option<Csn>,
@@ -201,7 +201,7 @@ impl LogRefresh {
         Ok(done)
     }
 
-    /// Everything that is there is to be sent by its first change.
+    /// Puts everything that is present in the order of its first change.
     fn set_order<S: Store>(&mut self, parts: &[DatabaseSearch<S>]) {
         let absent = std::mem::take(&mut self.absent);
         absent.into_iter().for_each(|(uuid, csn)| self.gone.insert((csn, uuid), None));

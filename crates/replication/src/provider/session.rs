@@ -94,7 +94,7 @@ pub struct SyncSearch<S: Store> {
 pub(super) struct DatabaseSearch<S: Store> {
     pub(super) served: Arc<Served<S>>,
     pub(super) task: SearchTask,
-    /// Which history the log told when it began.
+    /// The log's history when it began.
     pub(super) history: Option<Uuid>,
     /// The last record of the log that was dealt with.
     pub(super) position: u64,

@@ -15,7 +15,7 @@ pub struct Client {
     session: Zeroizing<[u8; 16]>,
 }
 
-/// Who binds, and where.
+/// The name that binds, and where.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientParameters<'a> {
     pub username: &'a str,

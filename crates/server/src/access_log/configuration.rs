@@ -94,7 +94,7 @@ impl ConfigChanges {
         first..pending.last + 1
     }
 
-    /// The sequence of the last change that anybody may have been told of.
+    /// The sequence of the last change that any client may have received.
     pub(super) fn committed(&self) -> u64 {
         self.lock().last
     }

@@ -252,7 +252,7 @@ impl Source {
         }
     }
 
-    /// The last change that anybody may have been told of.
+    /// The last change that any client may have received.
     fn committed(&self) -> u64 {
         match &self.origin {
             SourceKind::Database(served, _) => served.database().writes().log_last(),

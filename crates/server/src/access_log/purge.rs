@@ -128,7 +128,7 @@ fn find(
     Ok(purged)
 }
 
-/// So that a deadline can be told from a time of day.
+/// The time from `now` until `then`; zero if it has passed.
 fn seconds_until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::from_micros(u64::try_from(then.0.saturating_sub(now.0)).unwrap_or(0))
 }

@@ -11,7 +11,7 @@ use larix_proto::LdapResult;
 use super::{Recorder, WithResult};
 use crate::clock::SystemClock;
 
-/// A request that is to be recorded at its end.
+/// A request to record at its end.
 #[derive(Debug)]
 pub(crate) struct RecordedRequest {
     recorder: Arc<Recorder>,

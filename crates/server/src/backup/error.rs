@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names what is at fault, and where there is one the mend.
+/// Names the fault, and the remedy if there is one.
 #[derive(Debug)]
 pub enum BackupError {
     Io {

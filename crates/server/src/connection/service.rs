@@ -45,7 +45,7 @@ pub trait Service {
         returned: Self::Returned,
         out: &mut Vec<u8>,
     ) -> Option<Self::Search>;
-    /// A search ends before its time: told to, with this result to send, or silently.
+    /// A search ends early, with this result to send, or silently.
     fn end(
         &mut self,
         operation: Operation,
@@ -58,7 +58,7 @@ pub trait Service {
     fn give_up(&mut self, _operation: Operation, _result: Option<LdapResult>, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// When a request that waits is to be given up for the time it takes.
+    /// When to give up a waiting request because of its duration.
     fn deadline(&self, _operation: Operation) -> Option<Monotonic> {
         None
     }

@@ -258,7 +258,7 @@ impl Databases {
         stored.filter(|served| has_failed_sync(served)).map(|served| suffix_of(served)).collect()
     }
 
-    /// Who may do what to cn=config.
+    /// The access rules of cn=config.
     pub(crate) fn configuration_policy(&self) -> Option<Arc<AccessPolicy>> {
         let section = self.sections.iter().find(|section| section.is_config)?;
         Some(section.policy.clone())

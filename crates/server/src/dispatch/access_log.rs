@@ -22,7 +22,7 @@ use crate::overlay_threads::NotedOrigin;
 use crate::secrets::{WITHHELD, is_secret_in};
 
 impl Dispatcher {
-    /// Notes a request, if it is to be recorded.
+    /// Notes a request, if the access log records it.
     pub(crate) fn note_for_log(&self, message: &Message<'_>) -> Option<RecordedRequest> {
         let databases = self.server.databases();
         let (target, operation) = match &message.request {

@@ -249,7 +249,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Forgets controls of a bind that are to be passed over.
+    /// Drops controls of a bind that are ignored.
     fn forget_dropped(&mut self, dropped: &[String]) {
         if dropped.iter().any(|control| control == oid::PASSWORD_POLICY) {
             self.session.asks_password_policy = false;

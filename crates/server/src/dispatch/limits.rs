@@ -49,7 +49,7 @@ impl Dispatcher {
         Some(self.refuse(&begun, &result, out))
     }
 
-    /// An old password is to be compared: it counts as a failed bind until [`Self::proof_was_right`] says otherwise.
+    /// A request compares an old password: it counts as a failed bind until [`Self::proof_was_right`] says otherwise.
     ///
     /// # Errors
     /// The answer when too many binds of the address have failed.

@@ -59,7 +59,7 @@ impl Dispatcher {
         self.wait_for(begun);
     }
 
-    /// When a request that waits is to be given up.
+    /// When to give up a waiting request.
     pub(super) fn pending_deadline(&self, operation: Operation) -> Option<Monotonic> {
         self.pending.iter().find(|(serial, _)| *serial == operation.serial)?.1.deadline
     }
@@ -185,7 +185,7 @@ impl Dispatcher {
         });
     }
 
-    /// What the access log is to be told of a request at its end, if anything.
+    /// What the access log gets about a request at its end, if anything.
     pub(crate) fn take_noted(&self, serial: u64) -> Option<RecordedRequest> {
         let mut kept = self.noted.borrow_mut();
         let at = kept.iter().position(|(other, _)| *other == serial)?;

@@ -1,4 +1,4 @@
-//! The log file: appended to, put aside when it is large or old, opened anew when somebody moved it, and never a
+//! The log file: appended to, put aside when it is large or old, opened anew after a move, and never a
 //! reason for the server to stop.
 
 use std::fmt;

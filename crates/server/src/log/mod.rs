@@ -240,13 +240,13 @@ impl Log {
         self.shared.levels.load(Ordering::Relaxed) & levels != 0
     }
 
-    /// Whether operations are to be told of in OpenLDAP's lines, several for each.
+    /// Whether to log operations in OpenLDAP's lines, several for each.
     #[inline]
     pub fn wants_stats_lines(&self) -> bool {
         self.wants(LogLevel::STATS) && !self.shared.json.load(Ordering::Relaxed)
     }
 
-    /// Whether operations are to be told of in one JSON object each.
+    /// Whether to log operations in one JSON object each.
     #[inline]
     pub fn wants_records(&self) -> bool {
         self.shared.json.load(Ordering::Relaxed) && self.wants(LogLevel::STATS)
@@ -258,7 +258,7 @@ impl Log {
         self.shared.slow.load(Ordering::Relaxed) != u64::MAX || self.wants_records()
     }
 
-    /// Whether an operation that took so many nanoseconds is to be told of as slow.
+    /// Whether to log an operation that took so many nanoseconds as slow.
     #[inline]
     pub fn is_slow(&self, nanoseconds: u64) -> bool {
         nanoseconds >= self.shared.slow.load(Ordering::Relaxed)

@@ -12,7 +12,7 @@ const LINE_BYTES_MAX: usize = 2 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// The oldest first, each with its time of day: it is written out for who asks alone.
+    /// The oldest first, each with its time of day, which is formatted only on request.
     lines: VecDeque<(Duration, String)>,
 }
 

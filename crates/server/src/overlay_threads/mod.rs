@@ -104,7 +104,7 @@ impl OverlayThreads {
         self.asks_origin.load(Ordering::Acquire)
     }
 
-    /// What is to be told of a change of this database once it is made.
+    /// What to notify after a change of this database.
     pub(crate) fn noted(&self, served: &Arc<Served<LmdbStore>>, origin: ChangeOrigin) -> NotedOrigin {
         let all = self.all.load();
         let asking = all.iter().filter(|beside| beside.follows(served) && beside.asks_origin());

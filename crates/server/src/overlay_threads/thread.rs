@@ -43,7 +43,7 @@ pub(super) struct Beside {
 #[derive(Debug)]
 struct State {
     overlay: Arc<dyn Overlay>,
-    /// Of all databases, for what follows elsewhere.
+    /// Of all databases, for effects in other databases.
     writers: Arc<Writers<LmdbStore>>,
     origins: HashMap<u64, Arc<ChangeOrigin>>,
     /// Something has happened since the last round.
@@ -60,7 +60,7 @@ struct Known {
     follower: Option<CommittedFollower<LmdbStore>>,
     /// When the overlay's next turn is.
     tick: Option<Instant>,
-    /// When it is to be made durable how far it has come.
+    /// When to make its position durable.
     position: Option<Instant>,
     /// When to try again what failed.
     retry: Option<Instant>,

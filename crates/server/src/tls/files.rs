@@ -1,4 +1,4 @@
-//! The files and values that TLS is set up from. Each fault names its file and the mend.
+//! The files and values that TLS is set up from. Each fault names its file and the remedy.
 
 use std::fmt;
 use std::fs;

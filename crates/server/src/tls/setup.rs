@@ -39,7 +39,7 @@ impl TlsState {
     /// Reads the files that the settings name.
     ///
     /// # Errors
-    /// Names the file or value, what is wrong with it, and the mend.
+    /// Names the file or value, what is wrong with it, and the remedy.
     pub fn load(settings: &TlsSettings, now: Timestamp) -> Result<Loaded, TlsError> {
         let provider = ring::default_provider();
         let Choice { suites, groups, tls12, tls13, mut notes } = ciphers::choose(

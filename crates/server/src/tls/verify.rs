@@ -24,7 +24,7 @@ pub(super) enum RevocationCheck {
     Known,
 }
 
-/// Who may connect, and whose certificate counts as an identity.
+/// Which clients may connect, and whose certificate counts as an identity.
 #[derive(Clone, Debug)]
 pub(super) struct ClientRules {
     verify: TlsVerify,

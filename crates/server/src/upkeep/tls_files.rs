@@ -13,7 +13,7 @@ use crate::tls::{self, Loaded, TlsState};
 /// How often the files are looked at.
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// What a file looked like: enough to see that somebody wrote or replaced it.
+/// What a file looked like: enough to see that it was written or replaced.
 type Looks = Vec<(PathBuf, Option<(SystemTime, u64, u64)>)>;
 
 /// Watches the files of the configuration in force until the task is dropped. `loaded` is the configuration that is in use

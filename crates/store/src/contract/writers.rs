@@ -28,7 +28,7 @@ pub fn run_shared<S: Store, K>(make: impl Fn() -> (S, S, K), take_over: impl Fn(
     fence(&one, &other, take_over(&other));
 }
 
-/// What a transaction began behind, and what its commit is numbered, tell whether anybody else committed.
+/// What a transaction began behind, and what its commit is numbered, tell whether another writer committed.
 pub(super) fn versions<S: Store>(store: &S) {
     let put = |value: u8| changes(|set| set.put(ORDERED, b"a", [value]));
     let mut last = commit(store, &put(0));

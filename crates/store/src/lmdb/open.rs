@@ -81,7 +81,7 @@ impl LmdbOptions {
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
-/// How often a reader tries to open files that are replaced while it does, or whose last commit is not told yet.
+/// How often a reader tries to open files that are replaced while it does, or whose last commit is not known yet.
 const READER_ATTEMPTS: u32 = 500;
 const READER_PAUSE: Duration = Duration::from_millis(2);
 

@@ -65,7 +65,7 @@ fn open_errors_name_the_fault() {
     assert!(matches!(error, OpenError::Table { .. }), "{error:?}");
 }
 
-/// No user may make files in /sys: the file is what was refused, its directory what somebody has to own.
+/// No user may make files in /sys: the file is what was refused, its directory is the one to own.
 #[test]
 fn who_may_not_write_is_told_which_directory_to_own() {
     let error = open(Path::new("/sys")).expect_err("refused").to_string();

@@ -375,7 +375,7 @@ fn quarantine(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is written of identities, for the rows above.
+/// The values of settings about identities, for the rows above.
 type Rule = IdentityRule;
 /// As `mode=` names them.
 const MODES: [(&str, Mode); 4] =

@@ -68,7 +68,7 @@ impl<'p> Provider<'p> {
 #[derive(Debug)]
 pub(in crate::replica) struct Before(Version);
 
-/// What is to be done about an entry.
+/// What to do about an entry.
 #[derive(Default)]
 struct Settled {
     changes: Vec<Change>,

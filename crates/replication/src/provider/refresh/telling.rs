@@ -46,7 +46,7 @@ impl LogRefresh {
         true
     }
 
-    /// `is_proved`: the consumer has been told of everything up to this CSN, and this server has it.
+    /// `is_proved`: the consumer has received everything up to this CSN, and this server has it.
     fn tell_one(&mut self, message: MessageId, (csn, uuid): Tombstone, is_proved: bool, out: &mut Vec<u8>) {
         self.gone.told((csn, uuid));
         if !(is_proved || self.peer) {

@@ -33,7 +33,7 @@ pub(super) struct Manner {
     pub(super) full: bool,
     /// The end of a pass over the provider's content, which does not name what is gone.
     pub(super) by_content: bool,
-    /// Up to this change of its own the provider had told of before.
+    /// The provider had sent its own changes up to this one before.
     pub(super) provider: Option<Csn>,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Clocks {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ahead {
     pub(super) micros: i64,
-    /// It is to be said now.
+    /// The log has to say it now.
     pub(super) is_news: bool,
 }
 

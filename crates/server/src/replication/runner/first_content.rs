@@ -20,7 +20,7 @@ const FILL_THREADS: usize = 4;
 pub(super) struct FirstContent {
     /// On its way into the database.
     fill: Option<Fill>,
-    /// Deletes that came beside it, for others to be told of.
+    /// Deletes that came beside it, to send to others.
     buried: Vec<ReplicatedChange>,
     /// How often it may be tried.
     left: u32,

@@ -19,10 +19,10 @@ pub(crate) enum Wanted {
     ReadOnly(usize, bool),
 }
 
-/// Judges a change: who asks, and what.
+/// Checks a change: the requester and its rights.
 ///
 /// # Errors
-/// The answer, when nothing is to be done.
+/// The answer, if there is nothing to do.
 pub(crate) fn judge(
     tree: &MemoryTree<'_>,
     levels: u32,
