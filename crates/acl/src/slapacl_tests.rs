@@ -168,7 +168,7 @@ fn load(directory: &Path, base: &str) {
     assert!(output.status.success(), "slapadd: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Everybody asks about some of the rules, three about all.
+/// Every requester asks about some of the rules, three about all.
 fn requesters(number: usize) -> impl Iterator<Item = &'static &'static str> {
     REQUESTERS.iter().take(if number.is_multiple_of(4) { REQUESTERS.len() } else { 3 })
 }

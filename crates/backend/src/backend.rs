@@ -79,7 +79,7 @@ pub trait Backend: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Appends the entries that a filter finds with the `auth` privilege, at most so many: who somebody is. Whether the search may go on
+    /// Appends the entries that a filter finds with the `auth` privilege, at most so many: the candidates for an identity. Whether the search may go on
     /// in the databases glued below.
     fn identities(
         &self,

@@ -181,8 +181,8 @@ impl MemoryTree<'_> {
         let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
             return Ok(Found { result: self.missing(&all, base), entries: 0 });
         };
-        // Everybody knows of an entry that stands alone, the root DSE or the subschema: it may be searched, as in OpenLDAP,
-        // and what comes of it is for the rules to say.
+        // Every client knows an entry that stands alone, the root DSE or the subschema: it may be searched, as in OpenLDAP,
+        // and the rules decide about its content.
         if all.len() > 1 && !first.allows(Item::Entry, Privilege::Search) {
             let disclosed = first.allows(Item::Entry, Privilege::Disclose);
             let code =

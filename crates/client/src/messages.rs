@@ -371,7 +371,7 @@ impl MessageLayer {
         })
     }
 
-    /// Takes what comes first and answers nothing that somebody waits for; whether a whole answer waits behind it.
+    /// Takes leading messages for which no caller waits; whether a whole answer waits behind them.
     ///
     /// # Errors
     /// As [`Self::next_answer`].

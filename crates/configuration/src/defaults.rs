@@ -1,7 +1,7 @@
 //! Values that say what holds anyway.
 
-/// Attributes with the values that are their defaults. OpenLDAP writes many of them into every slapd.d: nobody asked
-/// for them there, and one that is missing means the same.
+/// Attributes with the values that are their defaults. OpenLDAP writes many of them into every slapd.d without a
+/// line that asks for them; a missing one means the same.
 const DEFAULTS: &[(&str, &[&str])] = &[
     ("olcAddContentAcl", &["FALSE"]),
     ("olcAttributeOptions", &["lang-"]),

@@ -237,10 +237,10 @@ pub fn min_csns<N: Snapshot>(view: &View<'_, N>) -> Result<Option<Vec<Csn>>, Fau
 /// The row of the table `meta` that says up to where a log lacks changes.
 const LACKS: &[u8] = b"access-log-lacks";
 
-/// Up to which CSN of each server an access log has not all changes, one by one: what was made before it began, what was
-/// taken away since, and what came with entries as they are. Of a server that is not named it has everything, from the first
-/// change on. minCSN cannot say that, because it names every server that has a record. `None` where nothing is; nothing
-/// is lacking in a database that is no access log, nor of a server that was retired: nobody who is served has to know of it.
+/// The CSN of each server up to which an access log does not have every change: changes from before it began, purged
+/// changes, and changes that came with whole entries. If a server is not named, the log has everything from its first
+/// change on. minCSN cannot say that, because it names every server that has a record. `None` without a row; a database
+/// that is no access log lacks nothing, and a retired server counts as complete: no consumer has to know of it.
 ///
 /// # Errors
 /// A store that cannot be read, or a row that is damaged.

@@ -107,7 +107,7 @@ impl From<CatalogError> for DatabaseOpenError {
     }
 }
 
-/// What is needed to understand what a database stores, at one moment. Replaced as a whole, so that nobody ever sees a
+/// What is needed to understand what a database stores, at one moment. Replaced as a whole, so that no thread ever sees a
 /// catalog with types that its schema does not have.
 #[derive(Clone, Debug)]
 pub struct DatabaseState {
@@ -309,8 +309,8 @@ impl<S: Store> Database<S> {
         self.server_id.store(server_id, Ordering::Release);
     }
 
-    /// What somebody keeps about the database as long as it is open; the first who asks says what that is, and none is there
-    /// for others.
+    /// A value that another module keeps with the open database. The first caller decides its type; callers with another
+    /// type get none.
     pub fn attached<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
         self.attached.get_or_init(|| Box::new(T::default())).downcast_ref()
     }

@@ -3,8 +3,8 @@
 //! **Understood:** `{SSHA} {SHA} {SMD5} {MD5}`, the same for SHA-256, 384 and 512, `{PBKDF2}` and its `-SHA1 -SHA256
 //! -SHA512`, `{ARGON2}` (i, d and id), `{SCRAM-SHA-1}` and its -256 and -512 (RFC 5803), `{CLEARTEXT}` and values without a scheme,
 //! and `{CRYPT}` with MD5 (`$1$`), bcrypt (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`), and, verified only, yescrypt
-//! (`$y$`) and DES (the traditional and BSDi's). `{TOTP1}` and its kin take codes that hold for a time: see [`time_based`]. `{SASL}` names somebody whose password another program knows: see
-//! [`pass_through`]. Others that ask somebody else (`{KERBEROS}`, `{UNIX}`) are not understood. Here such values never match, and
+//! (`$y$`) and DES (the traditional and BSDi's). `{TOTP1}` and its kin take codes that hold for a time: see [`time_based`]. `{SASL}` names a user whose password another program knows: see
+//! [`pass_through`]. Others that ask another program (`{KERBEROS}`, `{UNIX}`) are not understood. Here such values never match, and
 //! [`Verification::Unusable`] says so.
 //!
 //! Comparisons take the same time whatever the bytes; what was computed is wiped.

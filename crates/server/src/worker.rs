@@ -315,8 +315,8 @@ impl Core {
         }
     }
 
-    /// Where the worker serves one client alone, a change is carried out on this thread, and nobody waits for its commit but
-    /// who asked for it. A client that comes meanwhile does, once.
+    /// If the worker serves a single client, this thread carries out a change, and only that client waits for its commit.
+    /// A client that connects meanwhile waits, too, once.
     fn carry_out_kept(&self) {
         let alone = self.count.load(Ordering::Relaxed) == 1;
         if write::is_keeping() {

@@ -283,7 +283,7 @@ pub fn files_of(directory: &Path, depth_max: usize) -> Result<BTreeMap<PathBuf, 
                     files.remove(&file);
                 }
                 Content::Spliced(splice) => {
-                    // A file that somebody has removed since stays so.
+                    // A file that was removed by hand since stays removed.
                     let Some(bytes) = files.get_mut(&file) else { continue };
                     let path = directory.join(&file);
                     splice.apply(bytes).map_err(|error| io_error("read", &path, &error))?;

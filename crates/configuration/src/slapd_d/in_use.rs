@@ -37,7 +37,7 @@ impl Drop for InUse {
     }
 }
 
-/// Somebody else who uses a slapd.d.
+/// Another process that uses a slapd.d.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     pub process: Option<u32>,

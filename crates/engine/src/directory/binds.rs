@@ -91,8 +91,8 @@ impl<S: Store> Chosen<'_, S> {
         Ok(lookup)
     }
 
-    /// The password that is configured for the root DN, without those that its entry may have. `None` for anybody else, and
-    /// where none is configured.
+    /// The password that is configured for the root DN, without those that its entry may have. `None` for any other name, and
+    /// if none is configured.
     pub fn root_lookup(self, dn: &NormalDn) -> Option<BindLookup> {
         let settings = self.served.database.current_settings();
         let secret = settings.root_password.as_ref().filter(|_| settings.root_dn.as_ref() == Some(dn))?;

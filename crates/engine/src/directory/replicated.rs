@@ -49,8 +49,8 @@ impl<S: Store> Served<S> {
         self.writer.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), follow: None, done });
     }
 
-    /// Begins to fill a database in which nothing ever was. `None`: there is something, or somebody has to be told of each
-    /// change; [`Self::replicate`] is the way then. Other changes wait until it has ended.
+    /// Begins to fill a database that never had any content. `None`: it has content, or a follower needs each
+    /// change; then use [`Self::replicate`]. Other changes wait until it has ended.
     pub fn fill(&self, options: FillOptions) -> Option<Fill> {
         let (fill, request) = Fill::new(options);
         let begun = self.writer.send(|begun| WriterTask::Fill(Box::new(request), begun))?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Overlay;
 
-/// The doors that an overlay wants to be called at. The union over all overlays of a database is computed once per
-/// configuration: a door that nobody stands at costs a test of one bit.
+/// The hooks that an overlay uses. The union over all overlays of a database is computed once per
+/// configuration: an unused hook costs a test of one bit.
 #[derive(Copy, Clone, Default, PartialEq, Eq)]
 pub struct Interests(u32);
 

@@ -219,8 +219,8 @@ fn delta(
             put.named = put.csn;
             return Ok(Ready::Put(Box::new(put)));
         }
-        // A slapd logs how far it has come as a change of its suffix, under the CSN of somebody's change and without one of
-        // its own: the entry stays what it is there.
+        // A slapd logs its contextCSN as a change of its suffix, under the CSN of another change and without one of
+        // its own: the entry does not change there.
         LoggedChange::Modify(mods) if tells_computed_alone(&mods) => return Ok(Ready::Nothing),
         LoggedChange::Modify(mods) => DeltaChange::Modify(modifications(mods)?),
         LoggedChange::Delete => DeltaChange::Delete,

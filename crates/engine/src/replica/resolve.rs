@@ -12,7 +12,7 @@
 //!
 //! What is left is logged here under the older change's CSN: other servers receive it, and a change that is older still is
 //! merged with it. So nothing of it depends on what the entry has here. OpenLDAP makes of the fourth row a delete of the
-//! values that are there but X, which is the same for this entry and another change for everybody else; it logs the change
+//! values that are there but X, which is the same for this entry and another change for all other servers; it logs the change
 //! as it came instead.
 
 use larix_schema::Schema;

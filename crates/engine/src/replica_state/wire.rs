@@ -78,7 +78,7 @@ pub fn state_of<N: Snapshot>(
     let mut counts = Vec::new();
     for attribute in reader.view.attributes() {
         let (number, stored) = attribute?;
-        // What the schema does not know any more is not shown to everybody.
+        // Not every client may see attributes that the schema no longer knows.
         if let Some(row) = view.catalog.row(number).filter(|row| row.description.is_some()) {
             counts.push((row.text.as_ref(), stored.len()));
         }

@@ -2,7 +2,7 @@
 //! (draft-ietf-ldapext-acl-model, in the shape that Sun's directory server and OpenDJ gave it).
 //!
 //! An entry is answered with `aclRights;entryLevel` and, for each attribute, `aclRights;attributeLevel;NAME`. Each lists
-//! rights with 1 or 0. Everybody may ask for their own rights; for those of another identity one needs `manage` on the entry.
+//! rights with 1 or 0. Every client may ask for its own rights; those of another identity need `manage` on the entry.
 
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{LdapResult, ResultCode};

@@ -98,8 +98,8 @@ pub fn run(
     }
 }
 
-/// The scenario with its rows of `stats` lines, and who takes the lines. Where those rows come beside others and nobody
-/// can take lines, they are left out, and a note says why.
+/// The scenario with its rows of `stats` lines, and the receiver of the lines. If those rows come beside others and no
+/// receiver is possible, they are left out, and a note says why.
 fn with_lines(
     options: &Options,
     scenario: &Scenario,

@@ -75,7 +75,7 @@ impl SyslogSink {
                  container without one",
                 path.display()
             ),
-            // Somebody's who is gone.
+            // From a process that has ended.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
             }

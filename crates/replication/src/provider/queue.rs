@@ -64,7 +64,7 @@ impl RefreshQueue {
         place: &mut Option<QueueTicket>,
     ) -> Option<Turn> {
         let mut turns = self.lock();
-        // Without anybody to be told there is no waiting.
+        // Without a search to notify there is no waiting.
         let Some(follower) = follower.filter(|_| turns.running >= REFRESHES_MAX) else {
             turns.running += 1;
             if let Some(mut place) = place.take() {

@@ -21,8 +21,8 @@ use larix_store::lmdb::LmdbStore;
 use crate::log::Log;
 use thread::Beside;
 
-/// So long the end of the server, or of an overlay, waits for what the overlay has in hand: one that waits for a pipe which nobody
-/// reads is left behind then.
+/// So long the end of the server, or of an overlay, waits for the overlay's current work: an overlay that waits for a pipe
+/// without a reader is then abandoned.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What one overlay did beside operations, since its thread began.

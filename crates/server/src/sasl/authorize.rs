@@ -27,7 +27,7 @@ impl std::fmt::Debug for Authorizer<'_> {
 }
 
 impl Authorizer<'_> {
-    /// Whether `who` may act as `whom`. Everybody may become anonymous, or stay himself.
+    /// Whether `who` may act as `whom`. Every identity may become anonymous, or stay the same.
     pub fn allows(&self, who: Option<&NormalDn>, whom: &NormalDn) -> bool {
         if whom.is_root() {
             return true;

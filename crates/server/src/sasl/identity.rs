@@ -89,7 +89,7 @@ impl Mapper<'_> {
         }
     }
 
-    /// The DN of an identity that is a DN already: a mechanism's name of somebody, or a certificate's subject. None if it
+    /// The DN of an identity that is a DN already: a mechanism's name of a user, or a certificate's subject. None if it
     /// is not a DN.
     pub fn name(&self, identity: &str) -> Option<NormalDn> {
         let normal = self.lookups.schema().parse_dn(identity).ok();

@@ -10,8 +10,8 @@
 //!    counts.
 //! 3. The lock file is removed, the old file set aside or not, the new one renamed to `data.mdb` ([`settle`]).
 //!
-//! Everybody who opens the store looks for the names of step 2 first, and does step 3 where one is there: each of its calls may
-//! be the last of a process, and all may be done twice. Readers that have the old files open keep both of them.
+//! Every process that opens the store looks for the names of step 2 first, and does step 3 if one exists: each of its calls may
+//! be the last of a process, and all can be repeated. Readers that have the old files open keep both of them.
 
 use std::fs::{self, File};
 use std::io;

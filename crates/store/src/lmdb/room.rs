@@ -64,7 +64,7 @@ mod tests {
             (8192, 8192 + ROOM_BYTES),
             (8192 + ROOM_BYTES - ROOM_LEFT_MIN, 8192 + ROOM_BYTES),
             (8192 + ROOM_BYTES - ROOM_LEFT_MIN + 4096, 8192 + 2 * ROOM_BYTES - ROOM_LEFT_MIN + 4096),
-            // The file was made longer by somebody else, who is not overwritten.
+            // Another process has extended the file; its bytes are not overwritten.
             (4 * ROOM_BYTES, 5 * ROOM_BYTES),
         ] {
             room.make(used);

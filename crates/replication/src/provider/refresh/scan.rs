@@ -168,7 +168,7 @@ pub(in crate::provider) fn lacks_of<S: Store>(
     let Some(sequence) = begin(part, server_id, asked.sid, &asked.known)? else { return Ok(true) };
     let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
     let mut lacks = false;
-    // A slapd that heard of as much from somebody else has passed over our deletes, too.
+    // A slapd that received as much from another server has skipped our deletes, too.
     let passes_over = !asked.peer && asked.sid.is_some();
     let visited =
         log::visit_outlines_after(&snapshot, LogKey { server_id, sequence }, &mut |key, outline| {
