@@ -14,6 +14,8 @@ pub struct Subject {
     pub dn: Option<NormalDn>,
     /// The identity that authenticated, if it is another one (proxied authorization); `None`: the same as `dn`.
     pub real_dn: Option<NormalDn>,
+    /// The name of `dn` in front of what maps names on the way to a backend; `None`: the same.
+    pub outer_dn: Option<NormalDn>,
     /// As the Who am I? operation answers: `dn:` and the DN as it was given, or empty for anonymous (RFC 4532).
     pub authz_text: Arc<str>,
     pub peer: Arc<PeerNames>,

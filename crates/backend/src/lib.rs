@@ -12,6 +12,7 @@ mod glued_pages;
 mod intercept;
 mod judged;
 pub mod memory_tree;
+pub mod meta;
 mod operation;
 mod relay;
 mod router;
@@ -22,6 +23,7 @@ pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
 pub use intercept::{Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};
 pub use judged::{ReadRights, RulesInFront};
+pub use meta::Meta;
 pub use operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,

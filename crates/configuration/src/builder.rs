@@ -10,7 +10,7 @@ use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 
 use super::defaults::is_default;
 use super::diagnostic::{Notes, Origin};
-use super::kinds::{DatabaseKind, KindSettings, MdbSettings};
+use super::kinds::{DatabaseKind, KindSettings, MdbSettings, shown_of_target};
 use super::line;
 use super::model::{
     Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay, SchemaSection, Shared,
@@ -45,6 +45,11 @@ pub(super) enum Section {
     Below {
         database: Option<usize>,
         overlay: usize,
+        number: usize,
+    },
+    /// A target of a database: the database's number, and its own there.
+    Target {
+        database: usize,
         number: usize,
     },
 }
@@ -139,7 +144,7 @@ impl Builder {
                 let kind = self.database().map(|database| database.kind.name());
                 DirectiveContext { kind, ..DirectiveContext::default() }
             }
-            Section::Database(_) => {
+            Section::Database(_) | Section::Target { .. } => {
                 let Some(database) = self.database() else { return DirectiveContext::default() };
                 let own = database.overlays.iter().rev().map(|overlay| overlay.name.as_str());
                 DirectiveContext {
@@ -154,7 +159,9 @@ impl Builder {
 
     pub(super) fn database(&self) -> Option<&Database> {
         match self.section {
-            Section::Database(number) => self.databases.get(number),
+            Section::Database(number) | Section::Target { database: number, .. } => {
+                self.databases.get(number)
+            }
             Section::Below { database, overlay, number } => {
                 let overlays = match database {
                     Some(database) => &self.databases.get(database)?.overlays,
@@ -173,12 +180,19 @@ impl Builder {
             let below = overlays.and_then(|overlays| overlays.get_mut(overlay)?.below.get_mut(number));
             return below.ok_or_else(|| Fault::keyword("only allowed below its overlay"));
         }
-        let Section::Database(number) = self.section else {
-            return Err(
-                Fault::keyword("only allowed within a database").with_help("put it after a `database` line")
-            );
-        };
+        let number = self.open_database_number()?;
         self.databases.get_mut(number).ok_or_else(|| Fault::keyword("only allowed within a database"))
+    }
+
+    /// The number of the open database; a fault outside of one, and below an overlay.
+    pub(super) fn open_database_number(&self) -> Result<usize, Fault> {
+        match self.section {
+            Section::Database(number) | Section::Target { database: number, .. } => Ok(number),
+            _ => {
+                let fault = Fault::keyword("only allowed within a database");
+                Err(fault.with_help("put it after a `database` line"))
+            }
+        }
     }
 
     /// The open database's mdb settings.
@@ -240,6 +254,17 @@ impl Builder {
     /// Applies a directive and keeps its values.
     pub(super) fn apply(&mut self, call: &Call<'_>) -> Result<(), Fault> {
         let directive = call.directive;
+        if let Section::Target { database, .. } = self.section
+            && !matches!(directive.scope, Scope::Kind(_))
+        {
+            // What is no setting of a target is the database's; targets may go on behind it.
+            let target = std::mem::replace(&mut self.section, Section::Database(database));
+            let applied = self.apply(call);
+            if self.section == Section::Database(database) {
+                self.section = target;
+            }
+            return applied;
+        }
         check_arguments(call)?;
         self.check_words(call)?;
         if directive.scope == Scope::GlobalFirst
@@ -359,6 +384,11 @@ impl Builder {
             };
             let below = overlays.and_then(|overlays| overlays.get_mut(overlay)?.below.get_mut(number));
             return below.map_or(settings, |below| &mut below.settings);
+        }
+        if let Section::Target { database, number } = self.section {
+            let own = self.databases.get_mut(database);
+            let shown = own.and_then(|database| shown_of_target(database, number));
+            return shown.unwrap_or(&mut self.frontend.settings);
         }
         let number = match (directive.scope, self.section) {
             (Scope::Module, _) => {

@@ -12,7 +12,7 @@ use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self};
-use super::entries::{EntryBelow, EntryName, PLAIN, Role, is_below_chain, split_number};
+use super::entries::{EntryBelow, EntryName, PLAIN, Role, is_below_chain, is_target, split_number};
 use super::entry::ConfigEntry;
 use super::model::Config;
 
@@ -78,6 +78,10 @@ const OVERLAY: Group = Group { attribute: "olcOverlay", first: 0, number_behind:
 /// Databases that an overlay has below it.
 const BELOW: Group = Group { attribute: "olcDatabase", first: 0, number_behind: false };
 
+/// Targets of a database.
+const TARGET: Group = Group { attribute: "olcMetaSub", first: 0, number_behind: false };
+const ASYNCHRONOUS_TARGET: Group = Group { attribute: "olcAsyncMetaSub", first: 0, number_behind: false };
+
 impl Group {
     /// Of the entries below those of this one.
     fn below(self) -> Self {
@@ -106,6 +110,8 @@ struct Node {
     /// What is set, without `{n}` and without defaults.
     attributes: Vec<AttributeValues>,
     children: Vec<Self>,
+    /// The targets of a database.
+    targets: Vec<Self>,
     /// Entries below it that mean what lines do; their lines are among its own.
     below: LineEntries,
 }
@@ -156,6 +162,10 @@ impl Tree {
                 },
                 Role::Detail if is_below_chain(&name) => match tree.overlay_of(&node.dn) {
                     Some(overlay) => &mut overlay.children,
+                    None => continue,
+                },
+                Role::Detail if is_target(&name) => match tree.owner_of(&node.dn) {
+                    Some(owner) => &mut owner.targets,
                     None => continue,
                 },
                 Role::SchemaRoot | Role::Detail => continue,
@@ -241,8 +251,15 @@ impl Node {
             classes: entry.values("objectClass").to_vec(),
             attributes: attributes.collect(),
             children: Vec::new(),
+            targets: Vec::new(),
             below: LineEntries::default(),
         }
+    }
+
+    /// The attribute that names a target.
+    fn target_group(&self) -> Group {
+        let leaf = self.dn.split_once('=').map_or("", |(attribute, _)| attribute);
+        if leaf.eq_ignore_ascii_case(ASYNCHRONOUS_TARGET.attribute) { ASYNCHRONOUS_TARGET } else { TARGET }
     }
 
     /// Without the lines that are entries.
@@ -348,6 +365,7 @@ impl Plan {
                 self.push(WriteOperation::Delete { entry });
             }
             self.remove_lines_below(&dn, node);
+            self.remove_targets(&dn, &node.targets, 0);
             self.push(WriteOperation::Delete { entry: dn });
             current.remove(place);
         }
@@ -357,6 +375,31 @@ impl Plan {
     fn remove_lines_below(&mut self, overlay: &str, node: &Node) {
         for rdn in node.below.rdns.iter().rev() {
             self.push(WriteOperation::Delete { entry: format!("{rdn},{overlay}") });
+        }
+    }
+
+    /// Deletes the targets of a database from this one on.
+    fn remove_targets(&mut self, database: &str, targets: &[Node], first: usize) {
+        for (place, target) in targets.iter().enumerate().skip(first).rev() {
+            let entry = target.target_group().dn(database, &target.name, place);
+            self.push(WriteOperation::Delete { entry });
+        }
+    }
+
+    /// The targets of a database keep their places: behind the first that is another one all are added anew.
+    fn targets(&mut self, database: &str, current: &[Node], wanted: &[Node]) {
+        let same = current.iter().zip(wanted).take_while(|(one, other)| one.key == other.key).count();
+        for (place, (own, node)) in current.iter().zip(wanted).take(same).enumerate() {
+            self.attributes(&node.target_group().dn(database, &node.name, place), own, node);
+        }
+        self.remove_targets(database, current, same);
+        self.add_targets(database, wanted, same);
+    }
+
+    fn add_targets(&mut self, database: &str, targets: &[Node], first: usize) {
+        for (place, target) in targets.iter().enumerate().skip(first) {
+            let group = target.target_group();
+            self.add(&group.dn(database, &target.name, place), group, target, place);
         }
     }
 
@@ -383,6 +426,7 @@ impl Plan {
                     }
                     let Some(mut own) = current.get(place).cloned() else { continue };
                     self.attributes(&dn, &own, node);
+                    self.targets(&dn, &own.targets, &node.targets);
                     self.ordered(&dn, group.below(), &mut own.children, &node.children);
                 }
             }
@@ -424,6 +468,7 @@ impl Plan {
             one(&attribute.description, values)
         }));
         self.push(WriteOperation::Add { entry: dn.to_owned(), attributes });
+        self.add_targets(dn, &node.targets, 0);
         let group = group.below();
         for (below, child) in node.children.iter().enumerate() {
             self.add(&group.dn(dn, &child.name, below), group, child, below);

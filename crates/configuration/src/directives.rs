@@ -53,6 +53,9 @@ fn rank(scope: Scope, place: &DirectiveContext<'_>) -> usize {
             }
         }
         Scope::Kind(kind) if place.kind == Some(kind) => 1,
+        // asyncmeta is meta by another name, and targets of both are asked as an ldap database asks.
+        Scope::Kind("meta") if place.kind == Some("asyncmeta") => 2,
+        Scope::Kind("ldap") if matches!(place.kind, Some("meta" | "asyncmeta")) => 3,
         // The cache of pcache is an mdb database whose settings follow its `overlay` line.
         Scope::Kind("mdb") if place.overlays.contains(&"pcache") => 20,
         Scope::Foreign if place.foreign => 2,

@@ -14,7 +14,7 @@ use super::model::{Config, Database, Overlay};
 use super::settings::Settings;
 use super::value_list::ValueList;
 
-pub(super) use apply::{PLAIN, from_entries, is_below_chain};
+pub(super) use apply::{PLAIN, from_entries, is_below_chain, is_target};
 pub(super) use below_overlays::EntryBelow;
 pub(super) use names::{EntryName, Role, split_number};
 
@@ -131,6 +131,14 @@ fn one_database(number: usize, database: &Database, all: &mut Vec<ConfigEntry>) 
         entry.text("olcRootDN", root);
     }
     all.push(entry);
+    for (number, target) in database.kind.targets().into_iter().enumerate() {
+        let Some((attribute, class)) = database.kind.descriptor().target else { continue };
+        let name = format!("{{{number}}}uri");
+        let mut entry = ConfigEntry::new(format!("{attribute}={name},{dn}"), &[class]);
+        entry.text(attribute, &name);
+        entry.settings(target);
+        all.push(entry);
+    }
     overlays(&dn, &database.overlays, all);
 }
 

@@ -67,6 +67,10 @@ impl Config {
             file.line("database", &[database.kind.name()]);
             let overlays: Vec<&str> = database.overlays.iter().map(|overlay| overlay.name.as_str()).collect();
             file.settings(&database.settings, &overlays);
+            for target in database.kind.targets() {
+                file.text.push('\n');
+                file.settings(target, &[]);
+            }
             file.overlays(&database.overlays);
         }
         Exported { text: file.text, unsaid: file.unsaid }

@@ -8,6 +8,7 @@ mod kv;
 mod ldap;
 mod ldif;
 mod mdb;
+mod meta;
 mod null;
 pub(super) mod relay;
 
@@ -27,6 +28,8 @@ use super::values::ChangeLog;
 pub use kv::KvSettings;
 pub use ldap::LdapSettings;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
+pub(super) use meta::shown as shown_of_target;
+pub use meta::{MetaSettings, MetaTarget};
 pub use null::NullSettings;
 pub use relay::RelaySettings;
 
@@ -39,6 +42,8 @@ pub struct Descriptor {
     pub(super) formerly: &'static [&'static str],
     /// The structural class of its entry under cn=config beside `olcDatabaseConfig`.
     pub(super) class: Option<&'static str>,
+    /// The naming attribute and the class of the entries that its targets are.
+    pub(super) target: Option<(&'static str, &'static str)>,
     /// The suffix of a kind that has a single database: as shown, and normal.
     pub(super) own_suffix: Option<(&'static str, &'static str)>,
     /// The root DN where none is configured.
@@ -57,6 +62,7 @@ const NOTHING: Descriptor = Descriptor {
     name: "",
     formerly: &[],
     class: None,
+    target: None,
     own_suffix: None,
     own_root: None,
     closed: false,
@@ -90,6 +96,9 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &mdb::DESCRIPTOR,
     &ldif::DESCRIPTOR,
     &kv::DESCRIPTOR,
+    // Before ldap, whose directives its targets have, too: what opens a target comes first.
+    &meta::DESCRIPTOR,
+    &meta::ASYNCHRONOUS,
     &ldap::DESCRIPTOR,
     &relay::DESCRIPTOR,
     &null::DESCRIPTOR,
@@ -121,6 +130,11 @@ pub trait KindSettings: Any + Debug + Send + Sync {
     /// What the engine is given of a database that keeps entries.
     fn stored(&self) -> StoredSettings {
         StoredSettings::default()
+    }
+
+    /// What is shown of its targets, each an entry below its own under cn=config.
+    fn targets(&self) -> Vec<&Settings> {
+        Vec::new()
     }
 
     /// Completes what a slapd.conf may leave out.
@@ -265,6 +279,10 @@ impl DatabaseKind {
     /// The same in its normal form.
     pub(super) fn own_suffix_normal(&self) -> Option<NormalDn> {
         self.descriptor.own_suffix.map(|(_, normal)| NormalDn::from_normal(normal))
+    }
+
+    pub(super) fn targets(&self) -> Vec<&Settings> {
+        self.settings.targets()
     }
 
     pub(super) fn stored(&self) -> StoredSettings {

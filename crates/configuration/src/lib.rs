@@ -48,7 +48,7 @@ pub use export::Exported;
 pub use interceptors::MakeInterceptor;
 pub use kinds::{
     DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, KvSettings, LdapSettings,
-    MdbSettings, NullSettings, RelaySettings, StoredSettings,
+    MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
 };
 pub use listing::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};

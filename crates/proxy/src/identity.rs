@@ -66,8 +66,9 @@ pub(crate) fn choose(proxy: &Proxy, asker: &Asker) -> Result<Chosen, LdapResult>
             None => Chosen::anonymous(),
         });
     }
-    let passes =
-        |rules: &[crate::settings::IdentityRule]| rules.iter().any(|rule| rule.matches(subject.dn.as_ref()));
+    // Rules of a target of `database meta` are about names as they are here, whatever the target calls them.
+    let name = subject.outer_dn.as_ref().or(subject.dn.as_ref());
+    let passes = |rules: &[crate::settings::IdentityRule]| rules.iter().any(|rule| rule.matches(name));
     let is_passed = passes(&settings.passed);
     if assertion.is_none_or(|assertion| !assertion.overrides || is_passed)
         && let Some(bound) = bound(proxy, asker)

@@ -3,10 +3,13 @@
 //!
 //! *Invariant:* a mapping looks nothing up but what its rules say, and takes time in proportion to what it maps.
 
+mod in_front;
+pub mod lines;
 mod mapping;
 mod posix_regex;
 mod rules;
 
+pub use in_front::NamesInFront;
 pub use mapping::{Answers, MapError, Mapped, Mapping, Place, Surroundings};
 pub use posix_regex::posix_regex;
 pub use rules::{ContextId, Rewrite, RewriteError, Rewritten, Searches, Session, Sessions};

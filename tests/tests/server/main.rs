@@ -18,6 +18,7 @@ mod logs;
 mod long_searches;
 mod memberof;
 mod memory;
+mod meta;
 mod overlays_generated;
 mod panics;
 mod pass_through;

@@ -116,7 +116,7 @@ fn controls_tagged_as_a_sequence_are_read() {
 fn a_dry_run_refuses_what_the_start_refuses() {
     let database = "database mdb\nsuffix dc=example,dc=com\ndirectory @DATA@\n";
     let mut cases = vec![
-        format!("database meta\nsuffix dc=m\nuri ldap://127.0.0.1:1/dc=m\n{database}"),
+        format!("database sql\nsuffix dc=m\n{database}"),
         format!("database ldap\nsuffix dc=l\nuri ldap://127.0.0.1:1/\n{database}"),
         format!("backend lload\n{database}"),
         format!("overlay memberof\n{database}database mdb\nsuffix dc=b\ndirectory @DATA@/b\n"),

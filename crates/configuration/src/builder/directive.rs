@@ -163,6 +163,11 @@ impl Directive {
         self
     }
 
+    pub(crate) const fn checked(mut self, check: descriptor::Check) -> Self {
+        self.check = Some(check);
+        self
+    }
+
     pub(crate) const fn noted(mut self, why: &'static str) -> Self {
         self.handling = Handling::Noted(why);
         self

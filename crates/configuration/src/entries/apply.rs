@@ -11,6 +11,7 @@ use super::super::chain;
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
+use super::super::kinds::DatabaseKind;
 use super::super::line;
 use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
@@ -20,11 +21,13 @@ use super::kept::ReusableSchema;
 use super::names::{EntryName, Role, split_number};
 
 /// Attributes that say nothing to a directive.
-pub(crate) const PLAIN: [&str; 15] = [
+pub(crate) const PLAIN: [&str; 17] = [
     "objectClass",
     "cn",
     "olcDatabase",
     "olcOverlay",
+    "olcMetaSub",
+    "olcAsyncMetaSub",
     "olcBackend",
     "olcConfigFile",
     "olcConfigDir",
@@ -120,6 +123,18 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
             builder.section = outer;
             return applied;
         }
+        Role::Detail if is_target(name) => {
+            if entry.values("olcDbURI").is_empty() {
+                let origin = Origin::Value { dn, attribute: "olcDbURI".to_owned() };
+                return Err(ConfigError::new(origin, "a target needs a URI")
+                    .with_help("such as ldap://ldap.example.com/dc=example,dc=com"));
+            }
+            // It belongs to the database above it: what opens it is its olcDbURI, which comes first.
+            let outer = builder.section;
+            let applied = apply_attributes(builder, &entry.attributes, &dn);
+            builder.section = outer;
+            return applied;
+        }
         Role::Detail => {
             if let Some(below) = EntryBelow::of(name, entry) {
                 return below.apply(builder, entry, &dn);
@@ -139,6 +154,14 @@ pub(crate) fn is_below_chain(name: &EntryName) -> bool {
         && split_number(overlay).1 == chain::NAME
         && attribute == "olcdatabase"
         && split_number(kind).1 == "ldap"
+}
+
+/// Whether an entry is that of a target of a database.
+pub(crate) fn is_target(name: &EntryName) -> bool {
+    let [_, (above, kind), (attribute, _)] = name.path.as_slice() else { return false };
+    let kind = DatabaseKind::named(split_number(kind).1).filter(|_| above == "olcdatabase");
+    let target = kind.and_then(|kind| kind.descriptor().target);
+    target.is_some_and(|(naming, _)| naming.eq_ignore_ascii_case(attribute))
 }
 
 /// Applies attributes to the section that is open.

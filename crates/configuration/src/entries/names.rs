@@ -13,7 +13,7 @@ pub(crate) enum Role {
     Backend(String),
     Database(String),
     Overlay(String),
-    /// Below an overlay or a foreign database: belongs to it.
+    /// Below an overlay or a database: belongs to it.
     Detail,
 }
 

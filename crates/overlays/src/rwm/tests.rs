@@ -43,7 +43,7 @@ fn words_are_looked_at_where_they_stand() {
     let schema = schema("");
     let check = |line: &str| {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        super::config::check_rewrite(&schema, &words)
+        larix_rewrite::lines::check_rewrite(&schema, &words)
             .map_err(|WordFault { argument, message, .. }| (argument, message))
     };
     for line in [

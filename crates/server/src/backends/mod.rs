@@ -20,7 +20,7 @@ pub(crate) use chained::chained;
 pub(crate) use clustered::Clustered;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
-pub(crate) use proxied::{Proxied, connections};
+pub(crate) use proxied::{Proxied, connections, connections_of_targets};
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
 
 /// A database in a shared engine.

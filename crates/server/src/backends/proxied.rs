@@ -1,4 +1,4 @@
-//! Databases that others have, `database ldap` and `database relay`: their backends with what the server adds to each database: its
+//! Databases that others have, `database ldap`, `database meta` and `database relay`: their backends with what the server adds to each database: its
 //! root's password, and limits.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use larix_backend::{
 };
 use larix_client::{Ambient, TlsOptions};
 use larix_configuration::values::LimitRule;
-use larix_configuration::{Database, LdapSettings};
+use larix_configuration::{Database, LdapSettings, MetaTarget};
 use larix_engine::Limits;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::search::limits::{self, RequestedLimits};
@@ -67,6 +67,22 @@ pub(super) fn connections_by_name(
     services.proxies.of(name, settings, around)
 }
 
+/// The connections of each target of a database, in their order.
+///
+/// # Errors
+/// Settings of TLS that cannot be used; no thread is left.
+pub(crate) fn connections_of_targets(
+    services: &Arc<Services>,
+    database: &Database,
+    targets: &[MetaTarget],
+) -> Result<Vec<Arc<Proxy>>, String> {
+    let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
+    let connections = |(number, target): (usize, &MetaTarget)| {
+        connections_by_name(services, &format!("{suffix} target {}", number + 1), &target.proxy)
+    };
+    targets.iter().enumerate().map(connections).collect()
+}
+
 /// A database that another server or another database has.
 #[derive(Debug)]
 pub(crate) struct Proxied {
@@ -102,7 +118,12 @@ impl Backend for Proxied {
             search.request.size_limit = effective.size.unwrap_or(0);
         }
         search.request.time_limit = effective.time.unwrap_or(0);
-        self.backend.open(context, search)
+        let mut cursor = self.backend.open(context, search)?;
+        // What is answered without pages, several targets together, is limited all the same.
+        if let (true, Some(entries)) = (page.is_some(), effective.size) {
+            cursor.limit_size(entries);
+        }
+        Ok(cursor)
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {

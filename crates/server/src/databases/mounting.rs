@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_configuration::{Config, ConfigError, Database, NullSettings, RelaySettings};
+use larix_configuration::{Config, ConfigError, Database, MetaSettings, NullSettings, RelaySettings};
 use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
 use larix_proto::ldif::{self, Body};
@@ -13,10 +13,12 @@ use zeroize::Zeroizing;
 use super::OpenError;
 use crate::backends::{
     Cluster, Clustered, Common, Configuration, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree,
-    Stored, SubschemaTree, Tree, chained, connections,
+    Stored, SubschemaTree, Tree, chained, connections, connections_of_targets,
 };
-use larix_backend::{Backend, Intercepted, Mount, Relay, RulesInFront, Special, Stack};
+use larix_backend::meta::Target;
+use larix_backend::{Backend, Intercepted, Meta, Mount, Relay, RulesInFront, Special, Stack};
 use larix_proxy::ProxyBackend;
+use larix_rewrite::NamesInFront;
 
 /// A database, opened if it stores anything, and who may do what to it.
 pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<AccessPolicy>);
@@ -25,11 +27,13 @@ pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<
 type Make = fn(&Arc<Common>, Opened<'_>, &mut Stack) -> Result<Option<Arc<dyn Backend>>, OpenError>;
 
 /// The backend of each kind of database that is served.
-const BACKENDS: [(&str, Make); 8] = [
+const BACKENDS: [(&str, Make); 10] = [
     ("mdb", stored),
     ("ldif", stored),
     ("kv", clustered),
     ("ldap", proxied),
+    ("meta", of_targets),
+    ("asyncmeta", of_targets),
     ("relay", relayed),
     ("config", |common, opened, _| Ok(Some(tree(common, opened, Configuration)))),
     ("monitor", |common, opened, _| {
@@ -131,6 +135,50 @@ fn relayed(
     let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
     let relay = Relay { real, policy: Arc::clone(&policy), suffixes };
     Ok(Some(with_root_and_limits(common, (database, policy), Box::new(relay))))
+}
+
+/// The backend of a database of several targets: each is a proxy, behind the mapping of its names.
+fn of_targets(
+    common: &Arc<Common>,
+    (database, _, policy): Opened<'_>,
+    in_front: &mut Stack,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let Some(settings) = database.kind.settings::<MetaSettings>() else { return Ok(None) };
+    let fault = |why: String| OpenError::Config(ConfigError::new(database.origin.clone(), why));
+    let connections = connections_of_targets(&common.services, database, &settings.targets).map_err(fault)?;
+    let schema = &common.config.schema;
+    // The rules are about entries as they are seen here.
+    judge_in_front(common, &policy, in_front);
+    let open_policy = Arc::new(AccessPolicy::open(Arc::clone(schema), None));
+    let mut targets = Vec::with_capacity(settings.targets.len());
+    for (target, proxy) in settings.targets.iter().zip(connections) {
+        let suffix = target.suffix.normal.clone();
+        let backend = Arc::new(ProxyBackend {
+            proxy,
+            schema: Arc::clone(schema),
+            policy: Arc::clone(&policy),
+            entry_policy: Arc::clone(&open_policy),
+            suffixes: vec![target.suffix.to_string()],
+        });
+        let mapping = target.mapping(schema).map_err(|why| fault(why.to_string()))?;
+        let names = mapping.map(|mapping| {
+            Arc::new(
+                NamesInFront::new(mapping, Arc::clone(schema), vec![suffix.clone()]).showing_outer_names(),
+            ) as _
+        });
+        let backend = Intercepted::with(Stack::new(names.into_iter().collect()), backend);
+        let (subtrees, filters) = (target.subtrees.clone(), target.filters.clone());
+        targets.push(Target { backend, suffix, subtrees, filters });
+    }
+    let meta = Meta {
+        targets,
+        on_error: settings.on_error,
+        default_target: settings.default_target,
+        schema: Arc::clone(schema),
+        policy: Arc::clone(&policy),
+        suffixes: database.suffixes.iter().map(ToString::to_string).collect(),
+    };
+    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(meta))))
 }
 
 fn judge_in_front(common: &Arc<Common>, policy: &Arc<AccessPolicy>, in_front: &mut Stack) {

@@ -12,9 +12,9 @@ use larix_proxy::settings::{IdentityRule, Kind, Mode, QuarantineStep, Timeouts, 
 use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
 use super::super::builder::directive::{Directive, Form, MANY, Scope, keep};
-use super::super::diagnostic::ConfigError;
+use super::super::diagnostic::{ConfigError, Origin};
 use super::super::model::Database;
-use super::{Descriptor, KindSettings, NOTHING};
+use super::{Descriptor, KindSettings, MetaSettings, NOTHING, meta};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "ldap",
@@ -36,24 +36,31 @@ impl KindSettings for LdapSettings {
     }
 
     fn check(&self, database: &Database) -> Result<(), ConfigError> {
-        let refused = |message: &str, help: &str| {
-            Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
-        };
-        let proxy = &self.proxy;
-        let mut schemes = proxy.targets.iter().map(|url| url.scheme);
-        if proxy.targets.is_empty() {
-            return refused("an ldap database needs a `uri`", "such as uri ldap://ldap.example.com");
+        if self.proxy.targets.is_empty() {
+            let error = ConfigError::new(database.origin.clone(), "an ldap database needs a `uri`");
+            return Err(error.with_help("such as uri ldap://ldap.example.com"));
         }
-        if proxy.tls.begins != TlsBegins::Never && schemes.any(|scheme| scheme == UrlScheme::Ldaps) {
-            let help = "write ldap:// for StartTLS, or `tls ldaps` for ldaps://";
-            return refused("`tls start` is for ldap://: with ldaps:// TLS is there already", help);
-        }
-        if (!proxy.asserted.is_empty() || !proxy.passed.is_empty()) && proxy.assertion.is_none() {
-            let help = "say with `idassert-bind` who the proxy is, or take the rules out";
-            return refused("rules of identity assertion without `idassert-bind`", help);
-        }
-        Ok(())
+        check(&self.proxy, &database.origin)
     }
+}
+
+/// Checks what the settings of connections say together.
+///
+/// # Errors
+/// TLS begun twice; rules of identity assertion without an identity.
+pub(super) fn check(proxy: &ProxySettings, origin: &Origin) -> Result<(), ConfigError> {
+    let refused =
+        |message: &str, help: &str| Err(ConfigError::new(origin.clone(), message).with_help(help.to_owned()));
+    let mut schemes = proxy.targets.iter().map(|url| url.scheme);
+    if proxy.tls.begins != TlsBegins::Never && schemes.any(|scheme| scheme == UrlScheme::Ldaps) {
+        let help = "write ldap:// for StartTLS, or `tls ldaps` for ldaps://";
+        return refused("`tls start` is for ldap://: with ldaps:// TLS is there already", help);
+    }
+    if (!proxy.asserted.is_empty() || !proxy.passed.is_empty()) && proxy.assertion.is_none() {
+        let help = "say with `idassert-bind` who the proxy is, or take the rules out";
+        return refused("rules of identity assertion without `idassert-bind`", help);
+    }
+    Ok(())
 }
 
 const fn own(
@@ -223,13 +230,16 @@ static TABLE: &[Directive] = &[
 ];
 
 /// Connections of one identity at most.
-const POOL_CEILING: u32 = 256;
+pub(super) const POOL_CEILING: u32 = 256;
 
 const fn refused(keyword: &'static str, instead: &'static str) -> Directive {
     own(keyword, "", Form::Words, keep).arguments(0, MANY).refused(instead)
 }
 
 fn proxy(builder: &mut Builder) -> Result<&mut ProxySettings, Fault> {
+    if builder.database().is_some_and(|database| database.kind.settings::<MetaSettings>().is_some()) {
+        return meta::proxy(builder);
+    }
     Ok(&mut builder.settings_of::<LdapSettings>()?.proxy)
 }
 
@@ -245,9 +255,7 @@ fn uri(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
                 Fault::argument(number, why).with_help("ldap://host:389, ldaps://host or ldapi://%2Fpath")
             };
             let url = LdapUrl::parse(text).map_err(|error| wrong(format!("`{text}`: {error}")))?;
-            if !matches!(url.scheme, UrlScheme::Ldap | UrlScheme::Ldaps | UrlScheme::Ldapi) {
-                return Err(wrong(format!("`{text}` is no server that this one can speak to")));
-            }
+            check_scheme(&url).map_err(|why| wrong(format!("`{text}` {why}")))?;
             if !url.dn.is_empty() {
                 return Err(wrong(format!("`{text}`: a uri names a server and no entry")));
             }
@@ -256,6 +264,15 @@ fn uri(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     }
     proxy(builder)?.targets = targets;
     Ok(())
+}
+
+/// # Errors
+/// A URL of a server that is not spoken to.
+pub(super) fn check_scheme(url: &LdapUrl) -> Result<(), &'static str> {
+    match url.scheme {
+        UrlScheme::Ldap | UrlScheme::Ldaps | UrlScheme::Ldapi => Ok(()),
+        _ => Err("is no server that this one can speak to"),
+    }
 }
 
 fn tls(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

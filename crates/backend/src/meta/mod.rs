@@ -1,0 +1,243 @@
+//! Several backends whose entries look like one tree (`database meta`, slapd-meta(5)): a search goes to all targets that may have
+//! entries for it, at the same time; every other request goes to one target.
+
+mod candidates;
+mod merged;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use larix_engine::access::AccessPolicy;
+use larix_engine::controls::RequestControls;
+use larix_engine::write::{Completion, WriteOperation};
+use larix_proto::control::{ControlValue as _, SortResponse};
+use larix_proto::{ControlBuf, Controls, LdapResult, ResultCode, Scope, oid};
+use larix_schema::{NormalDn, Schema};
+
+use crate::backend::{Announced, Backend, Context};
+use crate::cursor::{Cursor, End};
+use crate::operation::{
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
+    Search, Verdict,
+};
+
+pub use candidates::{SubtreeRule, Subtrees, Target};
+use merged::Merged;
+
+/// What becomes of a search when a target answers with an error (`onerr`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The client gets what the other targets have, and no error unless there is nothing else.
+    #[default]
+    Continue,
+    /// The client gets what the other targets have, then the first error.
+    Report,
+    /// The search ends with the error.
+    Stop,
+}
+
+/// One tree of several targets.
+#[derive(Debug)]
+pub struct Meta {
+    pub targets: Vec<Target>,
+    pub on_error: OnError,
+    /// The number of the target that is meant where several hold a name.
+    pub default_target: Option<usize>,
+    pub schema: Arc<Schema>,
+    pub policy: Arc<AccessPolicy>,
+    /// As shown.
+    pub suffixes: Vec<String>,
+}
+
+/// Controls that hold for the whole answer, which several targets make.
+const OF_THE_WHOLE: [&str; 3] = [oid::PAGED_RESULTS, oid::SORT_REQUEST, oid::VLV_REQUEST];
+
+impl Meta {
+    /// The target of requests on one name: of those that serve it the one with the longest suffix.
+    ///
+    /// # Errors
+    /// No target serves the name; several with the same suffix do, and none of these is the default target.
+    fn holder(&self, dn: &NormalDn) -> Result<&Target, LdapResult> {
+        let serving = || self.targets.iter().enumerate().filter(|(_, target)| target.serves(dn));
+        let depth = serving().map(|(_, target)| target.suffix.depth()).max();
+        let mut deepest = serving().filter(|(_, target)| Some(target.suffix.depth()) == depth);
+        match (deepest.next(), deepest.next()) {
+            (None, _) => Err(self.nowhere(dn)),
+            (Some((_, target)), None) => Ok(target),
+            (Some(first), Some(second)) => {
+                let mut all = [first, second].into_iter().chain(deepest);
+                let default = all.find(|(number, _)| Some(*number) == self.default_target);
+                default.map(|(_, target)| target).ok_or_else(|| {
+                    let text = format!(
+                        "several targets serve {}: `default-target` says which of them takes such requests",
+                        first.1.suffix.as_str()
+                    );
+                    LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
+                })
+            }
+        }
+    }
+
+    /// The answer to a request on a name that no target serves.
+    fn nowhere(&self, dn: &NormalDn) -> LdapResult {
+        let text = "no target serves this name";
+        LdapResult { matched_dn: self.above(dn), ..LdapResult::with(ResultCode::NO_SUCH_OBJECT, text) }
+    }
+
+    /// The suffix of this database that a name is below.
+    fn above(&self, dn: &NormalDn) -> String {
+        let is_above =
+            |suffix: &&String| self.schema.parse_dn(suffix).is_ok_and(|suffix| dn.is_descendant_of(&suffix));
+        self.suffixes.iter().find(is_above).cloned().unwrap_or_default()
+    }
+
+    /// The same for a change: a renamed entry stays with its target.
+    fn holder_of_change(&self, operation: &WriteOperation, dn: &NormalDn) -> Result<&Target, LdapResult> {
+        let holder = self.holder(dn)?;
+        let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = operation else { return Ok(holder) };
+        let superior = match new_superior {
+            Some(superior) => self.schema.parse_dn(superior).ok(),
+            None => dn.parent(),
+        };
+        let renamed = superior.and_then(|superior| {
+            let name = format!("{new_rdn},{}", superior.as_str());
+            self.schema.parse_dn(name.trim_end_matches(',')).ok()
+        });
+        // A name that is none is for the target to refuse.
+        let stays =
+            renamed.is_none_or(|name| self.holder(&name).is_ok_and(|other| std::ptr::eq(other, holder)));
+        if stays {
+            return Ok(holder);
+        }
+        let text = "the new name belongs to another target: add the entry there and delete it here";
+        Err(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text))
+    }
+}
+
+/// What of the controls goes to each of several targets, and what the end of the search has to say of the rest.
+///
+/// # Errors
+/// A critical control that holds for the whole answer (RFC 4511 section 4.1.11).
+fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<ControlBuf>), LdapResult> {
+    let sent = Controls::parse(&controls.sent).unwrap_or_default();
+    let mut of_the_whole = sent.iter().filter(|control| OF_THE_WHOLE.contains(&control.oid));
+    if let Some(control) = of_the_whole.find(|control| control.critical) {
+        let what = match control.oid {
+            oid::PAGED_RESULTS => "paged results do",
+            oid::SORT_REQUEST => "sorting does",
+            _ => "VLV does",
+        };
+        let text = format!("{what} not go over several targets: search below one of them");
+        return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
+    }
+    // RFC 2891 section 1.2: who did not insist is told that the answer is not sorted.
+    let unsorted = SortResponse { code: ResultCode::UNWILLING_TO_PERFORM, attribute: None };
+    let said = controls.sort.is_some().then(|| unsorted.to_control(false)).into_iter().collect();
+    let mut left = Vec::new();
+    for control in sent.iter().filter(|control| !OF_THE_WHOLE.contains(&control.oid)) {
+        control.to_owned().encode(&mut left);
+    }
+    let controls = controls.with(|values| {
+        (values.paged, values.sort, values.vlv, values.sent) = (None, None, None, left);
+    });
+    Ok((controls, said))
+}
+
+impl Backend for Meta {
+    fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        let refused = |result: LdapResult| Box::new((result, Vec::new()));
+        let Search { request, base, controls, message } = search;
+        let has_filters = self.targets.iter().any(|target| !target.filters.is_empty());
+        let filter = if has_filters { request.filter.to_string() } else { String::new() };
+        let candidates: Vec<(&Target, &NormalDn, Scope)> = self
+            .targets
+            .iter()
+            .filter(|target| target.takes(&filter))
+            .filter_map(|target| {
+                target.candidate(base, request.scope).map(|(base, scope)| (target, base, scope))
+            })
+            .collect();
+        let open = |(target, base, scope): (&Target, &NormalDn, Scope), controls| {
+            let request = larix_proto::SearchRequest { scope, ..request };
+            // What the request says is not the base where the search begins at the suffix of the target.
+            target.backend.open(context, Search { request, base: &base.clone(), controls, message })
+        };
+        match candidates.as_slice() {
+            [] => Err(refused(self.nowhere(base))),
+            [one] => open(*one, controls),
+            several => {
+                let (controls, said) = for_several(&controls).map_err(refused)?;
+                let mut merged = Merged::new(self.on_error, request.size_limit, self.above(base), said);
+                for candidate in several {
+                    let is_moved = candidate.1 != base;
+                    merged.add(open(*candidate, controls.clone()), is_moved)?;
+                }
+                Ok(Box::new(merged))
+            }
+        }
+    }
+
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
+        match self.holder(compare.dn) {
+            Ok(target) => target.backend.compare(context, compare, later),
+            Err(refused) => Reply::Now((refused, Vec::new())),
+        }
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        match self.holder(bind.dn) {
+            Ok(target) => target.backend.bind(context, bind, later),
+            // Which names are served is not told to who binds.
+            Err(_) => Reply::Now(LdapResult::new(ResultCode::INVALID_CREDENTIALS).into()),
+        }
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        match self.holder(change.dn) {
+            Ok(target) => target.backend.modify_password(context, change, later),
+            Err(refused) => Reply::Now(refused.into()),
+        }
+    }
+
+    fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        match self.holder(asked.dn) {
+            Ok(target) => target.backend.extended(context, asked, later),
+            Err(refused) => Reply::Now(refused.into()),
+        }
+    }
+
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        let refused = match changes {
+            Changes::One(request, Some(dn)) => match self.holder_of_change(&request.operation, &dn) {
+                Ok(target) => return target.backend.update(context, Changes::One(request, Some(dn)), done),
+                Err(refused) => refused,
+            },
+            Changes::One(..) => LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"),
+            Changes::Together(_) => {
+                let text = "a meta database takes no transactions: its targets commit each for itself";
+                LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
+            }
+        };
+        done(refused.into());
+        Pending::default()
+    }
+
+    fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        Some(Arc::clone(&self.policy))
+    }
+
+    fn announce(&self, announced: &mut Announced) {
+        announced.naming_contexts.extend(self.suffixes.iter().cloned());
+    }
+}

@@ -1,0 +1,165 @@
+//! `database meta` and `database asyncmeta`: entries of several other servers as one tree (slapd-meta(5), slapd-asyncmeta(5)). What
+//! slapd-ldap(5) has of connections holds for each target (`super::ldap`).
+
+mod directives;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use larix_backend::meta::{OnError, Subtrees};
+use larix_proxy::ProxySettings;
+use larix_rewrite::Mapping;
+use larix_rewrite::lines::{self, LineFault};
+use larix_schema::Schema;
+use regex::Regex;
+
+use super::super::builder::call::Fault;
+use super::super::builder::{Builder, Section};
+use super::super::diagnostic::{ConfigError, Origin};
+use super::super::model::{Config, Database};
+use super::super::settings::Settings;
+use super::super::values::ConfigDn;
+use super::{Descriptor, KindSettings, NOTHING, ldap};
+
+pub(super) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "meta",
+    class: Some("olcMetaConfig"),
+    target: Some(("olcMetaSub", "olcMetaTargetConfig")),
+    settings: || Box::new(MetaSettings::default()),
+    directives: directives::TABLE,
+    ..NOTHING
+};
+
+pub(super) static ASYNCHRONOUS: Descriptor = Descriptor {
+    name: "asyncmeta",
+    class: Some("olcAsyncMetaConfig"),
+    target: Some(("olcAsyncMetaSub", "olcAsyncMetaTargetConfig")),
+    settings: || Box::new(MetaSettings::default()),
+    directives: directives::ASYNCHRONOUS,
+    ..NOTHING
+};
+
+/// Targets of one database.
+const TARGETS_MAX: usize = 64;
+
+/// Settings of both kinds.
+#[derive(Clone, Debug, Default)]
+pub struct MetaSettings {
+    /// What stands before the first `uri`: each target begins with it.
+    common: Common,
+    pub targets: Vec<MetaTarget>,
+    pub on_error: OnError,
+    /// The number of a target, from 0.
+    pub default_target: Option<usize>,
+}
+
+/// What holds for every target that says nothing else.
+#[derive(Clone, Debug, Default)]
+struct Common {
+    proxy: ProxySettings,
+    absolute_filters: bool,
+}
+
+/// One `uri`, with what belongs to it.
+#[derive(Clone, Debug)]
+pub struct MetaTarget {
+    pub proxy: ProxySettings,
+    /// Where its entries are seen.
+    pub suffix: ConfigDn,
+    pub subtrees: Subtrees,
+    /// Patterns of filters that searches in it have; empty: any.
+    pub filters: Vec<Regex>,
+    /// Whether it knows the filters `(&)` and `(|)` (RFC 4526).
+    pub absolute_filters: bool,
+    /// Lines of rules that rewrite names, and of maps: their words.
+    rewrite: Vec<Vec<String>>,
+    maps: Vec<Vec<String>>,
+    /// The directives by olc attribute.
+    pub(in super::super) shown: Settings,
+    origin: Origin,
+}
+
+impl MetaTarget {
+    /// The mapping of names, attributes and classes; none where everything is the same there.
+    ///
+    /// # Errors
+    /// A line that cannot be understood where it stands.
+    pub fn mapping(&self, schema: &Arc<Schema>) -> Result<Option<Mapping>, LineFault> {
+        if self.rewrite.is_empty() && self.maps.is_empty() {
+            return Ok(None);
+        }
+        let (rewrite, maps) = (self.rewrite.iter(), self.maps.iter());
+        let suffix = Some(self.suffix.text.as_str());
+        let mapping =
+            lines::mapping(schema, (suffix, ""), rewrite.map(Vec::as_slice), maps.map(Vec::as_slice))?;
+        Ok(Some(mapping.with_absolute_filters(self.absolute_filters)))
+    }
+}
+
+impl KindSettings for MetaSettings {
+    fn duplicate(&self) -> Box<dyn KindSettings> {
+        Box::new(self.clone())
+    }
+
+    fn targets(&self) -> Vec<&Settings> {
+        self.targets.iter().map(|target| &target.shown).collect()
+    }
+
+    fn refusals(&self, config: &Config, _: &Database, found: &mut Vec<ConfigError>) {
+        for target in &self.targets {
+            if let Err(fault) = target.mapping(&config.schema) {
+                found.push(ConfigError::new(target.origin.clone(), fault.message).with_help(fault.help));
+            }
+        }
+    }
+
+    fn check(&self, database: &Database) -> Result<(), ConfigError> {
+        // Under cn=config targets are added one by one.
+        if self.targets.is_empty() && matches!(database.origin, Origin::Line { .. }) {
+            let message = format!("{} {} database needs a `uri`", article(database), database.kind.name());
+            let help = "such as uri ldap://ldap.example.com/dc=example,dc=com";
+            return Err(ConfigError::new(database.origin.clone(), message).with_help(help));
+        }
+        for target in &self.targets {
+            let is_above = |suffix: &ConfigDn| target.suffix.normal.is_within(&suffix.normal);
+            if !database.suffixes.iter().any(is_above) {
+                let message = format!("\"{}\" is not within a suffix of this database", target.suffix);
+                let help = "the name in a uri says where the target's entries are seen; `suffixmassage` says what it is there";
+                return Err(ConfigError::new(target.origin.clone(), message).with_help(help));
+            }
+            ldap::check(&target.proxy, &target.origin)?;
+        }
+        match self.default_target.filter(|number| *number >= self.targets.len()) {
+            None => Ok(()),
+            Some(number) => {
+                let message = format!("default-target {}: there is no such target", number + 1);
+                let help = format!("from 1 to {}, in the order of the uri lines", self.targets.len());
+                Err(ConfigError::new(database.origin.clone(), message).with_help(help))
+            }
+        }
+    }
+}
+
+fn article(database: &Database) -> &'static str {
+    if database.kind.name().starts_with('a') { "an" } else { "a" }
+}
+
+/// The settings of connections that a directive sets: of the open target, or of all before the first.
+pub(super) fn proxy(builder: &mut Builder) -> Result<&mut ProxySettings, Fault> {
+    let section = builder.section;
+    let settings = builder.settings_of::<MetaSettings>()?;
+    match section {
+        Section::Target { number, .. } => match settings.targets.get_mut(number) {
+            Some(target) => Ok(&mut target.proxy),
+            None => Err(Fault::keyword("the target is not there")),
+        },
+        _ => Ok(&mut settings.common.proxy),
+    }
+}
+
+/// Where the values of a target's directives are kept.
+pub(in super::super) fn shown(database: &mut Database, number: usize) -> Option<&mut Settings> {
+    let settings = database.kind.settings_mut::<MetaSettings>()?;
+    settings.targets.get_mut(number).map(|target| &mut target.shown)
+}

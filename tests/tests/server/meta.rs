@@ -1,0 +1,305 @@
+//! `database meta` and `database asyncmeta`: two servers as one tree, beside slapd's back-meta in front of the same servers.
+
+use std::net::SocketAddr;
+
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::relay::{Passage, Relay};
+use larix_tests::scenario::{self, Step};
+
+/// A server, with its folder.
+struct Running {
+    server: Server,
+    _site: Site,
+}
+
+impl Running {
+    fn new(kind: Kind, body: &str) -> Self {
+        let site = Site::new(kind, body);
+        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+        Self { server, _site: site }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.server.address)
+    }
+}
+
+/// A target with entries below `dc=NAME`.
+fn target(name: &str) -> Running {
+    let body = format!(
+        "authz-policy to\ndatabase mdb\nsuffix dc={name}\nrootdn cn=admin,dc={name}\nrootpw secret\ndirectory @DATA@\nindex uid eq\n\
+         access to attrs=userPassword by self =xw by anonymous auth by * none\naccess to * by self write by * read\n"
+    );
+    let site = Site::new(Kind::Larix, &body);
+    let person = |uid: &str| {
+        format!(
+            "dn: uid={uid}{name},dc={name}\nobjectClass: inetOrgPerson\nuid: {uid}{name}\ncn: {uid}\nsn: {name}\n\
+             description: person\nuserPassword: {uid}pw\n\n"
+        )
+    };
+    let top =
+        format!("dn: dc={name}\nobjectClass: organization\nobjectClass: dcObject\no: {name}\ndc: {name}\n\n");
+    let group = format!(
+        "dn: cn=team,dc={name}\nobjectClass: groupOfNames\ncn: team\nmember: uid=ann{name},dc={name}\n"
+    );
+    site.load(&[top, person("ann"), person("bob"), person("eve"), group].concat());
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    Running { server, _site: site }
+}
+
+/// The lines of a database of two targets; `lines` stand before the first, `first` and `second` behind each.
+fn of_two(kind: Kind, servers: [SocketAddr; 2], lines: &str, [first, second]: [&str; 2]) -> String {
+    let modules = if kind == Kind::Slapd { "moduleload back_ldap\nmoduleload back_meta\n" } else { "" };
+    let [one, two] = servers;
+    format!(
+        "{modules}database meta\nsuffix o=all\nrootdn cn=root,o=all\nrootpw secret\nchase-referrals no\n{lines}\n\
+         uri ldap://{one}/ou=one,o=all\nsuffixmassage ou=one,o=all dc=one\n{first}\n\
+         uri ldap://{two}/ou=two,o=all\nsuffixmassage ou=two,o=all dc=two\nmap attribute title description\n{second}\n"
+    )
+}
+
+fn run(client: &mut Client, request: &str) -> String {
+    client.run(&Step { request: request.to_owned(), ..Step::default() })
+}
+
+/// Requests in the text of scenarios.
+const REQUESTS: &str = "anonymous
+search o=all base (objectClass=*)
+search o=all one (objectClass=*) dc
+search o=all sub (objectClass=*) 1.1
+search ou=one,o=all sub (uid=ann*) uid sn description
+search ou=two,o=all sub (uid=ann*) uid sn title
+search ou=two,o=all one (title=person) uid
+search ou=three,o=all sub (uid=*) uid
+search uid=nobody,ou=one,o=all base (objectClass=*)
+search o=all sub (member=uid=anntwo,ou=two,o=all) member
+search o=all sub (title=person) uid
+search cn=team,ou=two,o=all base (objectClass=*) member
+compare uid=annone,ou=one,o=all sn:one
+compare uid=anntwo,ou=two,o=all sn:one
+compare uid=anntwo,ou=two,o=all title:person
+compare uid=nobody,ou=two,o=all title:person
+compare uid=nobody,ou=three,o=all title:person
+as uid=annone,ou=one,o=all wrong
+as uid=nobody,ou=three,o=all wrong
+as uid=annone,ou=one,o=all annpw
+whoami
+modify uid=annone,ou=one,o=all
+  replace description: changed
+modify uid=bobone,ou=one,o=all
+  replace description: stolen
+modify uid=anntwo,ou=two,o=all
+  replace title: stolen
+search o=all sub (uid=ann*) description title
+as uid=anntwo,ou=two,o=all annpw
+modify uid=anntwo,ou=two,o=all
+  replace title: changed
+search uid=anntwo,ou=two,o=all base (objectClass=*) title
+";
+
+/// The same answers as those of slapd's back-meta, in front of the same servers; entries of several targets in any order.
+#[test]
+fn two_servers_are_one_tree() {
+    let answers = |kind: Kind| {
+        let (one, two) = (target("one"), target("two"));
+        let front = Running::new(kind, &of_two(kind, [one.server.address, two.server.address], "", ["", ""]));
+        let mut client = front.client();
+        let steps = scenario::parse(REQUESTS);
+        let answers: Vec<String> =
+            steps.iter().map(|step| format!("{}\n{}", step.request, sorted(&client.run(step)))).collect();
+        // What was changed here stands there by its own name.
+        let there = two.client().value("uid=anntwo,dc=two", "description");
+        assert_eq!(there.as_deref(), Some("changed"), "{kind:?} {answers:#?}");
+        answers
+    };
+    let ours = answers(Kind::Larix);
+    let all = ours.iter().find(|answer| answer.starts_with("search o=all sub (objectClass=*)")).unwrap();
+    assert_eq!(all.matches("-> ").count(), 10, "{all}");
+    if Kind::Slapd.is_lacking() || !std::path::Path::new("/usr/lib/ldap/back_meta.la").exists() {
+        return;
+    }
+    let theirs = answers(Kind::Slapd);
+    // slapd has other words for a name that no target serves, and says of the suffix itself that it leads to it. The matched DN of a
+    // compare it shows as the target has it.
+    let code = |answer: &str| {
+        answer.split("=> ").nth(1).and_then(|end| end.split_whitespace().next()).map(str::to_owned)
+    };
+    let is_known = |one: &str, other: &str| {
+        let of_names =
+            one.contains("=> 32") && (one.contains("no target serves") || one.starts_with("compare"));
+        of_names && code(one) == code(other)
+    };
+    let differences = ours.iter().zip(&theirs).filter(|(one, other)| one != other && !is_known(one, other));
+    let differences: Vec<_> = differences.collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// An answer with its entries in order.
+fn sorted(answer: &str) -> String {
+    let mut entries: Vec<&str> = answer.split("-> ").collect();
+    // The last has the result behind it.
+    let end = entries.last().and_then(|last| last.find("=> ")).unwrap_or(0);
+    let last = entries.pop().unwrap_or_default();
+    let (last, result) = last.split_at(end);
+    entries.push(last);
+    entries.sort_unstable();
+    format!("{}{result}", entries.join("-> "))
+}
+
+/// Limits hold for all targets together, of pages that are answered at once, too.
+#[test]
+fn limits_hold_over_all_targets() {
+    let (one, two) = (target("one"), target("two"));
+    let servers = [one.server.address, two.server.address];
+    let front = Running::new(Kind::Larix, &of_two(Kind::Larix, servers, "sizelimit 5", ["", ""]));
+    let mut client = front.client();
+    let count = |answer: &str| answer.matches("-> ").count();
+    for (request, entries, code) in [
+        ("search o=all sub (uid=*) 1.1", 5, "=> 4"),
+        ("search ou=one,o=all sub (objectClass=*) 1.1", 5, "=> 0"),
+        ("search ou=two,o=all sub (uid=*) 1.1", 3, "=> 0"),
+        ("search o=all one (objectClass=*) 1.1", 2, "=> 0"),
+        // A client's own limit.
+        ("search o=all sub (uid=*) 1.1 size=1", 1, "=> 4"),
+    ] {
+        let answer = run(&mut client, request);
+        assert!(count(&answer) == entries && answer.contains(code), "{request}: {answer}");
+    }
+    // Pages of one target are that target's; over both, nobody can make them.
+    let paged = run(&mut client, "search ou=one,o=all sub (uid=*) uid with page=2");
+    assert_eq!(count(&paged), 2, "{paged}");
+    let paged = run(&mut client, "search ou=one,o=all sub (uid=*) uid with next=2");
+    assert!(count(&paged) == 1 && paged.contains("=> 0"), "{paged}");
+    let refused = run(&mut client, "search o=all sub (uid=*) uid with !page=2");
+    assert!(refused.starts_with("=> 12") && refused.contains("several targets"), "{refused}");
+    let refused = run(&mut client, "search o=all sub (uid=*) uid with !sort=uid");
+    assert!(refused.starts_with("=> 12") && refused.contains("several targets"), "{refused}");
+    let at_once = run(&mut client, "search o=all sub (uid=*) uid with page=2");
+    assert!(count(&at_once) == 5 && at_once.contains("=> 4"), "{at_once}");
+}
+
+/// A target that is gone: what `onerr` says of the answer. The other one goes on, and it comes back.
+#[test]
+fn a_target_that_is_gone() {
+    for (onerr, expected, entries) in [
+        ("", "=> 0", 3..4),
+        ("onerr continue", "=> 0", 3..4),
+        ("onerr report", "=> 52", 3..4),
+        ("onerr stop", "=> 52", 0..4),
+    ] {
+        let (one, two) = (target("one"), target("two"));
+        let relay = Relay::start();
+        relay.lead_to(two.server.address);
+        let body = of_two(Kind::Larix, [one.server.address, relay.address], onerr, ["", ""]);
+        let front = Running::new(Kind::Larix, &body);
+        let mut client = front.client();
+        let ask = "search o=all sub (uid=*) uid";
+        let both = run(&mut client, ask);
+        assert!(both.matches("-> ").count() == 6 && both.contains("=> 0"), "{onerr}: {both}");
+        relay.set(Passage::Cut);
+        let rest = run(&mut client, ask);
+        assert!(entries.contains(&rest.matches("-> ").count()) && rest.contains(expected), "{onerr}: {rest}");
+        assert!(run(&mut client, "search ou=two,o=all sub (uid=*) uid").contains("=> 52"), "{onerr}");
+        assert!(run(&mut client, "compare uid=annone,ou=one,o=all sn:one").contains("=> 6"), "{onerr}");
+        assert!(run(&mut client, "compare uid=anntwo,ou=two,o=all sn:two").contains("=> 52"), "{onerr}");
+    }
+}
+
+/// Names that two targets serve: requests for one of them go to the default target, or are refused with the mend.
+#[test]
+fn one_target_takes_changes() {
+    let (one, two) = (target("one"), target("two"));
+    let servers = [one.server.address, two.server.address];
+    let overlapping = |more: &str| {
+        format!(
+            "database meta\nsuffix o=all\nrootdn cn=root,o=all\nrootpw secret\n\
+             uri ldap://{}/o=all\nsuffixmassage o=all dc=one\nidassert-bind bindmethod=simple binddn=cn=admin,dc=one credentials=secret\n\
+             uri ldap://{}/o=all\nsuffixmassage o=all dc=two\nidassert-bind bindmethod=simple binddn=cn=admin,dc=two credentials=secret\n\
+             {more}\n",
+            servers[0], servers[1]
+        )
+    };
+    let front = Running::new(Kind::Larix, &overlapping(""));
+    let mut client = front.client();
+    assert!(run(&mut client, "as cn=root,o=all secret").contains("=> 0"));
+    for request in [
+        "delete uid=annone,o=all",
+        "compare uid=annone,o=all sn:one",
+        "modify uid=annone,o=all\n  replace sn: x",
+    ] {
+        let refused = run(&mut client, request);
+        assert!(refused.starts_with("=> 53") && refused.contains("default-target"), "{request}: {refused}");
+    }
+    assert!(run(&mut client, "as uid=annone,o=all annpw").starts_with("=> 49"));
+    let front = Running::new(Kind::Larix, &overlapping("default-target"));
+    let mut client = front.client();
+    assert!(run(&mut client, "as cn=root,o=all secret").contains("=> 0"));
+    let add = "add uid=new,o=all\n  objectClass: inetOrgPerson\n  uid: new\n  cn: New\n  sn: New";
+    assert!(run(&mut client, add).starts_with("=> 0"));
+    assert_eq!(two.client().value("uid=new,dc=two", "sn").as_deref(), Some("New"));
+    assert_eq!(run(&mut client, "search o=all sub (uid=*) 1.1").matches("-> ").count(), 7);
+    assert!(run(&mut client, "modrdn uid=new,o=all uid=newer delete").starts_with("=> 0"));
+    assert!(run(&mut client, "delete uid=newer,o=all").starts_with("=> 0"));
+}
+
+/// Who may be asserted is said of names as they are here; entries of one target are nothing to the other.
+#[test]
+fn identities_of_each_target() {
+    let (one, two) = (target("one"), target("two"));
+    let servers = [one.server.address, two.server.address];
+    let assertion = "idassert-bind bindmethod=simple binddn=cn=admin,dc=two credentials=secret mode=none\n\
+                     idassert-authzFrom dn.exact:uid=annone,ou=one,o=all";
+    let front = Running::new(Kind::Larix, &of_two(Kind::Larix, servers, "", ["", assertion]));
+    let mut client = front.client();
+    assert!(run(&mut client, "as uid=annone,ou=one,o=all annpw").contains("=> 0"));
+    let change = "modify uid=bobtwo,ou=two,o=all\n  replace title: by ann";
+    assert!(run(&mut client, change).starts_with("=> 0"));
+    assert_eq!(two.client().value("uid=bobtwo,dc=two", "modifiersName").as_deref(), Some("cn=admin,dc=two"));
+    assert!(run(&mut client, "as uid=bobone,ou=one,o=all bobpw").contains("=> 0"));
+    assert!(run(&mut client, change).starts_with("=> 48"));
+    let across = run(&mut client, "modrdn uid=bobone,ou=one,o=all uid=bob delete ou=two,o=all");
+    assert!(across.starts_with("=> 71") && across.contains("another target"), "{across}");
+    let changed = run(&mut client, "passwd uid=bobone,ou=one,o=all old=bobpw new=newpw");
+    assert!(changed.contains("=> 0"), "{changed}");
+    let bound = run(&mut client, "as uid=bobone,ou=one,o=all newpw");
+    assert!(bound.contains("=> 0"), "{bound} behind {changed}");
+}
+
+/// Targets are added, changed and taken away by cn=config while the server runs, under both names.
+#[test]
+fn cn_config_changes_the_targets() {
+    let (one, two) = (target("one"), target("two"));
+    let front = Running::new(
+        Kind::Larix,
+        &format!(
+            "database config\nrootpw secret\ndatabase asyncmeta\nsuffix o=all\nuri ldap://{}/ou=one,o=all\n\
+             suffixmassage ou=one,o=all dc=one\n",
+            one.server.address
+        ),
+    );
+    let (mut client, mut config) = (front.client(), front.client());
+    assert!(run(&mut config, "as cn=config secret").starts_with("=> 0"));
+    let database = "olcDatabase={1}asyncmeta,cn=config";
+    let count = |client: &mut Client| run(client, "search o=all sub (uid=*) 1.1").matches("-> ").count();
+    assert_eq!(count(&mut client), 3);
+    let add = |suffix: &str| {
+        format!(
+            "add olcAsyncMetaSub=uri,{database}\n  objectClass: olcAsyncMetaTargetConfig\n  olcAsyncMetaSub: uri\n  \
+             olcDbURI: ldap://{}/{suffix}\n  olcDbSuffixMassage: {suffix} dc=two",
+            two.server.address
+        )
+    };
+    let refused = run(&mut config, &add("o=elsewhere"));
+    assert!(!refused.starts_with("=> 0") && refused.contains("not within a suffix"), "{refused}");
+    let added = run(&mut config, &add("ou=two,o=all"));
+    assert!(added.starts_with("=> 0"), "{added}");
+    assert_eq!(count(&mut client), 6);
+    let second = format!("olcAsyncMetaSub={{1}}uri,{database}");
+    let changed = run(&mut config, &format!("modify {second}\n  add olcDbSubtreeExclude: ou=two,o=all"));
+    assert!(changed.starts_with("=> 0"), "{changed}");
+    assert!(run(&mut client, "search ou=two,o=all sub (uid=*) 1.1").contains("=> 32"));
+    let deleted = run(&mut config, &format!("delete {second}"));
+    assert!(deleted.starts_with("=> 0"), "{deleted}");
+    assert_eq!(count(&mut client), 3);
+}
