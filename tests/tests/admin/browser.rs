@@ -327,6 +327,179 @@ fn a_file_is_imported_after_a_look_at_it() {
     desk.end();
 }
 
+/// Searches stay in the browser: for each identity apart, under a name, as far as there is room.
+#[test]
+fn searches_are_kept_in_the_browser() {
+    let Some(mut desk) = Desk::new(ENTRIES) else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.open("/search");
+    desk.browser.fill("#filter", "(uid=ann)");
+    desk.browser.fill("#attributes-shown", "sn");
+    let save = "document.querySelector('.kept form button').click()";
+    desk.browser.run(save);
+    desk.shows("The search needs a name.");
+    let name = "<b>Ann</b> & co";
+    desk.browser.fill("#keep", name);
+    desk.browser.run(save);
+    desk.shows("is kept in this browser.");
+    desk.open("/search");
+    assert_eq!(desk.browser.run("document.querySelector('.kept li a').textContent"), name);
+    picture(&mut desk.browser, "search");
+    desk.browser.click(".kept li a");
+    desk.shows("1 entry");
+    assert_eq!(desk.browser.run("document.getElementById('filter').value"), "(uid=ann)");
+    assert_eq!(desk.browser.run("document.getElementById('attributes-shown').value"), "sn");
+    // What else is stored under the key is left out; there is room for thirty.
+    let key = "larix-searches:cn=admin,dc=example,dc=com";
+    desk.browser.run(&format!("localStorage.setItem('{key}', 'spoilt')"));
+    desk.open("/search");
+    assert_eq!(desk.browser.run("document.querySelectorAll('.kept li').length"), 0);
+    desk.browser.run(&format!(
+        "localStorage.setItem('{key}', JSON.stringify([1, {{}}, ...Array.from({{ length: 30 }}, (_, n) => ({{ name: `n${{n}}`, search: 'filter=a' }}))]))"
+    ));
+    desk.open("/search");
+    assert_eq!(desk.browser.run("document.querySelectorAll('.kept li').length"), 30);
+    desk.browser.fill("#keep", "one more");
+    desk.browser.run(save);
+    desk.shows("30 searches are kept: remove one first.");
+    desk.browser.run("document.querySelector('.kept li button').click()");
+    desk.shows("\"n0\" is removed.");
+    assert_eq!(desk.browser.run("document.activeElement.getAttribute('aria-label')"), "Remove n1");
+    desk.browser.click("form[action='/logout'] button");
+    desk.log_in("uid=ann,ou=people,dc=example,dc=com", "annpass");
+    desk.open("/search");
+    assert_eq!(desk.browser.run("document.querySelectorAll('.kept li').length"), 0);
+    desk.end();
+}
+
+/// A change is taken back from the change log, after a look at how; not where the entry has changed since.
+#[test]
+fn a_change_is_taken_back() {
+    let Some(mut desk) = Desk::new(ENTRIES) else { return };
+    desk.log_in(ADMIN, "secret");
+    let ann = "dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom";
+    let edit = |desk: &mut Desk, attribute: &str, value: &str| {
+        desk.open(&format!("/entry/edit?{ann}&add={attribute}"));
+        desk.browser.fill(&format!("#field-{attribute}"), value);
+        desk.browser.click("button[value=review]");
+        desk.browser.click("button[value=save]");
+        desk.shows("uid=ann is changed.");
+    };
+    edit(&mut desk, "title", "Head of Sales");
+    desk.browser.click("nav a[href='/changes']");
+    desk.shows("modify title");
+    desk.browser.prefer("dark");
+    desk.browser.resize(390, 844);
+    let overflow =
+        desk.browser.run("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+    assert_eq!((overflow, desk.browser.run(CONTRAST)), (0.into(), "".into()));
+    picture(&mut desk.browser, "changes-narrow");
+    desk.browser.prefer("light");
+    desk.browser.resize(1280, 900);
+    picture(&mut desk.browser, "changes");
+    let first = "tbody a[href^='/changes/undo']";
+    desk.browser.click(first);
+    desk.shows("delete: title");
+    let old = desk.browser.address();
+    picture(&mut desk.browser, "admin-undo");
+    // Somebody changes the entry meanwhile: it is refused, before and after the look.
+    let button = "document.querySelector('main form button.primary') === null";
+    edit(&mut desk, "description", "newer");
+    desk.browser.open(&old);
+    desk.shows("The entry has changed since");
+    assert_eq!(desk.browser.run(button), true);
+    // The newer one first; its old values are known from the log alone.
+    edit(&mut desk, "description", "newest");
+    desk.open("/changes");
+    desk.browser.click(first);
+    desk.shows("description: newer");
+    desk.browser.click("main form button.primary");
+    desk.shows("The change of uid=ann is taken back.");
+    desk.open(&format!("/browse?{ann}"));
+    desk.shows("newer");
+    assert!(!desk.browser.text().contains("newest"));
+    // A value that was there before the log began is not known.
+    desk.open(&format!("/people/one?{ann}"));
+    desk.browser.fill("#new", "annother");
+    desk.browser.click("form[action='/people/password'] button");
+    desk.shows("is set.");
+    desk.open("/changes");
+    desk.browser.click(first);
+    desk.shows("The change log does not say which values userPassword had before this change.");
+    // A deleted entry comes back whole where the log has it from its beginning.
+    desk.open("/groups/new");
+    desk.browser.fill("#cn", "staff");
+    desk.browser.fill("#who", "ann");
+    desk.browser.click("main button.primary");
+    desk.shows("1 member");
+    let staff = desk.browser.run("new URL(location.href).searchParams.get('dn')");
+    let staff = staff.as_str().expect("a name").to_owned();
+    desk.open(&format!("/entry/delete?dn={}", staff.replace('=', "%3D").replace(',', "%2C")));
+    desk.browser.click("button.danger");
+    desk.shows("cn=staff is deleted.");
+    desk.open("/changes");
+    desk.browser.click(first);
+    desk.shows("changetype: add");
+    desk.browser.click("main form button.primary");
+    desk.shows("The change of cn=staff is taken back.");
+    desk.open(&format!("/groups/one?dn={}", staff.replace('=', "%3D").replace(',', "%2C")));
+    desk.shows("1 member");
+    desk.browser.click("form[action='/logout'] button");
+    desk.log_in("uid=ann,ou=people,dc=example,dc=com", "annother");
+    desk.open("/changes");
+    desk.shows("Changes are shown to the rootdn of the database.");
+    desk.browser.open(&old);
+    desk.shows("Only the rootdn of dc=example,dc=com may take its changes back.");
+    desk.end();
+}
+
+/// The form names who asks and for what; the answer names the rule, as `larix acl explain` does.
+#[test]
+fn access_is_explained() {
+    let Some(mut desk) = Desk::new(ENTRIES) else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.open("/browse?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    desk.browser.click("main .actions a[href^='/access']");
+    assert_eq!(
+        desk.browser.run("document.getElementById('dn').value"),
+        "uid=ann,ou=people,dc=example,dc=com"
+    );
+    desk.browser.fill("#who", "uid=bob,ou=people,dc=example,dc=com");
+    desk.browser.fill("#peer", "192.0.2.1");
+    desk.browser.fill("#attribute", "userPassword");
+    desk.browser.click("form.access button");
+    desk.shows("Denied");
+    desk.shows("Decided by `by * none` of {0}to attrs=userPassword");
+    desk.shows("passed over: not self");
+    // The answer has the focus, and the form keeps what was asked.
+    assert_eq!(desk.browser.run("document.activeElement.id"), "answer-title");
+    assert_eq!(desk.browser.run("document.getElementById('peer').value"), "192.0.2.1");
+    desk.browser.resize(1280, 1260);
+    picture(&mut desk.browser, "admin-access");
+    desk.browser.fill("#attribute", "");
+    desk.browser.click("form.access button");
+    desk.shows("allowed");
+    desk.browser.run("document.querySelectorAll('details').forEach((one) => (one.open = true))");
+    desk.shows("Decided by `by users read` of {1}to *");
+    for (width, scheme) in [(390, "light"), (390, "dark"), (1280, "dark")] {
+        desk.browser.resize(width, 844);
+        desk.browser.prefer(scheme);
+        let overflow =
+            desk.browser.run("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!((overflow, desk.browser.run(CONTRAST)), (0.into(), "".into()), "{width} {scheme}");
+    }
+    desk.browser.resize(1280, 900);
+    desk.browser.prefer("light");
+    desk.browser.fill("#who", "bob");
+    desk.browser.click("form.access button");
+    desk.shows("\"bob\" is not a DN");
+    desk.browser.fill("#who", "");
+    desk.browser.fill("#dn", "uid=none,dc=example,dc=com");
+    desk.browser.click("form.access button");
+    desk.shows("There is no entry \"uid=none,dc=example,dc=com\" to which you have the right manage");
+    desk.end();
+}
+
 #[test]
 fn nobody_sees_more_than_they_may() {
     let Some(mut desk) = Desk::new(ENTRIES) else { return };
@@ -336,6 +509,8 @@ fn nobody_sees_more_than_they_may() {
     desk.shows("Figures are shown to those who may read cn=Monitor");
     desk.open("/config");
     desk.shows("You may not see the configuration");
+    desk.open("/access?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    desk.shows("Access rules are shown to those who may read cn=config");
     desk.open("/replication");
     desk.shows("This is shown to those who may read");
     desk.open("/log");
@@ -500,6 +675,8 @@ fn the_keyboard_is_enough_and_every_window_fits() {
         "/schema?class=inetOrgPerson",
         "/account",
         "/config",
+        "/access",
+        "/changes",
         "/replication",
         "/log",
         "/about",

@@ -14,7 +14,7 @@ pub(super) struct Asset {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const ASSETS: [Asset; 5] = [
+const ASSETS: [Asset; 6] = [
     Asset {
         name: "style.css",
         content_type: "text/css; charset=utf-8",
@@ -22,6 +22,7 @@ const ASSETS: [Asset; 5] = [
     },
     Asset { name: "app.js", content_type: SCRIPT, text: include_str!("assets/app.js") },
     Asset { name: "charts.js", content_type: SCRIPT, text: include_str!("assets/charts.js") },
+    Asset { name: "searches.js", content_type: SCRIPT, text: include_str!("assets/searches.js") },
     Asset { name: "tree.js", content_type: SCRIPT, text: include_str!("assets/tree.js") },
     Asset { name: "larch.svg", content_type: "image/svg+xml", text: include_str!("assets/larch.svg") },
 ];

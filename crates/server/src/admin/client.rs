@@ -337,8 +337,9 @@ impl LdapClient {
         rdn: &str,
         delete_old: bool,
         superior: Option<&str>,
+        controls: &[ControlBuf],
     ) -> Result<Answer, LdapResult> {
-        self.call(|out, id| client::modify_dn(out, id, dn, rdn, delete_old, superior, &[])).await
+        self.call(|out, id| client::modify_dn(out, id, dn, rdn, delete_old, superior, controls)).await
     }
 
     /// Changes a password (RFC 3062). The generated one, if none was given.

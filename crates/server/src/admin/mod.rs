@@ -19,6 +19,7 @@ mod respond;
 mod schema;
 mod sessions;
 mod tls_stream;
+mod undo;
 
 use std::cell::RefCell;
 use std::io;

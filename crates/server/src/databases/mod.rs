@@ -1,7 +1,9 @@
 //! Which databases there are, open, and which of them a name belongs to: the stored ones in the engine's directory, and the
 //! trees that are not stored. [`operations`](crate::operations) carries out requests over them.
 
+mod access;
 mod access_logs;
+mod changes;
 mod figures;
 mod index_log;
 mod memory;
@@ -23,6 +25,7 @@ use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
 
+pub(crate) use access::{About, AccessQuestion};
 pub(crate) use open::PreparedDatabases;
 
 use crate::backends::{Cluster, Stored, figures, has_failed_sync, suffix_of};

@@ -40,7 +40,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             nav.side aria-label="Tree" data-tree="/api/children" data-dn=(dn) { (listed(dn, &children)) }
             div {
                 @match &entry {
-                    Some(entry) => (show(&schema, entry, &children)),
+                    Some(entry) => (show(&schema, entry, &children, visit.session.manages)),
                     None if dn.is_empty() => p.help { "Choose a naming context. Arrow keys open and close the tree." },
                     None => (missing(visit, dn)),
                 }
@@ -201,7 +201,7 @@ fn missing(visit: &Visit<'_>, dn: &str) -> Markup {
     }
 }
 
-fn show(schema: &Schema, entry: &Found, children: &Children) -> Markup {
+fn show(schema: &Schema, entry: &Found, children: &Children, manages: bool) -> Markup {
     let dn = entry.dn.as_str();
     let (operational, user): (Vec<_>, Vec<_>) =
         entry.attributes.iter().partition(|a| schema::is_operational(schema, &a.name));
@@ -215,6 +215,7 @@ fn show(schema: &Schema, entry: &Found, children: &Children) -> Markup {
             @if is_person(entry) { a.button href=(link("/people/one")) { "As a person" } }
             @if is_group(entry) { a.button href=(link("/groups/one")) { "As a group" } }
             a.button href=(link("/entry/ldif")) { "LDIF" }
+            @if manages { a.button href=(link("/access")) { "Who may" } }
             @if !children.list.is_empty() {
                 a.button href=(url("/entry/ldif", &[("dn", dn), ("scope", "sub")])) { "LDIF of all below" }
             }

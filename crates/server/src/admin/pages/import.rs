@@ -93,7 +93,7 @@ async fn run(client: &mut LdapClient, steps: &[Step], go_on: bool, clock: &dyn C
             Action::Modify(changes) => client.modify(&step.dn, changes, &[]).await,
             Action::Delete => client.delete(&step.dn, &[]).await,
             Action::Rename { rdn, delete_old, superior } => {
-                client.rename(&step.dn, rdn, *delete_old, superior.as_deref()).await
+                client.rename(&step.dn, rdn, *delete_old, superior.as_deref(), &[]).await
             }
         };
         let Err(result) = done else {

@@ -19,7 +19,9 @@ pub(in crate::admin) enum MenuItem {
     Search,
     Import,
     Schema,
+    Changes,
     Configuration,
+    Access,
     Replication,
     Log,
     About,
@@ -34,7 +36,7 @@ enum For {
     Managers,
 }
 
-const MENU: [(MenuItem, &str, &str, For); 12] = [
+const MENU: [(MenuItem, &str, &str, For); 14] = [
     (MenuItem::Overview, "/", "Overview", For::Watchers),
     (MenuItem::Account, "/account", "My account", For::Everybody),
     (MenuItem::People, "/people", "People", For::Everybody),
@@ -42,8 +44,10 @@ const MENU: [(MenuItem, &str, &str, For); 12] = [
     (MenuItem::Browse, "/browse", "Browse", For::Everybody),
     (MenuItem::Search, "/search", "Search", For::Everybody),
     (MenuItem::Import, "/import", "Import", For::Managers),
+    (MenuItem::Changes, "/changes", "Changes", For::Managers),
     (MenuItem::Schema, "/schema", "Schema", For::Everybody),
     (MenuItem::Configuration, "/config", "Configuration", For::Managers),
+    (MenuItem::Access, "/access", "Access", For::Managers),
     (MenuItem::Replication, "/replication", "Replication", For::Watchers),
     (MenuItem::Log, "/log", "Log", For::Managers),
     (MenuItem::About, "/about", "About", For::Everybody),

@@ -12,14 +12,15 @@ const WITNESS: &str = "cn=config";
 const LINES: usize = 200;
 
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {
-    let content = match may_read(visit).await? {
+    let content = match may_read_configuration(visit).await? {
         true => content(visit),
         false => html! { p.help { "The log is shown to those who may read " code { "cn=config" } "." } },
     };
     Ok(Reply::page(layout::page(visit, MenuItem::Log, "Log", content)))
 }
 
-async fn may_read(visit: &Visit<'_>) -> Result<bool, Problem> {
+/// Whether this identity may read `cn=config`.
+pub(super) async fn may_read_configuration(visit: &Visit<'_>) -> Result<bool, Problem> {
     let mut client = visit.session.client.lock().await;
     let read = client.read(WITNESS, &["objectClass"]).await;
     if client.is_gone() {

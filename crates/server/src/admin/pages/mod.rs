@@ -1,6 +1,7 @@
 //! The pages: one module each. Markup is made by macros that escape every value.
 
 pub(super) mod about;
+mod access;
 mod account;
 pub(super) mod browse;
 mod bulk;
@@ -10,6 +11,7 @@ pub(super) mod edit;
 mod export;
 mod found;
 pub(super) mod groups;
+mod history;
 mod import;
 pub(super) mod layout;
 mod listing;
@@ -43,6 +45,7 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/" => overview::page(visit).await,
         "/api/figures" => overview::figures(visit).await,
         "/account" => account::page(visit).await,
+        "/access" => access::page(visit).await,
         "/about" => about::page(visit).await,
         "/browse" => browse::page(visit).await,
         "/api/children" => browse::api_children(visit).await,
@@ -57,6 +60,8 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/search" => search::page(visit).await,
         "/search/file" => search::file(visit).await,
         "/import" => import::page(visit).await,
+        "/changes" => history::page(visit).await,
+        "/changes/undo" => history::take_back(visit).await,
         "/schema" => schema::page(visit).await,
         "/people" => people::list(visit).await,
         "/people/one" => people::one(visit).await,

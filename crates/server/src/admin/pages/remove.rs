@@ -92,7 +92,7 @@ pub(super) async fn rename(visit: &Visit<'_>) -> Shown {
             Err(error) => trouble = layout::alert("Not renamed", html! { p { (error) } }),
             Ok(_) => {
                 let mut client = visit.session.client.lock().await;
-                match client.rename(dn, &rdn, !keep_old, moved).await {
+                match client.rename(dn, &rdn, !keep_old, moved, &[]).await {
                     Ok(_) => {
                         let new = names::below(&rdn, &superior);
                         visit.session.notice(NoticeKind::Done, format!("{} is {new} now.", names::first(dn)));

@@ -11,6 +11,7 @@ use super::export::{self, Format, Wanted};
 use super::found::Ways;
 use super::layout::{self, MenuItem};
 use super::login::suffixes;
+use crate::admin::assets;
 use crate::admin::form::{Form, url};
 use crate::admin::names;
 use crate::admin::reply::{Problem, Reply, Shown};
@@ -73,6 +74,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let content = html! {
         @if let Some(trouble) = &trouble { (trouble) }
         (form(visit, &schema, &filled))
+        (kept(&visit.session.dn))
         @if let Some(found) = &found {
             section aria-labelledby="found" {
                 h2 #found { (ways.heading(found)) }
@@ -147,7 +149,7 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, filled: &Filled<'_>) -
     let Filled { base, scope, filter, condition } = *filled;
     let condition = |name: &str| condition.map_or("", |form| form.get(name));
     html! {
-        form method="get" action="/search" {
+        form method="get" action="/search" data-search {
             div.row {
                 div {
                     label for="base" { "Below" }
@@ -209,6 +211,22 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, filled: &Filled<'_>) -
             }
             div.actions { button.primary type="submit" { "Search" } }
         }
+    }
+}
+
+/// Searches that the browser keeps, by a script alone.
+fn kept(dn: &str) -> Markup {
+    html! {
+        section.kept data-searches=(dn) aria-labelledby="kept" hidden {
+            h2 #kept { "Saved searches" }
+            ul {}
+            form.row {
+                div { label for="keep" { "Save what the form asks for as" } input #keep maxlength="60" autocomplete="off"; }
+                button.fix type="submit" { "Save" }
+            }
+            p.help role="status" {}
+        }
+        script type="module" src=(assets::url("searches.js")) {}
     }
 }
 
