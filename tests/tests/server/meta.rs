@@ -1,6 +1,7 @@
 //! `database meta` and `database asyncmeta`: two servers as one tree, beside slapd's back-meta in front of the same servers.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
@@ -302,4 +303,56 @@ fn cn_config_changes_the_targets() {
     let deleted = run(&mut config, &format!("delete {second}"));
     assert!(deleted.starts_with("=> 0"), "{deleted}");
     assert_eq!(count(&mut client), 3);
+}
+
+/// A target that says nothing costs a search its time limit, and other requests nothing.
+#[test]
+fn a_target_that_hangs() {
+    let (one, two) = (target("one"), target("two"));
+    let relay = Relay::start();
+    relay.lead_to(two.server.address);
+    let body = of_two(Kind::Larix, [one.server.address, relay.address], "onerr report", ["", "timeout 3"]);
+    let front = Running::new(Kind::Larix, &body);
+    let mut client = front.client();
+    let count = |answer: &str| answer.matches("-> ").count();
+    assert_eq!(count(&run(&mut client, "search o=all sub (uid=*) uid")), 6);
+    relay.set(Passage::Silent);
+    let limited = run(&mut client, "search o=all sub (uid=*) uid time=1");
+    assert!(count(&limited) == 3 && limited.contains("=> 3"), "{limited}");
+    // The target's own time ends its part; what the other has is there.
+    let rest = run(&mut client, "search o=all sub (uid=*) uid");
+    assert!(count(&rest) == 3 && !rest.contains("=> 0"), "{rest}");
+    let other = run(&mut front.client(), "search ou=one,o=all sub (uid=*) uid");
+    assert!(count(&other) == 3 && other.contains("=> 0"), "{other}");
+    assert!(run(&mut client, "compare uid=annone,ou=one,o=all sn:one").contains("=> 6"));
+    assert!(!run(&mut client, "compare uid=anntwo,ou=two,o=all sn:two").contains("=> 6"));
+}
+
+/// A target that sends what is no LDAP loses its own connection; one that has other entries has none.
+#[test]
+fn a_target_that_lies() {
+    let one = target("one");
+    let liar = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = liar.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in liar.incoming().flatten() {
+            let mut request = [0; 512];
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let front = Running::new(Kind::Larix, &of_two(Kind::Larix, [one.server.address, address], "", ["", ""]));
+    let mut client = front.client();
+    for _ in 0..3 {
+        let found = run(&mut client, "search o=all sub (uid=*) uid");
+        assert!(found.matches("-> ").count() == 3 && found.contains("=> 0"), "{found}");
+        let alone = run(&mut client, "search ou=two,o=all sub (uid=*) uid");
+        assert!(!alone.contains("=> 0") && !alone.contains("-> "), "{alone}");
+        let bound = run(&mut client, "as uid=anntwo,ou=two,o=all annpw");
+        assert!(!bound.contains("=> 0"), "{bound}");
+    }
+    // One that has another suffix than it is asked for answers for itself alone: it has no such entry.
+    let body = of_two(Kind::Larix, [one.server.address, one.server.address], "", ["", ""]);
+    let found = run(&mut Running::new(Kind::Larix, &body).client(), "search o=all sub (uid=*) uid");
+    assert!(found.matches("-> ").count() == 3 && found.contains("=> 0"), "{found}");
 }
