@@ -228,6 +228,8 @@ pub type Below<'a> = (&'a dyn Backend, &'a NormalDn, Scope);
 pub struct Announced {
     pub naming_contexts: Vec<String>,
     pub monitor_context: Option<String>,
+    /// The entry above the changes of a change log, and the numbers of the first and the last one; 0 of an empty log.
+    pub changelog: Option<(&'static str, u64, u64)>,
     pub config_context: Option<String>,
     /// Controls that the root DSE lists for overlays that are part of databases.
     pub database_controls: Vec<&'static str>,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use larix_engine::access::{AccessPolicy, AccessTarget, EntryFacts, Item, Privilege, Subject};
+use larix_engine::budget::RequestLimits;
 use larix_engine::catalog::Catalog;
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::{Entry, EntryAttribute, OwnedSource};
@@ -177,21 +178,12 @@ impl MemoryTree<'_> {
             let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
             return Ok(Found { result, entries: 0 });
         }
-        let all: Vec<Seen<'_>> = self.seen().collect();
-        let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
-            return Ok(Found { result: self.missing(&all, base), entries: 0 });
-        };
         // Every client knows an entry that stands alone, the root DSE or the subschema: it may be searched, as in OpenLDAP,
         // and the rules decide about its content.
-        if all.len() > 1 && !first.allows(Item::Entry, Privilege::Search) {
-            let disclosed = first.allows(Item::Entry, Privilege::Disclose);
-            let code =
-                if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
-            return Ok(Found { result: LdapResult::new(code), entries: 0 });
+        if let Err(result) = self.admit(base, controls, self.entries.len() == 1) {
+            return Ok(Found { result, entries: 0 });
         }
-        if !first.is_as_asserted(controls) {
-            return Ok(Found { result: LdapResult::new(ResultCode::ASSERTION_FAILED), entries: 0 });
-        }
+        let all: Vec<Seen<'_>> = self.seen().collect();
         let catalog = Catalog::default();
         let bound = self.schema.bind_filter(request.filter);
         let filter = Filter::new(self.schema, &catalog, bound);
@@ -222,6 +214,31 @@ impl MemoryTree<'_> {
             entries += 1;
         }
         Ok(Found { result: LdapResult::success(), entries })
+    }
+
+    /// Judges the base of a search.
+    ///
+    /// # Errors
+    /// It is not there or may not be searched, or the assertion control's filter is not true of it.
+    pub fn check_base(&self, base: &NormalDn, controls: &RequestControls) -> Result<(), LdapResult> {
+        self.admit(base, controls, false)
+    }
+
+    fn admit(&self, base: &NormalDn, controls: &RequestControls, to_all: bool) -> Result<(), LdapResult> {
+        let all: Vec<Seen<'_>> = self.seen().collect();
+        let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
+            return Err(self.missing(&all, base));
+        };
+        if !to_all && !first.allows(Item::Entry, Privilege::Search) {
+            let disclosed = first.allows(Item::Entry, Privilege::Disclose);
+            let code =
+                if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
+            return Err(LdapResult::new(code));
+        }
+        if !first.is_as_asserted(controls) {
+            return Err(LdapResult::new(ResultCode::ASSERTION_FAILED));
+        }
+        Ok(())
     }
 
     /// The entries that a search finds and the subject may read, in their order.
@@ -279,6 +296,57 @@ impl MemoryTree<'_> {
         self.entries
             .iter()
             .filter_map(|entry| Some(Seen { tree: self, entry, dn: self.schema.parse_dn(&entry.dn).ok()? }))
+    }
+}
+
+/// A search of entries that are made one by one, where a list of them would be too long.
+#[derive(Debug)]
+pub struct OneByOne {
+    filter: Filter,
+    selection: Selection,
+    matched: Option<Vec<BoundFilter>>,
+    types_only: bool,
+    message: MessageId,
+}
+
+impl OneByOne {
+    /// # Errors
+    /// A filter that costs more steps than one request may.
+    pub fn new(
+        schema: &Schema,
+        limits: &RequestLimits,
+        request: &SearchRequest<'_>,
+        controls: &RequestControls,
+        message: MessageId,
+    ) -> Result<Self, LdapResult> {
+        let bound = schema.bind_filter(request.filter);
+        let bind = |filters: &Vec<larix_proto::FilterBuf>| {
+            filters.iter().map(|filter| schema.bind_filter(filter.as_filter())).collect()
+        };
+        Ok(Self {
+            filter: Filter::within(limits, schema, &Catalog::default(), bound)?,
+            selection: Selection::new(schema, request.attributes),
+            matched: controls.matched_values.as_ref().map(bind),
+            types_only: request.types_only,
+            message,
+        })
+    }
+
+    /// Whether the filter is true of the entry and the tree's subject may read it.
+    ///
+    /// # Errors
+    /// The filter costs more steps than one request may.
+    pub fn finds(&self, tree: &MemoryTree<'_>, dn: &NormalDn, entry: &Entry) -> Result<bool, Fault> {
+        let seen = Seen { tree, entry, dn: dn.clone() };
+        let source = OwnedSource { schema: tree.schema, entry };
+        let matched = self.filter.matches(&seen, &source)? == Match::True;
+        Ok(matched && seen.allows(Item::Entry, Privilege::Read))
+    }
+
+    /// Appends the message with what the tree's subject may read of the entry.
+    pub fn write(&self, tree: &MemoryTree<'_>, dn: &NormalDn, entry: &Entry, out: &mut Vec<u8>) {
+        let seen = Seen { tree, entry, dn: dn.clone() };
+        seen.encode(&self.selection, self.matched.as_deref(), self.types_only, (self.message, &[]), out);
     }
 }
 
@@ -457,6 +525,7 @@ fn told_apart<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
 }
 
 /// Which attributes a request wants (RFC 4511 section 4.5.1.8, RFC 3673, RFC 4529).
+#[derive(Debug)]
 struct Selection {
     user: bool,
     operational: bool,

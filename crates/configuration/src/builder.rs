@@ -495,7 +495,12 @@ impl Builder {
 
     /// Defines what comes with an overlay, unless it is defined already: by its own means, or by a file that was included.
     pub(super) fn define_for(&mut self, descriptor: &Descriptor) -> Result<(), Fault> {
-        for line in line::logical_lines(descriptor.schema) {
+        self.define_unless_known(descriptor.schema)
+    }
+
+    /// The same for definitions that come with something else.
+    pub(super) fn define_unless_known(&mut self, definitions: &str) -> Result<(), Fault> {
+        for line in line::logical_lines(definitions) {
             let (keyword, text) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
             let text = text.trim();
             let oid = text.trim_start_matches('(').split_whitespace().next().unwrap_or_default();

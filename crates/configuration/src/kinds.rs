@@ -3,6 +3,7 @@
 //! Nothing else tells kinds apart. A new kind is a file beside these with its settings, its directives and its descriptor, one line in
 //! [`DESCRIPTORS`], and one in the server's table of backends.
 
+mod changelog;
 mod foreign;
 mod kv;
 mod ldap;
@@ -25,6 +26,7 @@ use super::model::{Config, Database};
 use super::settings::Settings;
 use super::values::ChangeLog;
 
+pub use changelog::ChangelogSettings;
 pub use kv::KvSettings;
 pub use ldap::LdapSettings;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
@@ -56,6 +58,8 @@ pub struct Descriptor {
     pub(super) is_served: bool,
     pub(super) settings: fn() -> Box<dyn KindSettings>,
     pub(super) directives: &'static [Directive],
+    /// Definitions that come with it, one a line.
+    pub(super) schema: &'static str,
 }
 
 const NOTHING: Descriptor = Descriptor {
@@ -70,6 +74,7 @@ const NOTHING: Descriptor = Descriptor {
     is_served: true,
     settings: || Box::new(NoSettings),
     directives: &[],
+    schema: "",
 };
 
 /// `database config`: cn=config itself.
@@ -102,6 +107,7 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &ldap::DESCRIPTOR,
     &relay::DESCRIPTOR,
     &null::DESCRIPTOR,
+    &changelog::DESCRIPTOR,
 ];
 
 /// The descriptors of all kinds, those that are not served last.

@@ -47,8 +47,8 @@ pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
 pub use interceptors::MakeInterceptor;
 pub use kinds::{
-    DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, KvSettings, LdapSettings,
-    MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
+    ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, KvSettings,
+    LdapSettings, MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
 };
 pub use listing::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
@@ -56,7 +56,7 @@ pub use model::{
     AccessLine, Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,
     QuickStart, SchemaSection, Shared, Source,
 };
-pub use overlays::local_attributes;
+pub use overlays::{local_attributes, secret_attributes};
 pub use settings::{Setting, Settings};
 pub use value_list::ValueList;
 pub use values::PasswordCosts;

@@ -6,6 +6,7 @@ mod access_matrix;
 mod accesslog;
 mod across_databases;
 mod chain;
+mod changelog;
 mod churn;
 mod cluster;
 mod crash;

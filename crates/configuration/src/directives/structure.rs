@@ -92,13 +92,14 @@ fn database(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     if !name.eq_ignore_ascii_case(kind.name()) {
         builder.notes.push(call.origin.clone(), format!("`database {name}` is served as {}", kind.name()));
     }
+    builder.define_unless_known(kind.descriptor().schema)?;
     builder.start_database(kind, call.origin.clone());
     Ok(())
 }
 
 fn unknown_kind(name: &str) -> Fault {
     Fault::argument(0, format!("no database kind `{name}`"))
-        .with_help("mdb, ldif, monitor, config, null or frontend")
+        .with_help("mdb, ldif, kv, ldap, relay, changelog, monitor, config, null or frontend")
 }
 
 fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

@@ -1,6 +1,7 @@
 //! The backends: one for each kind of served database, and one for names outside every database.
 
 mod chained;
+mod changelog;
 mod clustered;
 mod memory;
 mod passwords;
@@ -17,6 +18,7 @@ use crate::cluster::{Node, SharedStore};
 use crate::services::Services;
 
 pub(crate) use chained::chained;
+pub(crate) use changelog::{Changelog, Container};
 pub(crate) use clustered::Clustered;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};

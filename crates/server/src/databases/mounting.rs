@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use larix_configuration::{Config, ConfigError, Database, MetaSettings, NullSettings, RelaySettings};
+use larix_configuration::{
+    ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, RelaySettings,
+};
 use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
 use larix_proto::ldif::{self, Body};
@@ -12,8 +14,8 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Cluster, Clustered, Common, Configuration, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree,
-    Stored, SubschemaTree, Tree, chained, connections, connections_of_targets,
+    Changelog, Cluster, Clustered, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null,
+    Proxied, RootDseTree, Stored, SubschemaTree, Tree, chained, connections, connections_of_targets,
 };
 use larix_backend::meta::Target;
 use larix_backend::{Backend, Intercepted, Meta, Mount, Relay, RulesInFront, Special, Stack};
@@ -27,7 +29,7 @@ pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<
 type Make = fn(&Arc<Common>, Opened<'_>, &mut Stack) -> Result<Option<Arc<dyn Backend>>, OpenError>;
 
 /// The backend of each kind of database that is served.
-const BACKENDS: [(&str, Make); 10] = [
+const BACKENDS: [(&str, Make); 11] = [
     ("mdb", stored),
     ("ldif", stored),
     ("kv", clustered),
@@ -35,6 +37,7 @@ const BACKENDS: [(&str, Make); 10] = [
     ("meta", of_targets),
     ("asyncmeta", of_targets),
     ("relay", relayed),
+    ("changelog", changelog),
     ("config", |common, opened, _| Ok(Some(tree(common, opened, Configuration)))),
     ("monitor", |common, opened, _| {
         let owner = opened.0.root_dn.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -179,6 +182,32 @@ fn of_targets(
         suffixes: database.suffixes.iter().map(ToString::to_string).collect(),
     };
     Ok(Some(with_root_and_limits(common, (database, policy), Box::new(meta))))
+}
+
+fn changelog(
+    common: &Arc<Common>,
+    (database, _, policy): Opened<'_>,
+    _: &mut Stack,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let Some(settings) = database.kind.settings::<ChangelogSettings>() else { return Ok(None) };
+    let shown = settings.shown(&common.config, database)?;
+    let has = |served: &&Arc<Served<LmdbStore>>| {
+        let own = &served.database().settings().suffixes;
+        shown.suffixes.first().is_some_and(|suffix| own.iter().any(|own| own.normal == suffix.normal))
+    };
+    let Some(served) = common.directory.databases().iter().find(has) else { return Ok(None) };
+    // Its rules may ask for groups and sets among stored entries.
+    common.directory.let_see(&policy);
+    let tree = Tree {
+        content: Container,
+        common: Arc::clone(common),
+        policy,
+        root_dn: database.effective_root(),
+        root_password: database.root_password.clone().map(Zeroizing::new),
+    };
+    let rules = database.shared.limits.clone();
+    let limits = database.shared.search_limits.into();
+    Ok(Some(Arc::new(Changelog { tree, served: Arc::clone(served), rules, limits })))
 }
 
 fn judge_in_front(common: &Arc<Common>, policy: &Arc<AccessPolicy>, in_front: &mut Stack) {

@@ -27,6 +27,8 @@ pub const FEATURES: &[&str] = &[
 pub struct RootDse {
     pub naming_contexts: Vec<String>,
     pub monitor_context: Option<String>,
+    /// The name of the change log, and the numbers of its first and its last change.
+    pub changelog: Option<(&'static str, u64, u64)>,
     pub config_context: Option<String>,
     pub subschema_dn: String,
     /// StartTLS can be had.
@@ -59,6 +61,9 @@ impl RootDse {
             .add("configContext", self.config_context.clone())
             .add("namingContexts", self.naming_contexts.clone())
             .add("monitorContext", self.monitor_context.clone())
+            .add("changelog", self.changelog.map(|(name, ..)| name))
+            .add("firstChangeNumber", self.changelog.map(|(_, first, _)| first.to_string()))
+            .add("lastChangeNumber", self.changelog.map(|(.., last)| last.to_string()))
             .add("dynamicSubtrees", self.dynamic_subtrees.clone())
             .add("supportedControl", listed)
             .add("supportedControl", text(&self.database_controls))

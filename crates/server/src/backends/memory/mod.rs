@@ -84,7 +84,7 @@ pub(crate) struct Tree<C> {
 
 impl<C: Content> Tree<C> {
     /// The tree as the requester sees it.
-    fn tree<'a>(&'a self, context: &Context<'a>) -> MemoryTree<'a> {
+    pub(crate) fn tree<'a>(&'a self, context: &Context<'a>) -> MemoryTree<'a> {
         MemoryTree {
             schema: &self.common.config.schema,
             policy: &self.policy,

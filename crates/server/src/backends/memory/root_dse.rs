@@ -20,6 +20,7 @@ impl Content for RootDseTree {
         let Announced {
             naming_contexts,
             monitor_context,
+            changelog,
             config_context,
             database_controls,
             provides_content,
@@ -31,6 +32,7 @@ impl Content for RootDseTree {
         let entry = RootDse {
             naming_contexts,
             monitor_context,
+            changelog,
             config_context,
             subschema_dn: common.subschema_dn.clone(),
             start_tls: common.services.tls.is_available(),

@@ -200,7 +200,7 @@ impl Stored {
     }
 }
 
-fn failure(services: &Services, fault: &Fault) -> LdapResult {
+pub(super) fn failure(services: &Services, fault: &Fault) -> LdapResult {
     services.log.notice(format_args!("search failed: {fault}"));
     LdapResult::with(ResultCode::OTHER, "internal error")
 }

@@ -1,0 +1,129 @@
+//! The change log by number: a sequence is the place of a record among those of all server IDs, and each is there once.
+
+use std::iter::Peekable;
+
+use larix_store::{Direction, KeyRange, Snapshot};
+
+use super::{LogKey, first_sequence, positions};
+use crate::fault::Fault;
+use crate::tables::LOG;
+
+/// The lowest number that is kept; 0 of an empty log.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn first_number<S: Snapshot>(snapshot: &S) -> Result<u64, Fault> {
+    let mut first: Option<u64> = None;
+    for LogKey { server_id, .. } in positions(snapshot)? {
+        let own = first_sequence(snapshot, server_id)?;
+        first = Some(first.map_or(own, |first| first.min(own)));
+    }
+    Ok(first.unwrap_or(0))
+}
+
+/// The highest number; 0 of an empty log.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn last_number<S: Snapshot>(snapshot: &S) -> Result<u64, Fault> {
+    Ok(super::end(snapshot)?.map_or(0, |end| end.sequence))
+}
+
+/// Calls `visit` with the records from a number on as they are stored, in the order of their numbers, until it answers false. What was
+/// before that number is not read.
+///
+/// # Errors
+/// A store that cannot be read, or a key that is damaged.
+pub fn visit_numbered<S: Snapshot>(
+    snapshot: &S,
+    from: u64,
+    visit: &mut dyn FnMut(u64, &[u8]) -> bool,
+) -> Result<(), Fault> {
+    let prefixes: Vec<_> = positions(snapshot)?
+        .into_iter()
+        .filter(|last| last.sequence >= from)
+        .map(|last| {
+            // `after` excludes the key itself.
+            let before = LogKey { server_id: last.server_id, sequence: from.saturating_sub(1) };
+            (last.server_id.to_be_bytes(), before.to_bytes())
+        })
+        .collect();
+    // One for each server ID that wrote here: usually one.
+    let mut scans = Vec::with_capacity(prefixes.len());
+    for (prefix, before) in &prefixes {
+        let rows = snapshot.scan(LOG, KeyRange::prefix(prefix).after(before), Direction::Forward)?;
+        scans.push(rows.peekable());
+    }
+    while let Some(scan) = next_of(&mut scans)? {
+        let Some(row) = scan.next() else { break };
+        let (key, value) = row?;
+        let key = LogKey::from_bytes(&key).ok_or(DAMAGED)?;
+        if !visit(key.sequence, &value) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+const DAMAGED: Fault = Fault::Damaged { what: "a key of the change log" };
+
+/// The scan whose next record has the lowest number; none if all are at their end.
+fn next_of<K: AsRef<[u8]>, V, E, I>(scans: &mut [Peekable<I>]) -> Result<Option<&mut Peekable<I>>, Fault>
+where
+    I: Iterator<Item = Result<(K, V), E>>,
+{
+    let mut lowest: Option<(u64, usize)> = None;
+    for (at, scan) in scans.iter_mut().enumerate() {
+        let number = match scan.peek() {
+            None => continue,
+            // It comes first, so that the caller meets it.
+            Some(Err(_)) => 0,
+            Some(Ok((key, _))) => LogKey::from_bytes(key.as_ref()).ok_or(DAMAGED)?.sequence,
+        };
+        if lowest.is_none_or(|(known, _)| number < known) {
+            lowest = Some((number, at));
+        }
+    }
+    Ok(lowest.and_then(|(_, at)| scans.get_mut(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_store::{Durability, Store, Transaction, WriteSet};
+
+    use super::*;
+
+    #[test]
+    fn numbers_tell_the_order_of_all_server_ids() {
+        let store = larix_store::memory::MemoryStore::new(&crate::tables::TABLES).unwrap();
+        let mut set = WriteSet::new();
+        // A server whose ID was 1, then 2, then 1 again; the oldest records were trimmed.
+        for (server_id, sequence) in [(1, 3), (1, 4), (2, 5), (2, 6), (1, 7), (1, 8)] {
+            set.put(LOG, &LogKey { server_id, sequence }.to_bytes(), vec![sequence as u8]);
+        }
+        let empty = store.snapshot().unwrap();
+        assert_eq!((first_number(&empty).unwrap(), last_number(&empty).unwrap()), (0, 0));
+        store.transaction().unwrap().commit(&set, Durability::Sync).unwrap();
+        let snapshot = store.snapshot().unwrap();
+        assert_eq!((first_number(&snapshot).unwrap(), last_number(&snapshot).unwrap()), (3, 8));
+        for (from, expected) in
+            [(0, &[3, 4, 5, 6, 7, 8][..]), (1, &[3, 4, 5, 6, 7, 8]), (5, &[5, 6, 7, 8]), (8, &[8]), (9, &[])]
+        {
+            let mut found = Vec::new();
+            visit_numbered(&snapshot, from, &mut |number, record| {
+                assert_eq!(record, [number as u8]);
+                found.push(number);
+                true
+            })
+            .unwrap();
+            assert_eq!(found, expected, "{from}");
+        }
+        let mut found = Vec::new();
+        let mut two = |number, _: &[u8]| {
+            found.push(number);
+            found.len() < 2
+        };
+        visit_numbered(&snapshot, 4, &mut two).unwrap();
+        assert_eq!(found, [4, 5]);
+    }
+}
