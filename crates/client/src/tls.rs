@@ -17,6 +17,7 @@ use crate::ciphers;
 use crate::error::ClientError;
 use crate::fault;
 use crate::peer_fault::PeerFault;
+use crate::pins::{PeerKeyHash, Pinned};
 use crate::trust::{AnyCertificate, NameRule, Named, Shown};
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
@@ -124,11 +125,11 @@ impl TlsOptions {
     /// # Errors
     /// Names the setting, or the file.
     pub fn check(&self) -> Result<(), ClientError> {
-        self.configuration(&Shown::default()).map(|_| ())
+        self.configuration(&Shown::default(), &[]).map(|_| ())
     }
 
     /// `shown` is where the server's certificate comes to, for messages.
-    fn configuration(&self, shown: &Shown) -> Result<ClientConfig, ClientError> {
+    fn configuration(&self, shown: &Shown, pins: &[PeerKeyHash]) -> Result<ClientConfig, ClientError> {
         let usage = |error: String| ClientError::Usage(format!("TLS: {error}"));
         let choice = ciphers::choose(
             self.get("TLS_CIPHER_SUITE"),
@@ -150,7 +151,10 @@ impl TlsOptions {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
             .map_err(|error| usage(error.to_string()))?;
-        let verifier = self.verifier(provider, Arc::clone(shown))?;
+        let mut verifier = self.verifier(provider, Arc::clone(shown))?;
+        if !pins.is_empty() {
+            verifier = Arc::new(Pinned { inner: verifier, pins: pins.to_vec() });
+        }
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
         let chain = certificates(Path::new(path))?;
@@ -258,8 +262,16 @@ impl TlsOptions {
     /// # Errors
     /// As [`Self::check`].
     pub fn prepare(&self) -> Result<TlsClient, ClientError> {
+        self.prepare_pinned(&[])
+    }
+
+    /// The same for servers whose public keys are known. With any hash, a server without one is refused.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn prepare_pinned(&self, pins: &[PeerKeyHash]) -> Result<TlsClient, ClientError> {
         let shown = Shown::default();
-        let config = Arc::new(self.configuration(&shown)?);
+        let config = Arc::new(self.configuration(&shown, pins)?);
         Ok(TlsClient { config, binding: self.channel_binding().map(str::to_owned) })
     }
 
@@ -270,7 +282,7 @@ impl TlsOptions {
             .map_err(|_| ClientError::Usage(format!("{host}: no certificate can have this name")))?;
         let shown = Shown::default();
         let refused = |why: String| ClientError::Tls { host: host.to_owned(), why };
-        let mut session = ClientConnection::new(Arc::new(self.configuration(&shown)?), name)
+        let mut session = ClientConnection::new(Arc::new(self.configuration(&shown, &[])?), name)
             .map_err(|error| refused(error.to_string()))?;
         while session.is_handshaking() {
             if let Err(error) = session.complete_io(&mut socket) {
@@ -372,7 +384,7 @@ mod tests {
             ("TLS_CACERT", "/no/such/file", "/no/such/file: "),
         ] {
             let options = TlsOptions(HashMap::from([(name, value.to_owned())]));
-            let error = options.configuration(&Shown::default()).unwrap_err().to_string();
+            let error = options.configuration(&Shown::default(), &[]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -27,6 +27,7 @@ mod overlays;
 mod own_urls;
 mod passwords;
 mod quick_start;
+mod remote_auth;
 mod settings;
 mod slapd_conf;
 pub mod slapd_d;
@@ -57,6 +58,7 @@ pub use model::{
     QuickStart, SchemaSection, Shared, Source,
 };
 pub use overlays::{local_attributes, secret_attributes};
+pub use remote_auth::{Realm, RemoteAuthSettings};
 pub use settings::{Setting, Settings};
 pub use value_list::ValueList;
 pub use values::PasswordCosts;

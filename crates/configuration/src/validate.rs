@@ -10,7 +10,7 @@ use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
 use super::kinds::relay;
 use super::model::{AccessLine, Config, Database, Overlay};
-use super::overlays;
+use super::{overlays, remote_auth};
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -33,9 +33,11 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         config.build_overlays(database)?;
         config.interceptors(Some(database), &mut |_| Ok(None))?;
         database.overlays.iter().try_for_each(Overlay::check_below)?;
+        database.overlays.iter().try_for_each(|overlay| overlay.remote_auth(&config.schema).map(|_| ()))?;
     }
     config.interceptors(None, &mut |_| Ok(None))?;
     config.frontend.overlays.iter().try_for_each(Overlay::check_below)?;
+    remote_auth::check_place(&config)?;
     access(&config)?;
     access_notes(&mut config);
     for database in &config.databases {

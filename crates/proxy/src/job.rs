@@ -119,11 +119,13 @@ pub(crate) struct Outcome {
     pub(crate) value: Option<Vec<u8>>,
     /// No target has had it.
     pub(crate) is_unsent: bool,
+    /// The result is a target's own.
+    pub(crate) is_of_target: bool,
 }
 
 impl From<LdapResult> for Outcome {
     fn from(result: LdapResult) -> Self {
-        Self { result, controls: Vec::new(), value: None, is_unsent: false }
+        Self { result, controls: Vec::new(), value: None, is_unsent: false, is_of_target: false }
     }
 }
 

@@ -12,6 +12,7 @@ mod connection;
 mod identity;
 mod job;
 mod proxy;
+pub mod remote_auth;
 mod request;
 mod search;
 pub mod settings;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use larix_client::{Credentials, GivingUp, KeepAlive};
+use larix_client::{Credentials, GivingUp, KeepAlive, PeerKeyHash};
 use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
 use regex::Regex;
@@ -80,6 +80,8 @@ pub struct TargetTls {
     pub begins: TlsBegins,
     /// `tls_cert` and the like.
     pub options: Vec<(String, String)>,
+    /// If there are any, a target without one is refused.
+    pub peer_keys: Vec<PeerKeyHash>,
 }
 
 /// When TLS begins with a target of `ldap://`; with `ldaps://` it is there from the first byte on.

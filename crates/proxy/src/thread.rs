@@ -469,7 +469,8 @@ impl Proxy {
                 };
                 let controls = answer.message.controls.iter().map(|control| control.to_owned()).collect();
                 let result = result.unwrap_or_else(|| LdapResult::new(ResultCode::OTHER));
-                ended.push((numbered, Outcome { result, controls, value, is_unsent: false }));
+                let outcome = Outcome { result, controls, value, is_unsent: false, is_of_target: true };
+                ended.push((numbered, outcome));
                 continue;
             }
             let Some((_, job)) = connection.sent.get(&message) else { continue };
@@ -766,15 +767,12 @@ impl Proxy {
         let bound: HashSet<_> = self.given.shared.sweep_bound();
         let settings = Arc::clone(&self.given.settings);
         let mut closed = Vec::new();
-        let mut overdue = Vec::new();
+        let is_late = |job: &Job| job.deadline.is_some_and(|deadline| deadline <= now);
+        let binds = self.binds.iter().filter(|(_, job)| is_late(job));
+        let mut overdue: Vec<u64> = binds.map(|(number, _)| *number).collect();
         for (id, connection) in &mut self.connections {
-            overdue.extend(
-                connection
-                    .waiting
-                    .iter()
-                    .filter(|(_, job)| job.deadline.is_some_and(|deadline| deadline <= now))
-                    .map(|(number, _)| *number),
-            );
+            overdue
+                .extend(connection.waiting.iter().filter(|(_, job)| is_late(job)).map(|(number, _)| *number));
             let is_old = settings.connection_ttl.is_some_and(|ttl| now >= connection.opened + ttl);
             let is_idle = settings.idle_timeout.is_some_and(|idle| now >= connection.used + idle);
             let is_nobodys = matches!(&connection.owner, Owner::User(dn) if !bound.contains(dn));

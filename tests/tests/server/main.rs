@@ -26,6 +26,7 @@ mod pass_through;
 mod persistent_search;
 mod process;
 mod proxy;
+mod remote_auth;
 mod rwm;
 mod sasl;
 mod size;

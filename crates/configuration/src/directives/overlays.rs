@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
 
-use super::super::chain;
+use super::super::{chain, remote_auth};
 use super::{Cardinality, Directive, Form, Handling, Scope, keep};
 
 /// An overlay that OpenLDAP has.
@@ -46,7 +46,7 @@ const OVERLAYS: &[OverlayKind] = &[
     ),
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
-    overlay("remoteauth", "olcRemoteAuthCfg", Refused("binds would not be forwarded")),
+    overlay("remoteauth", "olcRemoteAuthCfg", BuiltIn),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
 ];
 
@@ -54,7 +54,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
     OverlayKind { name, class, handling, descriptor: None }
 }
 
-/// Of those that are refused: those that a database has once at most.
+/// Of those without a descriptor: those that a database has once at most.
 const SINGLE: [&str; 2] = ["autoca", "remoteauth"];
 
 impl OverlayKind {
@@ -96,7 +96,9 @@ pub(super) fn table() -> &'static [Directive] {
             Scope::Overlay(name) => larix_overlays::find(name).is_none(),
             _ => true,
         };
-        own.chain(chain::TABLE.iter().cloned()).chain(TABLE.iter().filter(is_known).cloned()).collect()
+        own.chain(chain::TABLE.iter().chain(remote_auth::TABLE).cloned())
+            .chain(TABLE.iter().filter(is_known).cloned())
+            .collect()
     });
     &DIRECTIVES
 }
@@ -141,31 +143,6 @@ static TABLE: &[Directive] = &[
     kept("homedir-regexp", "olcHomedirRegexp", Scope::Overlay("homedir"), Form::Words).ordered(),
     kept("homedir-delete-style", "olcHomedirDeleteStyle", Scope::Overlay("homedir"), Form::Words),
     kept("homedir-archive-path", "olcHomedirArchivePath", Scope::Overlay("homedir"), Form::Whole),
-    kept("remoteauth_mapping", "olcRemoteAuthMapping", Scope::Overlay("remoteauth"), Form::Words).many(),
-    kept("remoteauth_dn_attribute", "olcRemoteAuthDNAttribute", Scope::Overlay("remoteauth"), Form::Words),
-    kept(
-        "remoteauth_domain_attribute",
-        "olcRemoteAuthDomainAttribute",
-        Scope::Overlay("remoteauth"),
-        Form::Words,
-    ),
-    kept(
-        "remoteauth_default_domain",
-        "olcRemoteAuthDefaultDomain",
-        Scope::Overlay("remoteauth"),
-        Form::Words,
-    ),
-    kept("remoteauth_default_realm", "olcRemoteAuthDefaultRealm", Scope::Overlay("remoteauth"), Form::Words),
-    kept("remoteauth_store", "olcRemoteAuthStore", Scope::Overlay("remoteauth"), Form::Switch),
-    kept("remoteauth_retry_count", "olcRemoteAuthRetryCount", Scope::Overlay("remoteauth"), Form::Whole),
-    kept("remoteauth_tls", "olcRemoteAuthTLS", Scope::Overlay("remoteauth"), Form::Words),
-    kept(
-        "remoteauth_tls_peerkey_hash",
-        "olcRemoteAuthTLSPeerkeyHash",
-        Scope::Overlay("remoteauth"),
-        Form::Words,
-    )
-    .many(),
     kept("translucent_strict", "olcTranslucentStrict", Scope::Overlay("translucent"), Form::Switch),
     kept("translucent_no_glue", "olcTranslucentNoGlue", Scope::Overlay("translucent"), Form::Switch),
     kept("translucent_local", "olcTranslucentLocal", Scope::Overlay("translucent"), Form::Words).many(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 
@@ -48,6 +49,25 @@ impl<S: Store> Chosen<'_, S> {
         let operation = Prepared::Modify { dn: dn.clone(), mods };
         let work = Arc::new(PasswordWork::of(Purpose::Rehash, None, None));
         served.submit_own(dn.as_str().to_owned(), operation, Some(work), done);
+    }
+
+    /// Stores the hash of a password of an entry that has none, in the name of the root DN: for the overlays it is a change like any other.
+    /// A shadow and a read-only database refuse.
+    pub fn store_password(self, dn: &NormalDn, hash: &[u8], done: Completion) {
+        let served = self.served;
+        let settings = served.database.current_settings();
+        if settings.read_only || settings.shadow {
+            let text = "the database takes no password: it is a shadow, or read-only";
+            return done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+        }
+        let schema = &self.frontend.schema;
+        match prepare::internal_change(schema, ChangeKind::Add, "userPassword", vec![hash.to_vec()]) {
+            Ok(change) => {
+                let operation = Prepared::Modify { dn: dn.clone(), mods: vec![change] };
+                served.submit_own(dn.as_str().to_owned(), operation, None, done);
+            }
+            Err(refused) => done(refused.into()),
+        }
     }
 
     /// Whether the requester may replace the password of this entry. Others must not learn whether an old password is right.

@@ -6,6 +6,7 @@ mod clustered;
 mod memory;
 mod passwords;
 mod proxied;
+mod remote_auth;
 mod stored;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(crate) use clustered::Clustered;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use proxied::{Proxied, connections, connections_of_targets};
+pub(crate) use remote_auth::remote_auth;
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
 
 /// A database in a shared engine.

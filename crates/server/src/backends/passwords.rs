@@ -392,10 +392,10 @@ impl Rehash {
 }
 
 /// Does something when it is dropped, once, whatever became of what it waits for.
-struct AtEnd<F: FnOnce()>(Option<F>);
+pub(super) struct AtEnd<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> AtEnd<F> {
-    fn new(what: F) -> Self {
+    pub(super) fn new(what: F) -> Self {
         Self(Some(what))
     }
 }

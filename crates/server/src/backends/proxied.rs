@@ -51,7 +51,8 @@ pub(super) fn connections_by_name(
         let has_tls = settings.tls.begins != TlsBegins::Never
             || settings.targets.iter().any(|url| url.scheme == UrlScheme::Ldaps);
         let options = settings.tls.options.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let tls = has_tls.then(|| TlsOptions::new(options).prepare()).transpose();
+        let tls =
+            has_tls.then(|| TlsOptions::new(options).prepare_pinned(&settings.tls.peer_keys)).transpose();
         let teller = Arc::downgrade(services);
         Ok(Surroundings {
             clock: Arc::clone(&services.clock) as _,

@@ -16,9 +16,10 @@ use super::OpenError;
 use crate::backends::{
     Changelog, Cluster, Clustered, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null,
     Proxied, RootDseTree, Stored, SubschemaTree, Tree, chained, connections, connections_of_targets,
+    remote_auth,
 };
 use larix_backend::meta::Target;
-use larix_backend::{Backend, Intercepted, Meta, Mount, Relay, RulesInFront, Special, Stack};
+use larix_backend::{Backend, Intercepted, Interceptor, Meta, Mount, Relay, RulesInFront, Special, Stack};
 use larix_proxy::ProxyBackend;
 use larix_rewrite::NamesInFront;
 
@@ -57,9 +58,8 @@ pub(super) fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<Mount, O
     let database = opened.0;
     let name = database.kind.name();
     let make = BACKENDS.iter().find(|(kind, _)| *kind == name);
-    let mut in_front = common
-        .config
-        .interceptors(Some(database), &mut |overlay| chained(common, Some(database), overlay))?;
+    let mut in_front =
+        common.config.interceptors(Some(database), &mut |overlay| in_front_of(common, &opened, overlay))?;
     let backend = make
         .map(|(_, make)| make(common, opened, &mut in_front))
         .transpose()?
@@ -84,6 +84,18 @@ pub(super) fn special(common: &Arc<Common>, policy: &Arc<AccessPolicy>) -> Resul
         subschema: alone(common, policy, SubschemaTree),
         nowhere: Arc::new(Nowhere { common: Arc::clone(common) }),
     })
+}
+
+/// What the server makes itself of an overlay.
+fn in_front_of(
+    common: &Arc<Common>,
+    (database, served, _): &Opened<'_>,
+    overlay: &Overlay,
+) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
+    match remote_auth(common, (database, served.as_ref()), overlay)? {
+        Some(remote_auth) => Ok(Some(remote_auth)),
+        None => chained(common, Some(database), overlay),
+    }
 }
 
 fn stored(
