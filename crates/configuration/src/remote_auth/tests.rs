@@ -19,7 +19,10 @@ fn read(lines: &str) -> Result<RemoteAuthSettings, String> {
         data.display()
     ))?;
     assert_eq!(config.refusals(), []);
-    let of = |config: &Config| config.databases[0].overlays[0].remote_auth(&config.schema).unwrap().unwrap();
+    let of = |config: &Config| {
+        let mut overlays = config.databases.iter().flat_map(|database| &database.overlays);
+        overlays.find_map(|overlay| overlay.remote_auth(&config.schema).unwrap()).unwrap()
+    };
     let entries = Config::from_entries(config.entries(), Source::QuickStart).unwrap();
     let exported = from_file(&config.to_slapd_conf().text)?;
     for again in [&entries, &exported] {
@@ -62,7 +65,7 @@ fn what_cannot_be() {
     let hash = |host: &str| format!("remoteauth_tls_peerkey_hash {host} sha256:{HASH}");
     for (lines, expected) in [
         ("remoteauth_mapping americas".to_owned(), "argument"),
-        ("remoteauth_mapping americas http://a".to_owned(), "cannot be asked"),
+        ("remoteauth_mapping americas http://a".to_owned(), "is no server"),
         ("remoteauth_mapping americas file://a".to_owned(), "no absolute path"),
         ("remoteauth_default_realm \"\"".to_owned(), "no server is named"),
         ("remoteauth_dn_attribute nosuch".to_owned(), "remoteauth_dn_attribute nosuch"),
