@@ -131,7 +131,7 @@ impl ServerCertVerifier for Pinned {
 }
 
 /// The SubjectPublicKeyInfo of a certificate, with its tag.
-fn public_key<'a>(certificate: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+fn public_key(certificate: &[u8]) -> Result<&[u8], DecodeError> {
     let mut outer = Reader::new(certificate).sequence("Certificate")?;
     let mut body = outer.sequence("tbsCertificate")?;
     body.optional(larix_proto::ber::Tag::context_constructed(0), "version")?;
