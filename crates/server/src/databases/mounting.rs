@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_configuration::{
-    ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, RelaySettings,
+    ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, Overlay, RelaySettings,
 };
 use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
