@@ -140,6 +140,20 @@ pub(super) static ASYNCHRONOUS: &[Directive] = &[
             ..fault
         })
     }),
+    asynchronous("conn-ttl", "olcDbConnTtl", Form::Words, |b, c| {
+        let lifetime = ldap::time(c.argument(0)?, 0)?;
+        if let Some(interval) = c.arguments.get(1) {
+            ldap::time(interval, 1)?;
+            b.note_without_effect(
+                c,
+                "the interval of conn-ttl",
+                "each connection ends when its time is over",
+            );
+        }
+        super::proxy(b)?.connection_ttl = Some(lifetime).filter(|lifetime| !lifetime.is_zero());
+        Ok(())
+    })
+    .arguments(1, 2),
     asynchronous("max-target-conns", "olcDbMaxTargetConns", Form::Whole, |b, c| {
         let most: u32 = c.positive(0)?;
         of_all(b)?.common.proxy.pool_max = most.min(ldap::POOL_CEILING);

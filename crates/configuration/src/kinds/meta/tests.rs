@@ -97,11 +97,12 @@ fn what_is_read() {
 fn the_other_name() {
     let (settings, config) = read_as(
         "asyncmeta",
-        "max-target-conns 4\nmax-pending-ops 9\nuri ldap://a/ou=a,o=x\nsuffixmassage ou=a,o=x dc=a\nuri ldap://b/ou=b,o=x\n\
+        "max-target-conns 4\nmax-pending-ops 9\nconn-ttl 6s 7s\nuri ldap://a/ou=a,o=x\nsuffixmassage ou=a,o=x dc=a\nuri ldap://b/ou=b,o=x\n\
          suffixmassage dc=b",
     )
     .unwrap();
     assert_eq!((settings.targets.len(), settings.targets[1].proxy.pool_max), (2, 4));
+    assert_eq!(settings.targets[1].proxy.connection_ttl, Some(std::time::Duration::from_secs(6)));
     assert!(settings.targets[1].mapping(&config.schema).unwrap().is_some());
     let entries = config.entries();
     let dn = "olcAsyncMetaSub={1}uri,olcDatabase={1}asyncmeta,cn=config";
