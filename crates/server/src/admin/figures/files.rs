@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Range;
@@ -19,7 +19,7 @@ const HEADER_BYTES: usize = SAMPLE_BYTES;
 /// A crash damages the one sample that is being written. A file with more damaged ones is not used.
 const DAMAGED_MAX: usize = 1;
 
-/// The folder with the files.
+/// The folder with the files, and others' files.
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
@@ -63,12 +63,10 @@ impl Files {
 
     /// Writes what changed. What the log should say: the first of several failures.
     pub(super) fn write(&mut self, rings: &mut [Ring]) -> Option<String> {
-        let written = self.make_folder().and_then(|()| {
-            rings.iter_mut().try_for_each(|ring| {
-                write(ring, &self.path(ring.range()))?;
-                ring.written();
-                Ok(())
-            })
+        let written = rings.iter_mut().try_for_each(|ring| -> io::Result<()> {
+            write(ring, &self.path(ring.range()))?;
+            ring.written();
+            Ok(())
         });
         match written {
             Ok(()) => {
@@ -85,15 +83,8 @@ impl Files {
         }
     }
 
-    fn make_folder(&self) -> io::Result<()> {
-        match fs::DirBuilder::new().mode(0o700).create(&self.folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        }
-    }
-
     fn path(&self, range: &Range) -> PathBuf {
-        self.folder.join(range.name)
+        self.folder.join(format!("overview-{}", range.name))
     }
 }
 
@@ -175,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_files_stay_as_large_as_they_are() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut files = Files::new(folder.path().join("overview"));
+        let mut files = Files::new(folder.path().to_owned());
         let mut old = rings();
         assert_eq!(files.write(&mut old), None);
         old.iter_mut().for_each(|ring| ring.add(&Sample::searches(NOW + 5 * 7_200_000, 9, 4)));
@@ -222,7 +213,7 @@ mod tests {
             spoil(&path);
             let mut new = Ring::new(&RANGES[0]);
             let note = files.read(&mut new).expect(why);
-            assert!(note.contains(why) && note.contains("10m.damaged"), "{note}");
+            assert!(note.contains(why) && note.contains("overview-10m.damaged"), "{note}");
             assert_eq!(counted(&new), []);
             assert!(path.with_extension("damaged").exists() && !path.exists(), "{why}");
             // And it goes on with a new one.
@@ -246,13 +237,13 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_written_is_told_once() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("none/overview");
+        let path = folder.path().join("none");
         let mut files = Files::new(path.clone());
         let mut old = rings();
         let note = files.write(&mut old).expect("a note");
-        assert!(note.contains("in memory alone") && note.contains("none/overview"), "{note}");
+        assert!(note.contains("in memory alone") && note.contains("none"), "{note}");
         assert_eq!(files.write(&mut old), None);
-        fs::create_dir(path.parent().expect("a parent")).expect("made");
+        fs::create_dir(&path).expect("made");
         assert_eq!(files.write(&mut old), None);
         let mut new = Ring::new(&RANGES[1]);
         assert_eq!((files.read(&mut new), counted(&new)), (None, counted(&old[1])));

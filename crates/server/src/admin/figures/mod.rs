@@ -21,8 +21,6 @@ use sample::{Counters, GROUPS};
 
 /// Looks at the counters between two writes of the files: half a minute.
 const LOOKS_PER_WRITE: u32 = 15;
-/// The folder in the directory of the first database that has one.
-const FOLDER: &str = "overview";
 
 /// A range of the overview: how much one sample covers, and how many samples there are.
 #[derive(Debug, PartialEq, Eq)]
@@ -127,9 +125,10 @@ impl Figures {
     }
 }
 
-/// Where the files are.
+/// Where the files are: beside those of the first database in LMDB. An administrator who empties that directory by `rm *`, as with slapd,
+/// takes them along.
 fn folder(server: &Server) -> Option<PathBuf> {
     let config = server.config();
-    let directory = config.databases.iter().find_map(|database| database.kind.directory())?;
-    Some(directory.join(FOLDER))
+    let first = config.databases.iter().find(|database| database.kind.mdb().is_some())?;
+    first.kind.directory().map(PathBuf::from)
 }
