@@ -131,7 +131,7 @@ fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<Contr
         let text = format!("{what} not go over several targets: search below one of them");
         return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
     }
-    // RFC 2891 section 1.2: who did not insist is told that the answer is not sorted.
+    // RFC 2891 section 1.2: a client whose control is not critical gets the answer unsorted, and a code that says so.
     let unsorted = SortResponse { code: ResultCode::UNWILLING_TO_PERFORM, attribute: None };
     let said = controls.sort.is_some().then(|| unsorted.to_control(false)).into_iter().collect();
     let mut left = Vec::new();
