@@ -118,7 +118,7 @@ impl<S: Store> Core<S> {
             self.index_work.forget();
             self.back_link_walk.failed(&*self.environment.clock);
         }
-        let behind = gathering.answer(failed.as_ref(), &self.spent);
+        let behind = gathering.answer(failed.as_ref());
         if !self.doubtful {
             self.note_answered();
         }

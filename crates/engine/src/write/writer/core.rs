@@ -10,7 +10,6 @@ use larix_store::{
 
 use super::commit::GroupError;
 use super::log_upkeep::LogUpkeep;
-use super::spent::Spent;
 use super::{WriterEnvironment, WriterStartError};
 use crate::database::{Database, next_instance, retried};
 use crate::fault::{Fault, commit_fault};
@@ -63,8 +62,6 @@ pub(super) struct Core<S> {
     pub(super) contexts_rose: bool,
     /// Whether the writer's thread waits no longer than until something is to be done beside changes.
     pub(super) looks_again: bool,
-    /// Changes that were answered and not yet dropped.
-    pub(super) spent: Arc<Spent>,
 }
 
 impl<S: Store> Core<S> {
@@ -111,7 +108,6 @@ impl<S: Store> Core<S> {
             changes_elsewhere: 0,
             contexts_rose: false,
             looks_again: false,
-            spent: Arc::default(),
         })
     }
 
@@ -140,8 +136,7 @@ impl<S: Store> Core<S> {
         let retiring = std::mem::take(&mut self.retiring);
         let (unfinished, thread) = (self.unfinished, self.thread);
         let (changes_elsewhere, looks_again) = (self.changes_elsewhere, self.looks_again);
-        let spent = Arc::clone(&self.spent);
-        *self = Self { retiring, unfinished, thread, changes_elsewhere, looks_again, spent, ..fresh };
+        *self = Self { retiring, unfinished, thread, changes_elsewhere, looks_again, ..fresh };
         Ok(())
     }
 

@@ -10,7 +10,6 @@ use larix_proto::{LdapResult, ResultCode};
 use super::lanes::Waits;
 use super::own_thread::Here;
 use super::queue::{Queue, QueueError};
-use super::spent::Spent;
 use super::task::WriterTask;
 use crate::access::Subject;
 use crate::controls::RequestControls;
@@ -113,18 +112,16 @@ fn values(operation: &Prepared) -> usize {
 pub(super) struct Entrance {
     pub(super) queue: Arc<Queue<Work>>,
     pub(super) here: Arc<dyn Here>,
-    spent: Arc<Spent>,
     retired: AtomicBool,
 }
 
 impl Entrance {
-    pub(super) fn new(queue: Arc<Queue<Work>>, here: Arc<dyn Here>, spent: Arc<Spent>) -> Self {
-        Self { queue, here, spent, retired: AtomicBool::new(false) }
+    pub(super) fn new(queue: Arc<Queue<Work>>, here: Arc<dyn Here>) -> Self {
+        Self { queue, here, retired: AtomicBool::new(false) }
     }
 
     /// Puts a change into the queue, or answers why it cannot wait there.
     pub(super) fn put(&self, job: Job) {
-        self.spent.make_way(job.weight());
         put(&self.queue, job, || if self.is_retired() { REMOVED } else { "the server is shutting down" });
     }
 
@@ -192,8 +189,8 @@ mod tests {
         const STOPS: &str = "the server is shutting down";
         const CLOSED: &str = "the database is no longer served";
         let check = |limit, closed, retired, held: Option<(ResultCode, &str)>, outlived| {
-            let queue = Arc::new(Queue::new(limit));
-            let entrance = Entrance::new(Arc::clone(&queue), Arc::new(Nowhere), Arc::default());
+            let queue = Arc::new(Queue::new(limit, Arc::new(crate::time::ManualClock::default())));
+            let entrance = Entrance::new(Arc::clone(&queue), Arc::new(Nowhere));
             if retired {
                 entrance.retire();
             }

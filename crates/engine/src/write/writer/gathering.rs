@@ -8,7 +8,6 @@ use larix_proto::{LdapResult, ResultCode};
 
 use super::entrance::{Job, Work};
 use super::queue::Queue;
-use super::spent::Spent;
 use super::task::WriterTask;
 use super::{GROUP_BYTES, GROUP_LIMIT};
 use crate::write::request::WriteOutcome;
@@ -72,16 +71,13 @@ impl<'q> Gathering<'q> {
         self.jobs.iter().all(is_lazy)
     }
 
-    /// Tells everybody; `failed`: why nothing was committed. `spent` takes what is left of the changes. Gives back the task that
-    /// ended the group.
-    pub(super) fn answer(self, failed: Option<&LdapResult>, spent: &Spent) -> Option<WriterTask> {
+    /// Tells everybody; `failed`: why nothing was committed. Gives back the task that ended the group.
+    pub(super) fn answer(self, failed: Option<&LdapResult>) -> Option<WriterTask> {
         let mut outcomes = self.outcomes.into_iter();
         for job in self.jobs {
-            let weight = job.weight();
             let (done, outcome) = (job.done, settled(outcomes.next(), failed));
             // One that panics at its answer keeps the others from none of theirs.
             let _ = catch_unwind(AssertUnwindSafe(|| done(outcome)));
-            spent.take(job.tasks, weight);
         }
         self.behind
     }
@@ -100,7 +96,7 @@ fn settled(outcome: Option<WriteOutcome>, failed: Option<&LdapResult>) -> WriteO
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
 
     use super::*;
     use crate::write::Retiring;
@@ -136,7 +132,7 @@ mod tests {
 
     /// How many changes are carried out of a group that never has more than `bytes`, and how many wait afterwards.
     fn gathered(waiting: Vec<Work>, bytes: usize) -> (usize, usize, bool) {
-        let queue = Queue::new(waiting.len());
+        let queue = Queue::new(waiting.len(), Arc::new(crate::time::ManualClock::default()));
         for work in waiting {
             assert!(queue.push(work).is_ok());
         }
@@ -152,7 +148,7 @@ mod tests {
             Some(())
         });
         assert_eq!(again.count(), carried_out, "the same once more");
-        let behind = gathering.answer(None, &Spent::default());
+        let behind = gathering.answer(None);
         (carried_out, queue.len(), behind.is_some())
     }
 

@@ -19,7 +19,6 @@ mod lanes;
 mod log_upkeep;
 mod own_thread;
 mod queue;
-mod spent;
 pub(crate) mod task;
 mod upkeep;
 
@@ -85,7 +84,7 @@ impl Writer {
         database: Arc<Database<S>>,
         environment: WriterEnvironment,
     ) -> Result<Self, WriterStartError> {
-        let queue = Arc::new(Queue::new(QUEUE_LIMIT));
+        let queue = Arc::new(Queue::new(QUEUE_LIMIT, Arc::clone(&environment.clock)));
         if environment.index_watch.is_some() {
             let waiting = Arc::downgrade(&queue);
             database.set_listener(Box::new(move || {
@@ -97,7 +96,6 @@ impl Writer {
         }
         let mut core = Core::new(database, environment)?;
         core.claim_content();
-        let spent = Arc::clone(&core.spent);
         let core = Arc::new(Mutex::new(core));
         let (jobs, here) = (Arc::clone(&queue), Arc::clone(&core));
         let thread = thread::Builder::new()
@@ -105,7 +103,7 @@ impl Writer {
             .stack_size(larix_proto::limits::FILTER_STACK)
             .spawn(move || run(&core, &jobs))
             .map_err(WriterStartError::Thread)?;
-        let entrance = Arc::new(Entrance::new(queue, here, spent));
+        let entrance = Arc::new(Entrance::new(queue, here));
         Ok(Self { entrance, thread: Mutex::new(Some(thread)) })
     }
 

@@ -14,6 +14,7 @@ use larix_store::Store;
 
 use super::core::Core;
 use super::entrance::{Entrance, Job, Work};
+use super::lanes::LARGE;
 use super::queue::Queue;
 
 /// Carries out a change on the calling thread.
@@ -66,9 +67,10 @@ pub fn hand_over_kept() {
     }
 }
 
-/// Keeps the change if that is allowed and it is the first, or puts it into the queue behind the one that was kept.
+/// Keeps a small change if that is allowed and it is the first, or puts it into the queue behind the one that was kept.
 pub(super) fn keep_or_put(entrance: &Arc<Entrance>, job: Job) {
-    if MAY_KEEP.get() && !is_keeping() && job.replicated.is_none() && entrance.queue.is_resting() {
+    let is_small = job.replicated.is_none() && job.weight() < LARGE;
+    if is_small && MAY_KEEP.get() && !is_keeping() && entrance.queue.is_resting() {
         KEPT.set(Some(QueuedJob { entrance: Arc::clone(entrance), job }));
         return;
     }

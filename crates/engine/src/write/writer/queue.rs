@@ -1,9 +1,10 @@
 //! The queue in front of the writer: many threads put changes in, one takes all that wait.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::lanes::{Lanes, Waits};
+use super::lanes::{First, Lanes, Waits};
+use crate::time::{Clock, Monotonic};
 
 /// A queue with a limit that can be closed.
 #[derive(Debug)]
@@ -11,6 +12,7 @@ pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
     limit: usize,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug)]
@@ -38,10 +40,20 @@ pub(super) enum QueueError {
     Closed,
 }
 
+impl<T: Waits> State<T> {
+    /// The first item of another group. What waits in a closed queue makes no pauses.
+    fn first(&mut self, now: Monotonic) -> First<T> {
+        if self.closed {
+            return self.waiting.first_at_once().map_or(First::Nothing, First::Item);
+        }
+        self.waiting.first(now)
+    }
+}
+
 impl<T: Waits> Queue<T> {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize, clock: Arc<dyn Clock>) -> Self {
         let state = State { waiting: Lanes::default(), closed: false, takers: 0, nudged: false };
-        Self { state: Mutex::new(state), filled: Condvar::new(), limit }
+        Self { state: Mutex::new(state), filled: Condvar::new(), limit, clock }
     }
 
     /// Puts an item at the end of its [lane](super::lanes), or gives it back.
@@ -78,39 +90,57 @@ impl<T: Waits> Queue<T> {
 
     /// Waits for an item, for the queue's end, or for a [nudge](Self::nudge).
     pub(super) fn wait(&self) -> Waited<T> {
-        let mut state = self.lock();
-        loop {
-            if let Some(item) = state.waiting.first() {
-                return Waited::Item(item);
-            }
-            if state.closed {
-                return Waited::Closed;
-            }
-            if std::mem::take(&mut state.nudged) {
-                return Waited::Nothing;
-            }
-            state.takers += 1;
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.takers -= 1;
-        }
+        self.wait_with(None)
     }
 
     /// Waits for an item no longer than `patience`.
     pub(super) fn wait_at_most(&self, patience: Duration) -> Waited<T> {
+        self.wait_with(Some(patience))
+    }
+
+    /// Ends after `patience` even where the clock stands still, as it does in tests: the condition variable has its own.
+    fn wait_with(&self, mut patience: Option<Duration>) -> Waited<T> {
         let mut state = self.lock();
-        let waiting = |state: &mut State<T>| state.waiting.is_empty() && !state.closed;
-        state.takers += 1;
-        let mut state = match self.filled.wait_timeout_while(state, patience, waiting) {
-            Ok((state, _)) => state,
-            Err(poisoned) => poisoned.into_inner().0,
-        };
-        state.takers -= 1;
-        state.nudged = false;
-        match state.waiting.first() {
-            Some(item) => Waited::Item(item),
-            None if state.closed => Waited::Closed,
-            None => Waited::Nothing,
+        loop {
+            let now = self.clock.monotonic();
+            let pause = match state.first(now) {
+                First::Item(item) => return Waited::Item(item),
+                First::Later(pause) => Some(pause),
+                First::Nothing => None,
+            };
+            if state.closed {
+                return Waited::Closed;
+            }
+            if std::mem::take(&mut state.nudged) && patience.is_none() || patience == Some(Duration::ZERO) {
+                return Waited::Nothing;
+            }
+            state.takers += 1;
+            let ended;
+            (state, ended) = self.await_change(state, patience.into_iter().chain(pause).min());
+            state.takers -= 1;
+            let is_pause = pause.is_some_and(|pause| patience.is_none_or(|patience| pause < patience));
+            match ended {
+                true if is_pause => state.waiting.end_pause(),
+                true => patience = Some(Duration::ZERO),
+                false => {}
+            }
+            let waited = Duration::from_nanos(self.clock.monotonic().0.saturating_sub(now.0));
+            patience = patience.map(|patience| patience.saturating_sub(waited));
         }
+    }
+
+    /// Whether the time is over comes with the lock.
+    fn await_change<'q>(
+        &self,
+        state: MutexGuard<'q, State<T>>,
+        patience: Option<Duration>,
+    ) -> (MutexGuard<'q, State<T>>, bool) {
+        let Some(patience) = patience else {
+            return (self.filled.wait(state).unwrap_or_else(PoisonError::into_inner), false);
+        };
+        let waited = self.filled.wait_timeout(state, patience);
+        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        (state, waited.timed_out())
     }
 
     /// The next item of the group that began with the item handed out last by a wait, if one waits.
@@ -120,7 +150,7 @@ impl<T: Waits> Queue<T> {
 
     /// Any item that waits, whatever group it would be in.
     pub(super) fn try_any(&self) -> Option<T> {
-        self.lock().waiting.first()
+        self.lock().waiting.first_at_once()
     }
 
     /// Whether one of those that wait is such.
@@ -162,9 +192,8 @@ impl<T: Waits> Queue<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
+    use crate::time::ManualClock;
 
     impl Waits for u32 {
         fn weight(&self) -> usize {
@@ -182,7 +211,7 @@ mod tests {
 
     #[test]
     fn keeps_order_limit_and_close() {
-        let queue = Queue::<u32>::new(2);
+        let queue = Queue::<u32>::new(2, Arc::new(ManualClock::default()));
         assert!(queue.push(1).is_ok() && queue.push(2).is_ok());
         assert_eq!(queue.push(3), Err((QueueError::Full, 3)));
         assert_eq!(queue.push_beyond(3), Ok(()));
@@ -196,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_waiting_thread_is_woken() {
-        let queue = Queue::<u32>::new(2);
+        let queue = Queue::<u32>::new(2, Arc::new(ManualClock::default()));
         assert_eq!(queue.wait_at_most(Duration::ZERO), Waited::Nothing);
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| (queue.wait(), queue.wait()));
@@ -208,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_nudge_ends_one_wait_without_a_limit() {
-        let queue = Queue::<u32>::new(2);
+        let queue = Queue::<u32>::new(2, Arc::new(ManualClock::default()));
         assert!(!queue.is_resting());
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| (queue.wait(), queue.wait()));

@@ -42,7 +42,7 @@ impl<S: Store> Core<S> {
         }
         // Once it is quiet what is left behind is brought in, slice by slice.
         let quiet = if self.quiet { Duration::ZERO } else { QUIET };
-        let behind = (self.is_behind() || !self.spent.is_empty()).then_some(quiet);
+        let behind = self.is_behind().then_some(quiet);
         [self.index_work.patience(), self.patience_of_walk(), behind].into_iter().flatten().min()
     }
 
@@ -53,7 +53,6 @@ impl<S: Store> Core<S> {
     /// Does what is due while no change waits.
     pub(super) fn use_the_time(&mut self) {
         injected::panic_at("upkeep");
-        self.spent.clear();
         if self.index_work.patience() == Some(Duration::ZERO) {
             self.work_on_indexes();
         } else if self.patience_of_walk() == Some(Duration::ZERO) {
