@@ -175,6 +175,11 @@ impl From<ControlValues> for RequestControls {
 }
 
 impl RequestControls {
+    /// Whether the request has none, or none that means anything.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// What they say, to be changed; `None` where there are none.
     pub fn values_mut(&mut self) -> Option<&mut ControlValues> {
         self.0.as_deref_mut()

@@ -6,7 +6,7 @@ use larix_proto::client::{self, Search};
 use larix_proto::ldif::{Body, Reader};
 use larix_proto::{
     ControlBuf, DerefAliases, FilterBuf, Frame, LdapResult, Message, MessageId, Request, Response, Scope,
-    frame,
+    SearchRequest, frame,
 };
 use larix_schema::{Schema, SchemaBuilder};
 use larix_store::memory::MemoryStore;
@@ -18,6 +18,7 @@ use crate::controls::RequestControls;
 use crate::database::{Database, DatabaseSettings, Limits, Suffix, View, next_instance};
 use crate::entry::{Entry, EntryId, EntryReader, EntryView, Placement, encode};
 use crate::index::{IndexConfig, keys};
+use crate::search::direct::{self, DirectInput};
 use crate::search::{Budget, SearchInput, SearchTask, Step};
 use crate::tables::{META, TABLES, meta};
 use crate::time::{Clock, ManualClock, SeededRandom};
@@ -173,14 +174,44 @@ impl<S: Store> Fixture<S> {
     pub(crate) fn search(&self, asked: &SearchSpec<'_>) -> Answered {
         let mut task = match self.begin(asked) {
             Ok(task) => task,
-            Err((result, controls)) => return Answered { result, controls, ..Answered::default() },
+            Err((result, controls)) => {
+                assert_eq!(self.direct(asked), None, "{asked:?}");
+                return Answered { result, controls, ..Answered::default() };
+            }
         };
         let mut out = Vec::new();
         loop {
             if let Step::Done(result, controls) = self.step(&mut task, &mut out, asked.slice) {
+                if let Some((direct, entries)) = self.direct(asked) {
+                    // Whichever way a search goes, it has the same answer.
+                    assert_eq!((&result, &out), (&LdapResult::success(), &direct), "{asked:?}");
+                    assert_eq!(task.entries(), entries, "{asked:?}");
+                }
                 return Answered { result, controls, ..decode(&out) };
             }
         }
+    }
+
+    /// What a search is answered at once, and with how many entries; `None` if it is none of that kind.
+    pub(crate) fn direct(&self, asked: &SearchSpec<'_>) -> Option<(Vec<u8>, u32)> {
+        let pdu = pdu(asked);
+        let base = schema().parse_dn(asked.base).expect(asked.base);
+        let snapshot = self.database.store().snapshot().expect("a snapshot");
+        let view = self.database.view(&snapshot).expect("a view");
+        let input = DirectInput {
+            message: MessageId(7),
+            request: &request(&pdu),
+            base: &base,
+            controls: &asked.controls,
+            subject: &self.subject,
+            policy: &self.policy,
+            limits: self.limits.as_ref(),
+            bytes: usize::MAX,
+        };
+        let mut out = Vec::new();
+        let answered = direct::answer(&view, &input, &mut out);
+        assert!(answered.is_some() || out.is_empty(), "{asked:?}");
+        answered.map(|answered| (out, answered.entries))
     }
 
     /// One slice of a search, in a snapshot of its own.
@@ -191,25 +222,12 @@ impl<S: Store> Fixture<S> {
     }
 
     pub(crate) fn begin(&self, asked: &SearchSpec<'_>) -> Result<SearchTask, (LdapResult, Vec<ControlBuf>)> {
-        let filter = FilterBuf::parse(asked.filter).expect(asked.filter);
-        let mut pdu = Vec::new();
-        let search = Search {
-            deref: asked.deref,
-            size_limit: asked.size_limit,
-            time_limit: asked.time_limit,
-            types_only: asked.types_only,
-            attributes: asked.attributes,
-            ..Search::new(asked.base, asked.scope, filter.as_filter())
-        };
-        client::search(&mut pdu, MessageId(7), &search, &[]);
-        let Request::Search(request) = Message::decode(&pdu).expect("our own message").request else {
-            panic!("not a search")
-        };
+        let pdu = pdu(asked);
         let snapshot = self.database.store().snapshot().expect("a snapshot");
         let view = self.database.view(&snapshot).expect("a view");
         let input = SearchInput {
             message: MessageId(7),
-            request,
+            request: request(&pdu),
             base: schema().parse_dn(asked.base).expect(asked.base),
             controls: asked.controls.clone(),
             subject: Arc::clone(&self.subject),
@@ -221,6 +239,29 @@ impl<S: Store> Fixture<S> {
         };
         SearchTask::new(&view, input)
     }
+}
+
+/// The message of a search.
+fn pdu(asked: &SearchSpec<'_>) -> Vec<u8> {
+    let filter = FilterBuf::parse(asked.filter).expect(asked.filter);
+    let mut pdu = Vec::new();
+    let search = Search {
+        deref: asked.deref,
+        size_limit: asked.size_limit,
+        time_limit: asked.time_limit,
+        types_only: asked.types_only,
+        attributes: asked.attributes,
+        ..Search::new(asked.base, asked.scope, filter.as_filter())
+    };
+    client::search(&mut pdu, MessageId(7), &search, &[]);
+    pdu
+}
+
+fn request(pdu: &[u8]) -> SearchRequest<'_> {
+    let Request::Search(request) = Message::decode(pdu).expect("our own message").request else {
+        panic!("not a search")
+    };
+    request
 }
 
 /// Looks at what is about to be committed.

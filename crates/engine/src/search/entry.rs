@@ -85,6 +85,15 @@ impl Gate<'_> {
         self.search_all || general() == Some(true)
     }
 
+    /// Whether the subject may search every value of exactly this description in every entry.
+    pub(super) fn searches_all_of(&self, description: &AttributeDescription) -> bool {
+        let general = || {
+            let decisions = self.decisions.filter(|_| !self.identity)?;
+            decisions.general(self.policy.class_of(ItemKind::Attribute(description))?, Privilege::Search)
+        };
+        self.search_all || general() == Some(true)
+    }
+
     /// Whether the subject may search for all that the filter names, whatever the entry and value.
     pub fn searches_freely(&self, schema: &Schema, filter: &Filter) -> bool {
         if self.search_all {

@@ -10,6 +10,9 @@ pub mod cookie;
 #[cfg(test)]
 mod cost_tests;
 pub mod dereference;
+pub mod direct;
+#[cfg(test)]
+mod direct_tests;
 pub mod entry;
 #[cfg(test)]
 mod extension_tests;

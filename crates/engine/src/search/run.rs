@@ -7,6 +7,7 @@ use larix_schema::NormalDn;
 use larix_store::{Direction, KeyRange, Snapshot};
 use smallvec::SmallVec;
 
+use super::answer::Answer;
 use super::computed::{Holding, Sight};
 use super::dereference;
 use super::entry::{Gate, Seen};
@@ -40,6 +41,21 @@ const NAME_BYTES: usize = 4096;
 thread_local! {
     /// Memory for the name of the entry that is answered, for all searches of this thread.
     static NAME: Cell<String> = const { Cell::new(String::new()) };
+}
+
+/// Appends an entry, with the thread's memory for its name; false when the subject may not read it.
+pub(super) fn append<N: Snapshot>(
+    answer: &Answer,
+    seen: &Seen<'_, N>,
+    out: &mut Vec<u8>,
+    controls: &[ControlBuf],
+) -> Result<bool, Fault> {
+    let mut dn = NAME.take();
+    let sent = answer.append(seen, &mut dn, out, controls);
+    if dn.capacity() <= NAME_BYTES {
+        NAME.set(dn);
+    }
+    sent
 }
 
 /// What is known of a candidate before its record is looked at.
@@ -382,12 +398,7 @@ impl SearchTask {
             return Ok(false);
         }
         let before = out.len();
-        let mut dn = NAME.take();
-        let sent = self.answer.append(seen, &mut dn, out, &controls);
-        if dn.capacity() <= NAME_BYTES {
-            NAME.set(dn);
-        }
-        if !sent? {
+        if !append(&self.answer, seen, out, &controls)? {
             return Ok(false);
         }
         if self.limits.size.is_some_and(|most| self.entries >= most) {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::log::Follower;
+use larix_engine::search::direct::{self, DirectAnswer, DirectInput};
 use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::write::writer::REMOVED;
 use larix_engine::{Fault, Limits, Served, View};
@@ -126,8 +128,25 @@ impl Stored {
         let database = self.served.database();
         let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
         let view = database.view(&snapshot).map_err(fail)?;
-        let mut task = self.task(context, &view, search)?;
-        Ok(match task.step(&view, out, slice(context.clock)) {
+        let policy = database.current_policy();
+        let limits = self.own_limits(&policy, &view, context.subject, search.base).map_err(fail)?;
+        let budget = slice(context.clock);
+        let input = DirectInput {
+            message: search.message,
+            request: &search.request,
+            base: search.base,
+            controls: &search.controls,
+            subject: context.subject,
+            policy: &policy,
+            limits: limits.as_ref(),
+            bytes: budget.bytes,
+        };
+        if let Some(DirectAnswer { entries, looked }) = direct::answer(&view, &input, out) {
+            let effort = Effort { entries: entries.into(), candidates: looked };
+            return Ok(First::Done { result: LdapResult::success(), controls: Vec::new(), effort });
+        }
+        let mut task = self.task(context, &view, search, (policy, limits))?;
+        Ok(match task.step(&view, out, budget) {
             Step::Done(result, controls) => First::Done { result, controls, effort: effort(&task) },
             Step::More | Step::Blocked => First::Running(self.cursor(task, None)),
         })
@@ -147,7 +166,9 @@ impl Stored {
         let fail = |fault: Fault| Box::new((self.failure(&fault), Vec::new()));
         let snapshot = self.served.database().store().snapshot().map_err(|error| fail(error.into()))?;
         let view = self.served.database().view(&snapshot).map_err(fail)?;
-        self.task(context, &view, search)
+        let policy = self.served.database().current_policy();
+        let limits = self.own_limits(&policy, &view, context.subject, search.base).map_err(fail)?;
+        self.task(context, &view, search, (policy, limits))
     }
 
     fn task<N: Snapshot>(
@@ -155,12 +176,10 @@ impl Stored {
         context: &Context<'_>,
         view: &View<'_, N>,
         search: Search<'_>,
+        (policy, limits): (Guard<Arc<AccessPolicy>>, Option<Limits>),
     ) -> Result<SearchTask, Box<End>> {
         let database = self.served.database();
-        let fail = |fault: Fault| Box::new((self.failure(&fault), Vec::new()));
-        let policy = database.current_policy();
         let Search { request, base, controls, message } = search;
-        let limits = self.own_limits(&policy, view, context.subject, base).map_err(fail)?;
         let referrals = &self.common.default_referrals;
         let input = SearchInput {
             message,

@@ -1,0 +1,327 @@
+//! Searches that are answered at once: an entry by its name, and an AND of equalities of which an index answers one.
+//!
+//! Most requests are of these two kinds. Nothing of such a search outlives the request, so it needs no task, no plan and no list:
+//! its terms stand on the stack. Whatever is not as usual (a control, an overlay that has a say, an alias, a referral, an error, rights that
+//! differ from entry to entry, many candidates) is left to a [`SearchTask`](super::task::SearchTask), before anything is answered.
+
+use std::cell::Cell;
+
+use larix_proto::{DerefAliases, Filter, FilterNode, MessageId, Scope, SearchRequest};
+use larix_schema::{AttributeDescription, BoundAssertion, NormalDn, Scratch};
+use larix_store::Snapshot;
+use smallvec::SmallVec;
+
+use super::answer::Answer;
+use super::entry::{Gate, Seen};
+use super::limits::{self, RequestedLimits};
+use super::pace::STEPS_HERE;
+use super::run;
+use super::selection::Selection;
+use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::budget::RequestLimit;
+use crate::catalog::CatalogRow;
+use crate::controls::RequestControls;
+use crate::database::{Limits, View};
+use crate::entry::{EntryId, EntryView};
+use crate::fault::Fault;
+use crate::filter::{charge, value_steps};
+use crate::index::{KeyKind, Kinds, key};
+use crate::record::{Form, RecordFlags, StoredValue};
+use crate::tables::INDEX;
+use crate::time::Timestamp;
+
+/// Candidates that are looked at: a task looks at the clock after so many.
+const CANDIDATES_MAX: u64 = 8;
+/// Terms of a filter.
+const TERMS_MAX: usize = 4;
+/// A longer filter is none of this kind.
+const FILTER_BYTES_MAX: usize = 512;
+/// A key with more room is given back to the allocator.
+const KEY_BYTES_MAX: usize = 1024;
+
+/// What such a search is made from.
+#[derive(Debug)]
+pub struct DirectInput<'r> {
+    pub message: MessageId,
+    pub request: &'r SearchRequest<'r>,
+    /// The request's base.
+    pub base: &'r NormalDn,
+    pub controls: &'r RequestControls,
+    pub subject: &'r Subject,
+    pub policy: &'r AccessPolicy,
+    /// `None` for the root DN.
+    pub limits: Option<&'r Limits>,
+    /// Bytes of output with which a search has to wait for the client.
+    pub bytes: usize,
+}
+
+/// What became of it: its result is success.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct DirectAnswer {
+    pub entries: u32,
+    /// Entries looked at.
+    pub looked: u64,
+}
+
+/// One term of the filter, of which the subject may search every value, in the one attribute that it covers here.
+struct Term<'v> {
+    row: &'v CatalogRow,
+    /// None: the attribute is to be there.
+    equality: Option<BoundAssertion>,
+}
+
+type Terms<'v> = SmallVec<[Term<'v>; TERMS_MAX]>;
+
+/// Memory for an index key and the ids that it has, for all searches of a thread.
+#[derive(Default)]
+struct Room {
+    key: Vec<u8>,
+    ids: Vec<u64>,
+}
+
+thread_local! {
+    static ROOM: Cell<Room> = const { Cell::new(Room { key: Vec::new(), ids: Vec::new() }) };
+}
+
+/// Appends the answers to `out`, all but the result; `None`, with `out` as it was: the search is not of these kinds.
+pub fn answer<N: Snapshot>(
+    view: &View<'_, N>,
+    input: &DirectInput<'_>,
+    out: &mut Vec<u8>,
+) -> Option<DirectAnswer> {
+    let request = input.request;
+    let is_usual = input.controls.is_none()
+        && request.deref == DerefAliases::Never
+        && matches!(request.scope, Scope::Base | Scope::Subtree)
+        && view.computed.is_empty()
+        && view.shown.is_empty()
+        && !input.base.is_root()
+        && request.filter.as_ber().len() <= FILTER_BYTES_MAX
+        && out.len() < input.bytes;
+    if !is_usual || view.settings.request_limits.check_search(request, input.controls).is_err() {
+        return None;
+    }
+    let asked = RequestedLimits { size: request.size_limit, time: request.time_limit, page: None };
+    let limits = limits::effective(input.limits, asked).ok()?;
+    if limits.unchecked.is_some() {
+        return None;
+    }
+    let mut gate = Gate::new(input.policy, input.subject);
+    gate.steps = view.settings.request_limits.most(RequestLimit::Steps).min(STEPS_HERE);
+    let search = Direct {
+        view,
+        terms: terms(view, &gate, request.filter)?,
+        gate,
+        base: input.base,
+        answer: Answer {
+            message: input.message,
+            types_only: request.types_only,
+            selection: Selection::new(&view.schema, &view.catalog, request.attributes),
+            matched_values: None,
+            rights: None,
+            for_consumer: false,
+            states: false,
+            now: Timestamp::default(),
+        },
+        most: limits.size.unwrap_or(u32::MAX),
+        bytes: input.bytes,
+    };
+    let began = out.len();
+    let answered = match request.scope {
+        Scope::Base => search.read(out),
+        _ => search.find(out),
+    };
+    // A task meets the same fault, and says so.
+    let answered = answered.ok().flatten();
+    if answered.is_none() {
+        out.truncate(began);
+    }
+    answered
+}
+
+/// The filter's terms, if all are of the usual kinds.
+fn terms<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<'_>) -> Option<Terms<'v>> {
+    let mut terms = Terms::new();
+    match filter.node() {
+        FilterNode::And(set) => {
+            for part in set.iter() {
+                if terms.len() == TERMS_MAX {
+                    return None;
+                }
+                terms.push(term(view, gate, part)?);
+            }
+        }
+        _ => terms.push(term(view, gate, filter)?),
+    }
+    (!terms.is_empty()).then_some(terms)
+}
+
+#[inline]
+fn term<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<'_>) -> Option<Term<'v>> {
+    let (name, value) = match filter.node() {
+        FilterNode::Present(name) => (name, None),
+        FilterNode::Equality(ava) => (ava.attribute, Some(ava.value)),
+        _ => return None,
+    };
+    let description = view.schema.describe(name).ok()?;
+    let row = only_row(view, &description)?;
+    if !gate.searches_all_of(&description) {
+        return None;
+    }
+    let equality = match value {
+        None => None,
+        Some(value) => Some(view.schema.bind_equality(&description, value).ok()?),
+    };
+    Some(Term { row, equality })
+}
+
+/// The row of a description that covers no other one of this database.
+fn only_row<'v, N>(view: &'v View<'_, N>, description: &AttributeDescription) -> Option<&'v CatalogRow> {
+    let covered = view.catalog.covered(&view.schema, description);
+    let [number] = covered.as_slice() else { return None };
+    view.catalog.row(*number).filter(|row| row.description.as_ref() == Some(description))
+}
+
+struct Direct<'v, 's, N> {
+    view: &'v View<'s, N>,
+    gate: Gate<'v>,
+    terms: Terms<'v>,
+    base: &'v NormalDn,
+    answer: Answer,
+    /// Entries answered.
+    most: u32,
+    bytes: usize,
+}
+
+impl<N: Snapshot> Direct<'_, '_, N> {
+    /// The base alone.
+    fn read(&self, out: &mut Vec<u8>) -> Result<Option<DirectAnswer>, Fault> {
+        let view = self.view;
+        let Some(id) = view.resolve(self.base)?.and_then(|resolved| resolved.id) else { return Ok(None) };
+        let Some(record) = view.record(id)? else { return Ok(None) };
+        let reader = view.reader(id, &record)?;
+        if reader.view.flags().has(RecordFlags::OF_CLASSES) || self.most == 0 {
+            return Ok(None);
+        }
+        let seen = Seen::new(view, reader, self.gate.clone()).named(self.base);
+        if !seen.allows_entry(Privilege::Search)? {
+            return Ok(None);
+        }
+        let Some(matches) = self.matches(&seen, None)? else { return Ok(None) };
+        let sent = matches && run::append(&self.answer, &seen, out, &[])?;
+        Ok(Some(DirectAnswer { entries: u32::from(sent), looked: 1 }))
+    }
+
+    /// The base and all below it.
+    fn find(&self, out: &mut Vec<u8>) -> Result<Option<DirectAnswer>, Fault> {
+        let Some(facts) = self.view.facts else { return Ok(None) };
+        // A base that was searched since the last commit, which nothing has to be asked of.
+        let Some((base, flags)) = facts.base(self.base) else { return Ok(None) };
+        if flags.has(RecordFlags::OF_CLASSES) || !self.gate.enters_freely() {
+            return Ok(None);
+        }
+        let whole = facts.only_suffix == Some(base);
+        let mut room = ROOM.take();
+        let found = self.find_within((base, whole), &mut room, out);
+        if room.key.capacity() <= KEY_BYTES_MAX {
+            ROOM.set(room);
+        }
+        found
+    }
+
+    fn find_within(
+        &self,
+        (base, whole): (EntryId, bool),
+        Room { key, ids }: &mut Room,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<DirectAnswer>, Fault> {
+        let view = self.view;
+        let mut answered = DirectAnswer { entries: 0, looked: 0 };
+        let Some((proved, count)) = self.smallest(key, ids)? else { return Ok(None) };
+        for id in ids.iter().take(count).copied().map(EntryId) {
+            let Some(stored) = view.stored(id)? else { continue };
+            answered.looked += 1;
+            let head = EntryView::parse(id, &stored)?;
+            if head.flags().has(RecordFlags::OF_CLASSES) || out.len() >= self.bytes {
+                return Ok(None);
+            }
+            if !(whole || id == base || view.names.is_below(&head, base)?) {
+                continue;
+            }
+            let record = view.unpacked(id, &*stored)?;
+            let seen = Seen::new(view, view.reader(id, &record)?, self.gate.clone());
+            let Some(matches) = self.matches(&seen, Some(proved))? else { return Ok(None) };
+            if matches && run::append(&self.answer, &seen, out, &[])? {
+                if answered.entries >= self.most {
+                    return Ok(None);
+                }
+                answered.entries += 1;
+            }
+        }
+        Ok(Some(answered))
+    }
+
+    /// Reads the ids of the first term that has few. Answers the term, and how many ids.
+    fn smallest(&self, key: &mut Vec<u8>, ids: &mut Vec<u64>) -> Result<Option<(usize, usize)>, Fault> {
+        let (view, mut sized) = (self.view, SmallVec::<[_; TERMS_MAX]>::new());
+        for (term, Term { row, equality }) in self.terms.iter().enumerate() {
+            let Some(equality) = equality else { continue };
+            let has_keys = row.usable().has(Kinds::EQUALITY)
+                && equality.rule.indexable_equality()
+                && row.equality.is_some_and(|rule| rule.shares_keys_with(equality.rule));
+            if !has_keys {
+                continue;
+            }
+            key.clear();
+            ids.clear();
+            key::put(key, row.number, KeyKind::Equality, equality.value.key());
+            let estimate = view.snapshot.posting_head(INDEX, key, CANDIDATES_MAX, ids)?;
+            sized.push((row.number, estimate));
+            if estimate == ids.len() as u64 {
+                if estimate > 0
+                    && let Some((instance, uses)) = view.uses
+                {
+                    uses.count(instance, |put| {
+                        sized.iter().for_each(|(number, count)| put(*number, KeyKind::Equality, *count));
+                    });
+                }
+                return Ok(Some((term, ids.len())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the entry satisfies all terms but the one that is proved; `None`: it takes more to tell that.
+    fn matches(&self, seen: &Seen<'_, N>, proved: Option<usize>) -> Result<Option<bool>, Fault> {
+        let schema = &self.view.schema;
+        for (at, Term { row, equality }) in self.terms.iter().enumerate() {
+            if proved == Some(at) {
+                continue;
+            }
+            charge(Some(seen.meter()), 1)?;
+            let Some(values) = seen.reader.view.get(row.number)? else { return Ok(Some(false)) };
+            let Some(assertion) = equality else {
+                if values.is_empty() {
+                    return Ok(Some(false));
+                }
+                continue;
+            };
+            if values.form() != Form::Inline {
+                return Ok(None);
+            }
+            let (mut scratch, mut found) = (Scratch::default(), false);
+            for value in values.iter() {
+                let StoredValue::Inline(value) = value? else { return Ok(None) };
+                charge(Some(seen.meter()), value_steps(value))?;
+                found = assertion.matches(schema, value, &mut scratch).is_true();
+                if found {
+                    break;
+                }
+            }
+            if !found {
+                return Ok(Some(false));
+            }
+        }
+        Ok(Some(true))
+    }
+}

@@ -1,0 +1,211 @@
+//! Which searches are answered at once, and that nothing of an earlier one is answered then. [`Fixture::search`] compares each with
+//! the answer of a task, in all tests of this crate.
+
+use std::sync::Arc;
+
+use larix_proto::{DerefAliases, Scope};
+use larix_schema::{Schema, SchemaBuilder};
+use larix_store::memory::MemoryStore;
+
+use crate::database::{HardLimit, Limits};
+use crate::fixture::{Fixture, SUFFIX, SearchSpec, schema};
+
+const INDEXES: &[(&str, &str)] = &[("uid,mail,sn,objectClass", "eq")];
+
+const PEOPLE: &str = "\
+dn: dc=example,dc=com
+objectClass: domain
+dc: example
+
+dn: ou=People,dc=example,dc=com
+objectClass: organizationalUnit
+ou: People
+
+dn: uid=ann,ou=People,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: ann
+cn: Ann
+sn: Smith
+mail: ann@example.com
+mail: smith@example.com
+description: here
+employeeType: chief
+
+dn: uid=bob,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: bob
+cn: Bob
+cn;lang-de: Robert
+sn: Smith
+mail: bob@example.com
+
+dn: ou=Elsewhere,dc=example,dc=com
+objectClass: referral
+objectClass: extensibleObject
+ou: Elsewhere
+uid: elsewhere
+ref: ldap://other.example.com/
+";
+
+/// How many entries a search is answered with at once; `None`: it is none of that kind. It is asked twice, for a base is known then.
+fn direct(fixture: &Fixture<MemoryStore>, asked: &SearchSpec<'_>) -> Option<u32> {
+    fixture.search(asked);
+    fixture.direct(asked).map(|(_, entries)| entries)
+}
+
+fn below<'a>(filter: &'a str) -> SearchSpec<'a> {
+    SearchSpec { filter, ..SearchSpec::default() }
+}
+
+#[test]
+fn usual_searches_are_answered_at_once() {
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
+    for (filter, want) in [
+        ("(uid=ANN)", Some(1)),
+        ("(&(uid=ann)(description=here))", Some(1)),
+        ("(&(description=here)(uid=ann))", Some(1)),
+        ("(&(uid=ann)(description=there))", Some(0)),
+        ("(&(uid=ann)(telephoneNumber=1))", None),
+        ("(&(uid=ann)(mail=smith@example.com)(objectClass=person)(sn=*))", Some(1)),
+        ("(uid=nobody)", Some(0)),
+        ("(sn=smith)", Some(2)),
+        // No index, several descriptions, values that are none, other tests, a referral.
+        ("(description=here)", None),
+        ("(cn=ann)", None),
+        ("(name=ann)", None),
+        ("(uid=)", None),
+        ("(uid=a*)", None),
+        ("(|(uid=ann)(uid=bob))", None),
+        ("(!(uid=ann))", None),
+        ("(uid=elsewhere)", None),
+        ("(nothing=ann)", None),
+        ("(&)", None),
+        ("(&(uid=ann)(sn=*)(mail=*)(uid=*)(description=*))", None),
+    ] {
+        assert_eq!(direct(&fixture, &below(filter)), want, "{filter}");
+    }
+    let people = SearchSpec { base: "OU=people,dc=example,dc=com", ..below("(sn=smith)") };
+    assert_eq!(direct(&fixture, &people), Some(1));
+    let one = SearchSpec { scope: Scope::OneLevel, ..below("(uid=bob)") };
+    assert_eq!(direct(&fixture, &one), None);
+    let aliases = SearchSpec { deref: DerefAliases::Always, ..below("(uid=bob)") };
+    assert_eq!(direct(&fixture, &aliases), None);
+    assert_eq!(direct(&fixture, &SearchSpec { size_limit: 1, ..below("(sn=smith)") }), None);
+    assert_eq!(direct(&fixture, &SearchSpec { size_limit: 2, ..below("(sn=smith)") }), Some(2));
+    assert_eq!(direct(&fixture, &SearchSpec { types_only: true, ..below("(uid=bob)") }), Some(1));
+    let some = SearchSpec { attributes: &["mail", "entryDN", "+"], ..below("(uid=ann)") };
+    assert_eq!(direct(&fixture, &some), Some(1));
+}
+
+#[test]
+fn an_entry_is_read_at_once() {
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
+    let base = |base, filter| SearchSpec { base, scope: Scope::Base, ..below(filter) };
+    for (name, filter, want) in [
+        ("uid=ann,ou=People,dc=example,dc=com", "(objectClass=*)", Some(1)),
+        ("UID=Ann, ou=people,dc=example,dc=com", "(OBJECTCLASS=*)", Some(1)),
+        ("uid=ann,ou=People,dc=example,dc=com", "(&(objectClass=person)(sn=smith))", Some(1)),
+        ("uid=ann,ou=People,dc=example,dc=com", "(sn=jones)", Some(0)),
+        ("uid=ann,ou=People,dc=example,dc=com", "(sn>=jones)", None),
+        (SUFFIX, "(objectClass=*)", Some(1)),
+        ("uid=nobody,dc=example,dc=com", "(objectClass=*)", None),
+        ("ou=Elsewhere,dc=example,dc=com", "(objectClass=*)", None),
+        ("uid=x,ou=Elsewhere,dc=example,dc=com", "(objectClass=*)", None),
+        ("", "(objectClass=*)", None),
+    ] {
+        assert_eq!(direct(&fixture, &base(name, filter)), want, "{name} {filter}");
+    }
+}
+
+#[test]
+fn many_candidates_are_left_to_a_task() {
+    let people = |count: usize| {
+        let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+        for i in 0..count {
+            ldif.push_str(&format!("\ndn: uid=p{i},{SUFFIX}\nobjectClass: inetOrgPerson\nuid: p{i}\ncn: p\nsn: s\n"));
+        }
+        Fixture::memory(INDEXES, &ldif)
+    };
+    assert_eq!(direct(&people(8), &below("(sn=s)")), Some(8));
+    assert_eq!(direct(&people(9), &below("(sn=s)")), None);
+    assert_eq!(direct(&people(9), &below("(&(sn=s)(uid=p3))")), Some(1));
+}
+
+#[test]
+fn rights_that_differ_between_entries_are_left_to_a_task() {
+    let mut fixture = Fixture::memory(INDEXES, PEOPLE);
+    let ann = below("(&(uid=ann)(sn=smith))");
+    assert_eq!(direct(&fixture, &ann), Some(1));
+    // The same request under other rules, one after the other.
+    for (rules, want) in [
+        (&["to attrs=sn by * none", "to * by * read"][..], None),
+        (&["to * by * read"], Some(1)),
+        (&["to attrs=mail by * none", "to * by * read"], Some(1)),
+        (&["to dn.exact=\"uid=ann,ou=People,dc=example,dc=com\" attrs=sn by * none", "to * by * read"], None),
+        // It is found, and not shown.
+        (&["to attrs=entry by * search", "to * by * read"], Some(0)),
+        (&["to attrs=entry by * none", "to * by * read"], None),
+        (&["to * by * none"], None),
+    ] {
+        fixture.restrict(rules);
+        assert_eq!(direct(&fixture, &ann), want, "{rules:?}");
+    }
+}
+
+#[test]
+fn limits_hold() {
+    let mut fixture = Fixture::memory(INDEXES, PEOPLE);
+    let plain = Limits { size_soft: Some(500), size_hard: HardLimit::Soft, ..Limits::default() };
+    fixture.limits = Some(plain);
+    assert_eq!(direct(&fixture, &below("(sn=smith)")), Some(2));
+    for limits in [
+        Limits { size_soft: Some(1), ..plain },
+        Limits { size_unchecked: Some(1), ..plain },
+        Limits { size_unchecked: Some(0), ..plain },
+    ] {
+        fixture.limits = Some(limits);
+        assert_eq!(direct(&fixture, &below("(sn=smith)")), None, "{limits:?}");
+    }
+}
+
+#[test]
+fn an_equal_request_sees_what_has_changed() {
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
+    let asked = below("(&(uid=ann)(description=here))");
+    assert_eq!(direct(&fixture, &asked), Some(1));
+    let name = "uid=ann,ou=People,dc=example,dc=com";
+    let mut ann = fixture.get(name).expect("ann");
+    let description = schema().describe("description").expect("a type");
+    ann.attribute_or_insert(&description).values = vec![b"there".to_vec()];
+    fixture.put(&ann);
+    assert_eq!(direct(&fixture, &asked), Some(0));
+    let read = SearchSpec { base: name, scope: Scope::Base, ..below("(description=there)") };
+    assert_eq!(direct(&fixture, &read), Some(1));
+    // Its type gets another rule, which tells case apart.
+    let capital = SearchSpec { filter: "(employeeType=CHIEF)", ..read.clone() };
+    assert_eq!(direct(&fixture, &capital), Some(1));
+    fixture.database.publish_schema(Arc::new(telling_case())).expect("a schema");
+    assert_eq!(direct(&fixture, &capital), Some(0));
+    assert_eq!(direct(&fixture, &SearchSpec { filter: "(employeeType=chief)", ..read.clone() }), Some(1));
+    fixture.delete(name);
+    assert_eq!(direct(&fixture, &read), None);
+    assert_eq!(direct(&fixture, &below("(uid=ann)")), Some(0));
+}
+
+/// The fixture's schema, but that employeeType is compared with its case.
+fn telling_case() -> Schema {
+    let mut builder = SchemaBuilder::following(&schema());
+    for name in ["core", "cosine", "inetorgperson", "nis", "dyngroup"] {
+        let text = larix_schema::bundled(name).expect(name);
+        let (before, rest) = text.split_once("NAME 'employeeType'").unwrap_or((text, ""));
+        let text = match rest {
+            "" => text.to_owned(),
+            rest => {
+                let rest = rest.replacen("caseIgnoreMatch", "caseExactMatch", 1);
+                format!("{before}NAME 'employeeType'{rest}")
+            }
+        };
+        builder.add_schema_text(&text, name).expect(name);
+    }
+    builder.build()
+}
