@@ -120,11 +120,26 @@ impl<'a> AttributesIter<'a> {
         None
     }
 
-    /// As [`read_short`](Self::read_short), of a record that is not packed: for who goes over all attributes of many
-    /// records. What is left when this ends is read by the iterator itself.
+    /// The next attribute, as [`read_short`](Self::read_short) does, of a record that is not packed: its number, the length of its
+    /// values, and the record from these on. For who goes over all attributes of many records: it is not passed over before
+    /// [`pass`](Self::pass) is called, so that the iterator itself can read it.
     #[inline(always)]
-    pub(crate) fn next_short(&mut self) -> Option<(AttributeNumber, ValuesView<'a>)> {
-        if self.packed { None } else { self.read_short() }
+    pub(crate) fn short(&self) -> Option<(AttributeNumber, usize, &'a [u8])> {
+        if let &[number, count, length, ref values @ ..] = self.rest
+            && (number | count | length) < 0x80
+            && count & 3 == 0
+            && usize::from(length) <= values.len()
+            && !self.packed
+        {
+            return Some((AttributeNumber(number.into()), length.into(), values));
+        }
+        None
+    }
+
+    /// Passes over what [`short`](Self::short) gave.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, length: usize) {
+        self.rest = self.rest.get(3 + length..).unwrap_or_default();
     }
 
     /// The next attribute with this number: the others are passed over without a look at what they hold.

@@ -118,20 +118,19 @@ impl Answer {
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
         let (catalog, reads_all) = (&*seen.view.catalog, seen.reads_all());
-        while let Some((number, stored)) = attributes.next_short() {
-            let Some(row) = catalog.row(number) else { continue };
-            if !self.selection.has(number, row.operational) {
-                continue;
-            }
-            match (&row.description, stored.as_ber()) {
-                (Some(description), Some(ber))
-                    if reads_all || seen.readable(description)? == Verdict::Granted =>
-                {
-                    encoder.attribute_under(&row.head, &row.text, ber);
-                }
+        let mut run = encoder.run();
+        while let Some((number, length, values)) = attributes.short() {
+            if let Some(row) = catalog.row(number)
+                && self.selection.has(number, row.operational)
+            {
                 // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
-                _ => self.attribute(seen, row, &stored, encoder)?,
+                let Some(description) = &row.description else { break };
+                if !reads_all && seen.readable(description)? != Verdict::Granted {
+                    break;
+                }
+                run.attribute(&row.head, &row.text, length, values);
             }
+            attributes.pass(length);
         }
         Ok(())
     }

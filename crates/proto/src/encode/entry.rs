@@ -23,24 +23,113 @@ pub struct EntryEncoder<'o> {
 /// How an attribute begins in an entry, up to its values: made once for a description that is answered often.
 #[derive(Clone, Debug)]
 pub struct AttributeHead {
-    /// With a hole for each of the two lengths that depend on the values. Empty: a longer description has no such head.
-    octets: Box<[u8]>,
+    /// With a hole for each of the two lengths that depend on the values, and zeros behind it.
+    octets: [u8; HEAD_OCTETS_MAX],
+    /// 0: a longer description has no such head.
+    length: u8,
 }
 
 /// Octets of a head beside the description: four before it, two behind.
 const HEAD_BESIDE: usize = 6;
+/// Octets of a head at most.
+const HEAD_OCTETS_MAX: usize = 64;
+/// An attribute whose three lengths are of one octet each is shorter than this.
+const SHORT: usize = 0x80 + 2;
+/// Values are copied in steps of so many octets.
+const STEP: usize = 32;
+/// Where a short attribute is written, with what its last step may write behind it.
+const PLACE: usize = HEAD_OCTETS_MAX + SHORT.next_multiple_of(STEP);
+/// Octets of the output that are made ready at once.
+const READY: usize = 2048;
+
+const _: () = assert!(PLACE <= READY);
 
 impl AttributeHead {
     pub fn new(description: &str) -> Self {
-        let Some(length) = u8::try_from(description.len()).ok().filter(|length| *length < 0x80) else {
-            return Self { octets: Box::default() };
-        };
-        let mut octets = Vec::with_capacity(description.len() + HEAD_BESIDE);
-        octets.extend_from_slice(&[Tag::SEQUENCE.0, 0, Tag::OCTET_STRING.0, length]);
-        octets.extend_from_slice(description.as_bytes());
-        octets.extend_from_slice(&[Tag::SET.0, 0]);
-        Self { octets: octets.into_boxed_slice() }
+        let mut head = Self { octets: [0; HEAD_OCTETS_MAX], length: 0 };
+        let length = description.len() + HEAD_BESIDE;
+        if let Some(octets) = head.octets.get_mut(..length)
+            && let [sequence, _, string, name_length, name @ .., set, _] = octets
+        {
+            (*sequence, *string, *set) = (Tag::SEQUENCE.0, Tag::OCTET_STRING.0, Tag::SET.0);
+            *name_length = description.len() as u8;
+            name.copy_from_slice(description.as_bytes());
+            head.length = length as u8;
+        }
+        head
     }
+}
+
+/// Writes attributes one after another: see [`EntryEncoder::run`].
+#[derive(Debug)]
+pub struct AttributeRun<'e> {
+    /// What is written, and what is ready to be written to behind it.
+    out: &'e mut Vec<u8>,
+    written: usize,
+}
+
+impl AttributeRun<'_> {
+    /// Adds an attribute whose values are OCTET STRING elements already: the first `length` octets of `values`. What stands behind
+    /// them may be read, and is not taken over.
+    #[inline(always)]
+    pub fn attribute(&mut self, head: &AttributeHead, description: &str, length: usize, values: &[u8]) {
+        let head_length = usize::from(head.length);
+        let whole = head_length + length;
+        if whole >= SHORT || head_length == 0 {
+            return self.long(description, values.get(..length).unwrap_or_default());
+        }
+        if self.out.len() < self.written + PLACE {
+            self.make_ready();
+        }
+        let place = self.out.get_mut(self.written..).and_then(|out| out.first_chunk_mut::<PLACE>());
+        let Some(place) = place else { return };
+        if let Some((start, _)) = place.split_first_chunk_mut() {
+            *start = head.octets;
+        }
+        // The usual case: all three lengths are of one octet.
+        place[1] = (whole - 2) as u8;
+        place[(head_length - 1) % HEAD_OCTETS_MAX] = length as u8;
+        let Some(to) = place.get_mut(head_length..) else { return };
+        let mut at = 0;
+        while at < length {
+            let Some(to) = to.get_mut(at..).and_then(|to| to.first_chunk_mut::<STEP>()) else { return };
+            match values.get(at..).and_then(|from| from.first_chunk::<STEP>()) {
+                Some(from) => *to = *from,
+                None => {
+                    // The end of what can be read.
+                    let from = values.get(at..length).unwrap_or_default();
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                }
+            }
+            at += STEP;
+        }
+        self.written += whole;
+    }
+
+    #[cold]
+    fn make_ready(&mut self) {
+        self.out.resize(self.written + READY, 0);
+    }
+
+    #[inline(never)]
+    fn long(&mut self, description: &str, values: &[u8]) {
+        self.out.truncate(self.written);
+        put_attribute(self.out, description, values);
+        self.written = self.out.len();
+    }
+}
+
+impl Drop for AttributeRun<'_> {
+    fn drop(&mut self) {
+        self.out.truncate(self.written);
+    }
+}
+
+fn put_attribute(out: &mut Vec<u8>, description: &str, values_ber: &[u8]) {
+    let content = write::element_len(description.len()) + write::element_len(values_ber.len());
+    write::header(out, Tag::SEQUENCE, content);
+    write::string(out, description);
+    write::octets(out, Tag::SET, values_ber);
 }
 
 impl<'o> EntryEncoder<'o> {
@@ -67,10 +156,16 @@ impl<'o> EntryEncoder<'o> {
     /// Adds an attribute whose values are OCTET STRING elements already, one after another; none with typesOnly.
     pub fn attribute(&mut self, description: &str, values_ber: &[u8]) {
         self.end_attribute();
-        let content = write::element_len(description.len()) + write::element_len(values_ber.len());
-        write::header(self.out, Tag::SEQUENCE, content);
-        write::string(self.out, description);
-        write::octets(self.out, Tag::SET, values_ber);
+        put_attribute(self.out, description, values_ber);
+    }
+
+    /// As [`Self::attribute`], for attributes one after another, with the heads of their descriptions made before.
+    #[inline]
+    pub fn run(&mut self) -> AttributeRun<'_> {
+        if self.attribute.is_some() {
+            self.end_attribute();
+        }
+        AttributeRun { written: self.out.len(), out: self.out }
     }
 
     /// As [`Self::attribute`], with the head of the description made before.
@@ -79,23 +174,16 @@ impl<'o> EntryEncoder<'o> {
         if self.attribute.is_some() {
             self.end_attribute();
         }
-        let head = &*head.octets;
-        let length = head.len() + values_ber.len();
-        // All three lengths are of one octet: the usual case, written in two pieces, in which the lengths are then filled.
-        if length < 0x80 + 2 && !head.is_empty() {
-            let at = self.out.len();
-            self.out.reserve(length);
-            self.out.extend_from_slice(head);
-            self.out.extend_from_slice(values_ber);
-            if let Some(written) = self.out.get_mut(at..at + head.len())
-                && let [_, content, .., values] = written
-            {
-                *content = (length - 2) as u8;
-                *values = values_ber.len() as u8;
-            }
-            return;
+        let (at, head_length) = (self.out.len(), usize::from(head.length));
+        let whole = head_length + values_ber.len();
+        let Some(head) = head.octets.get(..head_length).filter(|head| whole < SHORT && !head.is_empty()) else {
+            return put_attribute(self.out, description, values_ber);
+        };
+        self.out.extend_from_slice(head);
+        self.out.extend_from_slice(values_ber);
+        if let Some([_, content, .., values]) = self.out.get_mut(at..at + head_length) {
+            (*content, *values) = ((whole - 2) as u8, values_ber.len() as u8);
         }
-        self.attribute(description, values_ber);
     }
 
     /// Opens an attribute whose values follow by [`value`](Self::value).

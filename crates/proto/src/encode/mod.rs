@@ -9,7 +9,7 @@ use crate::message_id::MessageId;
 use crate::oid;
 use crate::result::{LdapResult, ResponseOp, ResultCode};
 
-pub use entry::{AttributeHead, EntryEncoder};
+pub use entry::{AttributeHead, AttributeRun, EntryEncoder};
 
 /// A response that is nothing but a result (RFC 4511 section 4.1.9).
 pub fn result(

@@ -90,6 +90,45 @@ fn a_head_made_before_writes_the_same() {
 }
 
 #[test]
+fn attributes_in_a_run_are_the_same_as_one_by_one() {
+    let names = ["cn", "objectClass", "aDescriptionThatIsLongerThanAnyOthers", "x"];
+    let long = "d".repeat(80);
+    let names: Vec<&str> = names.into_iter().chain([long.as_str()]).collect();
+    let heads: Vec<AttributeHead> = names.iter().map(|name| AttributeHead::new(name)).collect();
+    let octets: Vec<u8> = (0..=255).cycle().take(400).collect();
+    for behind in [0, 1, 31, 32, 100] {
+        let write = |in_run: bool| {
+            encoded(|out| {
+                let mut entry = EntryEncoder::begin(out, MessageId(1), "cn=x");
+                for round in 0..3 {
+                    let mut one_by_one = Vec::new();
+                    for length in (0..135).chain([200, 300]) {
+                        let at = (length + round) % names.len();
+                        let (head, name) = (&heads[at], names[at]);
+                        one_by_one.push((head, name, length));
+                    }
+                    if in_run {
+                        let mut run = entry.run();
+                        for (head, name, length) in one_by_one {
+                            run.attribute(head, name, length, &octets[..length + behind]);
+                        }
+                    } else {
+                        for (_, name, length) in one_by_one {
+                            entry.attribute(name, &octets[..length]);
+                        }
+                    }
+                    // Something else between two runs.
+                    entry.begin_attribute("sn");
+                    entry.value(b"x");
+                }
+                entry.finish(&[]);
+            })
+        };
+        assert_eq!(write(true), write(false), "{behind}");
+    }
+}
+
+#[test]
 fn entries_of_any_size() {
     for size in [0usize, 100, 127, 128, 255, 256, 60_000, 65_535, 65_536, 200_000, 17_000_000] {
         let value = vec![b'v'; size];
