@@ -1,6 +1,7 @@
 //! Distinguished names by what they mean: the normal form, in which equal names are equal texts, and the pretty form,
 //! in which names are stored and returned. Both are OpenLDAP's.
 
+mod known;
 mod plain;
 
 use std::borrow::{Borrow, Cow};
@@ -252,6 +253,17 @@ pub fn escape_value(value: &[u8], out: &mut String) {
 impl Schema {
     /// Parses a DN's text and brings it into normal form.
     pub fn parse_dn(&self, text: &str) -> Result<NormalDn, DnError> {
+        let Some(hash) = known::hash(text) else { return self.parse_new_dn(text) };
+        if let Some(known) = known::recall(self, text, hash) {
+            return Ok(known);
+        }
+        let dn = self.parse_new_dn(text)?;
+        known::note(self, text, hash, &dn);
+        Ok(dn)
+    }
+
+    /// As [`Self::parse_dn`], of a name that is not remembered.
+    fn parse_new_dn(&self, text: &str) -> Result<NormalDn, DnError> {
         check_length(text)?;
         let (mut normal, mut starts) = (Vec::with_capacity(text.len()), SmallVec::new());
         if plain::write_plain(self, text, &mut normal, &mut starts)
