@@ -184,6 +184,7 @@ impl<S: Store> Fixture<S> {
             if let Step::Done(result, controls) = self.step(&mut task, &mut out, asked.slice) {
                 if let Some((direct, entries)) = self.direct(asked) {
                     // Whichever way a search goes, it has the same answer.
+                    assert_eq!(decode(&direct).entries, decode(&out).entries, "{asked:?}");
                     assert_eq!((&result, &out), (&LdapResult::success(), &direct), "{asked:?}");
                     assert_eq!(task.entries(), entries, "{asked:?}");
                 }

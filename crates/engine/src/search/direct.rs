@@ -214,7 +214,8 @@ impl<N: Snapshot> Direct<'_, '_, N> {
 
     /// The base and all below it.
     fn find(&self, out: &mut Vec<u8>) -> Result<Option<DirectAnswer>, Fault> {
-        let Some(facts) = self.view.facts else { return Ok(None) };
+        // Referral objects in scope are answered beside what the filter finds.
+        let Some(facts) = self.view.facts.filter(|facts| !facts.referrals) else { return Ok(None) };
         // A base that was searched since the last commit, which nothing has to be asked of.
         let Some((base, flags)) = facts.base(self.base) else { return Ok(None) };
         if flags.has(RecordFlags::OF_CLASSES) || !self.gate.enters_freely() {

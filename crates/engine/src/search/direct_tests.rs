@@ -38,7 +38,9 @@ cn: Bob
 cn;lang-de: Robert
 sn: Smith
 mail: bob@example.com
+";
 
+const REFERRAL: &str = "\
 dn: ou=Elsewhere,dc=example,dc=com
 objectClass: referral
 objectClass: extensibleObject
@@ -69,7 +71,7 @@ fn usual_searches_are_answered_at_once() {
         ("(&(uid=ann)(mail=smith@example.com)(objectClass=person)(sn=*))", Some(1)),
         ("(uid=nobody)", Some(0)),
         ("(sn=smith)", Some(2)),
-        // No index, several descriptions, values that are none, other tests, a referral.
+        // No index, several descriptions, values that are none, other tests.
         ("(description=here)", None),
         ("(cn=ann)", None),
         ("(name=ann)", None),
@@ -77,7 +79,6 @@ fn usual_searches_are_answered_at_once() {
         ("(uid=a*)", None),
         ("(|(uid=ann)(uid=bob))", None),
         ("(!(uid=ann))", None),
-        ("(uid=elsewhere)", None),
         ("(nothing=ann)", None),
         ("(&)", None),
         ("(&(uid=ann)(sn=*)(mail=*)(uid=*)(description=*))", None),
@@ -109,12 +110,26 @@ fn an_entry_is_read_at_once() {
         ("uid=ann,ou=People,dc=example,dc=com", "(sn>=jones)", None),
         (SUFFIX, "(objectClass=*)", Some(1)),
         ("uid=nobody,dc=example,dc=com", "(objectClass=*)", None),
-        ("ou=Elsewhere,dc=example,dc=com", "(objectClass=*)", None),
-        ("uid=x,ou=Elsewhere,dc=example,dc=com", "(objectClass=*)", None),
         ("", "(objectClass=*)", None),
     ] {
         assert_eq!(direct(&fixture, &base(name, filter)), want, "{name} {filter}");
     }
+}
+
+/// They are answered beside what the filter finds, and stand for what is below them.
+#[test]
+fn referrals_are_left_to_a_task() {
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
+    let base = |base| SearchSpec { base, scope: Scope::Base, ..SearchSpec::default() };
+    assert_eq!(direct(&fixture, &below("(uid=ann)")), Some(1));
+    fixture.load(REFERRAL);
+    assert_eq!(direct(&fixture, &below("(uid=ann)")), None);
+    assert_eq!(direct(&fixture, &base("uid=ann,ou=People,dc=example,dc=com")), Some(1));
+    assert_eq!(direct(&fixture, &base("ou=Elsewhere,dc=example,dc=com")), None);
+    assert_eq!(direct(&fixture, &base("uid=x,ou=Elsewhere,dc=example,dc=com")), None);
+    // Without an index nobody knows that there are none.
+    let fixture = Fixture::memory(&[("uid", "eq")], PEOPLE);
+    assert_eq!(direct(&fixture, &below("(uid=ann)")), None);
 }
 
 #[test]
