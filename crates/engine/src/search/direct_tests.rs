@@ -55,7 +55,7 @@ fn direct(fixture: &Fixture<MemoryStore>, asked: &SearchSpec<'_>) -> Option<u32>
     fixture.direct(asked).map(|(_, entries)| entries)
 }
 
-fn below<'a>(filter: &'a str) -> SearchSpec<'a> {
+fn below(filter: &str) -> SearchSpec<'_> {
     SearchSpec { filter, ..SearchSpec::default() }
 }
 
@@ -137,7 +137,9 @@ fn many_candidates_are_left_to_a_task() {
     let people = |count: usize| {
         let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
         for i in 0..count {
-            ldif.push_str(&format!("\ndn: uid=p{i},{SUFFIX}\nobjectClass: inetOrgPerson\nuid: p{i}\ncn: p\nsn: s\n"));
+            ldif.push_str(&format!(
+                "\ndn: uid=p{i},{SUFFIX}\nobjectClass: inetOrgPerson\nuid: p{i}\ncn: p\nsn: s\n"
+            ));
         }
         Fixture::memory(INDEXES, &ldif)
     };

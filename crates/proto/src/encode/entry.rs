@@ -176,7 +176,8 @@ impl<'o> EntryEncoder<'o> {
         }
         let (at, head_length) = (self.out.len(), usize::from(head.length));
         let whole = head_length + values_ber.len();
-        let Some(head) = head.octets.get(..head_length).filter(|head| whole < SHORT && !head.is_empty()) else {
+        let Some(head) = head.octets.get(..head_length).filter(|head| whole < SHORT && !head.is_empty())
+        else {
             return put_attribute(self.out, description, values_ber);
         };
         self.out.extend_from_slice(head);
