@@ -7,6 +7,7 @@ mod instructions;
 mod layers;
 mod overlay_names;
 mod package;
+mod package_rpm;
 mod package_slapd;
 mod package_test;
 mod packages;
@@ -48,6 +49,8 @@ cargo xtask COMMAND
                   the Debian packages larix and larix-slapd of target/dist/larix or of BINARY, in target/package; with test also
                   what lintian says, and installed, upgraded and purged in a Debian of its own, and in one where slapd serves
                   (root, lintian, mmdebstrap)
+  package rpm [BINARY]
+                  the same files as an rpm (rpmbuild)
   image [BINARY]  a container image of the package, target/package/larix-image.tar (root, mmdebstrap, buildah)
   dist            the binary that is installed and measured, target/dist/larix, and its symbols in larix.debug beside it
 ";
@@ -82,6 +85,12 @@ fn main() -> ExitCode {
             package(rest).and_then(|binary| package_test::test(&root(), &binary))
         }
         ["image", rest @ ..] => package(rest).and_then(|binary| image::make(&root(), &binary)),
+        ["package", "rpm", rest @ ..] => package(rest).and_then(|binary| {
+            let root = root();
+            let package = package::Package { root: &root, binary: &binary, suffix: "", compression: "xz" };
+            println!("{}", package.make_rpm()?.display());
+            Ok(())
+        }),
         ["package", rest @ ..] => package(rest).and_then(|binary| {
             let root = root();
             let package = package::Package { root: &root, binary: &binary, suffix: "", compression: "xz" };

@@ -46,7 +46,7 @@ impl Package<'_> {
     }
 
     /// Man pages, completions, licence and changes.
-    fn place_documentation(&self, stage: &Stage) -> anyhow::Result<()> {
+    pub(crate) fn place_documentation(&self, stage: &Stage) -> anyhow::Result<()> {
         let manual = stage.tree.join("usr/share/man");
         self.write_manual(&manual)?;
         // These come with the names, in larix-slapd: slapd's package has files of the same names.
@@ -85,7 +85,12 @@ impl Package<'_> {
     }
 
     pub(crate) fn version(&self) -> String {
-        format!("{}-{REVISION}{}", env!("CARGO_PKG_VERSION"), self.suffix)
+        format!("{}-{}", env!("CARGO_PKG_VERSION"), self.release())
+    }
+
+    /// What is behind the version of the program.
+    pub(crate) fn release(&self) -> String {
+        format!("{REVISION}{}", self.suffix)
     }
 
     /// An empty tree for the package `name`.
@@ -138,7 +143,7 @@ impl Package<'_> {
 }
 
 /// The unit, what it starts, and what stands beside it.
-fn place_service(stage: &Stage) -> anyhow::Result<()> {
+pub(crate) fn place_service(stage: &Stage) -> anyhow::Result<()> {
     let unit = stage.read("larix.service")?;
     stage.write("usr/lib/systemd/system/larix.service", &packaged_unit(&unit)?, 0o644)?;
     stage.write("usr/lib/larix/serve", &stage.read("debian/serve")?, 0o755)?;
@@ -234,7 +239,7 @@ fn set_mode(path: &Path, mode: u32) -> anyhow::Result<()> {
 }
 
 /// Every file below a folder, without links.
-fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -146,6 +146,15 @@ pub const CHROMIUM: Package = Package {
     wanted_by: Command::Test,
 };
 
+pub const RPM: Package = Package {
+    name: "rpm",
+    variable: None,
+    files: &[&["/usr/bin/rpm"], &["/usr/bin/rpmbuild"]],
+    folders: &[],
+    tests: "the rpm, made and read",
+    wanted_by: Command::Test,
+};
+
 pub const VALGRIND: Package = Package {
     name: "valgrind",
     variable: None,
@@ -165,7 +174,7 @@ pub const SASL_GSSAPI: Package =
     kerberos("libsasl2-modules-gssapi-mit", &[&["/usr/lib/*/sasl2/libgssapiv2.so"]]);
 
 /// Every package, in the order in which they are shown.
-pub const PACKAGES: [&Package; 20] = [
+pub const PACKAGES: [&Package; 21] = [
     &SLAPD,
     &LDAP_UTILS,
     &SASL_MODULES,
@@ -178,6 +187,7 @@ pub const PACKAGES: [&Package; 20] = [
     &REDIS,
     &POSTGRESQL,
     &CHROMIUM,
+    &RPM,
     &VALGRIND,
     &KRB5_LIBRARY,
     &CLANG,
