@@ -91,6 +91,14 @@ impl Running {
         }
     }
 
+    /// Whether an entry of the sample can log in so.
+    fn binds(&self, uid: &str, password: &str) -> bool {
+        let mut client = Command::new(Kind::Larix.program().unwrap());
+        client.args(["whoami", "-x", "-H", &self.url, "-w", password, "-D"]);
+        client.arg(format!("uid={uid},ou=people,dc=example,dc=com"));
+        client.stderr(Stdio::null()).output().unwrap().status.success()
+    }
+
     fn stop(mut self) -> String {
         assert!(signal(self.child.id(), Signal::TERM));
         assert!(self.child.wait().unwrap().success(), "a clean stop");
@@ -416,10 +424,29 @@ fn a_first_start_loads_entries() {
 
     let other = Newcomer::new();
     let server = other.start("ldap://127.0.0.1:0", &["--sample"]);
-    let text = fs::read_to_string(&server.shown).unwrap();
+    let text = loop {
+        let text = fs::read_to_string(&server.shown).unwrap();
+        if text.contains("Stop it with") {
+            break text;
+        }
+        std::thread::yield_now();
+    };
     let password = shown(&text, "password").split_whitespace().next().unwrap();
     server.check(password, "uid=ann,ou=people,dc=example,dc=com", &["cn: Ann Archer", "title: Director"]);
+    // Told once: with it each of the people logs in.
+    let line = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("sample "))
+        .unwrap_or_else(|| panic!("{text}"));
+    let told = line.split_once("log in with ").and_then(|(_, rest)| rest.split_whitespace().next()).unwrap();
+    assert!(line.contains("shown once") && told != password, "{line}");
+    for uid in ["ann", "bilal", "chiara"] {
+        assert!(server.binds(uid, told), "{uid}");
+        assert!(!server.binds(uid, password), "{uid}");
+    }
     assert!(server.stop().contains("18 entries were loaded"));
+    let again = other.start("ldap://127.0.0.1:0", &["--sample"]).stop();
+    assert!(!again.contains(told) && !again.contains("log in with"), "{again}");
 }
 
 /// The ids of processes that have this among their arguments.

@@ -70,6 +70,8 @@ pub(super) struct Prepared {
     pub(super) config: Config,
     /// In clear, the one time that it is known.
     generated: Option<String>,
+    /// That of the sample's people, likewise.
+    sample_password: Option<String>,
     /// Whether this start made the configuration and loaded nothing: there are no entries then.
     first: bool,
     /// Of a self-signed certificate: the administrator has to give it to clients.
@@ -224,9 +226,10 @@ impl Start<'_> {
             data: data.to_owned(),
             config: Config::from_slapd_d(kept)?,
             generated,
-            first: loaded == 0,
+            sample_password: loaded.sample_password,
+            first: loaded.entries == 0,
             self_signed: made.map(|pair| pair.certificate),
-            remarks: match loaded {
+            remarks: match loaded.entries {
                 0 => Vec::new(),
                 1 => vec!["an entry was loaded".to_owned()],
                 more => vec![format!("{more} entries were loaded")],
@@ -287,12 +290,24 @@ fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
 impl Prepared {
     /// What a start that came to nothing leaves behind: the password that was made up for it, unless it was shown.
     pub(super) fn print_password_unserved(&self) {
-        let Some(password) = self.generated.as_ref().filter(|_| !self.shown.load(Ordering::Relaxed)) else {
+        if self.shown.load(Ordering::Relaxed) || (self.generated.is_none() && self.sample_password.is_none())
+        {
             return;
-        };
+        }
         println!("The configuration is made, in {}/{CONFIGURATION}.", self.data.display());
-        println!("  administrator  {}", self.administrator());
-        println!("  password       {password}   (shown once; only its hash is kept)");
+        if let Some(password) = &self.generated {
+            println!("  administrator  {}", self.administrator());
+            println!("  password       {password}   (shown once; only its hash is kept)");
+        }
+        self.print_sample_password();
+    }
+
+    fn print_sample_password(&self) {
+        if let Some(password) = &self.sample_password {
+            println!(
+                "  sample         ann, bilal and the others log in with {password}   (shown once; only hashes are kept)"
+            );
+        }
     }
 
     /// What to do now, with commands to copy.
@@ -309,6 +324,7 @@ impl Prepared {
             Some(password) => println!("  password       {password}   (shown once; only its hash is kept)"),
             None => println!("  password       as set before"),
         }
+        self.print_sample_password();
         if let Some(certificate) = &self.self_signed {
             println!(
                 "  TLS            a certificate that the server signed itself: give clients {} to trust it\n\

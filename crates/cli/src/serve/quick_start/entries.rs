@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader};
 use anyhow::{Context, bail};
 use larix_configuration::Config;
 use larix_engine::load::{self, LoadContext, LoadOptions, Unobserved};
+use larix_engine::password::{Hasher, Scheme};
 use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::generated_password::generate_password;
 use larix_store::lmdb::LmdbOptions;
 
 use super::{QuickStartArgs, base_entry};
@@ -14,7 +16,18 @@ use super::{QuickStartArgs, base_entry};
 /// A dozen people and three groups of them, below `@SUFFIX@`, whose own entry is `@BASE@`.
 const SAMPLE: &str = include_str!("sample.ldif");
 
-/// Loads what the flags name into the database that is not there yet, and answers how many entries that were.
+/// What a first start loaded.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) entries: u64,
+    /// That of every person of the sample, in clear, the one time that it is known.
+    pub(super) sample_password: Option<String>,
+}
+
+/// The line that each person of the sample has, and nobody else.
+const PERSON: &str = "objectClass: inetOrgPerson";
+
+/// Loads what the flags name into the database that is not there yet.
 ///
 /// # Errors
 /// A file that cannot be read, an entry that is refused with its line, or entries that are there already. Nothing is loaded then.
@@ -23,21 +36,36 @@ pub(super) fn load(
     config: &Config,
     suffix: &str,
     clock: &SystemClock,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<Loaded> {
     if arguments.sample {
-        return load_text(config, &mut sample(suffix)?.as_bytes(), clock).context("cannot load the sample");
+        let password = generate_password(&SystemRandom);
+        let text = sample(suffix, &password)?;
+        let entries = load_text(config, &mut text.as_bytes(), clock).context("cannot load the sample")?;
+        let sample_password = Some(String::from_utf8_lossy(&password).into_owned());
+        return Ok(Loaded { entries, sample_password });
     }
-    let Some(file) = &arguments.ldif else { return Ok(0) };
+    let Some(file) = &arguments.ldif else { return Ok(Loaded::default()) };
     let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let loaded = load_text(config, &mut BufReader::new(opened), clock);
-    loaded.with_context(|| format!("cannot load {}", file.display()))
+    let entries = load_text(config, &mut BufReader::new(opened), clock)
+        .with_context(|| format!("cannot load {}", file.display()))?;
+    Ok(Loaded { entries, sample_password: None })
 }
 
-fn sample(suffix: &str) -> anyhow::Result<String> {
+/// The entries as LDIF; each person has the password, under a hash of their own.
+fn sample(suffix: &str, password: &[u8]) -> anyhow::Result<String> {
     let Some(base) = base_entry(suffix) else {
         bail!("--sample makes an entry for a suffix that begins with dc=, o=, ou= or c=, not for {suffix}");
     };
-    Ok(SAMPLE.replace("@BASE@", &base.join("\n")).replace("@SUFFIX@", suffix))
+    let mut text = String::with_capacity(2 * SAMPLE.len());
+    for line in SAMPLE.lines() {
+        text.push_str(line);
+        text.push('\n');
+        if line == PERSON {
+            let hash = Hasher::new(Scheme::Argon2).hash(password, &SystemRandom)?;
+            text.push_str(&format!("userPassword: {}\n", String::from_utf8_lossy(&hash)));
+        }
+    }
+    Ok(text.replace("@BASE@", &base.join("\n")).replace("@SUFFIX@", suffix))
 }
 
 fn load_text(config: &Config, ldif: &mut (impl BufRead + Send), clock: &SystemClock) -> anyhow::Result<u64> {
@@ -66,13 +94,18 @@ mod tests {
 
     #[test]
     fn the_sample_is_below_the_suffix() {
-        let text = sample("dc=site,dc=org").unwrap();
+        let text = sample("dc=site,dc=org", b"secret").unwrap();
         let records: Vec<_> = Reader::new(text.as_bytes()).collect::<Result<_, _>>().unwrap();
         assert_eq!(records.len(), 18);
         assert!(records.iter().all(|record| record.dn.ends_with("dc=site,dc=org")));
+        let hashes: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("userPassword: ")).collect();
+        assert_eq!(hashes.len(), 12);
+        assert!(hashes.iter().all(|hash| hash.starts_with("{ARGON2}$argon2id$")), "{hashes:?}");
+        let distinct: std::collections::BTreeSet<_> = hashes.iter().collect();
+        assert_eq!(distinct.len(), 12, "a salt for each");
         assert!(
             !text.contains('@') || text.lines().all(|line| !line.contains('@') || line.starts_with("mail:"))
         );
-        assert!(sample("cn=odd").is_err());
+        assert!(sample("cn=odd", b"secret").is_err());
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> 
         data: start.data.to_owned(),
         config,
         generated: None,
+        sample_password: None,
         first: false,
         self_signed,
         remarks,
