@@ -17,13 +17,13 @@ use super::diagnostic::{Notes, Origin};
 use super::entry::ConfigEntry;
 use super::kinds::DatabaseKind;
 use super::settings::Settings;
-use super::values::PasswordCosts;
 use super::values::{
     AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ClientLimits, ConfigDn, Disallowed,
     LimitRule, LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation, OperationRule, Requirements,
     Restrictions, SaslSettings, SearchLimits, SecurityFactors, ServerId, Subordinate, SyncReplication,
     TcpBuffer, TlsSettings, TraceExport,
 };
+use super::values::{PasswordCosts, PasswordReset};
 
 /// The whole configuration of one server. Immutable once published.
 #[derive(Debug, Clone)]
@@ -104,6 +104,8 @@ pub struct Global {
     pub http_listeners: Vec<SocketAddr>,
     /// `admin-listener`: where the admin page is served.
     pub admin_listeners: Vec<AdminAddress>,
+    /// `admin-password-reset`: whether users may set a forgotten password on the admin page; `None`: they may not.
+    pub admin_password_reset: Option<PasswordReset>,
     /// Bytes in one message from an anonymous connection.
     pub sockbuf_max_incoming: u64,
     /// Bytes in one message from an authenticated connection.
@@ -179,6 +181,7 @@ impl Default for Global {
             backup_schedule: None,
             http_listeners: Vec::new(),
             admin_listeners: Vec::new(),
+            admin_password_reset: None,
             sockbuf_max_incoming: 262_143,
             sockbuf_max_incoming_auth: 16_777_215,
             max_filter_depth: 1000,

@@ -10,6 +10,7 @@ mod limits;
 mod log;
 pub mod operation_rule;
 mod password_costs;
+mod password_reset;
 pub mod quantity;
 pub(crate) mod request_words;
 mod sasl;
@@ -30,6 +31,7 @@ pub use limits::{
 pub use log::{LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation};
 pub use operation_rule::{OperationAction, OperationClause, OperationRule};
 pub use password_costs::PasswordCosts;
+pub use password_reset::PasswordReset;
 pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
 pub use sync_replication::{StartTls, SyncBind, SyncData, SyncReplication};

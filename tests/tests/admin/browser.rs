@@ -453,6 +453,52 @@ fn a_change_is_taken_back() {
     desk.end();
 }
 
+/// A backup now, its verification, and what a restore to a moment needs.
+#[test]
+fn a_backup_is_made_and_verified() {
+    let folder = tempfile::Builder::new().prefix("larix-backups-").tempdir().expect("a folder");
+    let schedule =
+        format!("backup-schedule directory={} full=7d increment=1h keep=4", folder.path().display());
+    let Some(mut desk) = Desk::with(ENTRIES, &schedule, "") else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.browser.click("nav a[href='/backup']");
+    let idle = |desk: &mut Desk| {
+        let done = "document.querySelector('#state').textContent.includes('nothing is under way') && document.querySelector('tbody') !== null";
+        while desk.browser.run(done) != true {
+            desk.open("/backup");
+        }
+    };
+    idle(&mut desk);
+    desk.browser.click("form[action='/backup'] button.primary");
+    desk.shows("A backup of what has changed is asked for: look below how far it is.");
+    idle(&mut desk);
+    desk.browser.run("document.querySelector('tbody details').open = true");
+    desk.shows("0 changes");
+    desk.browser.click("tbody form[action='/backup'] button");
+    desk.shows("The verification of larix-");
+    while desk.browser.run("document.querySelector('tbody .tag.good') !== null") != true {
+        desk.open("/backup");
+    }
+    picture(&mut desk.browser, "admin-backup");
+    desk.browser.click("form.restore button");
+    desk.shows("What it needs");
+    assert_eq!(desk.browser.run("document.activeElement.id"), "needs");
+    desk.shows("larix restore -f ");
+    desk.shows(" --replace");
+    picture(&mut desk.browser, "restore");
+    for (width, scheme) in [(390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")] {
+        desk.browser.resize(width, 844);
+        desk.browser.prefer(scheme);
+        let overflow =
+            desk.browser.run("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!((overflow, desk.browser.run(CONTRAST)), (0.into(), "".into()), "{width} {scheme}");
+    }
+    desk.browser.fill("#moment", "yesterday");
+    desk.browser.click("form.restore button");
+    desk.shows("`yesterday` is not a time");
+    desk.end();
+}
+
 /// The form names who asks and for what; the answer names the rule, as `larix acl explain` does.
 #[test]
 fn access_is_explained() {
@@ -511,6 +557,8 @@ fn nobody_sees_more_than_they_may() {
     desk.shows("You may not see the configuration");
     desk.open("/access?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
     desk.shows("Access rules are shown to those who may read cn=config");
+    desk.open("/backup");
+    desk.shows("Backups are shown to the rootdn of cn=config");
     desk.open("/replication");
     desk.shows("This is shown to those who may read");
     desk.open("/log");
@@ -677,6 +725,7 @@ fn the_keyboard_is_enough_and_every_window_fits() {
         "/config",
         "/access",
         "/changes",
+        "/backup",
         "/replication",
         "/log",
         "/about",

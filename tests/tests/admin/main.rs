@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
 
+mod backups;
 mod browser;
 mod http;
 mod overview;
 mod pages;
+mod reset;
 mod searching;
 mod transfer;

@@ -7,8 +7,8 @@ use super::super::builder::call::{Call, Fault};
 use super::super::line::c_integer;
 use super::super::values::{
     AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits,
-    Disallowed, LinePrefix, LogFormat, LogLevel, LogRotation, Mechanism, SecurityProperties, ServerId,
-    TcpBuffer, TlsVerify, TraceExport, http_address, request_words,
+    Disallowed, LinePrefix, LogFormat, LogLevel, LogRotation, Mechanism, PasswordReset, SecurityProperties,
+    ServerId, TcpBuffer, TlsVerify, TraceExport, http_address, request_words,
 };
 use super::{Directive, Form, MANY, Scope, keep};
 
@@ -136,6 +136,18 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .many(),
+    Directive::new(
+        "admin-password-reset",
+        "olcLarixAdminPasswordReset",
+        Scope::Global,
+        Form::Words,
+        |b, c| {
+            let reset = PasswordReset::parse(c.arguments.iter().map(String::as_str));
+            b.global.admin_password_reset = reset
+                .map_err(|(word, message)| Fault::argument(word, message).with_help(PasswordReset::WORDS))?;
+            Ok(())
+        },
+    ),
     Directive::new("maxFilterDepth", "olcMaxFilterDepth", Scope::Global, Form::Whole, |b, c| {
         if c.number::<i32>(0)? < 0 {
             let why = "a depth below 0 lets no filter through, so that nothing could be searched";

@@ -15,6 +15,7 @@ mod import;
 mod names;
 mod pages;
 mod reply;
+mod reset_codes;
 mod respond;
 mod schema;
 mod sessions;
@@ -46,7 +47,8 @@ use crate::statistics::ListenerInfo;
 use crate::tls::{TlsFacts, TlsSession};
 use crate::worker::WorkerHandle;
 use figures::Figures;
-use sessions::Sessions;
+use reset_codes::ResetCodes;
+use sessions::{Session, Sessions};
 use tls_stream::TlsStream;
 
 /// Why an address of the admin page that other machines reach is refused.
@@ -95,6 +97,7 @@ struct Admin {
     workers: Vec<WorkerHandle>,
     sessions: RefCell<Sessions>,
     figures: RefCell<Figures>,
+    reset_codes: RefCell<ResetCodes<Rc<Session>>>,
     /// The machine's own name.
     machine: String,
 }
@@ -147,7 +150,8 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let figures = RefCell::new(Figures::open(&server));
-        let admin = Rc::new(Admin { server, workers, sessions: RefCell::default(), figures, machine });
+        let (sessions, reset_codes) = Default::default();
+        let admin = Rc::new(Admin { server, workers, sessions, figures, reset_codes, machine });
         tokio::task::LocalSet::new().block_on(&runtime, async {
             tokio::task::spawn_local(serve_listeners(admin.clone(), listeners, changes));
             // An error is the sender that is gone: stopped as well.
@@ -198,14 +202,20 @@ async fn serve_listeners(
     }
 }
 
-/// Looks at the counters for the charts, and ends sessions whose time is over.
+/// Looks at the counters for the charts, and ends sessions and codes whose time is over.
 async fn watch(admin: Rc<Admin>) {
     let mut tick = tokio::time::interval(SAMPLE_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
         admin.figures.borrow_mut().look(&admin.server);
-        admin.sessions.borrow_mut().sweep(admin.server.clock.monotonic());
+        let now = admin.server.clock.monotonic();
+        admin.sessions.borrow_mut().sweep(now);
+        let mut codes = admin.reset_codes.borrow_mut();
+        codes.sweep(now);
+        if admin.server.config().global.admin_password_reset.is_none() {
+            codes.clear();
+        }
     }
 }
 

@@ -31,7 +31,7 @@ type Answer = Response<Full<Bytes>>;
 /// A request of a logged-in user.
 pub(super) struct Visit<'a> {
     pub(super) admin: &'a Admin,
-    pub(super) session: &'a Session,
+    pub(super) session: &'a Rc<Session>,
     pub(super) path: &'a str,
     pub(super) query: &'a Form,
     /// Of a POST whose token was right.
@@ -50,7 +50,7 @@ pub(super) async fn respond(
     Ok(response)
 }
 
-async fn answer(admin: &Admin, way: &Way, request: Request<Incoming>) -> Answer {
+async fn answer(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Answer {
     let host = guard::host(request.headers());
     if !way.address.answers_to(host, &admin.machine) {
         let text = format!(
@@ -97,6 +97,9 @@ async fn get(admin: &Admin, way: &Way, request: &Request<Incoming>) -> Answer {
             None => login_page(admin, way, StatusCode::OK, &pages::login::Attempted::at(query.get("next"))),
         };
     }
+    if path == "/reset" && pages::reset::allowed(admin).is_some() {
+        return reset_page(way, StatusCode::OK, "", None);
+    }
     let Some(session) = session else {
         if path.starts_with("/api/") {
             return plain(StatusCode::UNAUTHORIZED, "not logged in\n");
@@ -110,7 +113,7 @@ async fn get(admin: &Admin, way: &Way, request: &Request<Incoming>) -> Answer {
     show(&Visit { admin, session: &session, path, query: &query, form: None }).await
 }
 
-async fn post(admin: &Admin, way: &Way, request: Request<Incoming>) -> Answer {
+async fn post(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Answer {
     if !guard::is_own_origin(request.headers(), way) {
         return plain(StatusCode::FORBIDDEN, "this form was sent from another site\n");
     }
@@ -141,6 +144,9 @@ async fn post(admin: &Admin, way: &Way, request: Request<Incoming>) -> Answer {
     let path = request.uri().path();
     if path == "/login" {
         return log_in(admin, way, &request, &form).await;
+    }
+    if path == "/reset" && pages::reset::allowed(admin).is_some() {
+        return reset(admin, way, &request, &form).await;
     }
     let Some(session) = session else {
         return Reply::SeeOther("/login".to_owned()).into_response();
@@ -216,6 +222,33 @@ async fn log_in(admin: &Admin, way: &Way, request: &Request<()>, form: &Form) ->
             attempted.error = Some(error);
             login_page(admin, way, status, &attempted)
         }
+    }
+}
+
+/// The page of a forgotten password; a cookie guards its form as that of the login.
+fn reset_page(way: &Way, status: StatusCode, name: &str, error: Option<&str>) -> Answer {
+    let token = sessions::token(&crate::clock::SystemRandom);
+    let mut response = Reply::Page(status, pages::reset::page(&token, name, error)).into_response();
+    let cookie = guard::set_cookie(way, &guard::cookie_name(way, "reset"), &token);
+    add_cookie(&mut response, cookie);
+    response
+}
+
+async fn reset(admin: &Rc<Admin>, way: &Way, request: &Request<()>, form: &Form) -> Answer {
+    let expected = guard::cookie(request.headers(), &guard::cookie_name(way, "reset")).unwrap_or("");
+    let name = form.trimmed("name");
+    if !sessions::same(form.get("csrf"), expected) {
+        let error = "This page was open for too long. Please try again.";
+        return reset_page(way, StatusCode::FORBIDDEN, name, Some(error));
+    }
+    match pages::reset::set(admin, way, form).await {
+        Ok(()) => {
+            let mut response = Reply::page(pages::reset::done()).into_response();
+            let cookie = guard::set_cookie(way, &guard::cookie_name(way, "reset"), "");
+            add_cookie(&mut response, cookie);
+            response
+        }
+        Err((status, error)) => reset_page(way, status, name, Some(&error)),
     }
 }
 

@@ -13,7 +13,7 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::changes::Records;
 use super::manifest::{DatabaseBackup, Manifest};
-use super::restore::{carry_out, open_database};
+use super::restore::{carry_out, check_reach, open_database};
 use super::{BackupError, INCREMENT_MANIFEST, MANIFEST, Pace, Until};
 use crate::clock::SystemRandom;
 
@@ -94,6 +94,19 @@ impl Chain {
     pub fn bytes(&self) -> u64 {
         let manifests = self.increments.iter().map(|increment| &increment.manifest).chain([&self.full]);
         manifests.flat_map(|manifest| &manifest.databases).map(|database| database.file.bytes).sum()
+    }
+
+    /// Whether a restore of these databases can go back to the moment.
+    ///
+    /// # Errors
+    /// Says where the chain begins or ends.
+    pub fn check_reach(&self, databases: &[&DatabaseBackup], until: Until) -> Result<(), BackupError> {
+        databases.iter().try_for_each(|database| check_reach(self, database, until))
+    }
+
+    /// The changes of a database that the increments have.
+    pub fn changes(&self, database: &DatabaseBackup) -> u64 {
+        self.parts(database).map(|(_, part)| part.entries).sum()
     }
 
     /// The increments' parts of a database of the full backup.

@@ -143,10 +143,15 @@ fn begin_history(database: &Database<LmdbStore>) -> Result<(), larix_store::Comm
 }
 
 /// Whether the chain leads to the moment.
-fn check_reach(chain: &Chain, backup: &DatabaseBackup, until: Until) -> Result<(), BackupError> {
+pub(super) fn check_reach(chain: &Chain, backup: &DatabaseBackup, until: Until) -> Result<(), BackupError> {
     let Some(moment) = until.time() else { return Ok(()) };
     if let Some(first) = backup.last_csn().filter(|first| !until.includes_csn(first)) {
         return Err(too_early(chain, moment, first.time));
+    }
+    // A database that was loaded and never changed does not say of when its state is: the copy's own moment counts.
+    let copied = chain.full.covers().filter(|copied| backup.last_csn().is_none() && moment < *copied);
+    if let Some(copied) = copied {
+        return Err(too_early(chain, moment, copied));
     }
     let covers = chain.last().covers();
     if let Some(covers) = covers.filter(|covers| *covers < moment) {

@@ -1,5 +1,6 @@
 //! The status of the backups that the server makes by its schedule.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,6 +34,31 @@ pub struct BackupStatus {
     pub next: Option<Timestamp>,
     /// Of what is running: bytes done, and of how many if that is known.
     pub progress: (u64, u64),
+    /// What somebody asked for beside the schedule; it waits or runs.
+    pub(crate) requested: Option<BackupRequest>,
+    /// The last backup that was verified on request, since the start of the server.
+    pub verified: Option<Verified>,
+}
+
+/// Work beside the schedule, one at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BackupRequest {
+    Full,
+    /// What has changed since the last backup; a full one where that is not possible.
+    Increment,
+    /// Reads this backup and compares its checksums.
+    Verify(PathBuf),
+}
+
+/// How the verification of a backup ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub directory: PathBuf,
+    pub at: Timestamp,
+    /// Up to where its changes were read: increments may have followed.
+    pub covers: Option<Timestamp>,
+    /// What is wrong with it.
+    pub fault: Option<String>,
 }
 
 impl BackupStatus {
@@ -69,10 +95,21 @@ impl Backups {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Waits so long, or until the backups are to end.
+    /// Asks for work beside the schedule. `false`: something else that was asked for is not done yet.
+    pub(crate) fn request(&self, request: BackupRequest) -> bool {
+        let mut status = self.lock();
+        let free = status.requested.is_none();
+        if free {
+            status.requested = Some(request);
+            self.wake.notify_all();
+        }
+        free
+    }
+
+    /// Waits so long, or until something is asked for, or the backups are to end.
     pub(crate) fn wait(&self, longest: Duration) {
         let status = self.lock();
-        if !self.is_stopped() {
+        if !self.is_stopped() && status.requested.is_none() {
             drop(self.wake.wait_timeout(status, longest));
         }
     }

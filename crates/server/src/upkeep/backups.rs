@@ -12,9 +12,10 @@ use larix_configuration::values::BackupSchedule;
 use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
+use crate::backup::kept::{NAME, all, latest};
 use crate::backup::{
-    BackupError, BackupStatus, Chain, MICROS, Manifest, Pace, Progress, Source, sync_directory, take_full,
-    take_increment,
+    BackupError, BackupRequest, BackupStatus, Chain, MICROS, Manifest, Pace, Progress, Source, Verified,
+    sync_directory, take_full, take_increment,
 };
 use crate::panics;
 use crate::processor_time::{LOW, give_way};
@@ -24,8 +25,6 @@ use crate::server::Server;
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// After a failure, until the next try.
 const RETRY_MICROS: i64 = 300_000_000;
-/// What the directories of full backups begin with; the time is behind it.
-const NAME: &str = "larix-";
 
 /// The thread; ends when it is dropped, and gives up what it is doing.
 #[derive(Debug)]
@@ -64,7 +63,11 @@ fn run(server: &Arc<Server>) {
             known.clone_from(&schedule);
         }
         let wait = match &schedule {
-            None => LOOK_EVERY,
+            None => {
+                // Without a directory there is nothing that could be done.
+                server.backups.change(|status| status.requested = None);
+                LOOK_EVERY
+            }
             Some(schedule) => contained_step(server, schedule),
         };
         // Woken early or not, what is due is looked up again.
@@ -75,7 +78,8 @@ fn run(server: &Arc<Server>) {
 /// What the directory tells of backups before this start.
 fn read_status(schedule: Option<&BackupSchedule>, before: &BackupStatus) -> BackupStatus {
     let (successes, failures) = (before.successes, before.failures);
-    let fresh = BackupStatus { successes, failures, ..BackupStatus::default() };
+    let (requested, verified) = (before.requested.clone(), before.verified.clone());
+    let fresh = BackupStatus { successes, failures, requested, verified, ..BackupStatus::default() };
     let Some(schedule) = schedule else { return fresh };
     let mut status = BackupStatus { scheduled: true, ..fresh };
     if let Some(chain) = latest(&schedule.directory) {
@@ -119,11 +123,14 @@ fn next(schedule: &BackupSchedule, status: &BackupStatus) -> (Due, Timestamp) {
 fn contained_step(server: &Arc<Server>, schedule: &BackupSchedule) -> Duration {
     let stepped = panics::contained(|| {
         injected::panic_at("backup");
-        step(server, schedule, &|| server.now())
+        match server.backups.status().requested {
+            Some(request) => requested(server, schedule, &request, &|| server.now()),
+            None => step(server, schedule, &|| server.now()),
+        }
     });
     stepped.unwrap_or_else(|panicked| {
         server.backups.change(|status| {
-            (status.running, status.progress) = (false, (0, 0));
+            (status.running, status.progress, status.requested) = (false, (0, 0), None);
             status.failures += 1;
             status.last_error = Some((server.now(), panicked.to_string()));
         });
@@ -140,6 +147,52 @@ fn step(server: &Arc<Server>, schedule: &BackupSchedule, wall: &dyn Fn() -> Time
         let micros = u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0);
         return Duration::from_micros(micros).min(LOOK_EVERY);
     }
+    back_up(server, schedule, due, wall);
+    Duration::ZERO
+}
+
+/// Does what somebody asked for. Answers how long to wait: what is due meanwhile follows at once.
+fn requested(
+    server: &Arc<Server>,
+    schedule: &BackupSchedule,
+    request: &BackupRequest,
+    wall: &dyn Fn() -> Timestamp,
+) -> Duration {
+    match request {
+        BackupRequest::Full => back_up(server, schedule, Due::Full, wall),
+        BackupRequest::Increment => back_up(server, schedule, Due::Increment, wall),
+        BackupRequest::Verify(directory) => verify(server, schedule, directory, wall),
+    }
+    server.backups.change(|status| status.requested = None);
+    Duration::ZERO
+}
+
+/// Reads the whole backup, compares its checksums and sees that its increments follow each other.
+fn verify(server: &Server, schedule: &BackupSchedule, directory: &Path, wall: &dyn Fn() -> Timestamp) {
+    let show = |progress: &Progress<'_>| {
+        server.backups.change(|status| status.progress = (progress.done, progress.total));
+    };
+    let mut pace = Pace::new(schedule.throttle, show).stopped_by(|| server.backups.is_stopped());
+    let verified =
+        Chain::read(directory).and_then(|chain| chain.verify(&mut pace).map(|()| chain.last().covers()));
+    let (covers, fault) = match verified {
+        Ok(covers) => (covers, None),
+        Err(BackupError::Stopped) => return,
+        Err(error) => (None, Some(error.to_string())),
+    };
+    match &fault {
+        None => server.log.notice(format_args!("backup: {} is as it was made", directory.display())),
+        Some(fault) => server.log.warning(format_args!("backup: verification failed: {fault}")),
+    }
+    server.backups.change(|status| {
+        status.progress = (0, 0);
+        status.verified = Some(Verified { directory: directory.to_owned(), at: wall(), covers, fault });
+    });
+}
+
+/// Makes a backup, and notes how it went.
+fn back_up(server: &Arc<Server>, schedule: &BackupSchedule, due: Due, wall: &dyn Fn() -> Timestamp) {
+    let now = wall();
     server.backups.change(|status| (status.running, status.next) = (true, None));
     let done = make(server, schedule, due, wall);
     let ended = wall();
@@ -164,7 +217,6 @@ fn step(server: &Arc<Server>, schedule: &BackupSchedule, wall: &dyn Fn() -> Time
         }
     }
     server.backups.change(|status| (status.running, status.progress) = (false, (0, 0)));
-    Duration::ZERO
 }
 
 fn make(
@@ -205,31 +257,23 @@ fn make(
             Err(error) => return Err(error),
         }
     }
-    let name = format!("{NAME}{}", wall().generalized());
-    let directory = schedule.directory.join(name);
+    let directory = free_place(&schedule.directory, wall());
     let _made: Manifest = take_full(config, &sources, &directory, &mut pace)?;
     let chain = Chain::read(&directory)?;
     remove_old(server, schedule)?;
     Ok(("full", chain))
 }
 
-/// The directories of full backups, oldest first: their names have their times.
-fn all(directory: &Path) -> Vec<PathBuf> {
-    // A directory that cannot be read has no backup that could be used; the next one says why.
-    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
-    let is_ours = |name: &str| {
-        let time = name.strip_prefix(NAME).and_then(Timestamp::parse_generalized);
-        time.is_some()
-    };
-    let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
-    let mut paths: Vec<PathBuf> = ours.map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
-}
-
-/// The newest that can be read.
-fn latest(directory: &Path) -> Option<Chain> {
-    all(directory).iter().rev().find_map(|path| Chain::read(path).ok())
+/// The place of a full backup that is made now. Names have seconds: the second one of a second is called after the next.
+fn free_place(directory: &Path, now: Timestamp) -> PathBuf {
+    let mut time = now;
+    loop {
+        let path = directory.join(format!("{NAME}{}", time.generalized()));
+        if path.symlink_metadata().is_err() {
+            return path;
+        }
+        time = Timestamp(time.0.saturating_add(MICROS));
+    }
 }
 
 fn remove_old(server: &Server, schedule: &BackupSchedule) -> Result<(), BackupError> {

@@ -150,6 +150,14 @@ fn writable(entry: &Found) -> Vec<&str> {
         .collect()
 }
 
+/// Whether the server's answer to the question for rights says that one may write the attribute.
+pub(super) fn may_write(entry: &Found, attribute: &str) -> bool {
+    let wanted =
+        |name: &str| name.strip_prefix(RIGHTS).is_some_and(|name| name.eq_ignore_ascii_case(attribute));
+    let rights = entry.attributes.iter().filter(|one| wanted(&one.name)).flat_map(|one| &one.values);
+    rights.into_iter().any(|value| has_write(&String::from_utf8_lossy(value)))
+}
+
 /// `search:1,read:1,compare:1,write:1,...`
 fn has_write(rights: &str) -> bool {
     rights.split(',').any(|right| right.trim() == "write:1")

@@ -22,6 +22,7 @@ pub(in crate::admin) enum MenuItem {
     Changes,
     Configuration,
     Access,
+    Backups,
     Replication,
     Log,
     About,
@@ -36,7 +37,7 @@ enum For {
     Managers,
 }
 
-const MENU: [(MenuItem, &str, &str, For); 14] = [
+const MENU: [(MenuItem, &str, &str, For); 15] = [
     (MenuItem::Overview, "/", "Overview", For::Watchers),
     (MenuItem::Account, "/account", "My account", For::Everybody),
     (MenuItem::People, "/people", "People", For::Everybody),
@@ -48,6 +49,7 @@ const MENU: [(MenuItem, &str, &str, For); 14] = [
     (MenuItem::Schema, "/schema", "Schema", For::Everybody),
     (MenuItem::Configuration, "/config", "Configuration", For::Managers),
     (MenuItem::Access, "/access", "Access", For::Managers),
+    (MenuItem::Backups, "/backup", "Backups", For::Managers),
     (MenuItem::Replication, "/replication", "Replication", For::Watchers),
     (MenuItem::Log, "/log", "Log", For::Managers),
     (MenuItem::About, "/about", "About", For::Everybody),

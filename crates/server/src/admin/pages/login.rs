@@ -66,6 +66,9 @@ pub(in crate::admin) fn page(admin: &Admin, token: &str, attempted: &Attempted<'
                         autofocus[!attempted.name.is_empty()];
                     button.primary type="submit" { "Log in" }
                 }
+                @if super::reset::allowed(admin).is_some() {
+                    p { a href="/reset" { "Forgotten password" } }
+                }
             }
         },
     )
@@ -153,7 +156,7 @@ fn roots(admin: &Admin) -> Vec<String> {
 
 /// The DN that a name stands for. One that stands for nothing, or for several, becomes a DN that is not there, so that the bind
 /// fails as any other: what the page finds here it says to nobody.
-async fn resolve(admin: &Admin, name: &str) -> String {
+pub(super) async fn resolve(admin: &Admin, name: &str) -> String {
     if name.contains('=') || name.is_empty() {
         return name.to_owned();
     }

@@ -3,6 +3,7 @@
 pub(super) mod about;
 mod access;
 mod account;
+mod backups;
 pub(super) mod browse;
 mod bulk;
 pub(super) mod config;
@@ -22,6 +23,8 @@ pub(super) mod own_password;
 pub(super) mod people;
 pub(super) mod remove;
 pub(super) mod replication;
+pub(super) mod reset;
+mod restore;
 mod schema;
 pub(super) mod search;
 pub(super) mod values;
@@ -67,12 +70,15 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/people/one" => people::one(visit).await,
         "/people/new" => people::new(visit).await,
         "/people/password" => people::password(visit).await,
+        "/people/code" => reset::make_code(visit).await,
         "/people/lock" => people::lock(visit).await,
         "/groups" => groups::list(visit).await,
         "/groups/one" => groups::one(visit).await,
         "/groups/new" => groups::new(visit).await,
         "/groups/member" => groups::member(visit).await,
         "/config" => config::page(visit).await,
+        "/backup" => backups::page(visit).await,
+        "/backup/restore" => restore::page(visit).await,
         "/replication" => replication::page(visit).await,
         "/log" => log::page(visit).await,
         _ => Err(Problem::NotFound),

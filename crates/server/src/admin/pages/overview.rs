@@ -66,9 +66,9 @@ fn backups(status: &BackupStatus, now: Timestamp) -> Markup {
                         @else { (time(status.next)) }
                     }
                 }
-                p.help { code { "larix restore" } " brings back any moment that is covered." }
+                p.help { a href="/backup" { "Backups" } " makes one now, and says how to go back to any moment that is covered." }
             } @else {
-                p.help { "None is scheduled: " code { "backup-schedule" } " in the configuration does it." }
+                p.help { "None is scheduled: " a href="/backup" { "Backups" } " shows how." }
             }
         }
     }

@@ -174,6 +174,7 @@ fn password_form(visit: &Visit<'_>, dn: &str) -> Markup {
                 }
                 p.help #new-help { "Leave it empty and one is made up, which is shown once." }
             }
+            (super::reset::code_form(visit, dn))
         }
     }
 }

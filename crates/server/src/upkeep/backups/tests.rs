@@ -192,3 +192,47 @@ fn an_increment_that_does_not_lead_on_becomes_a_full_one() {
     other.at(100);
     assert_eq!(other.kept(), [(0, 0), (100, 0)]);
 }
+
+/// What somebody asks for is done beside the schedule, one at a time.
+#[test]
+fn what_is_asked_for_is_done_beside_the_schedule() {
+    let bench = Bench::new();
+    bench.at(0);
+    let backups = &bench.local.server().backups;
+    let wall = || Timestamp((1_893_456_000 + bench.seconds.get()) * MICROS);
+    let ask = |request: BackupRequest| {
+        assert!(backups.request(request.clone()));
+        assert!(!backups.request(BackupRequest::Full), "one at a time");
+        requested(bench.local.server(), &bench.schedule, &request, &wall);
+        assert_eq!(backups.status().requested, None);
+    };
+    bench.write();
+    bench.seconds.set(10);
+    ask(BackupRequest::Increment);
+    assert_eq!(bench.kept(), [(0, 1)]);
+    // Twice within a second: each has its own place, and the oldest goes.
+    bench.seconds.set(20);
+    ask(BackupRequest::Full);
+    assert_eq!(bench.kept(), [(0, 1), (20, 0)]);
+    ask(BackupRequest::Full);
+    assert_eq!(bench.kept(), [(20, 0), (20, 0)]);
+    let status = backups.status();
+    assert_eq!((status.successes, status.failures, status.running), (4, 0, false));
+    // The schedule counts from there.
+    assert_eq!(next(&bench.schedule, &status), (Due::Increment, Timestamp((1_893_456_120) * MICROS)));
+
+    let newest = all(&bench.schedule.directory).pop().unwrap();
+    ask(BackupRequest::Verify(newest.clone()));
+    let verified = backups.status().verified.unwrap();
+    assert_eq!((&verified.directory, &verified.fault), (&newest, &None));
+    assert_eq!(verified.covers, Chain::read(&newest).unwrap().last().covers());
+    let file = newest.join("database-1/data.mdb");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    ask(BackupRequest::Verify(newest));
+    let fault = backups.status().verified.and_then(|verified| verified.fault).unwrap();
+    assert!(fault.contains("data.mdb is not what it was when the backup was made"), "{fault}");
+    let status = backups.status();
+    assert_eq!((status.failures, status.progress), (0, (0, 0)), "a verification is no backup that failed");
+}

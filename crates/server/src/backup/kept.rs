@@ -1,0 +1,30 @@
+//! The directory of a schedule: the full backups in it, by their names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use larix_engine::time::Timestamp;
+
+use super::Chain;
+
+/// What the directories of full backups begin with; the time is behind it.
+pub(crate) const NAME: &str = "larix-";
+
+/// The directories of full backups, oldest first: their names have their times.
+pub(crate) fn all(directory: &Path) -> Vec<PathBuf> {
+    // A directory that cannot be read has no backup that could be used; the next one says why.
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let is_ours = |name: &str| {
+        let time = name.strip_prefix(NAME).and_then(Timestamp::parse_generalized);
+        time.is_some()
+    };
+    let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
+    let mut paths: Vec<PathBuf> = ours.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The newest that can be read.
+pub(crate) fn latest(directory: &Path) -> Option<Chain> {
+    all(directory).iter().rev().find_map(|path| Chain::read(path).ok())
+}

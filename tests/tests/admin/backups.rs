@@ -1,0 +1,183 @@
+//! The page of backups: for whom it is, what it asks the server for, and that the commands that it prints restore.
+
+use std::process::Command;
+use std::time::Duration;
+
+use larix_testkit::{Kind, Server};
+
+use super::http::{ADMIN, Http, start};
+
+/// Looks at a page before a test gives up, and the time between two.
+const LOOKS: usize = 1_200;
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// Looks at the page until it has this text.
+fn shows(http: &mut Http, text: &str) -> String {
+    for _ in 0..LOOKS {
+        let body = http.get("/backup").body;
+        if body.contains(text) {
+            return body;
+        }
+        std::thread::park_timeout(BETWEEN);
+    }
+    panic!("the page never had {text:?}: {}", http.get("/backup").body);
+}
+
+fn idle(http: &mut Http) -> String {
+    shows(http, "nothing is under way")
+}
+
+/// Reads what the rename of Ann's `sn` left.
+fn name_of_ann(server: &Server) -> String {
+    let output = Command::new(Kind::Larix.program().unwrap())
+        .args([
+            "search",
+            "-x",
+            "-LLL",
+            "-H",
+            &format!("ldap://{}", server.address),
+            "-D",
+            ADMIN,
+            "-w",
+            "secret",
+        ])
+        .args(["-b", "uid=ann,ou=people,dc=example,dc=com", "-s", "base", "sn"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("sn: "));
+    line.unwrap_or_else(|| panic!("{output:?}")).to_owned()
+}
+
+fn rename_ann(http: &mut Http, sn: &str) {
+    let ann = "uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom";
+    let form = http.get(&format!("/entry/edit?dn={ann}")).body;
+    let csn = form.split_once("name=\"csn\" value=\"").and_then(|(_, rest)| rest.split('"').next());
+    let fields = [
+        ("dn", "uid=ann,ou=people,dc=example,dc=com"),
+        ("csn", csn.unwrap_or("")),
+        ("v:sn", sn),
+        ("step", "save"),
+    ];
+    let answer = http.post("/entry/edit", &fields);
+    assert_eq!(answer.status, 303, "{}", answer.body);
+}
+
+#[test]
+fn the_commands_of_the_page_restore() {
+    let folder = tempfile::Builder::new().prefix("larix backup's ").tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    let fixture = start(&format!("backup-schedule \"directory={place}\" full=7d keep=2 throttle=none"));
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    // The schedule makes the first one.
+    shows(&mut http, "Verify larix-");
+    idle(&mut http);
+    rename_ann(&mut http, "Before");
+    assert_eq!(http.post("/backup", &[("kind", "increment")]).status, 303);
+    shows(&mut http, "<summary>1</summary>");
+    idle(&mut http);
+    // Between the two changes.
+    let moment = {
+        let output = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S.%6NZ"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let answer = http.get(&format!("/backup/restore?moment={moment}"));
+    assert_eq!(answer.status, 422, "{}", answer.body);
+    assert!(answer.body.contains("add an increment"), "{}", answer.body);
+    rename_ann(&mut http, "After");
+    http.get("/backup");
+    assert_eq!(http.post("/backup", &[("kind", "increment")]).status, 303);
+    let body = shows(&mut http, "<summary>2</summary>");
+    let name = body.split_once("Verify larix-").and_then(|(_, rest)| rest.split('"').next()).unwrap();
+    let name = format!("larix-{name}");
+    idle(&mut http);
+    assert_eq!(http.post("/backup", &[("kind", "verify"), ("backup", &name)]).status, 303);
+    shows(&mut http, "verified up to");
+    for (query, why) in [
+        ("moment=2001-01-01T00:00:00Z", "take an older full backup"),
+        ("moment=yesterday", "is not a time"),
+        ("backup=../../etc", "There is no backup"),
+        ("suffix=dc%3Dother", "No backup has the database"),
+    ] {
+        let answer = http.get(&format!("/backup/restore?{query}"));
+        assert_eq!(answer.status, 422, "{query}");
+        assert!(answer.body.contains(why), "{query}: {}", answer.body);
+    }
+    let answer = http.get(&format!("/backup/restore?moment={moment}"));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let commands = answer.body.split_once("id=\"restore-commands\">").unwrap().1;
+    let commands = commands.split_once("</pre>").unwrap().0.replace("&#39;", "'").replace("&quot;", "\"");
+    let commands = commands.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    assert_eq!(name_of_ann(&fixture.server), "After");
+    assert!(fixture.server.stop());
+    let larix = Kind::Larix.program().unwrap();
+    let mut ran = 0;
+    for line in commands.lines() {
+        let Some(arguments) = line.strip_prefix("larix ") else {
+            assert!(line.starts_with("systemctl "), "{line}");
+            continue;
+        };
+        let shell = format!("exec \"$0\" {arguments}");
+        let output = Command::new("sh").args(["-c", &shell]).arg(&larix).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        ran += 1;
+    }
+    assert_eq!(ran, 2, "{commands}");
+    let server = fixture.site.start().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(name_of_ann(&server), "Before");
+    assert!(server.stop());
+}
+
+#[test]
+fn backups_are_for_who_runs_the_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let schedule = format!("backup-schedule directory={} full=7d keep=2", folder.path().display());
+    let fixture = start(&schedule);
+    let mut http = Http::new(fixture.http);
+    http.log_in("ann", "annpass");
+    assert!(!http.get("/about").body.contains("href=\"/backup\""), "no entry in the menu");
+    for path in ["/backup", "/backup/restore"] {
+        let body = http.get(path).body;
+        assert!(body.contains("Backups are shown to the") && !body.contains("larix-2"), "{body}");
+    }
+    http.get("/about");
+    let answer = http.post("/backup", &[("kind", "full")]);
+    assert!(answer.body.contains("Backups are shown to the"), "{}", answer.body);
+    // Without the token of the session nothing is asked for, by whomever.
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    http.csrf = "0".repeat(64);
+    assert_eq!(http.post("/backup", &[("kind", "full")]).status, 403);
+    shows(&mut http, "Verify larix-");
+    idle(&mut http);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the schedule's own alone");
+    assert_eq!(http.post("/backup", &[("kind", "verify"), ("backup", "..")]).status, 400);
+    http.get("/backup");
+    assert_eq!(http.post("/backup", &[("kind", "other")]).status, 404);
+    assert!(fixture.server.stop());
+}
+
+/// Without a schedule the page offers one, as a change that is reviewed.
+#[test]
+fn a_schedule_is_made_from_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    let body = http.get("/backup").body;
+    assert!(body.contains("No backups are configured"), "{body}");
+    let csn = body.split_once("name=\"csn\" value=\"").and_then(|(_, rest)| rest.split('"').next());
+    let schedule = format!("directory={} full=7d keep=2", folder.path().display());
+    let fields = [
+        ("dn", "cn=config"),
+        ("csn", csn.unwrap_or("")),
+        ("v:olcLarixBackupSchedule", &schedule),
+        ("step", "save"),
+    ];
+    let answer = http.post("/entry/edit", &fields);
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    let body = http.get("/backup").body;
+    assert!(body.contains("Back up what has changed"), "{body}");
+    assert!(fixture.server.stop());
+}
