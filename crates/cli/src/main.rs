@@ -4,6 +4,7 @@
 //! that program's flags. Called as `larix` it has subcommands.
 
 mod adopt;
+mod balance;
 mod client;
 mod cluster;
 mod demo;
@@ -66,6 +67,9 @@ enum LarixCommand {
     Serve(Box<serve::ServeArgs>),
     /// Generate a directory of people, load it, serve it and ask it a question
     Demo(demo::DemoArgs),
+    /// Balance clients over several servers, with the keywords of OpenLDAP's lloadd.conf
+    #[command(disable_help_flag = true)]
+    Balance(Box<balance::BalanceArgs>),
     /// Generate directories and drive servers
     Load(load::LoadArgs),
     /// Say what disk, memory and processors a directory needs, from a sample of it
@@ -139,6 +143,7 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
     };
     match larix.command {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),
+        LarixCommand::Balance(arguments) => balance::main(&arguments),
         LarixCommand::Demo(arguments) => demo::main(&arguments),
         LarixCommand::Adopt(arguments) => adopt::main(&arguments),
         LarixCommand::Cluster(arguments) => cluster::main(&arguments),

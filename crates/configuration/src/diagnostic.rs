@@ -105,7 +105,11 @@ impl fmt::Display for ConfigError {
                 .map(|c| if c == '\t' { '\t' } else { ' ' })
                 .collect();
             let carets = "^".repeat(excerpt.width.max(1));
-            write!(f, "\n    | {}\n    | {lead}{carets}", without_passwords(&excerpt.text))?;
+            write!(
+                f,
+                "\n    | {}\n    | {lead}{carets}",
+                without_passwords(&without_credentials(&excerpt.text))
+            )?;
         }
         if let Some(help) = &self.help {
             write!(f, "\n    = help: {help}")?;
@@ -134,6 +138,26 @@ fn without_passwords(text: &str) -> String {
             }
             None => shown += authority,
         }
+    }
+    shown + rest
+}
+
+/// The text with a star for each character behind `credentials=`, up to the end of the word.
+fn without_credentials(text: &str) -> String {
+    const KEY: &str = "credentials=";
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.to_ascii_lowercase().find(KEY).map(|at| at + KEY.len()) {
+        let (before, behind) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        // Quotes may stand around the value, or around the whole word.
+        let quoted = behind.starts_with('"') || before.trim_end_matches(KEY).ends_with('"');
+        let value = if quoted { behind.get(1..).unwrap_or_default() } else { behind };
+        let end = value.find(if quoted { &['"'][..] } else { &[' ', '\t'][..] }).unwrap_or(value.len());
+        let end = end + (behind.len() - value.len());
+        let (value, behind) = behind.split_at_checked(end).unwrap_or((behind, ""));
+        shown += before;
+        shown.extend(value.chars().map(|c| if c == '"' { '"' } else { '*' }));
+        rest = behind;
     }
     shown + rest
 }
@@ -181,6 +205,19 @@ impl<'a> IntoIterator for &'a Notes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_are_not_shown() {
+        for (text, shown) in [
+            ("bindconf credentials=hidden numcons=1", "bindconf credentials=****** numcons=1"),
+            ("  CREDENTIALS=\"a b\" x=1", "  CREDENTIALS=\"***\" x=1"),
+            ("x \"credentials=a b\" y", "x \"credentials=***\" y"),
+            ("credentials=", "credentials="),
+            ("credentials=a credentials=b", "credentials=* credentials=*"),
+        ] {
+            assert_eq!(without_credentials(text), shown, "{text}");
+        }
+    }
 
     #[test]
     fn passwords_in_urls_are_not_shown() {

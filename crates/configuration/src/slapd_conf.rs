@@ -1,6 +1,5 @@
 //! Reading slapd.conf and what it includes.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,14 +8,12 @@ use larix_engine::access::Quoting;
 use super::builder::call::{At, Call, Fault};
 use super::builder::directive::{Directive, Form, Scope};
 use super::builder::{Builder, schema_section_name};
-use super::diagnostic::{ConfigError, Excerpt, Origin};
+use super::conf_file::{FileText, MAX_INCLUDE_DEPTH};
+use super::diagnostic::{ConfigError, Origin};
 use super::directives::{self};
 use super::line::{self, LogicalLine, UnterminatedQuote, Word};
 use super::model::{Config, SchemaSection, Source};
 use super::settings::Settings;
-
-/// Files that may include one another; more is a circle or as good as one.
-const MAX_INCLUDE_DEPTH: usize = 16;
 
 /// Reads a file and all it includes.
 pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
@@ -29,12 +26,6 @@ struct Reader {
     builder: Builder,
     /// The files being read, outermost first.
     open: Vec<PathBuf>,
-}
-
-/// One file's text, for excerpts.
-struct FileText {
-    path: Arc<PathBuf>,
-    lines: Vec<String>,
 }
 
 impl Reader {
@@ -57,13 +48,7 @@ impl Reader {
                 "include fewer levels",
             ));
         }
-        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error, &fail))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            fail(format!("`{}` is not UTF-8 text, from byte {at} on", path.display()), "save it as UTF-8")
-        })?;
-        let text_of =
-            FileText { path: Arc::new(path.to_owned()), lines: text.lines().map(str::to_owned).collect() };
+        let (text_of, text) = FileText::read(path, &fail)?;
         self.open.push(path.to_owned());
         for logical in line::logical_lines(&text) {
             self.line(&text_of, &logical)?;
@@ -172,26 +157,6 @@ impl Reader {
     }
 }
 
-fn unreadable(
-    path: &Path,
-    error: &std::io::Error,
-    fail: &dyn Fn(String, &str) -> ConfigError,
-) -> ConfigError {
-    let name = path.display();
-    match error.kind() {
-        ErrorKind::NotFound => {
-            fail(format!("there is no file `{name}`"), "a relative name starts at the working directory")
-        }
-        ErrorKind::PermissionDenied => {
-            fail(format!("`{name}` cannot be read: permission denied"), "let the server's user read it")
-        }
-        ErrorKind::IsADirectory => {
-            fail(format!("`{name}` is a directory"), "name a file; a slapd.d directory is given with -F")
-        }
-        _ => fail(format!("`{name}` cannot be read: {error}"), "check the file"),
-    }
-}
-
 /// Definitions are read as written, so a lone quote in them is no matter for the words.
 fn is_raw(directive: &Directive) -> bool {
     directive.form == Form::Rest
@@ -212,30 +177,5 @@ fn word_at(offset: usize, words: &[Word], logical: &LogicalLine) -> std::ops::Ra
             let end = logical.text.len();
             offset.min(end)..(offset + 1).min(end)
         }
-    }
-}
-
-impl FileText {
-    /// An error at a part of a logical line, shown in its physical line.
-    fn error(
-        &self,
-        logical: &LogicalLine,
-        span: std::ops::Range<usize>,
-        message: String,
-        help: Option<String>,
-    ) -> ConfigError {
-        let position = logical.position(span.start);
-        let text = usize::try_from(position.line)
-            .ok()
-            .and_then(|line| self.lines.get(line.checked_sub(1)?))
-            .cloned()
-            .unwrap_or_default();
-        let width = logical.text.get(span).map_or(1, |word| word.chars().count());
-        let width = width.min((text.chars().count() + 1).saturating_sub(position.column)).max(1);
-        let origin = Origin::Line { file: Arc::clone(&self.path), line: position.line };
-        let mut error =
-            ConfigError::new(origin, message).with_excerpt(Excerpt { text, column: position.column, width });
-        error.help = help;
-        error
     }
 }

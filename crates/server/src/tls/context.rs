@@ -72,12 +72,13 @@ impl TlsState {
         Self { config, end_point, clients }
     }
 
-    pub(super) fn config(&self) -> &Arc<ServerConfig> {
+    /// What a handshake goes by.
+    pub fn config(&self) -> &Arc<ServerConfig> {
         &self.config
     }
 
     /// What a finished handshake established.
-    pub(super) fn facts(&self, connection: &ServerConnection) -> TlsFacts {
+    pub fn facts(&self, connection: &ServerConnection) -> TlsFacts {
         let (cipher, ssf) = connection.negotiated_cipher_suite().map_or(("unknown", 0), ciphers::describe);
         let tls13 = connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
         let peer_dn = connection

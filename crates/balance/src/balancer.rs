@@ -1,0 +1,534 @@
+//! The core without I/O: bytes of clients and servers in, bytes out; the time is a parameter, counted from a start that the caller chooses.
+
+mod answers;
+mod binds;
+mod choice;
+mod ends;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larix_client::{Ambient, Channel, Credentials, MessageLimits, Opening, PeerFault, Security, TlsClient};
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::{Frame, LdapResult, MessageId, ResultCode, encode, frame};
+
+use crate::backend::{Backend, Tier};
+use crate::client::{Client, State};
+use crate::counters::Counters;
+use crate::settings::{BalanceSettings, StartTls};
+use crate::upstream::{Pool, Upstream};
+use crate::wire::ClientTls;
+
+/// Operations under way on one connection to a server.
+const CONNECTION_OPERATIONS: usize = 4096;
+/// Requests that a server has not taken on one connection, bytes.
+const CONNECTION_OUTPUT: usize = 1 << 20;
+/// Answers that wait for a client, bytes, from which on its connections pause and its next request waits.
+const OUTPUT_HIGH: usize = 256 * 1024;
+/// How long a connection may take to be ready, when `network-timeout` does not say.
+const OPENING: Duration = Duration::from_secs(10);
+/// A connection that a server closes within this time counts as one that could not be made.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+/// How long a SASL bind may be idle between two steps while other binds wait.
+const SASL_PAUSE: Duration = Duration::from_secs(1);
+
+/// The core. The caller moves bytes between it and sockets, and asks [`Self::take_touched`] after each event.
+pub struct Balancer {
+    settings: Arc<BalanceSettings>,
+    upstream_tls: Option<TlsClient>,
+    client_tls: Option<ClientTls>,
+    ambient: Ambient,
+    tell: Box<dyn Fn(&str) + Send>,
+    clients: HashMap<u64, Client>,
+    upstreams: HashMap<u64, Upstream>,
+    backends: Vec<Backend>,
+    tiers: Vec<Tier>,
+    /// Clients whose next request waits, by [`Pool`].
+    waiting: [VecDeque<u64>; 2],
+    /// A connection of this [`Pool`] may take a request again.
+    freed: [bool; 2],
+    /// A request that has waited since then is being tried again.
+    waking: Option<Duration>,
+    /// Set when the balancer stops: no new client, no new operation.
+    is_stopping: bool,
+    next: u64,
+    /// A state of a generator of numbers by chance.
+    chance: u64,
+    touched: Touched,
+    counters: Counters,
+}
+
+/// Connections whose output, interest or existence may have changed.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    pub(crate) clients: Vec<u64>,
+    pub(crate) upstreams: Vec<u64>,
+    /// These are gone: their sockets are to be closed.
+    pub(crate) ended_upstreams: Vec<u64>,
+}
+
+/// A connection that is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) backend: usize,
+    pub(crate) pool: Pool,
+}
+
+impl fmt::Debug for Balancer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Balancer")
+            .field("clients", &self.clients.len())
+            .field("upstreams", &self.upstreams.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Balancer {
+    /// A balancer without connections. `upstream_tls` is needed for servers with TLS, `client_tls` for listeners with it; `tell` gets lines for
+    /// the log.
+    pub fn new(
+        settings: Arc<BalanceSettings>,
+        upstream_tls: Option<TlsClient>,
+        client_tls: Option<ClientTls>,
+        ambient: Ambient,
+        tell: Box<dyn Fn(&str) + Send>,
+    ) -> Self {
+        let mut backends = Vec::new();
+        let mut tiers = Vec::new();
+        for tier in &settings.tiers {
+            let first = backends.len();
+            backends.extend(tier.backends.iter().cloned().map(Backend::new));
+            tiers.push(Tier::new(tier.strategy, (first..backends.len()).collect()));
+        }
+        let mut seed = [0; 8];
+        (ambient.random)(&mut seed);
+        Self {
+            settings,
+            upstream_tls,
+            client_tls,
+            ambient,
+            tell,
+            clients: HashMap::new(),
+            upstreams: HashMap::new(),
+            backends,
+            tiers,
+            waiting: [VecDeque::new(), VecDeque::new()],
+            freed: [false; 2],
+            waking: None,
+            is_stopping: false,
+            next: 0,
+            chance: u64::from_le_bytes(seed) | 1,
+            touched: Touched::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What has happened since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Connections of clients now.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    pub(crate) fn settings(&self) -> &BalanceSettings {
+        &self.settings
+    }
+
+    pub(crate) fn take_touched(&mut self, now: Duration) -> Touched {
+        self.wake(now);
+        let touched = std::mem::take(&mut self.touched);
+        for id in &touched.clients {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.is_touched = false;
+            }
+        }
+        for id in &touched.upstreams {
+            if let Some(upstream) = self.upstreams.get_mut(id) {
+                upstream.is_touched = false;
+            }
+        }
+        touched
+    }
+
+    /// A number by chance (xorshift64*): for choices, not for secrets.
+    fn draw(chance: &mut u64) -> u64 {
+        *chance ^= *chance >> 12;
+        *chance ^= *chance << 25;
+        *chance ^= *chance >> 27;
+        chance.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
+    }
+
+    fn touch_client(&mut self, id: u64) {
+        touch_client(&mut self.clients, &mut self.touched, id);
+    }
+
+    fn touch_upstream(&mut self, id: u64) {
+        if let Some(upstream) = self.upstreams.get_mut(&id)
+            && !upstream.is_touched
+        {
+            upstream.is_touched = true;
+            self.touched.upstreams.push(id);
+        }
+    }
+
+    // --- clients ---
+
+    /// A client has connected. None: no TLS can be begun.
+    pub(crate) fn open_client(&mut self, is_tls: bool, now: Duration) -> Option<u64> {
+        let mut client = Client::new(now);
+        authorize(&self.settings, &mut client, "", "");
+        if is_tls {
+            client.wire.begin_tls(self.client_tls.as_ref()?).ok()?;
+        }
+        self.next += 1;
+        self.counters.clients += 1;
+        self.clients.insert(self.next, client);
+        Some(self.next)
+    }
+
+    /// Whether more is to be read of a client.
+    pub(crate) fn client_reads(&self, id: u64) -> bool {
+        self.clients
+            .get(&id)
+            .is_some_and(|client| client.state == State::Open && client.wire.waiting() < OUTPUT_HIGH)
+    }
+
+    /// Bytes have come of a client.
+    pub(crate) fn client_received(&mut self, id: u64, bytes: &[u8], now: Duration) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.state == State::Closing {
+            return;
+        }
+        client.heard = now;
+        let mut input = std::mem::take(&mut client.input);
+        let received = client.wire.receive(bytes, &mut input);
+        client.input = input;
+        match received {
+            Ok(()) => self.advance(id, now),
+            // The alert goes out, if there is one.
+            Err(_) => self.end_client(id, None),
+        }
+        self.touch_client(id);
+    }
+
+    /// Carries out what has come whole, as far as may be now.
+    fn advance(&mut self, id: u64, now: Duration) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        // Taken out while it is looked at: requests change everything else.
+        let mut input = std::mem::take(&mut client.input);
+        let mut start = 0;
+        while let Some(client) = self.clients.get(&id) {
+            if client.state != State::Open || client.wire.waiting() >= OUTPUT_HIGH {
+                break;
+            }
+            let rest = input.get(start..).unwrap_or_default();
+            match frame(rest, self.settings.client_message_bytes) {
+                Ok(Frame::Complete { len }) => {
+                    let has_more = rest.len() > len;
+                    if !self.request(id, rest.get(..len).unwrap_or_default(), has_more, now) {
+                        // It waits, and is looked at again.
+                        break;
+                    }
+                    start += len;
+                }
+                Ok(Frame::Incomplete { .. }) => break,
+                Err(error) => {
+                    self.disconnect(id, ResultCode::PROTOCOL_ERROR, &error.to_string());
+                }
+            }
+        }
+        if let Some(client) = self.clients.get_mut(&id)
+            && client.state != State::Closing
+        {
+            input.drain(..start);
+            if input.is_empty() {
+                input.shrink_to(4096);
+            }
+            client.input = input;
+        }
+        self.touch_client(id);
+    }
+
+    /// What is to be written to a client now.
+    pub(crate) fn client_output(&mut self, id: u64) -> &[u8] {
+        let Some(client) = self.clients.get_mut(&id) else { return &[] };
+        // Broken TLS has nothing to write; reading ends the connection.
+        client.wire.output().unwrap_or_default()
+    }
+
+    /// The socket of a client took so many bytes.
+    pub(crate) fn client_sent(&mut self, id: u64, count: usize, now: Duration) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let was_full = client.wire.waiting() >= OUTPUT_HIGH;
+        client.wire.sent(count);
+        client.stalled = None;
+        if client.wire.waiting() < OUTPUT_HIGH / 2 && !client.pauses.is_empty() {
+            let paused = std::mem::take(&mut client.pauses);
+            paused.into_iter().for_each(|upstream| self.resume(upstream, now));
+        }
+        if was_full && self.clients.get(&id).is_some_and(|client| client.wire.waiting() < OUTPUT_HIGH) {
+            self.advance(id, now);
+        }
+    }
+
+    /// Whether a client's connection ends when what is to be written is written.
+    pub(crate) fn client_closes(&self, id: u64) -> bool {
+        self.clients.get(&id).is_none_or(|client| client.state == State::Closing)
+    }
+
+    // --- connections to servers ---
+
+    /// The next connection that is to be made; it counts as being made from here on.
+    pub(crate) fn wanted(&mut self, now: Duration) -> Option<Wanted> {
+        if self.is_stopping {
+            return None;
+        }
+        let lacking = self
+            .backends
+            .iter()
+            .enumerate()
+            .find_map(|(number, backend)| Some(Wanted { backend: number, pool: backend.lacks(now)? }))?;
+        if let Some(backend) = self.backends.get_mut(lacking.backend) {
+            *backend.opening_mut(lacking.pool) += 1;
+        }
+        Some(lacking)
+    }
+
+    /// When a connection is to be tried again.
+    pub(crate) fn next_try(&self, now: Duration) -> Option<Duration> {
+        let later = self.backends.iter().map(Backend::next_try).filter(|at| *at > now);
+        later.min()
+    }
+
+    pub(crate) fn url(&self, backend: usize) -> Option<&LdapUrl> {
+        self.backends.get(backend).map(|backend| &backend.settings.url)
+    }
+
+    /// A connection could not be made.
+    pub(crate) fn not_opened(&mut self, wanted: Wanted, why: &str, now: Duration) {
+        let url = self.url(wanted.backend).map(ToString::to_string).unwrap_or_default();
+        (self.tell)(&format!("{url}: cannot connect: {why}"));
+        self.counters.fault(&PeerFault::Socket(String::new()));
+        let chance = Self::draw(&mut self.chance);
+        if let Some(backend) = self.backends.get_mut(wanted.backend) {
+            let opening = backend.opening_mut(wanted.pool);
+            *opening = opening.saturating_sub(1);
+            backend.failed(now, chance);
+        }
+        // Who waits for it learns that there is none.
+        self.freed = [true; 2];
+    }
+
+    /// A socket is connected: its number, under which bytes go and come.
+    pub(crate) fn opened(&mut self, wanted: Wanted, now: Duration) -> Option<u64> {
+        let begun = self.opening(wanted).and_then(Channel::begin);
+        let channel = match begun {
+            Ok(channel) => channel,
+            Err(fault) => {
+                self.not_opened(wanted, &fault.to_string(), now);
+                return None;
+            }
+        };
+        let backend = self.backends.get_mut(wanted.backend)?;
+        let opening = backend.opening_mut(wanted.pool);
+        *opening = opening.saturating_sub(1);
+        self.next += 1;
+        let id = self.next;
+        backend.connections_mut(wanted.pool).push(id);
+        self.upstreams.insert(id, Upstream::new(wanted.backend, wanted.pool, channel, now));
+        self.note_ready(id);
+        self.touch_upstream(id);
+        Some(id)
+    }
+
+    fn opening(&self, wanted: Wanted) -> Result<Opening, PeerFault> {
+        let backend = self.backends.get(wanted.backend).ok_or(PeerFault::Closed)?;
+        let url = &backend.settings.url;
+        let tls = || {
+            let client = self.upstream_tls.clone();
+            client.ok_or_else(|| PeerFault::Tls("the settings of TLS cannot be used".to_owned()))
+        };
+        let security = match (url.scheme, backend.settings.start_tls) {
+            (UrlScheme::Ldaps, _) => Security::Ldaps(tls()?),
+            (UrlScheme::Ldapi, _) | (_, StartTls::No) => Security::Clear,
+            // Passwords of clients would go in the clear.
+            (_, StartTls::Yes) if wanted.pool == Pool::Bind => {
+                Security::StartTls { client: tls()?, required: true }
+            }
+            (_, StartTls::Yes) => Security::StartTls { client: tls()?, required: false },
+            (_, StartTls::Critical) => Security::StartTls { client: tls()?, required: true },
+        };
+        let credentials = match wanted.pool {
+            Pool::Shared => self.settings.bind.credentials.clone(),
+            Pool::Bind => None,
+        };
+        Ok(Opening {
+            host: if url.host.is_empty() { "localhost".to_owned() } else { url.host.clone() },
+            security,
+            credentials,
+            limits: MessageLimits {
+                message_bytes: self.settings.upstream_message_bytes,
+                operations: CONNECTION_OPERATIONS,
+                output_bytes: CONNECTION_OUTPUT,
+            },
+            ambient: self.ambient,
+        })
+    }
+
+    fn note_ready(&mut self, id: u64) {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return };
+        if upstream.is_ready || !upstream.channel.is_ready() {
+            return;
+        }
+        upstream.is_ready = true;
+        let pool = upstream.pool;
+        if let Some(backend) = self.backends.get_mut(upstream.backend) {
+            if backend.failures > 0 {
+                (self.tell)(&format!("{}: connected again", backend.settings.url));
+            }
+            backend.failures = 0;
+        }
+        self.free(pool);
+    }
+
+    fn free(&mut self, pool: Pool) {
+        match pool {
+            Pool::Shared => self.freed[0] = true,
+            Pool::Bind => self.freed[1] = true,
+        }
+    }
+
+    /// Whether more is to be read of a server.
+    pub(crate) fn upstream_reads(&self, id: u64) -> bool {
+        self.upstreams.get(&id).is_some_and(|upstream| !upstream.is_paused)
+    }
+
+    /// What is to be written to a server now.
+    pub(crate) fn upstream_output(&mut self, id: u64) -> &[u8] {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return &[] };
+        // Broken TLS has nothing to write; reading ends the connection.
+        upstream.channel.output().unwrap_or_default()
+    }
+
+    /// The socket of a server took so many bytes.
+    pub(crate) fn upstream_sent(&mut self, id: u64, count: usize) {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return };
+        upstream.channel.sent(count);
+        upstream.stalled = None;
+        let pool = upstream.pool;
+        if !self.waiting.iter().all(VecDeque::is_empty) {
+            self.free(pool);
+        }
+    }
+
+    // --- who waits ---
+
+    fn queue(&mut self, pool: Pool) -> &mut VecDeque<u64> {
+        match pool {
+            Pool::Shared => &mut self.waiting[0],
+            Pool::Bind => &mut self.waiting[1],
+        }
+    }
+
+    /// The next request of a client waits for a connection.
+    fn wait(&mut self, id: u64, pool: Pool, now: Duration) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.state = State::Waiting(pool, self.waking.unwrap_or(now));
+            self.queue(pool).push_back(id);
+        }
+    }
+
+    /// Tries requests again that wait, the first first, as far as connections take them.
+    fn wake(&mut self, now: Duration) {
+        for pool in Pool::ALL {
+            let freed = match pool {
+                Pool::Shared => &mut self.freed[0],
+                Pool::Bind => &mut self.freed[1],
+            };
+            if !std::mem::take(freed) {
+                continue;
+            }
+            for _ in 0..self.queue(pool).len() {
+                let Some(id) = self.queue(pool).pop_front() else { break };
+                let Some(client) = self.clients.get_mut(&id) else { continue };
+                let State::Waiting(own, since) = client.state else { continue };
+                if own != pool {
+                    continue;
+                }
+                client.state = State::Open;
+                self.waking = Some(since);
+                self.advance(id, now);
+                self.waking = None;
+                let waits_again = self
+                    .clients
+                    .get(&id)
+                    .is_some_and(|client| matches!(client.state, State::Waiting(again, _) if again == pool));
+                if waits_again {
+                    // It keeps its position.
+                    let queue = self.queue(pool);
+                    if queue.back() == Some(&id) {
+                        queue.pop_back();
+                    }
+                    queue.push_front(id);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Refuses the request of a client that waits.
+    fn refuse_waiting(&mut self, id: u64, result: &LdapResult, now: Duration) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.state = State::Open;
+        let Ok(Frame::Complete { len }) = frame(&client.input, self.settings.client_message_bytes) else {
+            return;
+        };
+        let pdu: Vec<u8> = client.input.drain(..len).collect();
+        if let Ok(message) = larix_proto::Message::decode(&pdu)
+            && let Some(op) = requests::response_of(&message.request)
+        {
+            self.refuse(id, message.id, op, result);
+        }
+        self.advance(id, now);
+    }
+
+    /// Answers a request with a result of the balancer's own.
+    fn refuse(&mut self, id: u64, message: MessageId, op: larix_proto::ResponseOp, result: &LdapResult) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            encode::result(client.wire.answers(), message, op, result, &[]);
+            self.touch_client(id);
+        }
+    }
+}
+
+/// What a client's operations are sent with: it is bound as `name`, whose identity for others is `identity`.
+fn authorize(settings: &BalanceSettings, client: &mut Client, name: &str, identity: &str) {
+    let is_balancer = match &settings.bind.credentials {
+        None => name.is_empty() && identity.is_empty(),
+        Some(Credentials::Simple { dn, .. }) => !name.is_empty() && name == dn,
+        // By which name the servers know it is not known here.
+        Some(_) => false,
+    };
+    if is_balancer || !settings.proxy_authorization {
+        client.authorize_as_balancer();
+    } else {
+        client.authorize(identity);
+    }
+}
+
+fn touch_client(clients: &mut HashMap<u64, Client>, touched: &mut Touched, id: u64) {
+    if let Some(client) = clients.get_mut(&id)
+        && !client.is_touched
+    {
+        client.is_touched = true;
+        touched.clients.push(id);
+    }
+}

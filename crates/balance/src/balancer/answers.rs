@@ -1,0 +1,208 @@
+//! Answers of servers.
+
+use std::time::Duration;
+
+use larix_client::PeerFault;
+use larix_proto::{LdapResult, MessageId, Response, ResultCode};
+
+use super::binds::{BindAnswer, identity_of};
+use super::{Balancer, OUTPUT_HIGH, touch_client};
+use crate::client::{Client, Restriction};
+use crate::envelope::{self, behind_id};
+use crate::settings::Coherence;
+use crate::upstream::{Kind, Operation, Pool, Upstream};
+
+/// What is to be done about an answer, beside handing it over.
+enum Next {
+    /// Nothing more has come.
+    Done(Option<PeerFault>),
+    /// An operation is over.
+    Finished(Operation),
+    Bind(Operation, BindAnswer),
+    /// The client takes its answers too slowly, and others use the connection.
+    TooSlow(u32),
+    /// The client takes its answers too slowly, and nobody else uses the connection.
+    Pause(u64),
+}
+
+impl Balancer {
+    /// Bytes have come of a server.
+    pub(crate) fn upstream_received(&mut self, id: u64, bytes: &[u8], now: Duration) {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return };
+        if let Err(fault) = upstream.channel.receive(bytes) {
+            // What came whole before the fault is still true.
+            self.take_answers(id, now);
+            return self.lost(id, &fault, now);
+        }
+        self.note_ready(id);
+        self.take_answers(id, now);
+        self.touch_upstream(id);
+    }
+
+    /// Hands out what has come whole.
+    pub(super) fn take_answers(&mut self, id: u64, now: Duration) {
+        loop {
+            match self.next_answer(id, now) {
+                Next::Done(None) => break,
+                Next::Done(Some(fault)) => return self.lost(id, &fault, now),
+                Next::Finished(operation) => self.finished(id, &operation, now),
+                Next::Bind(operation, answer) => self.bind_answered(id, operation, answer, now),
+                Next::TooSlow(message) => self.too_slow(id, message),
+                Next::Pause(client) => {
+                    if let Some(upstream) = self.upstreams.get_mut(&id) {
+                        upstream.is_paused = true;
+                    }
+                    if let Some(client) = self.clients.get_mut(&client) {
+                        client.pauses.insert(id);
+                    }
+                    break;
+                }
+            }
+        }
+        self.close_if_retired(id);
+    }
+
+    /// Hands over answers up to one that needs more.
+    fn next_answer(&mut self, id: u64, now: Duration) -> Next {
+        let Self { upstreams, clients, backends, touched, settings, .. } = self;
+        let Some(upstream) = upstreams.get_mut(&id) else { return Next::Done(None) };
+        let Upstream { channel, pending, is_paused, backend, .. } = upstream;
+        let limit = settings.client_output();
+        loop {
+            if *is_paused {
+                return Next::Done(None);
+            }
+            let is_alone = pending.len() == 1;
+            let answer = match channel.next_answer() {
+                Ok(Some(answer)) => answer,
+                Ok(None) => return Next::Done(None),
+                Err(fault) => return Next::Done(Some(fault)),
+            };
+            let (message, is_last) = (answer.message.id.0, answer.is_last);
+            let Some(operation) = pending.get_mut(&message) else { continue };
+            if !operation.is_answered {
+                operation.is_answered = true;
+                if let Some(backend) = backends.get_mut(*backend) {
+                    backend.measured(now.saturating_sub(operation.sent));
+                }
+            }
+            if !matches!(operation.kind, Kind::Plain(_)) {
+                if !is_last {
+                    // "Who am I?" has no other answer that means something here.
+                    continue;
+                }
+                let code =
+                    answer.message.response.result().map_or(ResultCode::OTHER, |(_, result)| result.code);
+                let identity = match &answer.message.response {
+                    response @ Response::Extended { .. } => identity_of(response),
+                    _ => None,
+                };
+                let answer = BindAnswer { code, behind_id: behind_id(answer.pdu).to_vec(), identity };
+                let Some(operation) = pending.remove(&message) else { continue };
+                return Next::Bind(operation, answer);
+            }
+            let mut waits = 0;
+            let mut owner = 0;
+            if let Some((client_id, client_message)) = operation.to
+                && let Some(client) = clients.get_mut(&client_id)
+            {
+                envelope::answer(client.wire.answers(), client_message, behind_id(answer.pdu));
+                (waits, owner) = (client.wire.waiting(), client_id);
+                touch_client(clients, touched, client_id);
+            }
+            if is_last {
+                let Some(operation) = pending.remove(&message) else { continue };
+                return Next::Finished(operation);
+            }
+            if let Some(timeout) = settings.bind.timeout {
+                // What has had an answer may be silent for as long again.
+                channel.layer().set_deadline(MessageId(message), Some(now + timeout));
+            }
+            if is_alone && waits >= OUTPUT_HIGH {
+                return Next::Pause(owner);
+            }
+            if waits >= limit.max(OUTPUT_HIGH) {
+                return Next::TooSlow(message);
+            }
+        }
+    }
+
+    /// An operation over a shared connection has its last answer.
+    fn finished(&mut self, id: u64, operation: &Operation, now: Duration) {
+        let Some(upstream) = self.upstreams.get(&id) else { return };
+        let backend = upstream.backend;
+        if let Some((client, message)) = operation.to
+            && let Some(client) = self.clients.get_mut(&client)
+        {
+            client.pending.remove(&message);
+            if operation.is_write {
+                prolong(client, backend, self.settings.write_coherence, now);
+            }
+        }
+        self.one_less(backend);
+    }
+
+    /// One operation less is under way over shared connections to a server.
+    pub(super) fn one_less(&mut self, backend: usize) {
+        if let Some(backend) = self.backends.get_mut(backend) {
+            backend.pending = backend.pending.saturating_sub(1);
+        }
+        self.free(Pool::Shared);
+    }
+
+    fn too_slow(&mut self, id: u64, message: u32) {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return };
+        let backend = upstream.backend;
+        let Some(operation) = upstream.abandon(message) else { return };
+        self.counters.slow_clients += 1;
+        self.one_less(backend);
+        let text = "the client takes its answers too slowly for a connection that others use";
+        self.answer_for(&operation, &LdapResult::with(ResultCode::BUSY, text));
+        self.touch_upstream(id);
+    }
+
+    /// Ends an operation of a client with the balancer's own result.
+    pub(super) fn answer_for(&mut self, operation: &Operation, result: &LdapResult) {
+        let Some((id, message)) = operation.to else { return };
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.pending.remove(&message);
+            self.refuse(id, MessageId(message), operation.kind.response(), result);
+        }
+    }
+
+    /// Reads a connection again.
+    pub(super) fn resume(&mut self, id: u64, now: Duration) {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return };
+        if !upstream.is_paused {
+            return;
+        }
+        upstream.is_paused = false;
+        if let Some(timeout) = self.settings.bind.timeout {
+            let under_way: Vec<u32> = upstream.pending.keys().copied().collect();
+            for message in under_way {
+                upstream.channel.layer().set_deadline(MessageId(message), Some(now + timeout));
+            }
+        }
+        let owners: Vec<u64> =
+            upstream.pending.values().filter_map(|operation| Some(operation.to?.0)).collect();
+        for owner in owners {
+            if let Some(client) = self.clients.get_mut(&owner) {
+                client.pauses.remove(&id);
+            }
+        }
+        self.take_answers(id, now);
+        self.touch_upstream(id);
+    }
+}
+
+/// The time of `write_coherence` begins with the answer.
+fn prolong(client: &mut Client, backend: usize, coherence: Coherence, now: Duration) {
+    let Coherence::For(time) = coherence else { return };
+    match client.restriction {
+        Restriction::Write(other, _) if other != backend => {}
+        Restriction::None | Restriction::Write(..) => {
+            client.restriction = Restriction::Write(backend, Some(now + time));
+        }
+        Restriction::Backend(_) | Restriction::Connection(_) => {}
+    }
+}

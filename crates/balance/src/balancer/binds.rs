@@ -1,0 +1,275 @@
+//! Binds: on connections of their own, one at a time on each.
+
+use std::time::Duration;
+
+use larix_client::PeerFault;
+use larix_proto::{
+    Authentication, BindRequest, Dn, LdapResult, MessageId, Response, ResponseOp, ResultCode, client, encode,
+    oid,
+};
+
+use super::Balancer;
+use super::choice::Choice;
+use super::requests::Forwarded;
+use crate::client::{Restriction, State};
+use crate::envelope;
+use crate::upstream::{Binding, Kind, Operation, Pool};
+
+/// Mechanisms whose exchange is about the connection itself, or that put a security layer on it.
+const NOT_FORWARDED: &[&str] = &["GSSAPI", "GSS-SPNEGO", "DIGEST-MD5", "KERBEROS_V4"];
+
+/// The answer to a bind, taken out of its connection.
+pub(super) struct BindAnswer {
+    pub(super) code: ResultCode,
+    pub(super) behind_id: Vec<u8>,
+    /// Of "Who am I?".
+    pub(super) identity: Option<String>,
+}
+
+impl Balancer {
+    /// A bind. False: it waits.
+    pub(super) fn bind(&mut self, sent: &Forwarded<'_>, bind: &BindRequest<'_>, now: Duration) -> bool {
+        let id = sent.id;
+        // Whatever comes of it, the client is anonymous until then, and what it had under way is over (RFC 4511 section 4.2.1).
+        self.abandon_all(id);
+        self.identify(id, "", "");
+        let Some(client) = self.clients.get_mut(&id) else { return true };
+        client.restriction = Restriction::None;
+        let sasl = client.sasl.take();
+        if bind.version != 3 {
+            self.release(sasl, id);
+            let text = "requested protocol version not supported: the balancer speaks version 3";
+            self.refused(id, sent.message, ResponseOp::Bind, ResultCode::PROTOCOL_ERROR, text);
+            return true;
+        }
+        let kind = match bind.authentication {
+            Authentication::Simple(password) if bind.name.is_empty() || password.is_empty() => {
+                Binding::Anonymous
+            }
+            // Some servers take other names than DNs.
+            Authentication::Simple(_) if Dn::parse(bind.name).is_ok() => Binding::Name(bind.name.to_owned()),
+            Authentication::Simple(_) => Binding::Unknown,
+            Authentication::Sasl { mechanism, credentials } => {
+                if mechanism.eq_ignore_ascii_case("EXTERNAL") {
+                    self.release(sasl, id);
+                    self.external(id, sent.message, credentials.unwrap_or_default());
+                    return true;
+                }
+                let bound_to_tls = mechanism.to_ascii_uppercase().ends_with("-PLUS");
+                if bound_to_tls || NOT_FORWARDED.iter().any(|known| known.eq_ignore_ascii_case(mechanism)) {
+                    self.release(sasl, id);
+                    let text = "the balancer does not forward this mechanism: bind with simple, PLAIN, SCRAM or EXTERNAL";
+                    let code = ResultCode::AUTH_METHOD_NOT_SUPPORTED;
+                    self.refused(id, sent.message, ResponseOp::Bind, code, text);
+                    return true;
+                }
+                Binding::Unknown
+            }
+            Authentication::Other(_) => {
+                self.release(sasl, id);
+                let text = "authentication method not supported: bind with simple or SASL";
+                let code = ResultCode::AUTH_METHOD_NOT_SUPPORTED;
+                self.refused(id, sent.message, ResponseOp::Bind, code, text);
+                return true;
+            }
+        };
+        self.bind_at_server(sent, kind, sasl, now)
+    }
+
+    fn bind_at_server(
+        &mut self,
+        sent: &Forwarded<'_>,
+        kind: Binding,
+        sasl: Option<u64>,
+        now: Duration,
+    ) -> bool {
+        let id = sent.id;
+        // The next step of an exchange goes to the connection of the one before.
+        let own = sasl.filter(|number| {
+            let reserved = self.upstreams.get(number).and_then(|upstream| upstream.reserved);
+            reserved.is_some_and(|(owner, _)| owner == id)
+        });
+        let upstream = match own {
+            Some(number) => number,
+            None => match self.choose(Pool::Bind) {
+                Choice::Upstream(_) if self.waking.is_none() && !self.waiting[1].is_empty() => {
+                    self.wait(id, Pool::Bind, now);
+                    return false;
+                }
+                Choice::Upstream(number) => number,
+                Choice::Busy => {
+                    self.wait(id, Pool::Bind, now);
+                    return false;
+                }
+                Choice::None => {
+                    let result = self.none_there(false);
+                    self.refuse(id, sent.message, ResponseOp::Bind, &result);
+                    return true;
+                }
+            },
+        };
+        if let Some(found) = self.upstreams.get_mut(&upstream) {
+            found.reserved = None;
+        }
+        if !self.send(upstream, sent, Kind::Bind(kind), now) {
+            return false;
+        }
+        self.counters.binds += 1;
+        if let Some(client) = self.clients.get_mut(&id)
+            && client.state == State::Open
+            && client.pending.contains_key(&sent.message.0)
+        {
+            client.state = State::Binding;
+        }
+        true
+    }
+
+    /// A connection that a SASL bind had for itself is everybody's again.
+    pub(super) fn release(&mut self, upstream: Option<u64>, owner: u64) {
+        let Some(number) = upstream else { return };
+        let Some(upstream) = self.upstreams.get_mut(&number) else { return };
+        if upstream.reserved.is_some_and(|(reserved, _)| reserved == owner) {
+            upstream.reserved = None;
+            self.free(Pool::Bind);
+        }
+    }
+
+    /// SASL EXTERNAL: by the certificate that the client has shown here.
+    fn external(&mut self, id: u64, message: MessageId, authorization: &[u8]) {
+        let dn = self.clients.get(&id).zip(self.client_tls.as_ref());
+        let dn = dn.and_then(|(client, tls)| client.wire.peer_dn(tls));
+        let op = ResponseOp::Bind;
+        let Some(dn) = dn else {
+            let text = "SASL EXTERNAL needs a certificate of the client that TLSVerifyClient accepts";
+            return self.refused(id, message, op, ResultCode::INAPPROPRIATE_AUTHENTICATION, text);
+        };
+        if !authorization.is_empty() {
+            let text = "SASL EXTERNAL takes no authorization identity at the balancer";
+            return self.refused(id, message, op, ResultCode::UNWILLING_TO_PERFORM, text);
+        }
+        self.identify(id, &dn, &format!("dn:{dn}"));
+        if let Some(client) = self.clients.get_mut(&id) {
+            encode::bind_result(client.wire.answers(), message, &LdapResult::success(), None, &[]);
+        }
+    }
+
+    /// The server has answered a bind, or said who it was.
+    pub(super) fn bind_answered(
+        &mut self,
+        number: u64,
+        operation: Operation,
+        answer: BindAnswer,
+        now: Duration,
+    ) {
+        match operation.kind {
+            Kind::Bind(_) if answer.code == ResultCode::SASL_BIND_IN_PROGRESS => {
+                let Some((id, _)) = operation.to.filter(|(id, _)| self.clients.contains_key(id)) else {
+                    return self.free(Pool::Bind);
+                };
+                if let Some(upstream) = self.upstreams.get_mut(&number) {
+                    upstream.reserved = Some((id, now));
+                }
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.sasl = Some(number);
+                }
+                self.finish_bind(operation.to, &answer.behind_id, now);
+            }
+            Kind::Bind(binding) => {
+                self.free(Pool::Bind);
+                if answer.code == ResultCode::SUCCESS
+                    && let Some((id, message)) = operation.to
+                {
+                    match binding {
+                        Binding::Anonymous => {}
+                        Binding::Name(name) => self.identify(id, &name, &format!("dn:{name}")),
+                        Binding::Unknown if !self.settings.proxy_authorization => {}
+                        Binding::Unknown => {
+                            return self.ask_who(number, (id, message), answer.behind_id, now);
+                        }
+                    }
+                }
+                self.finish_bind(operation.to, &answer.behind_id, now);
+            }
+            Kind::WhoAmI(bind) => {
+                self.free(Pool::Bind);
+                match (answer.identity, operation.to) {
+                    (Some(identity), Some((id, _))) => {
+                        self.identify(id, identity.strip_prefix("dn:").unwrap_or_default(), &identity);
+                        self.finish_bind(operation.to, &bind, now);
+                    }
+                    _ => {
+                        let text =
+                            "the server does not say who is bound (RFC 4532), which the balancer needs";
+                        self.fail_bind(operation.to, &LdapResult::with(ResultCode::OTHER, text), now);
+                    }
+                }
+            }
+            Kind::Plain(_) => {}
+        }
+    }
+
+    /// Asks on the same connection whom the bind was of; its answer waits for that.
+    fn ask_who(&mut self, number: u64, to: (u64, u32), bind: Vec<u8>, now: Duration) {
+        let Some(upstream) = self.upstreams.get_mut(&number) else { return };
+        let deadline = self.settings.bind.timeout.map(|timeout| now + timeout);
+        let given = upstream
+            .channel
+            .layer()
+            .request(deadline, None, |out, id| client::extended(out, id, oid::WHO_AM_I, None, &[]));
+        match given {
+            Ok(message) => {
+                let kind = Kind::WhoAmI(bind);
+                let operation =
+                    Operation { to: Some(to), kind, sent: now, is_answered: false, is_write: false };
+                upstream.pending.insert(message.0, operation);
+                if let Some(client) = self.clients.get_mut(&to.0) {
+                    let place = crate::client::Place { upstream: number, message: message.0 };
+                    client.pending.insert(to.1, place);
+                }
+                self.touch_upstream(number);
+            }
+            Err(why) => {
+                let result = LdapResult::with(ResultCode::UNAVAILABLE, why.to_string());
+                self.fail_bind(Some(to), &result, now);
+                self.lost(number, &PeerFault::Socket(why.to_string()), now);
+            }
+        }
+    }
+
+    fn finish_bind(&mut self, to: Option<(u64, u32)>, behind_id: &[u8], now: Duration) {
+        let Some((id, message)) = to else { return };
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        envelope::answer(client.wire.answers(), message, behind_id);
+        self.bind_is_over(id, message, now);
+    }
+
+    /// A bind failed here: the client stays anonymous.
+    pub(super) fn fail_bind(&mut self, to: Option<(u64, u32)>, result: &LdapResult, now: Duration) {
+        let Some((id, message)) = to else { return };
+        self.identify(id, "", "");
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        encode::bind_result(client.wire.answers(), MessageId(message), result, None, &[]);
+        self.bind_is_over(id, message, now);
+    }
+
+    fn bind_is_over(&mut self, id: u64, message: u32, now: Duration) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.pending.remove(&message);
+        if client.state == State::Binding {
+            client.state = State::Open;
+        }
+        self.touch_client(id);
+        // What came behind the bind.
+        self.advance(id, now);
+    }
+}
+
+/// What "Who am I?" was answered with (RFC 4532); none: a refusal.
+pub(super) fn identity_of(response: &Response<'_>) -> Option<String> {
+    match response {
+        Response::Extended { result, value, .. } if result.code == ResultCode::SUCCESS => {
+            String::from_utf8(value.unwrap_or_default().to_vec()).ok()
+        }
+        _ => None,
+    }
+}

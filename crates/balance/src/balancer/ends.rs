@@ -1,0 +1,300 @@
+//! Connections that end, and what is late.
+
+use std::time::Duration;
+
+use larix_client::PeerFault;
+use larix_proto::{LdapResult, MessageId, ResultCode, client, encode};
+
+use super::{Balancer, OPENING, SASL_PAUSE, SHORT_LIFE};
+use crate::client::{Place, State};
+use crate::upstream::{Kind, Pool};
+
+impl Balancer {
+    // --- clients ---
+
+    /// Says why, and closes.
+    pub(super) fn disconnect(&mut self, id: u64, code: ResultCode, text: &str) {
+        self.counters.refused += 1;
+        self.end_client(id, Some(LdapResult::with(code, text)));
+    }
+
+    /// A client's connection ends; its operations are abandoned. The socket is closed behind what is to be written.
+    pub(super) fn end_client(&mut self, id: u64, notice: Option<LdapResult>) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.state == State::Closing {
+            return;
+        }
+        client.state = State::Closing;
+        client.input = Vec::new();
+        if let Some(notice) = notice {
+            encode::notice_of_disconnection(client.wire.answers(), &notice);
+        }
+        client.wire.close();
+        let sasl = client.sasl.take();
+        self.release(sasl, id);
+        self.abandon_all(id);
+        self.touch_client(id);
+    }
+
+    /// A client's socket is closed.
+    pub(crate) fn client_gone(&mut self, id: u64) {
+        self.end_client(id, None);
+        self.clients.remove(&id);
+    }
+
+    /// Abandons what a client has under way. A bind goes on, for nobody.
+    pub(super) fn abandon_all(&mut self, id: u64) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let places: Vec<Place> = client.pending.drain().map(|(_, place)| place).collect();
+        client.pauses.clear();
+        self.counters.abandoned += places.len() as u64;
+        places.into_iter().for_each(|place| self.give_up(place));
+    }
+
+    /// Nobody waits for an operation any more.
+    pub(super) fn give_up(&mut self, place: Place) {
+        let Some(upstream) = self.upstreams.get_mut(&place.upstream) else { return };
+        let backend = upstream.backend;
+        match upstream.pending.get_mut(&place.message) {
+            None => return,
+            // It cannot be abandoned (RFC 4511 section 4.11), and the connection is not to be lost for it.
+            Some(operation) if !matches!(operation.kind, Kind::Plain(_)) => {
+                operation.to = None;
+                return;
+            }
+            Some(_) => {}
+        }
+        upstream.abandon(place.message);
+        // Whoever it paused for does not use it any more.
+        upstream.is_paused = false;
+        self.one_less(backend);
+        self.touch_upstream(place.upstream);
+        self.close_if_retired(place.upstream);
+    }
+
+    // --- connections to servers ---
+
+    /// A connection takes no new operation; another is made in its place.
+    pub(super) fn retire(&mut self, id: u64) {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return };
+        upstream.is_retiring = true;
+        let (backend, pool) = (upstream.backend, upstream.pool);
+        if let Some(backend) = self.backends.get_mut(backend) {
+            backend.connections_mut(pool).retain(|own| *own != id);
+        }
+        self.free(pool);
+        self.close_if_retired(id);
+    }
+
+    /// Closes a connection that retires behind its last operation.
+    pub(super) fn close_if_retired(&mut self, id: u64) {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return };
+        if !upstream.is_retiring {
+            return;
+        }
+        let (backend, pool) = (upstream.backend, upstream.pool);
+        if let Some(backend) = self.backends.get_mut(backend) {
+            backend.connections_mut(pool).retain(|own| *own != id);
+        }
+        if upstream.pending.is_empty() {
+            self.upstreams.remove(&id);
+            self.touched.ended_upstreams.push(id);
+        }
+    }
+
+    /// A connection to a server is lost: what was under way on it ends.
+    pub(crate) fn lost(&mut self, id: u64, fault: &PeerFault, now: Duration) {
+        let Some(mut upstream) = self.upstreams.remove(&id) else { return };
+        self.touched.ended_upstreams.push(id);
+        // The first fault is the cause.
+        let fault = upstream.channel.layer().end(fault.clone());
+        self.counters.fault(&fault);
+        let chance = Self::draw(&mut self.chance);
+        if let Some(backend) = self.backends.get_mut(upstream.backend) {
+            backend.connections_mut(upstream.pool).retain(|own| *own != id);
+            let was_short = now.saturating_sub(upstream.opened) < SHORT_LIFE;
+            if !upstream.is_ready || fault.is_a_lie() || was_short {
+                backend.failed(now, chance);
+            }
+            let (url, pool) = (&backend.settings.url, upstream.pool.name());
+            (self.tell)(&format!("{url}: {pool} connection: {fault} ({})", fault.name()));
+        }
+        let result = LdapResult::with(ResultCode::UNAVAILABLE, "the connection to the server was lost");
+        let mut under_way: Vec<_> = upstream.pending.drain().collect();
+        under_way.sort_unstable_by_key(|(message, _)| *message);
+        for (_, operation) in under_way {
+            self.counters.unavailable += u64::from(operation.to.is_some());
+            if matches!(operation.kind, Kind::Plain(_)) {
+                self.one_less(upstream.backend);
+                self.answer_for(&operation, &result);
+            } else {
+                self.fail_bind(operation.to, &result, now);
+            }
+        }
+        // The next operation is told of a connection that it needs; who waits is looked at again.
+        self.freed = [true; 2];
+    }
+
+    // --- time ---
+
+    /// Ends what is late. To be called now and then: see [`Self::next_deadline`].
+    pub(crate) fn expire(&mut self, now: Duration) {
+        self.expire_operations(now);
+        self.expire_connections(now);
+        self.expire_waiting(now);
+        self.expire_clients(now);
+    }
+
+    fn expire_operations(&mut self, now: Duration) {
+        if self.settings.bind.timeout.is_none() {
+            return;
+        }
+        let running: Vec<u64> =
+            self.upstreams.iter().filter(|(_, upstream)| !upstream.is_paused).map(|(id, _)| *id).collect();
+        let text = "the server did not answer in time";
+        for id in running {
+            while let Some(upstream) = self.upstreams.get_mut(&id) {
+                let Some(MessageId(message)) = upstream.channel.messages().expired(now) else { break };
+                self.counters.late += 1;
+                let is_plain = upstream
+                    .pending
+                    .get(&message)
+                    .is_some_and(|operation| matches!(operation.kind, Kind::Plain(_)));
+                if !is_plain {
+                    // Whose the connection is cannot be known without the answer.
+                    self.lost(id, &PeerFault::Late("the bind"), now);
+                    break;
+                }
+                let backend = upstream.backend;
+                if let Some(operation) = upstream.abandon(message) {
+                    self.one_less(backend);
+                    self.answer_for(&operation, &LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text));
+                }
+                self.touch_upstream(id);
+                self.close_if_retired(id);
+            }
+        }
+    }
+
+    fn expire_connections(&mut self, now: Duration) {
+        let opening = self.settings.bind.network_timeout.unwrap_or(OPENING);
+        let io = self.settings.io_timeout;
+        let mut late: Vec<(u64, &'static str)> = Vec::new();
+        for (id, upstream) in &mut self.upstreams {
+            let waits = upstream.channel.output().is_ok_and(|output| !output.is_empty());
+            let is_stuck = has_stalled(&mut upstream.stalled, waits, io, now);
+            if !upstream.is_ready && now.saturating_sub(upstream.opened) > opening {
+                late.push((*id, "TLS or the bind"));
+            } else if is_stuck {
+                late.push((*id, "taking what was sent"));
+            }
+        }
+        late.into_iter().for_each(|(id, what)| self.lost(id, &PeerFault::Late(what), now));
+        if self.waiting[1].is_empty() {
+            return;
+        }
+        // Others wait to bind: an exchange that rests makes room.
+        for upstream in self.upstreams.values_mut() {
+            if upstream.reserved.is_some_and(|(_, since)| now.saturating_sub(since) > SASL_PAUSE) {
+                upstream.reserved = None;
+                self.freed[1] = true;
+            }
+        }
+    }
+
+    fn expire_waiting(&mut self, now: Duration) {
+        let limit = self.settings.wait();
+        let result = LdapResult::with(ResultCode::BUSY, "no connection to a server was free in time");
+        for pool in Pool::ALL {
+            let mut late = Vec::new();
+            for id in std::mem::take(self.queue(pool)) {
+                match self.clients.get(&id).map(|client| client.state) {
+                    Some(State::Waiting(own, since)) if own == pool => {
+                        if now.saturating_sub(since) > limit {
+                            late.push(id);
+                        } else {
+                            self.queue(pool).push_back(id);
+                        }
+                    }
+                    // It waits no more.
+                    _ => {}
+                }
+            }
+            for id in late {
+                self.counters.busy += 1;
+                self.refuse_waiting(id, &result, now);
+            }
+        }
+    }
+
+    fn expire_clients(&mut self, now: Duration) {
+        let (io, idle) = (self.settings.io_timeout, self.settings.idle_timeout);
+        let mut stuck = Vec::new();
+        let mut silent = Vec::new();
+        for (id, client) in &mut self.clients {
+            let waits = client.wire.waiting() > 0;
+            if has_stalled(&mut client.stalled, waits, io, now) {
+                stuck.push(*id);
+            } else if client.state == State::Open
+                && client.pending.is_empty()
+                && idle.is_some_and(|idle| now.saturating_sub(client.heard) > idle)
+            {
+                silent.push(*id);
+            }
+        }
+        self.counters.slow_clients += stuck.len() as u64;
+        // What waits for such a client is not taken any more.
+        for id in stuck {
+            self.end_client(id, None);
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.wire.forget();
+            }
+            self.touch_client(id);
+        }
+        for id in silent {
+            let result = LdapResult::with(ResultCode::OTHER, "the connection was idle for too long");
+            self.end_client(id, Some(result));
+        }
+    }
+
+    // --- the end ---
+
+    /// No new client and no new operation from here on; clients with nothing under way are closed.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopping = true;
+        self.freed = [true; 2];
+        self.close_idle();
+    }
+
+    /// While the balancer stops: closes clients that have nothing under way any more; how many are left.
+    pub(crate) fn close_idle(&mut self) -> usize {
+        let idle = |client: &crate::client::Client| client.pending.is_empty() && client.state == State::Open;
+        let done: Vec<u64> =
+            self.clients.iter().filter(|(_, client)| idle(client)).map(|(id, _)| *id).collect();
+        for id in done {
+            self.end_client(id, Some(LdapResult::with(ResultCode::UNAVAILABLE, "the balancer stops")));
+        }
+        self.clients.len()
+    }
+
+    /// An unbind for each server, as the last that is sent.
+    pub(crate) fn unbind_all(&mut self) {
+        for (id, upstream) in &mut self.upstreams {
+            if upstream.is_ready {
+                // A connection that takes nothing more is closed without it.
+                let _ = upstream.channel.layer().request(None, None, client::unbind);
+                self.touched.upstreams.push(*id);
+            }
+        }
+    }
+}
+
+/// Whether a socket has taken nothing for longer than it may. What waits is looked at now and then; a socket that takes something resets it.
+fn has_stalled(stalled: &mut Option<Duration>, waits: bool, limit: Option<Duration>, now: Duration) -> bool {
+    if !waits {
+        *stalled = None;
+        return false;
+    }
+    let since = *stalled.get_or_insert(now);
+    limit.is_some_and(|limit| now.saturating_sub(since) > limit)
+}

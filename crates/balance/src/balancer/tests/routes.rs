@@ -1,0 +1,348 @@
+//! Where requests go and who gets the answers.
+
+use larix_proto::{ControlBuf, oid};
+
+use super::*;
+
+#[test]
+fn same_ids_of_two_clients_are_kept_apart() {
+    let mut world = World::new(&conf(1, 1, ""));
+    let (one, two) = (world.client(), world.client());
+    let upstream = world.upstreams(Pool::Shared)[0];
+    world.delete(one, 5, "dc=one");
+    world.delete(two, 5, "dc=two");
+    let seen = world.requests(upstream);
+    assert_eq!(
+        seen.iter().map(|seen| seen.what.as_str()).collect::<Vec<_>>(),
+        ["delete dc=one", "delete dc=two"]
+    );
+    assert_ne!(seen[0].id, seen[1].id);
+    world.answer(upstream, seen[1].id, ResponseOp::Delete, ResultCode::SUCCESS, "two");
+    assert_eq!(world.answers(one), [""; 0]);
+    assert_eq!(world.answers(two), ["5 Delete 0 two"]);
+    world.answer(upstream, seen[0].id, ResponseOp::Delete, ResultCode::NO_SUCH_OBJECT, "one");
+    assert_eq!(world.answers(one), ["5 Delete 32 one"]);
+    assert_eq!(world.balancer.counters().forwarded, 2);
+}
+
+#[test]
+fn operations_go_with_the_identity_of_their_client() {
+    let cn = "cn=Ann,dc=example,dc=com";
+    // The name, the password, the server's answer, and the identity of the next operation.
+    for (name, password, code, expected) in [
+        (cn, "x", ResultCode::SUCCESS, Some(format!("dn:{cn}"))),
+        (cn, "x", ResultCode::INVALID_CREDENTIALS, Some(String::new())),
+        // Success of a bind without a password is anonymous (RFC 4513 section 5.1.2).
+        (cn, "", ResultCode::SUCCESS, Some(String::new())),
+        ("", "", ResultCode::SUCCESS, Some(String::new())),
+        (BALANCER, "x", ResultCode::SUCCESS, None),
+        (BALANCER, "", ResultCode::SUCCESS, Some(String::new())),
+        (BALANCER, "x", ResultCode::INVALID_CREDENTIALS, Some(String::new())),
+    ] {
+        let mut world = World::new(&conf(1, 1, ""));
+        let client = world.client();
+        world.bound(client, "cn=Before,dc=example,dc=com");
+        world.bind(client, 1, name, password);
+        let (upstream, seen) = world.one_request();
+        assert_eq!((seen.what.as_str(), &seen.identity), (format!("bind {name}").as_str(), &None));
+        assert_eq!(world.upstreams(Pool::Bind), [upstream]);
+        world.answer(upstream, seen.id, ResponseOp::Bind, code, "");
+        assert_eq!(world.answers(client), [format!("1 Bind {}", code.0)]);
+        world.delete(client, 2, "dc=x");
+        let (_, seen) = world.one_request();
+        assert_eq!(seen.identity, expected, "{name} {password} {code}");
+    }
+}
+
+#[test]
+fn nobody_is_the_balancer_without_its_name() {
+    // The balancer binds with SASL: an anonymous client has no name, as its `binddn` has none.
+    let mut world = World::unconnected(
+        "bindconf bindmethod=sasl saslmech=PLAIN authcid=balancer credentials=x\ntier roundrobin\nbackend-server uri=ldap://192.0.2.1",
+    );
+    let client = world.client();
+    assert!(!world.balancer.clients[&client].is_privileged);
+    // Anonymous on both sides is the same identity.
+    let mut world = World::unconnected(
+        "bindconf bindmethod=simple\ntier roundrobin\nbackend-server uri=ldap://192.0.2.1",
+    );
+    let client = world.client();
+    assert!(world.balancer.clients[&client].is_privileged);
+    world = World::new(&conf(1, 1, "disable proxyauthz"));
+    let client = world.client();
+    world.bound(client, "cn=Ann,dc=x");
+    world.delete(client, 2, "dc=x");
+    assert_eq!(world.one_request().1.identity, None);
+}
+
+#[test]
+fn a_name_that_is_no_dn_is_asked_for() {
+    for (answer, code, expected) in [
+        ("dn:cn=ann,dc=x", ResultCode::SUCCESS, Ok("dn:cn=ann,dc=x")),
+        ("", ResultCode::SUCCESS, Ok("")),
+        ("dn:cn=ann,dc=x", ResultCode::PROTOCOL_ERROR, Err(80)),
+    ] {
+        let mut world = World::new(&conf(1, 1, ""));
+        let client = world.client();
+        world.bind(client, 1, "ann@example.com", "x");
+        let (upstream, seen) = world.one_request();
+        world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+        // The client waits for it.
+        assert_eq!(world.answers(client), [""; 0]);
+        let (upstream, seen) = world.one_request();
+        assert_eq!(seen.what, format!("extended {}", oid::WHO_AM_I));
+        let mut bytes = Vec::new();
+        let result = LdapResult::new(code);
+        encode::extended_result(&mut bytes, MessageId(seen.id), &result, None, Some(answer.as_bytes()), &[]);
+        world.receive(upstream, &bytes);
+        let told = world.answers(client);
+        world.delete(client, 2, "dc=x");
+        let identity = world.one_request().1.identity.unwrap();
+        match expected {
+            Ok(expected) => assert_eq!((told, identity.as_str()), (vec!["1 Bind 0".to_owned()], expected)),
+            Err(code) => {
+                assert!(told[0].starts_with(&format!("1 Bind {code} ")), "{told:?}");
+                assert_eq!(identity, "");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_brings_no_identity_of_its_own() {
+    for oid in [oid::PROXIED_AUTHORIZATION, oid::PROXIED_AUTHORIZATION_V1] {
+        let mut world = World::new(&conf(1, 1, ""));
+        let client = world.client();
+        let control = ControlBuf { oid: oid.into(), critical: true, value: Some(b"dn:cn=root".to_vec()) };
+        world.send(client, |out| client::delete(out, MessageId(1), "dc=x", &[control]));
+        assert!(world.answers(client)[0].starts_with("1 Delete 123 "));
+        assert_eq!(world.requests(world.upstreams(Pool::Shared)[0]), []);
+    }
+}
+
+#[test]
+fn binds_wait_for_their_turn_and_what_is_behind_them_waits_too() {
+    let mut world = World::new(&conf(1, 1, ""));
+    let (one, two) = (world.client(), world.client());
+    world.bind(one, 1, "cn=one", "x");
+    world.bind(two, 1, "cn=two", "x");
+    world.delete(two, 2, "dc=two");
+    let (upstream, seen) = world.one_request();
+    assert_eq!(seen.what, "bind cn=one");
+    world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+    assert_eq!(world.answers(one), ["1 Bind 0"]);
+    let (upstream, seen) = world.one_request();
+    assert_eq!(seen.what, "bind cn=two");
+    world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+    let (_, seen) = world.one_request();
+    assert_eq!((seen.what.as_str(), seen.identity.as_deref()), ("delete dc=two", Some("dn:cn=two")));
+    assert_eq!(world.answers(two), ["1 Bind 0"]);
+    // One that waits for too long is told so, and the next of its requests is carried out.
+    world.bind(one, 3, "cn=one", "x");
+    assert_eq!(world.one_request().1.what, "bind cn=one");
+    world.bind(two, 3, "cn=two", "x");
+    world.pass(Duration::from_secs(11));
+    let answers = world.answers(two);
+    assert!(answers[0].starts_with("3 Bind 51 "), "{answers:?}");
+    assert_eq!(world.balancer.counters().busy, 1);
+}
+
+#[test]
+fn sasl_steps_stay_on_one_connection() {
+    let mut world = World::new(&conf(1, 2, ""));
+    let (client, other) = (world.client(), world.client());
+    let step = |world: &mut World, client: u64, id: u32| {
+        world.send(client, |out| {
+            client::sasl_bind(out, MessageId(id), "", "SCRAM-SHA-256", Some(b"x"), &[]);
+        });
+    };
+    step(&mut world, client, 1);
+    let (first, seen) = world.one_request();
+    world.answer(first, seen.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
+    assert_eq!(world.answers(client), ["1 Bind 14"]);
+    // Another bind goes elsewhere in between.
+    world.bind(other, 1, "cn=other", "x");
+    let (second, seen) = world.one_request();
+    assert_ne!(first, second);
+    world.answer(second, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+    step(&mut world, client, 2);
+    let (third, _) = world.one_request();
+    assert_eq!(first, third);
+    for mechanism in ["GSSAPI", "SCRAM-SHA-256-PLUS", "DIGEST-MD5", "EXTERNAL"] {
+        let client = world.client();
+        world.send(client, |out| client::sasl_bind(out, MessageId(9), "", mechanism, None, &[]));
+        let answers = world.answers(client);
+        assert!(answers[0].starts_with("9 Bind 7 ") || answers[0].starts_with("9 Bind 48 "), "{answers:?}");
+    }
+}
+
+#[test]
+fn abandon_and_cancel_name_the_servers_id() {
+    let mut world = World::new(&conf(1, 1, ""));
+    let (one, two) = (world.client(), world.client());
+    let upstream = world.upstreams(Pool::Shared)[0];
+    world.search(one, 7, "dc=one");
+    world.search(two, 7, "dc=two");
+    let seen = world.requests(upstream);
+    world.entry(upstream, seen[0].id, "cn=a");
+    world.send(one, |out| client::abandon(out, MessageId(8), MessageId(7), &[]));
+    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", seen[0].id));
+    // What still comes is for nobody.
+    world.entry(upstream, seen[0].id, "cn=b");
+    world.answer(upstream, seen[0].id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
+    world.entry(upstream, seen[1].id, "cn=c");
+    assert_eq!(world.answers(one), ["7 entry cn=a"]);
+    assert_eq!(world.answers(two), ["7 entry cn=c"]);
+    // One client does not abandon or cancel what another has.
+    world.send(one, |out| client::abandon(out, MessageId(9), MessageId(7), &[]));
+    let cancel = |id: u32, of: u8| {
+        move |out: &mut Vec<u8>| {
+            client::extended(out, MessageId(id), oid::CANCEL, Some(&[0x30, 3, 2, 1, of]), &[]);
+        }
+    };
+    world.send(one, cancel(10, 7));
+    assert_eq!(world.answers(one), ["10 Extended 119"]);
+    assert_eq!(world.requests(upstream), []);
+    world.send(two, cancel(10, 7));
+    let sent = world.requests(upstream);
+    assert_eq!(sent[0].what, format!("extended {}", oid::CANCEL));
+    world.answer(upstream, seen[1].id, ResponseOp::SearchDone, ResultCode::CANCELED, "");
+    world.answer(upstream, sent[0].id, ResponseOp::Extended, ResultCode::SUCCESS, "");
+    assert_eq!(world.answers(two), ["7 SearchDone 118", "10 Extended 0"]);
+}
+
+#[test]
+fn a_client_that_leaves_abandons_its_operations() {
+    let mut world = World::new(&conf(1, 1, ""));
+    let client = world.client();
+    let upstream = world.upstreams(Pool::Shared)[0];
+    world.search(client, 1, "dc=x");
+    let seen = world.requests(upstream);
+    world.bind(client, 2, "cn=x", "x");
+    // A bind ends what was under way.
+    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", seen[0].id));
+    let (bind, seen) = world.one_request();
+    world.balancer.client_gone(client);
+    world.settle();
+    world.answer(bind, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+    // The connection serves others.
+    assert_eq!(world.upstreams(Pool::Bind), [bind]);
+    let other = world.client();
+    world.bound(other, "cn=other");
+}
+
+#[test]
+fn servers_take_turns_and_tiers_follow_one_another() {
+    let text =
+        conf(2, 1, "") + "tier roundrobin\nbackend-server uri=ldap://192.0.2.9 numconns=1 bindconns=1\n";
+    let mut world = World::new(&text);
+    let client = world.client();
+    let shared = world.upstreams(Pool::Shared);
+    let mut used = Vec::new();
+    for id in 1..=4 {
+        world.delete(client, id, "dc=x");
+        used.push(world.one_request().0);
+    }
+    assert_eq!(used[0], used[2]);
+    assert_eq!(used[1], used[3]);
+    assert_ne!(used[0], used[1]);
+    assert!(!used.contains(&shared[2]));
+    for upstream in [shared[0], shared[1]] {
+        world.balancer.lost(upstream, &PeerFault::Closed, world.now);
+    }
+    let ended = world.answers(client);
+    assert_eq!(ended.len(), 4);
+    assert!(ended.iter().all(|answer| answer.contains(" Delete 52 ")), "{ended:?}");
+    world.delete(client, 5, "dc=x");
+    assert_eq!(world.one_request().0, shared[2]);
+}
+
+#[test]
+fn weights_count() {
+    let text = "bindconf bindmethod=simple\ntier weighted\n\
+        backend-server uri=ldap://192.0.2.1 numconns=1 bindconns=1 weight=9\n\
+        backend-server uri=ldap://192.0.2.2 numconns=1 bindconns=1 weight=1\n";
+    let mut world = World::new(text);
+    let client = world.client();
+    let shared = world.upstreams(Pool::Shared);
+    let mut first = 0;
+    for id in 1..=1000 {
+        world.delete(client, id, "dc=x");
+        let (upstream, seen) = world.one_request();
+        first += u32::from(upstream == shared[0]);
+        world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    }
+    assert!((820..=960).contains(&first), "{first}");
+}
+
+#[test]
+fn the_faster_of_two_is_taken() {
+    let text = "bindconf bindmethod=simple\ntier bestof\n\
+        backend-server uri=ldap://192.0.2.1 numconns=1 bindconns=1\n\
+        backend-server uri=ldap://192.0.2.2 numconns=1 bindconns=1\n";
+    let mut world = World::new(text);
+    let client = world.client();
+    let shared = world.upstreams(Pool::Shared);
+    let mut slow = 0;
+    for id in 1..=100 {
+        world.delete(client, id, "dc=x");
+        let (upstream, seen) = world.one_request();
+        slow += u32::from(upstream == shared[0]);
+        world.now += if upstream == shared[0] { Duration::from_millis(50) } else { Duration::from_millis(5) };
+        world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    }
+    assert!((1..5).contains(&slow), "{slow}");
+}
+
+#[test]
+fn writes_and_rules_hold_a_client_at_a_server() {
+    let paged = |id: u32| {
+        move |out: &mut Vec<u8>| {
+            let control =
+                ControlBuf { oid: oid::PAGED_RESULTS.into(), critical: true, value: Some(b"0".to_vec()) };
+            client::delete(out, MessageId(id), "dc=x", &[control]);
+        }
+    };
+    let places = |world: &mut World, client: u64, from: u32| -> std::collections::HashSet<usize> {
+        let mut found = std::collections::HashSet::new();
+        for id in from..from + 6 {
+            world.search(client, id, "dc=x");
+            let (upstream, seen) = world.one_request();
+            found.insert(world.balancer.upstreams[&upstream].backend);
+            world.answer(upstream, seen.id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
+        }
+        world.answers(client);
+        found
+    };
+    let mut world = World::new(&conf(3, 2, "write_coherence 5"));
+    let client = world.client();
+    assert_eq!(places(&mut world, client, 1).len(), 3);
+    world.delete(client, 50, "dc=x");
+    let (upstream, seen) = world.one_request();
+    let backend = world.balancer.upstreams[&upstream].backend;
+    world.pass(Duration::from_secs(20));
+    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    assert_eq!(places(&mut world, client, 60), [backend].into());
+    world.pass(Duration::from_secs(6));
+    assert_eq!(places(&mut world, client, 70).len(), 3);
+    // Pages of a search come from one connection.
+    world.send(client, paged(80));
+    let (first, _) = world.one_request();
+    for id in 81..90 {
+        world.search(client, id, "dc=x");
+        assert_eq!(world.one_request().0, first);
+    }
+    // A bind begins anew.
+    world.bound(client, "cn=x");
+    assert_eq!(places(&mut world, client, 100).len(), 3);
+    let rules = "restrict_control 1.2.840.113556.1.4.319 reject\nrestrict_exop 1.1 reject";
+    let mut world = World::new(&conf(1, 1, rules));
+    let client = world.client();
+    world.send(client, paged(1));
+    world.send(client, |out| client::extended(out, MessageId(2), "1.2.3", None, &[]));
+    let answers = world.answers(client);
+    assert!(
+        answers[0].starts_with("1 Delete 53 ") && answers[1].starts_with("2 Extended 53 "),
+        "{answers:?}"
+    );
+}

@@ -1,0 +1,95 @@
+//! What the balancer knows of a client.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use larix_proto::control::{ControlValue, ProxiedAuthorization};
+
+use crate::upstream::Pool;
+use crate::wire::Wire;
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) wire: Wire,
+    /// Requests that have come, the next of them first.
+    pub(crate) input: Vec<u8>,
+    pub(crate) state: State,
+    /// The proxied authorization control with its identity, encoded; empty: none is needed.
+    pub(crate) authorization: Vec<u8>,
+    /// It is bound as the balancer itself.
+    pub(crate) is_privileged: bool,
+    /// Where its operations are under way, by its message ids.
+    pub(crate) pending: HashMap<u32, Place>,
+    pub(crate) restriction: Restriction,
+    /// Connections that are not read until it takes its answers.
+    pub(crate) pauses: HashSet<u64>,
+    /// The connection of a SASL bind that goes on.
+    pub(crate) sasl: Option<u64>,
+    /// When it last sent something.
+    pub(crate) heard: Duration,
+    /// Since when the socket has taken nothing of what waits, as far as was noticed.
+    pub(crate) stalled: Option<Duration>,
+    pub(crate) is_touched: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Open,
+    /// A bind is under way: nothing goes beside it (RFC 4511 section 4.2.1).
+    Binding,
+    /// Its next request waits for a connection since then.
+    Waiting(Pool, Duration),
+    /// What is to be written is the last.
+    Closing,
+}
+
+/// Where an operation is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) upstream: u64,
+    pub(crate) message: u32,
+}
+
+/// Where operations of a client may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Restriction {
+    #[default]
+    None,
+    /// To this server until then; none: until the next bind.
+    Write(usize, Option<Duration>),
+    Backend(usize),
+    Connection(u64),
+}
+
+impl Client {
+    pub(crate) fn new(now: Duration) -> Self {
+        Self {
+            wire: Wire::default(),
+            input: Vec::new(),
+            state: State::Open,
+            authorization: Vec::new(),
+            is_privileged: false,
+            pending: HashMap::new(),
+            restriction: Restriction::None,
+            pauses: HashSet::new(),
+            sasl: None,
+            heard: now,
+            stalled: None,
+            is_touched: false,
+        }
+    }
+
+    /// Its operations go on behalf of this identity (RFC 4513 section 5.2.1.8), empty for anonymous.
+    pub(crate) fn authorize(&mut self, identity: &str) {
+        self.is_privileged = false;
+        self.authorization.clear();
+        ProxiedAuthorization { authorization_id: identity }.to_control(true).encode(&mut self.authorization);
+    }
+
+    /// Its operations go as the balancer's own.
+    pub(crate) fn authorize_as_balancer(&mut self) {
+        self.is_privileged = true;
+        self.authorization.clear();
+    }
+}

@@ -1,0 +1,296 @@
+//! Reading a file with the keywords of lloadd.conf(5).
+
+mod values;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use larix_configuration::values::TlsVerify;
+use larix_configuration::{ConfLine, ConfigError, Origin, conf_lines};
+use larix_proto::limits;
+use larix_proto::url::UrlScheme;
+
+use self::values::{Wrong, action, backend_server, bind_conf, milliseconds, oid, seconds, size, strategy};
+use crate::settings::{BalanceSettings, Coherence, StartTls, Strategy, TierSettings};
+
+/// Accepted, and without effect: why.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("threads", "one thread forwards everything"),
+    ("threadqueues", "one thread forwards everything"),
+    ("io-threads", "one thread forwards everything"),
+    ("concurrency", "one thread forwards everything"),
+    ("max_pdus_per_cycle", "every connection has its turn after one read"),
+    ("loglevel", "connections to servers and faults are always logged, to standard error"),
+    ("logfile", "messages go to standard error"),
+    ("logfile-format", "messages go to standard error"),
+    ("logfile-only", "messages go to standard error"),
+    ("logfile-rotate", "messages go to standard error"),
+    ("tlsrandfile", "random bytes come from the system"),
+    ("tlsdhparamfile", "key exchange is by elliptic curves"),
+    ("tlsshareslapdctx", "there is one TLS context"),
+    ("modulepath", "everything is built in"),
+    ("moduleload", "everything is built in"),
+];
+
+const KNOWN: &[&str] = &[
+    "argsfile",
+    "backend",
+    "backend-server",
+    "bindconf",
+    "client_max_pending",
+    "disable",
+    "enable",
+    "feature",
+    "idletimeout",
+    "include",
+    "iotimeout",
+    "listen",
+    "pidfile",
+    "restrict_control",
+    "restrict_exop",
+    "sockbuf_max_incoming_client",
+    "sockbuf_max_incoming_upstream",
+    "sockbuf_max_pending_client",
+    "tier",
+    "TLSCACertificateFile",
+    "TLSCACertificatePath",
+    "TLSCertificateFile",
+    "TLSCertificateKeyFile",
+    "TLSCipherSuite",
+    "TLSCRLCheck",
+    "TLSCRLFile",
+    "TLSECName",
+    "TLSProtocolMin",
+    "TLSVerifyClient",
+    "write_coherence",
+];
+
+/// Reads a configuration.
+///
+/// # Errors
+/// Names the line, the word and the mend.
+pub fn read(path: &Path) -> Result<BalanceSettings, ConfigError> {
+    let mut settings = BalanceSettings::default();
+    let mut has_bind = false;
+    conf_lines(path, &mut |line| {
+        has_bind |= line.keyword().eq_ignore_ascii_case("bindconf");
+        take(&mut settings, line)
+    })?;
+    let fail = |message: String, help: &str| ConfigError::new(Origin::BuiltIn, message).with_help(help);
+    if settings.tiers.iter().all(|tier| tier.backends.is_empty()) {
+        let help = "tier roundrobin, and below it backend-server uri=ldap://ldap1.example.com";
+        return Err(fail(format!("`{}` names no server", path.display()), help));
+    }
+    if !has_bind {
+        let help = "bindconf bindmethod=simple binddn=cn=balancer,dc=example,dc=com credentials=SECRET: an identity that may use \
+                    the proxied authorization control at the servers";
+        return Err(fail(format!("`{}` has no bindconf", path.display()), help));
+    }
+    let in_clear = |backend: &crate::settings::BackendSettings| {
+        backend.url.scheme == UrlScheme::Ldap && backend.start_tls == StartTls::Yes
+    };
+    let backends = || settings.tiers.iter().flat_map(|tier| &tier.backends);
+    if backends().any(in_clear) {
+        settings.notes.push(
+            "starttls=yes: a server that refuses StartTLS is not used, since credentials do not go in the clear".to_owned(),
+        );
+    }
+    if settings.bind.credentials.is_none() && settings.proxy_authorization {
+        settings.notes.push(
+            "bindconf has no credentials: servers will refuse the operations of clients that are bound; give the balancer \
+             an identity, or write `disable proxyauthz`"
+                .to_owned(),
+        );
+    }
+    Ok(settings)
+}
+
+fn take(settings: &mut BalanceSettings, line: &ConfLine<'_>) -> Result<(), ConfigError> {
+    let keyword = line.keyword().to_ascii_lowercase();
+    if let Some((_, why)) = WITHOUT_EFFECT.iter().find(|(known, _)| *known == keyword) {
+        settings.notes.push(format!("{}: accepted, without effect: {why}", line.keyword()));
+        return Ok(());
+    }
+    match keyword.as_str() {
+        "backend-server" => return server(settings, line),
+        "bindconf" => {
+            settings.bind = bind_conf(line.arguments()).map_err(|(at, wrong)| at_word(line, at, wrong))?;
+            return Ok(());
+        }
+        "listen" => {
+            let urls = line.arguments().iter().flat_map(|word| word.split_ascii_whitespace());
+            settings.listen.extend(urls.map(str::to_owned));
+            return Ok(());
+        }
+        "restrict_exop" | "restrict_control" => return restriction(settings, line, &keyword),
+        "enable" | "disable" | "feature" => return feature(settings, line, &keyword),
+        _ => {}
+    }
+    if !KNOWN.iter().any(|known| known.eq_ignore_ascii_case(&keyword)) {
+        let names: Vec<&str> =
+            KNOWN.iter().copied().chain(WITHOUT_EFFECT.iter().map(|(name, _)| *name)).collect();
+        let help = match nearest(&keyword, &names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("one of {}", KNOWN.join(", ")),
+        };
+        return Err(line.error(None, format!("unknown keyword `{}`", line.keyword()), &help));
+    }
+    let [value] = line.arguments() else {
+        return Err(line.error(None, format!("`{}` takes one value", line.keyword()), ""));
+    };
+    single(settings, &keyword, value).map_err(|wrong| at_word(line, Some(0), wrong))
+}
+
+/// Keywords with one value.
+fn single(settings: &mut BalanceSettings, keyword: &str, value: &str) -> Result<(), Wrong> {
+    let file = || Some(PathBuf::from(value));
+    let text = || Some(value.to_owned());
+    let tls = &mut settings.tls;
+    match keyword {
+        "backend" if value.eq_ignore_ascii_case("lload") => {}
+        "backend" => {
+            return Err(Wrong::new(format!("`backend {value}` is not possible here"), "backend lload"));
+        }
+        "tier" => {
+            settings.tiers.push(TierSettings { strategy: strategy(value)?, backends: Vec::new() });
+        }
+        "iotimeout" => settings.io_timeout = milliseconds(keyword, value)?,
+        "idletimeout" => settings.idle_timeout = seconds(keyword, value)?,
+        "client_max_pending" => settings.client_max_pending = size(keyword, value)?,
+        "write_coherence" => {
+            settings.write_coherence = match value.parse::<i64>() {
+                Ok(0) => Coherence::Off,
+                Ok(seconds) if seconds < 0 => Coherence::UntilBind,
+                Ok(seconds) => Coherence::For(Duration::from_secs(seconds.unsigned_abs())),
+                Err(_) => {
+                    return Err(Wrong::of(keyword, value, "seconds, 0 for off, -1 for until the next bind"));
+                }
+            };
+        }
+        "sockbuf_max_incoming_client" => settings.client_message_bytes = message_bytes(keyword, value)?,
+        "sockbuf_max_incoming_upstream" => settings.upstream_message_bytes = message_bytes(keyword, value)?,
+        "sockbuf_max_pending_client" => settings.client_output_bytes = size(keyword, value)?,
+        "pidfile" => settings.pid_file = file(),
+        "argsfile" => settings.args_file = file(),
+        "tlscacertificatefile" => tls.ca_certificate_file = file(),
+        "tlscacertificatepath" => tls.ca_certificate_path = file(),
+        "tlscertificatefile" => tls.certificate_file = file(),
+        "tlscertificatekeyfile" => tls.certificate_key_file = file(),
+        "tlsciphersuite" => tls.cipher_suite = text(),
+        "tlscrlcheck" => tls.crl_check = text(),
+        "tlscrlfile" => tls.crl_file = file(),
+        "tlsecname" => tls.ec_name = text(),
+        "tlsprotocolmin" => tls.protocol_min = text(),
+        "tlsverifyclient" => {
+            tls.verify_client = match value.to_ascii_lowercase().as_str() {
+                "never" => TlsVerify::Never,
+                "allow" => TlsVerify::Allow,
+                "try" => TlsVerify::Try,
+                "demand" | "hard" | "true" => TlsVerify::Demand,
+                _ => return Err(Wrong::of(keyword, value, "never, allow, try or demand")),
+            };
+        }
+        _ => return Err(Wrong::new(format!("unknown keyword `{keyword}`"), "")),
+    }
+    Ok(())
+}
+
+fn message_bytes(keyword: &str, value: &str) -> Result<usize, Wrong> {
+    let bytes = size(keyword, value)?;
+    if bytes == 0 || bytes > limits::PDU_CEILING {
+        return Err(Wrong::of(keyword, value, "bytes, from 1 to 1073741824"));
+    }
+    Ok(bytes)
+}
+
+fn server(settings: &mut BalanceSettings, line: &ConfLine<'_>) -> Result<(), ConfigError> {
+    let Some(tier) = settings.tiers.last_mut() else {
+        let help = "write `tier roundrobin` above it: servers of one tier are tried together";
+        return Err(line.error(None, "`backend-server` stands below no `tier`", help));
+    };
+    let (backend, weight_at) =
+        backend_server(line.arguments()).map_err(|(at, wrong)| at_word(line, at, wrong))?;
+    if let (Some(at), Strategy::RoundRobin) = (weight_at, tier.strategy) {
+        let help = "take weight= out, or write `tier weighted` or `tier bestof`";
+        return Err(line.error(Some(at), "`tier roundrobin` has no weights", help));
+    }
+    tier.backends.push(backend);
+    Ok(())
+}
+
+fn restriction(
+    settings: &mut BalanceSettings,
+    line: &ConfLine<'_>,
+    keyword: &str,
+) -> Result<(), ConfigError> {
+    let [name, word] = line.arguments() else {
+        let help = format!("{keyword} 1.2.840.113556.1.4.319 connection");
+        return Err(line.error(None, format!("`{keyword}` takes an OID and an action"), &help));
+    };
+    let name = oid(name).map_err(|wrong| at_word(line, Some(0), wrong))?;
+    let action = action(word).map_err(|wrong| at_word(line, Some(1), wrong))?;
+    match keyword {
+        "restrict_exop" if name == "1.1" => settings.exop_default = action,
+        "restrict_exop" => {
+            settings.exop_rules.insert(name, action);
+        }
+        _ => {
+            settings.control_rules.insert(name, action);
+        }
+    }
+    Ok(())
+}
+
+fn feature(settings: &mut BalanceSettings, line: &ConfLine<'_>, keyword: &str) -> Result<(), ConfigError> {
+    if line.arguments().is_empty() {
+        return Err(line.error(None, format!("`{keyword}` names no feature"), "proxyauthz"));
+    }
+    for (at, name) in line.arguments().iter().enumerate() {
+        match name.to_ascii_lowercase().as_str() {
+            "proxyauthz" => settings.proxy_authorization = keyword != "disable",
+            "read_pause" | "vc" => {
+                let message = format!("the feature `{name}` is not supported");
+                let help = "take it out: clients that do not read are always paused, and binds go to connections of their own";
+                return Err(line.error(Some(at), message, help));
+            }
+            _ => return Err(line.error(Some(at), format!("unknown feature `{name}`"), "proxyauthz")),
+        }
+    }
+    Ok(())
+}
+
+fn at_word(line: &ConfLine<'_>, at: Option<usize>, wrong: Wrong) -> ConfigError {
+    line.error(at, wrong.message, &wrong.help)
+}
+
+/// The name with the fewest differences, if there are at most two.
+fn nearest<'n>(word: &str, names: &[&'n str]) -> Option<&'n str> {
+    // A keyword is short, and longer words are near to none.
+    let word: Vec<u8> = word.bytes().take(64).collect();
+    let best =
+        names.iter().map(|name| (distance(&word, name.to_ascii_lowercase().as_bytes()), *name)).min()?;
+    (best.0 <= 2).then_some(best.1)
+}
+
+/// Letters to insert, delete or replace.
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut last = i + 1;
+        for (cell, right) in row.iter_mut().skip(1).zip(b) {
+            let replaced = diagonal + usize::from(left != right);
+            diagonal = *cell;
+            *cell = replaced.min(diagonal + 1).min(last + 1);
+            last = *cell;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+#[path = "conf_tests.rs"]
+mod tests;

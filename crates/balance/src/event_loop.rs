@@ -1,0 +1,555 @@
+//! The loop that drives the core with sockets, on one thread, which never waits for one of them.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use larix_client::{Ambient, PeerFault, TlsClient};
+use larix_proto::url::UrlScheme;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use socket2::Socket;
+
+use crate::balancer::{Balancer, Wanted};
+use crate::settings::BalanceSettings;
+use crate::sockets::{Polled, begin_tcp, begin_unix};
+use crate::wire::ClientTls;
+
+const READ_BYTES: usize = 64 * 1024;
+/// Reads of one server's connection before others have their turn.
+const READS_IN_TURN: usize = 4;
+/// Connections accepted at one listener before others have their turn.
+const ACCEPTS_IN_TURN: usize = 64;
+const EVENTS: usize = 256;
+/// What is late is looked for so often.
+const SWEEP: Duration = Duration::from_millis(250);
+/// How often the counts go to the log, if there are new ones.
+const REPORT: Duration = Duration::from_secs(60);
+/// How long a connection may take, when `network-timeout` does not say.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// How long clients have for what is under way when the balancer stops.
+const STOPPING: Duration = Duration::from_secs(10);
+/// Where `ldapi:///` leads.
+const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
+
+// Tokens of the poll: a kind, and a number.
+const WAKE: u64 = u64::MAX;
+const LISTENER: u64 = 1 << 62;
+const CONNECTING_BIT: u64 = 1 << 61;
+const UPSTREAM: u64 = 1 << 60;
+const NUMBER: u64 = UPSTREAM - 1;
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Listening {
+    pub socket: Socket,
+    /// TLS from the first byte on.
+    pub is_tls: bool,
+}
+
+/// What a loop needs of the world around it.
+pub struct Surroundings {
+    /// For servers with TLS.
+    pub upstream_tls: Option<TlsClient>,
+    /// For listeners with TLS, and StartTLS.
+    pub client_tls: Option<ClientTls>,
+    pub ambient: Ambient,
+    /// The time since any start.
+    pub clock: Box<dyn Fn() -> Duration + Send>,
+    /// Gets lines for the log.
+    pub tell: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+/// Stops a loop from another thread.
+#[derive(Clone, Debug)]
+pub struct StopHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    wake: OwnedFd,
+    is_stopped: AtomicBool,
+}
+
+impl Shared {
+    fn wake_up(&self) {
+        // A counter that is full wakes as well.
+        let _ = rustix::io::write(&self.wake, &1u64.to_le_bytes());
+    }
+}
+
+impl StopHandle {
+    /// Clients with nothing under way are closed at once, the others when they have their answers.
+    pub fn stop(&self) {
+        self.0.is_stopped.store(true, Ordering::SeqCst);
+        self.0.wake_up();
+    }
+}
+
+/// A socket that is being connected.
+#[derive(Debug)]
+struct Connecting {
+    wanted: Wanted,
+    /// Not tried yet.
+    addresses: VecDeque<SocketAddr>,
+    socket: Option<Polled>,
+    until: Duration,
+}
+
+/// A number, and the host and port that are looked up under it.
+type Asked = (u64, String, u16);
+type Resolved = (u64, io::Result<Vec<SocketAddr>>);
+
+/// The loop.
+pub struct EventLoop {
+    core: Balancer,
+    poll: OwnedFd,
+    shared: Arc<Shared>,
+    clock: Box<dyn Fn() -> Duration + Send>,
+    tell: Arc<dyn Fn(&str) + Send + Sync>,
+    listeners: Vec<(Polled, bool)>,
+    clients: HashMap<u64, Polled>,
+    upstreams: HashMap<u64, Polled>,
+    connecting: HashMap<u64, Connecting>,
+    next: u64,
+    resolver: Sender<Asked>,
+    resolved: Receiver<Resolved>,
+    /// Listeners rest: no descriptor is left.
+    is_resting: bool,
+}
+
+impl fmt::Debug for EventLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLoop").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+impl EventLoop {
+    /// A loop over sockets that listen and do not block.
+    ///
+    /// # Errors
+    /// No descriptor or no thread is left.
+    pub fn new(
+        settings: Arc<BalanceSettings>,
+        listening: Vec<Listening>,
+        around: Surroundings,
+    ) -> io::Result<Self> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        epoll::add(&poll, &wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
+        let shared = Arc::new(Shared { wake, is_stopped: AtomicBool::new(false) });
+        let mut listeners = Vec::new();
+        for (number, Listening { socket, is_tls }) in (0u64..).zip(listening) {
+            listeners.push((Polled::new(&poll, socket, LISTENER | number, true, false)?, is_tls));
+        }
+        let (resolver, resolved) = start_resolver(Arc::clone(&shared))?;
+        let Surroundings { upstream_tls, client_tls, ambient, clock, tell } = around;
+        let teller = Arc::clone(&tell);
+        let core =
+            Balancer::new(settings, upstream_tls, client_tls, ambient, Box::new(move |line| teller(line)));
+        Ok(Self {
+            core,
+            poll,
+            shared,
+            clock,
+            tell,
+            listeners,
+            clients: HashMap::new(),
+            upstreams: HashMap::new(),
+            connecting: HashMap::new(),
+            next: 0,
+            resolver,
+            resolved,
+            is_resting: false,
+        })
+    }
+
+    /// What stops it.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(Arc::clone(&self.shared))
+    }
+
+    /// Serves until it is stopped.
+    ///
+    /// # Errors
+    /// The poll is broken.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        let mut buffer = vec![0; READ_BYTES];
+        let (mut swept, mut reported) = ((self.clock)(), (self.clock)());
+        let mut last = String::new();
+        let mut stopping: Option<Duration> = None;
+        loop {
+            let now = (self.clock)();
+            self.connect(now);
+            self.flush_touched(now);
+            self.wait(&mut events, now)?;
+            let now = (self.clock)();
+            for event in &events {
+                self.happened(event.data.u64(), event.flags, &mut buffer, now);
+            }
+            if now.saturating_sub(swept) >= SWEEP {
+                swept = now;
+                self.sweep(now);
+            }
+            if now.saturating_sub(reported) >= REPORT {
+                reported = now;
+                let line = self.core.counters().line();
+                if line != last {
+                    (self.tell)(&line);
+                    last = line;
+                }
+            }
+            if self.shared.is_stopped.load(Ordering::SeqCst) && stopping.is_none() {
+                stopping = Some(now + STOPPING);
+                self.listeners.clear();
+                self.core.stop();
+            }
+            if let Some(until) = stopping {
+                let left = self.core.close_idle();
+                self.flush_touched(now);
+                if left == 0 || self.clients.is_empty() || now >= until {
+                    break;
+                }
+            }
+        }
+        self.core.unbind_all();
+        self.flush_touched((self.clock)());
+        (self.tell)(&format!("stopped: {}", self.core.counters().line()));
+        Ok(())
+    }
+
+    fn wait(&self, events: &mut Vec<epoll::Event>, now: Duration) -> io::Result<()> {
+        let next_try = self.core.next_try(now).map_or(SWEEP, |at| at.saturating_sub(now));
+        let pause = next_try.clamp(Duration::from_millis(1), SWEEP);
+        let timeout = Timespec {
+            tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: pause.subsec_nanos().into(),
+        };
+        events.clear();
+        match epoll::wait(&self.poll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
+            Ok(_) => Ok(()),
+            Err(rustix::io::Errno::INTR) => {
+                events.clear();
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn happened(&mut self, token: u64, flags: EventFlags, buffer: &mut [u8], now: Duration) {
+        let number = token & NUMBER;
+        if token == WAKE {
+            self.woken(now);
+        } else if token & LISTENER != 0 {
+            self.accept(number, now);
+        } else if token & CONNECTING_BIT != 0 {
+            self.connected(number, now);
+        } else if token & UPSTREAM != 0 {
+            self.upstream_happened(number, flags, buffer, now);
+        } else {
+            self.client_happened(number, flags, buffer, now);
+        }
+    }
+
+    // --- clients ---
+
+    fn accept(&mut self, number: u64, now: Duration) {
+        let Some((listener, is_tls)) = usize::try_from(number).ok().and_then(|at| self.listeners.get(at))
+        else {
+            return;
+        };
+        let is_tls = *is_tls;
+        let mut accepted = Vec::new();
+        for _ in 0..ACCEPTS_IN_TURN {
+            match listener.socket.accept() {
+                Ok((socket, _)) => accepted.push(socket),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The client is gone already.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => {
+                    (self.tell)(&format!(
+                        "cannot accept a connection: {error}; the limit of open files may be too low"
+                    ));
+                    self.rest(true);
+                    break;
+                }
+            }
+        }
+        for socket in accepted {
+            // Local sockets have no delay to turn off.
+            let _ = socket.set_tcp_nodelay(true);
+            if socket.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let Some(id) = self.core.open_client(is_tls, now) else { continue };
+            match Polled::new(&self.poll, socket, id, true, false) {
+                Ok(polled) => {
+                    self.clients.insert(id, polled);
+                }
+                Err(_) => self.core.client_gone(id),
+            }
+        }
+    }
+
+    /// Listeners rest until the next sweep, or serve again.
+    fn rest(&mut self, rests: bool) {
+        self.is_resting = rests;
+        for (listener, _) in &mut self.listeners {
+            listener.set_interest(&self.poll, !rests, false);
+        }
+    }
+
+    fn client_happened(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8], now: Duration) {
+        let Some(polled) = self.clients.get_mut(&id) else { return };
+        if flags.contains(EventFlags::IN) && self.core.client_reads(id) {
+            match polled.read(buffer) {
+                Ok(None) => {}
+                Ok(Some(0)) | Err(_) => return self.drop_client(id),
+                Ok(Some(count)) => {
+                    self.core.client_received(id, buffer.get(..count).unwrap_or_default(), now)
+                }
+            }
+        } else if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+            return self.drop_client(id);
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.flush_client(id, now);
+        }
+    }
+
+    fn drop_client(&mut self, id: u64) {
+        self.core.client_gone(id);
+        self.clients.remove(&id);
+    }
+
+    fn flush_client(&mut self, id: u64, now: Duration) {
+        let Some(polled) = self.clients.get_mut(&id) else { return };
+        let waits = loop {
+            let output = self.core.client_output(id);
+            if output.is_empty() {
+                break false;
+            }
+            match polled.write(output) {
+                Ok(Some(count)) => self.core.client_sent(id, count, now),
+                Ok(None) => break true,
+                Err(_) => return self.drop_client(id),
+            }
+        };
+        if self.core.client_closes(id) && !waits {
+            return self.drop_client(id);
+        }
+        polled.set_interest(&self.poll, self.core.client_reads(id), waits);
+    }
+
+    // --- servers ---
+
+    fn upstream_happened(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8], now: Duration) {
+        for _ in 0..READS_IN_TURN {
+            let Some(polled) = self.upstreams.get_mut(&id) else { return };
+            let reads = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+            if !reads || !self.core.upstream_reads(id) {
+                break;
+            }
+            let fault = match polled.read(buffer) {
+                Ok(None) => break,
+                Ok(Some(0)) => PeerFault::Closed,
+                Ok(Some(count)) => {
+                    self.core.upstream_received(id, buffer.get(..count).unwrap_or_default(), now);
+                    if count < buffer.len() {
+                        break;
+                    }
+                    continue;
+                }
+                Err(error) => PeerFault::Socket(error.to_string()),
+            };
+            self.core.lost(id, &fault, now);
+            break;
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.flush_upstream(id, now);
+        }
+    }
+
+    fn flush_upstream(&mut self, id: u64, now: Duration) {
+        let Some(polled) = self.upstreams.get_mut(&id) else { return };
+        let waits = loop {
+            let output = self.core.upstream_output(id);
+            if output.is_empty() {
+                break false;
+            }
+            match polled.write(output) {
+                Ok(Some(count)) => self.core.upstream_sent(id, count),
+                Ok(None) => break true,
+                Err(error) => {
+                    return self.core.lost(id, &PeerFault::Socket(error.to_string()), now);
+                }
+            }
+        };
+        polled.set_interest(&self.poll, self.core.upstream_reads(id), waits);
+    }
+
+    /// Writes what is to be written, until nothing changes any more.
+    fn flush_touched(&mut self, now: Duration) {
+        loop {
+            let touched = self.core.take_touched(now);
+            if touched.clients.is_empty()
+                && touched.upstreams.is_empty()
+                && touched.ended_upstreams.is_empty()
+            {
+                return;
+            }
+            for id in touched.ended_upstreams {
+                self.upstreams.remove(&id);
+            }
+            for id in touched.upstreams {
+                self.flush_upstream(id, now);
+            }
+            for id in touched.clients {
+                self.flush_client(id, now);
+            }
+        }
+    }
+
+    // --- connecting ---
+
+    /// Begins the connections that are lacking.
+    fn connect(&mut self, now: Duration) {
+        while let Some(wanted) = self.core.wanted(now) {
+            let Some(url) = self.core.url(wanted.backend).cloned() else { return };
+            self.next += 1;
+            let number = self.next;
+            let patience = self.core.settings().bind.network_timeout.unwrap_or(CONNECTING);
+            let mut connecting =
+                Connecting { wanted, addresses: VecDeque::new(), socket: None, until: now + patience };
+            let host = if url.host.is_empty() { "localhost" } else { &url.host };
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let port = url.effective_port().unwrap_or(if url.scheme == UrlScheme::Ldaps { 636 } else { 389 });
+            if url.scheme == UrlScheme::Ldapi {
+                let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
+                self.connecting.insert(number, connecting);
+                self.begun(number, begin_unix(path), now);
+            } else if let Ok(address) = host.parse::<IpAddr>() {
+                connecting.addresses.push_back(SocketAddr::new(address, port));
+                self.connecting.insert(number, connecting);
+                self.try_next(number, "", now);
+            } else {
+                self.connecting.insert(number, connecting);
+                // The thread for names lives as long as this one.
+                let _ = self.resolver.send((number, host.to_owned(), port));
+            }
+        }
+    }
+
+    /// Names that were looked up.
+    fn woken(&mut self, now: Duration) {
+        let mut drained = [0; 8];
+        let _ = rustix::io::read(&self.shared.wake, &mut drained);
+        while let Ok((number, found)) = self.resolved.try_recv() {
+            let why = match found {
+                Ok(addresses) => {
+                    if let Some(connecting) = self.connecting.get_mut(&number) {
+                        connecting.addresses.extend(addresses);
+                    }
+                    "the name has no address".to_owned()
+                }
+                Err(error) => error.to_string(),
+            };
+            self.try_next(number, &why, now);
+        }
+    }
+
+    fn try_next(&mut self, number: u64, why: &str, now: Duration) {
+        let Some(connecting) = self.connecting.get_mut(&number) else { return };
+        match connecting.addresses.pop_front() {
+            Some(address) => {
+                let begun = begin_tcp(address, &self.core.settings().bind);
+                self.begun(number, begun, now);
+            }
+            None => {
+                let wanted = connecting.wanted;
+                self.connecting.remove(&number);
+                self.core.not_opened(wanted, why, now);
+            }
+        }
+    }
+
+    fn begun(&mut self, number: u64, begun: io::Result<Socket>, now: Duration) {
+        let polled =
+            begun.and_then(|socket| Polled::new(&self.poll, socket, CONNECTING_BIT | number, false, true));
+        match (polled, self.connecting.get_mut(&number)) {
+            (Ok(polled), Some(connecting)) => connecting.socket = Some(polled),
+            (Err(error), _) => self.try_next(number, &error.to_string(), now),
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// A socket is connected, or not.
+    fn connected(&mut self, number: u64, now: Duration) {
+        let Some(connecting) = self.connecting.get_mut(&number) else { return };
+        let Some(polled) = &connecting.socket else { return };
+        if let Ok(Some(error)) | Err(error) = polled.socket.take_error() {
+            // Closed, it leaves the poll.
+            connecting.socket = None;
+            return self.try_next(number, &error.to_string(), now);
+        }
+        let Some(Connecting { wanted, socket: Some(mut polled), .. }) = self.connecting.remove(&number)
+        else {
+            return;
+        };
+        if let Some(id) = self.core.opened(wanted, now) {
+            polled.set_token(&self.poll, UPSTREAM | id);
+            self.upstreams.insert(id, polled);
+        }
+    }
+
+    fn sweep(&mut self, now: Duration) {
+        if self.is_resting {
+            self.rest(false);
+        }
+        let late: Vec<u64> = self
+            .connecting
+            .iter()
+            .filter(|(_, connecting)| connecting.until <= now)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in late {
+            if let Some(connecting) = self.connecting.remove(&number) {
+                self.core.not_opened(connecting.wanted, "it took too long (network-timeout)", now);
+            }
+        }
+        self.core.expire(now);
+    }
+}
+
+/// Names are looked up beside the loop: that waits for others.
+fn start_resolver(shared: Arc<Shared>) -> io::Result<(Sender<Asked>, Receiver<Resolved>)> {
+    let (sender, asked) = channel::<Asked>();
+    let (answer, resolved) = channel();
+    thread::Builder::new().name("balance-names".to_owned()).spawn(move || {
+        for (number, host, port) in asked {
+            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            if answer.send((number, found)).is_err() {
+                return;
+            }
+            shared.wake_up();
+        }
+    })?;
+    Ok((sender, resolved))
+}

@@ -1,0 +1,183 @@
+//! What a configuration says.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use larix_client::{Credentials, KeepAlive};
+use larix_configuration::values::TlsSettings;
+use larix_proto::url::LdapUrl;
+use larix_proto::{limits, oid};
+
+/// Settings of a balancer.
+#[derive(Clone, Debug)]
+pub struct BalanceSettings {
+    /// URLs to listen on, as `listen` gives them.
+    pub listen: Vec<String>,
+    pub bind: BindSettings,
+    /// Operations carry the proxied authorization control (RFC 4370) with the identity of their client.
+    pub proxy_authorization: bool,
+    /// In the order in which they are tried.
+    pub tiers: Vec<TierSettings>,
+    /// How long a connection may take nothing of what waits to be written, and how long a request may wait for a connection.
+    /// None: no limit for the first, [`WAIT`] for the second.
+    pub io_timeout: Option<Duration>,
+    /// How long a client may be silent with nothing under way; none: for ever.
+    pub idle_timeout: Option<Duration>,
+    /// Operations of one client under way; more are answered `busy`. 0: [`CLIENT_OPERATIONS_MAX`].
+    pub client_max_pending: usize,
+    pub write_coherence: Coherence,
+    pub exop_rules: HashMap<String, Action>,
+    /// For extended operations without a rule.
+    pub exop_default: Action,
+    pub control_rules: HashMap<String, Action>,
+    /// Content of a client's message, bytes.
+    pub client_message_bytes: usize,
+    /// Content of a server's message, bytes.
+    pub upstream_message_bytes: usize,
+    /// Answers that wait for one client, bytes. 0: [`CLIENT_OUTPUT_MAX`].
+    pub client_output_bytes: usize,
+    /// The listeners' side.
+    pub tls: TlsSettings,
+    pub pid_file: Option<PathBuf>,
+    pub args_file: Option<PathBuf>,
+    /// What the file says that has no effect.
+    pub notes: Vec<String>,
+}
+
+/// Without `iotimeout`, how long a request waits for a connection before it is answered `busy`.
+pub(crate) const WAIT: Duration = Duration::from_secs(10);
+/// Operations of one client under way.
+pub(crate) const CLIENT_OPERATIONS_MAX: usize = 4096;
+/// Answers that wait for one client, bytes.
+pub(crate) const CLIENT_OUTPUT_MAX: usize = 4 << 20;
+
+/// `bindconf`: how connections to all servers are made, and who they belong to.
+#[derive(Clone, Debug, Default)]
+pub struct BindSettings {
+    /// None: anonymous. A client that is bound as the DN of a simple bind needs no proxied authorization.
+    pub credentials: Option<Credentials>,
+    /// How long an operation may be without an answer; none: for ever.
+    pub timeout: Option<Duration>,
+    /// How long connecting may take.
+    pub network_timeout: Option<Duration>,
+    pub keep_alive: Option<KeepAlive>,
+    pub user_timeout: Option<Duration>,
+    /// `tls_cacert` and the like.
+    pub tls: Vec<(String, String)>,
+}
+
+/// Servers that are tried together.
+#[derive(Clone, Debug)]
+pub struct TierSettings {
+    pub strategy: Strategy,
+    pub backends: Vec<BackendSettings>,
+}
+
+/// How a tier chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    RoundRobin,
+    /// By chance in proportion to the weights (RFC 2782).
+    Weighted,
+    /// The better of two taken by chance: latency times weight.
+    BestOf,
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub struct BackendSettings {
+    pub url: LdapUrl,
+    pub start_tls: StartTls,
+    /// Connections that clients share.
+    pub connections: usize,
+    /// Connections for binds.
+    pub bind_connections: usize,
+    /// The longest pause between tries to connect.
+    pub retry: Duration,
+    /// Operations under way on all connections; 0: no limit of its own.
+    pub max_pending: usize,
+    /// Operations under way on one connection; 0: no limit of its own.
+    pub connection_max_pending: usize,
+    pub weight: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartTls {
+    #[default]
+    No,
+    /// If the server agrees.
+    Yes,
+    Critical,
+}
+
+/// `write_coherence`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Coherence {
+    #[default]
+    Off,
+    /// So long after a write is answered.
+    For(Duration),
+    UntilBind,
+}
+
+/// What an extended operation or control does to the choice of connections, in ascending order of priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    #[default]
+    Ignore,
+    /// As after a write.
+    Write,
+    /// This server from here on, until the next bind.
+    Backend,
+    /// This connection from here on, until the next bind.
+    Connection,
+    Reject,
+}
+
+impl Default for BalanceSettings {
+    fn default() -> Self {
+        // What these leave behind on a connection would be seen by the other clients that share it, or not be found again.
+        let reject = [oid::START_TRANSACTION, oid::END_TRANSACTION, oid::TURN];
+        let connection = [oid::PAGED_RESULTS, oid::VLV_REQUEST];
+        Self {
+            listen: Vec::new(),
+            bind: BindSettings::default(),
+            proxy_authorization: true,
+            tiers: Vec::new(),
+            io_timeout: Some(WAIT),
+            idle_timeout: None,
+            client_max_pending: 0,
+            write_coherence: Coherence::Off,
+            exop_rules: reject.map(|oid| (oid.to_owned(), Action::Reject)).into(),
+            exop_default: Action::Ignore,
+            control_rules: connection.map(|oid| (oid.to_owned(), Action::Connection)).into(),
+            client_message_bytes: limits::PDU_ANONYMOUS,
+            upstream_message_bytes: limits::PDU_AUTHENTICATED,
+            client_output_bytes: 0,
+            tls: TlsSettings::default(),
+            pid_file: None,
+            args_file: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl BalanceSettings {
+    /// Operations of one client under way.
+    pub(crate) fn client_operations(&self) -> usize {
+        match self.client_max_pending {
+            0 => CLIENT_OPERATIONS_MAX,
+            limit => limit.min(CLIENT_OPERATIONS_MAX),
+        }
+    }
+
+    /// Answers that wait for one client, bytes.
+    pub(crate) fn client_output(&self) -> usize {
+        if self.client_output_bytes == 0 { CLIENT_OUTPUT_MAX } else { self.client_output_bytes }
+    }
+
+    pub(crate) fn wait(&self) -> Duration {
+        self.io_timeout.unwrap_or(WAIT)
+    }
+}

@@ -1,0 +1,124 @@
+//! A connection to a server, and what is under way on it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use larix_client::{Channel, GivingUp};
+use larix_proto::{MessageId, ResponseOp};
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pool {
+    /// Operations of all clients.
+    Shared,
+    /// Binds, one at a time.
+    Bind,
+}
+
+impl Pool {
+    pub(crate) const ALL: [Self; 2] = [Self::Shared, Self::Bind];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Bind => "bind",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    /// Which of all servers.
+    pub(crate) backend: usize,
+    pub(crate) pool: Pool,
+    pub(crate) channel: Channel,
+    /// By the message ids of this connection.
+    pub(crate) pending: HashMap<u32, Operation>,
+    pub(crate) is_ready: bool,
+    /// It takes no new operation, and closes behind the last.
+    pub(crate) is_retiring: bool,
+    /// It is not read: the one client that uses it does not take its answers.
+    pub(crate) is_paused: bool,
+    /// A SASL bind of this client goes on since then.
+    pub(crate) reserved: Option<(u64, Duration)>,
+    pub(crate) opened: Duration,
+    /// Since when the socket has taken nothing of what waits, as far as was noticed.
+    pub(crate) stalled: Option<Duration>,
+    pub(crate) is_touched: bool,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    /// The client and its message id; none: the answer is thrown away.
+    pub(crate) to: Option<(u64, u32)>,
+    pub(crate) kind: Kind,
+    pub(crate) sent: Duration,
+    /// Something of its answer has come.
+    pub(crate) is_answered: bool,
+    /// It begins or prolongs the client's restriction to one server.
+    pub(crate) is_write: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Plain(ResponseOp),
+    Bind(Binding),
+    /// Who a bind was that succeeded, and the answer that waits for it, from behind its message id.
+    WhoAmI(Vec<u8>),
+}
+
+/// What a bind asks for.
+#[derive(Debug)]
+pub(crate) enum Binding {
+    /// Anonymous in the end: without a name or without a password.
+    Anonymous,
+    Name(String),
+    /// Only the server knows.
+    Unknown,
+}
+
+impl Kind {
+    /// The type of the answer.
+    pub(crate) const fn response(&self) -> ResponseOp {
+        match self {
+            Self::Plain(op) => *op,
+            Self::Bind(_) | Self::WhoAmI(_) => ResponseOp::Bind,
+        }
+    }
+}
+
+impl Upstream {
+    pub(crate) fn new(backend: usize, pool: Pool, channel: Channel, now: Duration) -> Self {
+        Self {
+            backend,
+            pool,
+            channel,
+            pending: HashMap::new(),
+            is_ready: false,
+            is_retiring: false,
+            is_paused: false,
+            reserved: None,
+            opened: now,
+            stalled: None,
+            is_touched: false,
+        }
+    }
+
+    /// Whether it takes an operation, below this many.
+    pub(crate) fn takes(&self, limit: usize) -> bool {
+        let is_free = match self.pool {
+            Pool::Shared => self.pending.len() < limit,
+            Pool::Bind => self.pending.is_empty() && self.reserved.is_none(),
+        };
+        is_free && self.is_ready && !self.is_retiring
+    }
+
+    /// Tells the server that nobody waits for an operation.
+    pub(crate) fn abandon(&mut self, message: u32) -> Option<Operation> {
+        let operation = self.pending.remove(&message)?;
+        self.channel.layer().give_up(MessageId(message), GivingUp::Abandon);
+        self.is_retiring |= self.channel.messages().is_worn();
+        Some(operation)
+    }
+}

@@ -1,0 +1,164 @@
+//! The bytes of a client's connection: in the clear or under TLS. Bytes in, bytes out.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection};
+
+/// Bytes that TLS has made of answers, above which no more is made of them.
+const WIRE_HIGH: usize = 128 * 1024;
+/// Behind so many bytes that were sent the buffer is moved together.
+const COMPACT_BYTES: usize = 64 * 1024;
+const PLAIN_BYTES: usize = 16 * 1024;
+
+/// The subject of the certificate in a session, as a DN.
+type PeerDn = Arc<dyn Fn(&ServerConnection) -> Option<String> + Send + Sync>;
+
+/// TLS of the listeners.
+#[derive(Clone)]
+pub struct ClientTls {
+    pub config: Arc<ServerConfig>,
+    /// The subject of a client's certificate, if there is one that is believed: SASL EXTERNAL.
+    pub peer_dn: PeerDn,
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").finish_non_exhaustive()
+    }
+}
+
+/// Answers on their way to a client, and TLS.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    tls: Option<Box<ServerConnection>>,
+    /// Answers.
+    plain: Vec<u8>,
+    /// What TLS has made of them.
+    protected: Vec<u8>,
+    /// How much of the last of the two was sent.
+    sent: usize,
+}
+
+impl Wire {
+    /// TLS begins with the next byte that comes.
+    ///
+    /// # Errors
+    /// TLS that cannot begin.
+    pub(crate) fn begin_tls(&mut self, tls: &ClientTls) -> Result<(), rustls::Error> {
+        let mut session = ServerConnection::new(Arc::clone(&tls.config))?;
+        // What it holds is bounded by what is given to it: see `output`.
+        session.set_buffer_limit(None);
+        self.tls = Some(Box::new(session));
+        Ok(())
+    }
+
+    /// TLS begins behind the answers that are there already, which go in the clear.
+    ///
+    /// # Errors
+    /// TLS that cannot begin.
+    pub(crate) fn start_tls(&mut self, tls: &ClientTls) -> Result<(), rustls::Error> {
+        self.begin_tls(tls)?;
+        self.protected = std::mem::take(&mut self.plain);
+        Ok(())
+    }
+
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The subject of the client's certificate.
+    pub(crate) fn peer_dn(&self, tls: &ClientTls) -> Option<String> {
+        self.tls
+            .as_ref()
+            .filter(|session| !session.is_handshaking())
+            .and_then(|session| (tls.peer_dn)(session))
+    }
+
+    /// Takes what the socket has and appends what is in it to `plain`.
+    ///
+    /// # Errors
+    /// TLS that is broken.
+    pub(crate) fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), String> {
+        let Some(session) = &mut self.tls else {
+            plain.extend_from_slice(bytes);
+            return Ok(());
+        };
+        while !bytes.is_empty() {
+            session.read_tls(&mut bytes).map_err(|error| error.to_string())?;
+            let state = session.process_new_packets().map_err(|error| error.to_string())?;
+            let mut left = state.plaintext_bytes_to_read();
+            let mut chunk = [0; PLAIN_BYTES];
+            while left > 0 {
+                let count = session.reader().read(&mut chunk).map_err(|error| error.to_string())?;
+                plain.extend_from_slice(chunk.get(..count).unwrap_or_default());
+                left = left.saturating_sub(count.max(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where answers are appended.
+    pub(crate) fn answers(&mut self) -> &mut Vec<u8> {
+        &mut self.plain
+    }
+
+    /// Answers that the socket has not taken, bytes.
+    pub(crate) fn waiting(&self) -> usize {
+        (self.plain.len() + self.protected.len()).saturating_sub(self.sent)
+    }
+
+    /// The bytes to write to the socket now.
+    ///
+    /// # Errors
+    /// TLS that is broken.
+    pub(crate) fn output(&mut self) -> Result<&[u8], String> {
+        let Some(session) = &mut self.tls else {
+            return Ok(self.plain.get(self.sent..).unwrap_or_default());
+        };
+        while self.protected.len() < WIRE_HIGH {
+            if !session.is_handshaking() && !self.plain.is_empty() {
+                let count = self.plain.len().min(WIRE_HIGH);
+                let chunk = self.plain.get(..count).unwrap_or_default();
+                session.writer().write_all(chunk).map_err(|error| error.to_string())?;
+                self.plain.drain(..count);
+            }
+            if !session.wants_write() {
+                break;
+            }
+            while session.wants_write() {
+                session.write_tls(&mut self.protected).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(self.protected.get(self.sent..).unwrap_or_default())
+    }
+
+    /// The socket took so many bytes of it.
+    pub(crate) fn sent(&mut self, count: usize) {
+        let buffer = if self.tls.is_some() { &mut self.protected } else { &mut self.plain };
+        self.sent = (self.sent + count).min(buffer.len());
+        if self.sent == buffer.len() {
+            buffer.clear();
+            buffer.shrink_to(COMPACT_BYTES);
+            self.sent = 0;
+        } else if self.sent >= COMPACT_BYTES && self.sent * 2 >= buffer.len() {
+            buffer.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Forgets what was not sent.
+    pub(crate) fn forget(&mut self) {
+        self.plain = Vec::new();
+        self.protected = Vec::new();
+        self.sent = 0;
+    }
+
+    /// Says that nothing more comes.
+    pub(crate) fn close(&mut self) {
+        if let Some(session) = &mut self.tls {
+            session.send_close_notify();
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `larix balance`: many clients over a few connections to several servers, with the keywords of lloadd.conf(5).
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use larix_balance::{BalanceSettings, ClientTls, EventLoop, Listening, StartTls, StopHandle, Surroundings};
+use larix_client::{Ambient, TlsClient, TlsOptions};
+
+use larix_engine::time::{Clock as _, RandomSource as _};
+use larix_proto::url::UrlScheme;
+use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::daemon::{Privileges, ProcessFiles, Readiness};
+use larix_server::hardening;
+use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenSocket, Listener, parse_urls};
+use larix_server::tls::{TlsState, end_point_binding};
+use tokio::signal::unix::{SignalKind, signal};
+
+const DEFAULT_URLS: &str = "ldap:///";
+
+#[derive(Args, Debug)]
+pub(crate) struct BalanceArgs {
+    /// Read this configuration, with the keywords of lloadd.conf
+    #[arg(short = 'f', value_name = "FILE")]
+    file: PathBuf,
+    /// Listen on these URLs, separated by spaces, instead of those of `listen`: ldap://host:port/ ldaps://host ldapi://%2Fpath
+    #[arg(short = 'h', long = "listen", value_name = "URLS")]
+    urls: Option<String>,
+    /// Check the configuration and end
+    #[arg(short = 't', long = "check")]
+    check: bool,
+    /// Run as this user
+    #[arg(short = 'u', value_name = "USER")]
+    user: Option<String>,
+    /// Run as this group
+    #[arg(short = 'g', value_name = "GROUP")]
+    group: Option<String>,
+    /// Use IPv4 alone
+    #[arg(short = '4', conflicts_with = "v6")]
+    v4: bool,
+    /// Use IPv6 alone
+    #[arg(short = '6')]
+    v6: bool,
+    /// Write the bound ports here, one a line
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(crate) fn main(arguments: &BalanceArgs) -> ExitCode {
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("larix balance: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &BalanceArgs) -> anyhow::Result<()> {
+    let settings = larix_balance::read(&arguments.file)?;
+    for note in &settings.notes {
+        say(note);
+    }
+    let client_tls = client_tls(&settings)?;
+    let upstream_tls = upstream_tls(&settings)?;
+    let urls = arguments.urls.clone().unwrap_or_else(|| match settings.listen.is_empty() {
+        true => DEFAULT_URLS.to_owned(),
+        false => settings.listen.join(" "),
+    });
+    let urls = parse_urls(&urls)?;
+    for url in &urls {
+        anyhow::ensure!(
+            !url.proxied,
+            "{}: the balancer takes no PROXY header: write ldap:// or ldaps://",
+            url.text
+        );
+        let needs = url.tls && client_tls.is_none();
+        anyhow::ensure!(!needs, "{}: TLS needs TLSCertificateFile and TLSCertificateKeyFile", url.text);
+    }
+    if arguments.check {
+        println!("config file testing succeeded");
+        return Ok(());
+    }
+    let privileges = Privileges::look_up(arguments.user.as_deref(), arguments.group.as_deref(), None)?;
+    let family = match (arguments.v4, arguments.v6) {
+        (true, _) => AddressFamily::V4,
+        (_, true) => AddressFamily::V6,
+        _ => AddressFamily::Any,
+    };
+    let mut listeners = Vec::new();
+    for url in &urls {
+        listeners.extend(url.bind(family, DEFAULT_BACKLOG)?);
+    }
+    privileges.drop_to()?;
+    // Its memory holds passwords, and its credentials.
+    hardening::forbid_core_dumps(false).context("cannot forbid core dumps")?;
+    hardening::forbid_new_privileges().context("cannot forbid new privileges")?;
+    let _files = ProcessFiles::write(settings.pid_file.as_deref(), settings.args_file.as_deref())?;
+    if let Some(path) = &arguments.port_file {
+        write_ports(path, &listeners)?;
+    }
+    serve(settings, listeners, upstream_tls, client_tls)
+}
+
+fn serve(
+    settings: BalanceSettings,
+    listeners: Vec<Listener>,
+    upstream_tls: Option<TlsClient>,
+    client_tls: Option<ClientTls>,
+) -> anyhow::Result<()> {
+    let mut paths = Vec::new();
+    let mut listening = Vec::new();
+    for Listener { socket, name, tls, .. } in listeners {
+        say(&format!("listening on {name}"));
+        let socket = match socket {
+            ListenSocket::Tcp(socket) => socket.into(),
+            ListenSocket::Unix(socket, path) => {
+                paths.push(path);
+                socket.into()
+            }
+        };
+        listening.push(Listening { socket, is_tls: tls });
+    }
+    let clock = SystemClock::new();
+    let around = Surroundings {
+        upstream_tls,
+        client_tls,
+        ambient: Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding },
+        clock: Box::new(move || std::time::Duration::from_nanos(clock.monotonic().0)),
+        tell: Arc::new(say),
+    };
+    let balancer =
+        EventLoop::new(Arc::new(settings), listening, around).context("cannot start the event loop")?;
+    stop_at_signals(balancer.stop_handle()).context("cannot handle signals")?;
+    Readiness::foreground().ready()?;
+    let done = balancer.run().context("the event loop failed");
+    for path in paths {
+        // It is there unless somebody took it away.
+        let _ = std::fs::remove_file(path);
+    }
+    done
+}
+
+/// SIGTERM and SIGINT stop the balancer.
+fn stop_at_signals(handle: StopHandle) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        handle.stop();
+    })?;
+    Ok(())
+}
+
+/// The listeners' TLS; none without a certificate.
+fn client_tls(settings: &BalanceSettings) -> anyhow::Result<Option<ClientTls>> {
+    let loaded = TlsState::load(&settings.tls, SystemClock::new().now())?;
+    for note in &loaded.notes {
+        say(note);
+    }
+    Ok(loaded.state.map(|state| ClientTls {
+        config: Arc::clone(state.config()),
+        peer_dn: Arc::new(move |session| state.facts(session).peer_dn),
+    }))
+}
+
+/// TLS towards servers, if one has it: the settings of `bindconf`, and the authorities of the file for what those leave out.
+fn upstream_tls(settings: &BalanceSettings) -> anyhow::Result<Option<TlsClient>> {
+    let mut backends = settings.tiers.iter().flat_map(|tier| &tier.backends);
+    if !backends.any(|backend| backend.url.scheme == UrlScheme::Ldaps || backend.start_tls != StartTls::No) {
+        return Ok(None);
+    }
+    let own = &settings.bind.tls;
+    let has = |name: &str| own.iter().any(|(key, _)| key == name);
+    let text = |path: &Option<PathBuf>| path.as_deref().map(|path| path.to_string_lossy().into_owned());
+    let mut inherited = Vec::new();
+    if !has("tls_cacert") && !has("tls_cacertdir") {
+        inherited.push(("tls_cacert", text(&settings.tls.ca_certificate_file)));
+        inherited.push(("tls_cacertdir", text(&settings.tls.ca_certificate_path)));
+    }
+    let given = own.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let inherited = inherited.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
+    Ok(Some(TlsOptions::new(given.chain(inherited)).prepare()?))
+}
+
+fn write_ports(path: &Path, listeners: &[Listener]) -> anyhow::Result<()> {
+    let ports: String = listeners.iter().filter_map(|l| Some(format!("{}\n", l.port()?))).collect();
+    // Whole or not there at all: who waits for it reads it at once.
+    let partial = path.with_extension("partial");
+    let written = std::fs::write(&partial, ports).and_then(|()| std::fs::rename(&partial, path));
+    written.with_context(|| format!("cannot write the port file {}", path.display()))
+}
+
+/// A line of the log. The service manager adds the time.
+fn say(line: &str) {
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "larix balance: {line}");
+}

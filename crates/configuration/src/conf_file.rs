@@ -1,0 +1,164 @@
+//! The lines of a configuration file, with errors that show the word at fault. slapd.conf and `larix balance` read their files by this.
+
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::diagnostic::{ConfigError, Excerpt, Origin};
+use super::line::{self, LogicalLine, UnterminatedQuote, Word};
+
+/// Files that may include one another; more is a circle or as good as one.
+pub(super) const MAX_INCLUDE_DEPTH: usize = 16;
+
+/// One file's text, for excerpts.
+pub(super) struct FileText {
+    pub(super) path: Arc<PathBuf>,
+    lines: Vec<String>,
+}
+
+impl FileText {
+    /// Reads a file: its lines for excerpts, and its text. `fail` makes an error of a message and its help.
+    pub(super) fn read(
+        path: &Path,
+        fail: &dyn Fn(String, &str) -> ConfigError,
+    ) -> Result<(Self, String), ConfigError> {
+        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error, fail))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            fail(format!("`{}` is not UTF-8 text, from byte {at} on", path.display()), "save it as UTF-8")
+        })?;
+        let lines = text.lines().map(str::to_owned).collect();
+        Ok((Self { path: Arc::new(path.to_owned()), lines }, text))
+    }
+
+    /// An error at a part of a logical line, shown in its physical line.
+    pub(super) fn error(
+        &self,
+        logical: &LogicalLine,
+        span: Range<usize>,
+        message: String,
+        help: Option<String>,
+    ) -> ConfigError {
+        let position = logical.position(span.start);
+        let text = usize::try_from(position.line)
+            .ok()
+            .and_then(|line| self.lines.get(line.checked_sub(1)?))
+            .cloned()
+            .unwrap_or_default();
+        let width = logical.text.get(span).map_or(1, |word| word.chars().count());
+        let width = width.min((text.chars().count() + 1).saturating_sub(position.column)).max(1);
+        let origin = Origin::Line { file: Arc::clone(&self.path), line: position.line };
+        let mut error =
+            ConfigError::new(origin, message).with_excerpt(Excerpt { text, column: position.column, width });
+        error.help = help;
+        error
+    }
+}
+
+fn unreadable(
+    path: &Path,
+    error: &std::io::Error,
+    fail: &dyn Fn(String, &str) -> ConfigError,
+) -> ConfigError {
+    let name = path.display();
+    match error.kind() {
+        ErrorKind::NotFound => {
+            fail(format!("there is no file `{name}`"), "a relative name starts at the working directory")
+        }
+        ErrorKind::PermissionDenied => {
+            fail(format!("`{name}` cannot be read: permission denied"), "let the server's user read it")
+        }
+        ErrorKind::IsADirectory => {
+            fail(format!("`{name}` is a directory"), "name a file; a slapd.d directory is given with -F")
+        }
+        _ => fail(format!("`{name}` cannot be read: {error}"), "check the file"),
+    }
+}
+
+/// A line of a file, cut into words.
+pub struct ConfLine<'f> {
+    file: &'f FileText,
+    logical: &'f LogicalLine,
+    keyword: Word,
+    words: Vec<Word>,
+    arguments: Vec<String>,
+}
+
+impl std::fmt::Debug for ConfLine<'_> {
+    /// Without its arguments: there may be passwords in them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConfLine").field("keyword", &self.keyword.text).finish_non_exhaustive()
+    }
+}
+
+impl ConfLine<'_> {
+    /// Its first word.
+    pub fn keyword(&self) -> &str {
+        &self.keyword.text
+    }
+
+    /// The words behind it.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    /// An error at an argument, counted from 0, or at the keyword.
+    pub fn error(&self, argument: Option<usize>, message: impl Into<String>, help: &str) -> ConfigError {
+        let word = argument.and_then(|number| self.words.get(number)).unwrap_or(&self.keyword);
+        let help = if help.is_empty() { None } else { Some(help.to_owned()) };
+        self.file.error(self.logical, word.start..word.end, message.into(), help)
+    }
+}
+
+/// Reads a file and the files that its `include` lines name, line by line.
+///
+/// # Errors
+/// A file that cannot be read, a quote that does not end, and what `take` refuses.
+pub fn conf_lines(
+    path: &Path,
+    take: &mut dyn FnMut(&ConfLine<'_>) -> Result<(), ConfigError>,
+) -> Result<(), ConfigError> {
+    let fail = |message: String, help: &str| ConfigError::new(Origin::BuiltIn, message).with_help(help);
+    lines_of(path, &mut Vec::new(), &fail, take)
+}
+
+fn lines_of(
+    path: &Path,
+    open: &mut Vec<PathBuf>,
+    fail: &dyn Fn(String, &str) -> ConfigError,
+    take: &mut dyn FnMut(&ConfLine<'_>) -> Result<(), ConfigError>,
+) -> Result<(), ConfigError> {
+    if open.iter().any(|open| open == path) {
+        return Err(fail(format!("`{}` includes itself", path.display()), "take the circle out"));
+    }
+    if open.len() >= MAX_INCLUDE_DEPTH {
+        let message = format!("more than {MAX_INCLUDE_DEPTH} files include one another");
+        return Err(fail(message, "include fewer levels"));
+    }
+    let (file, text) = FileText::read(path, fail)?;
+    open.push(path.to_owned());
+    for logical in &line::logical_lines(&text) {
+        let (mut words, unterminated) = line::words(&logical.text);
+        if words.is_empty() {
+            continue;
+        }
+        if let Some(UnterminatedQuote(at)) = unterminated {
+            return Err(file.error(logical, at..at + 1, "a quote that does not end".to_owned(), None));
+        }
+        let keyword = words.remove(0);
+        let arguments: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
+        let line = ConfLine { file: &file, logical, keyword, words, arguments };
+        if !line.keyword().eq_ignore_ascii_case("include") {
+            take(&line)?;
+            continue;
+        }
+        let [name] = line.arguments() else {
+            return Err(line.error(None, "`include` takes one file name", "include /etc/ldap/tiers.conf"));
+        };
+        let fail = |message: String, help: &str| line.error(Some(0), message, help);
+        lines_of(Path::new(name), open, &fail, take)?;
+    }
+    open.pop();
+    Ok(())
+}
