@@ -5,6 +5,7 @@
 mod access_matrix;
 mod accesslog;
 mod across_databases;
+mod balance;
 mod chain;
 mod changelog;
 mod churn;

@@ -1,0 +1,306 @@
+//! `larix balance` in front of two servers.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Response, Scope, client, oid};
+use larix_testkit::process::{Signal, signal};
+use larix_testkit::{Kind, Running, Server, Site};
+use larix_tests::client::Client;
+
+const SUFFIX: &str = "dc=example,dc=com";
+const PEOPLE: usize = 300;
+/// Steps of 10 ms in which something has to come about.
+const STEPS: usize = 3_000;
+
+fn step() {
+    std::thread::park_timeout(Duration::from_millis(10));
+}
+
+/// A server with the same people as the other.
+fn site() -> Site {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "authz-policy to\ndatabase mdb\nsuffix {SUFFIX}\nrootdn cn=admin,{SUFFIX}\nrootpw secret\ndirectory @DATA@\n\
+             access to attrs=userPassword by self write by anonymous auth by * none\n\
+             access to * by self write by users read by * none\n"
+        ),
+    );
+    let mut ldif = format!(
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
+         dn: cn=balancer,{SUFFIX}\nobjectClass: person\ncn: balancer\nsn: b\nuserPassword: balance\nauthzTo: dn.regex:.*\n\n"
+    );
+    for number in 0..PEOPLE {
+        ldif += &format!(
+            "dn: cn=user{number},{SUFFIX}\nobjectClass: person\ncn: user{number}\nsn: {number}\nuserPassword: pw{number}\n\n"
+        );
+    }
+    site.load(&ldif);
+    site
+}
+
+/// A balancer that runs.
+struct Balance {
+    process: Running,
+    address: SocketAddr,
+    log: std::path::PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Balance {
+    /// In front of these ports.
+    fn start(ports: &[u16], more: &str) -> Self {
+        let mut text = format!(
+            "bindconf bindmethod=simple binddn=cn=balancer,{SUFFIX} credentials=balance timeout=20\n{more}\ntier roundrobin\n"
+        );
+        for port in ports {
+            text += &format!("backend-server uri=ldap://127.0.0.1:{port} numconns=2 bindconns=2 retry=200\n");
+        }
+        Self::of(&text, "ldap://127.0.0.1:0/")
+    }
+
+    /// With this configuration and these URLs.
+    fn of(text: &str, urls: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let conf = folder.path().join("lloadd.conf");
+        std::fs::write(&conf, text).unwrap();
+        let (port_file, log) = (folder.path().join("port"), folder.path().join("log"));
+        let process = Command::new(Kind::Larix.program().unwrap())
+            .args(["balance", "-h", urls, "-f"])
+            .arg(&conf)
+            .arg("--port-file")
+            .arg(&port_file)
+            .stdin(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let process = Running(process);
+        for _ in 0..STEPS {
+            if let Ok(text) = std::fs::read_to_string(&port_file) {
+                let address = ([127, 0, 0, 1], text.trim().parse().unwrap()).into();
+                return Self { process, address, log, _folder: folder };
+            }
+            step();
+        }
+        panic!("it does not start: {}", std::fs::read_to_string(&log).unwrap_or_default());
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Stops it as a service manager does.
+    fn stop(mut self) {
+        assert!(signal(self.process.id(), Signal::TERM));
+        let status = self.process.wait().unwrap();
+        assert!(status.success(), "{}", self.log());
+    }
+}
+
+/// A client that counts its messages, and checks that every answer has its id.
+struct Person {
+    client: Client,
+    next: u32,
+}
+
+impl Person {
+    fn connect(balance: &Balance) -> Self {
+        Self { client: Client::connect(balance.address), next: 0 }
+    }
+
+    /// The result's code and text, the names of entries, and the value of an extended answer.
+    fn ask(&mut self, encode: impl FnOnce(&mut Vec<u8>, MessageId)) -> (u32, String, Vec<String>, Vec<u8>) {
+        self.next += 1;
+        let id = MessageId(self.next);
+        let mut request = Vec::new();
+        encode(&mut request, id);
+        let mut names = Vec::new();
+        let answers = self.client.exchange(&request);
+        for pdu in &answers {
+            let message = Response::decode_message(pdu).unwrap();
+            assert_eq!(message.id, id, "an answer to another request");
+            if let Response::Entry(entry) = message.response {
+                names.push(entry.dn.to_owned());
+            }
+            if let Some((_, result)) = message.response.result() {
+                let value = match message.response {
+                    Response::Extended { value, .. } => value.unwrap_or_default().to_vec(),
+                    _ => Vec::new(),
+                };
+                return (result.code.0, result.diagnostic.to_owned(), names, value);
+            }
+        }
+        panic!("the balancer closed the connection after {} answers", answers.len());
+    }
+
+    fn bind(&mut self, number: usize, password: &str) -> u32 {
+        let dn = format!("cn=user{number},{SUFFIX}");
+        self.ask(|out, id| client::simple_bind(out, id, &dn, password.as_bytes(), &[])).0
+    }
+
+    fn who(&mut self) -> (u32, String) {
+        let (code, _, _, value) = self.ask(|out, id| client::extended(out, id, oid::WHO_AM_I, None, &[]));
+        (code, String::from_utf8(value).unwrap())
+    }
+
+    fn search(&mut self, filter: &str) -> (u32, Vec<String>) {
+        let filter = FilterBuf::parse(filter).unwrap();
+        let request = client::Search {
+            base: SUFFIX,
+            scope: Scope::Subtree,
+            deref: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: filter.as_filter(),
+            attributes: &["cn", "sn"],
+        };
+        let (code, _, names, _) = self.ask(|out, id| client::search(out, id, &request, &[]));
+        (code, names)
+    }
+
+    fn describe(&mut self, number: usize, text: &str) -> u32 {
+        let dn = format!("cn=user{number},{SUFFIX}");
+        let change = client::ClientChange {
+            operation: ModifyOperation::Replace,
+            attribute: client::ClientAttribute { description: "description", values: &[text] },
+        };
+        self.ask(|out, id| client::modify(out, id, &dn, &[change], &[])).0
+    }
+}
+
+#[test]
+fn everybody_is_himself_through_it() {
+    let sites = [site(), site()];
+    let servers = [sites[0].start().unwrap(), sites[1].start().unwrap()];
+    let balance = Balance::start(&servers.each_ref().map(|server| server.address.port()), "");
+    let mut person = Person::connect(&balance);
+    // More rounds than there are connections, so that each of them has had everybody.
+    for round in 0..6 {
+        for number in [1, 2] {
+            assert_eq!(person.bind(number, "wrong"), 49, "{}", balance.log());
+            assert_eq!(person.who(), (0, String::new()), "round {round}");
+            assert_eq!(person.search("(cn=user3)"), (32, vec![]));
+            assert_eq!(person.bind(number, &format!("pw{number}")), 0);
+            assert_eq!(person.who(), (0, format!("dn:cn=user{number},{SUFFIX}")), "round {round}");
+            let found = vec![format!("cn=user3,{SUFFIX}")];
+            assert_eq!(person.search("(cn=user3)"), (0, found));
+            assert_eq!(person.describe(number, "own"), 0);
+            assert_eq!(person.describe(3, "another's"), 50);
+        }
+    }
+    let mut anonymous = Person::connect(&balance);
+    assert_eq!(anonymous.who(), (0, String::new()));
+    // The balancer's own identity goes on behalf of nobody.
+    let own = format!("cn=balancer,{SUFFIX}");
+    assert_eq!(anonymous.ask(|out, id| client::simple_bind(out, id, &own, b"balance", &[])).0, 0);
+    assert_eq!(anonymous.who(), (0, format!("dn:{own}")));
+    balance.stop();
+    for server in servers {
+        assert!(server.stop());
+    }
+}
+
+#[test]
+fn many_clients_and_a_server_that_is_killed() {
+    const CLIENTS: usize = 8;
+    let sites = [site(), site()];
+    let [first, second] = [sites[0].start().unwrap(), sites[1].start().unwrap()];
+    let port = first.address.port();
+    let balance = Balance::start(&[port, second.address.port()], "");
+    let (done, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let ends = AtomicBool::new(false);
+    let work = |number: usize| {
+        let mut person = Person::connect(&balance);
+        let own = format!("dn:cn=user{number},{SUFFIX}");
+        let mut is_bound = false;
+        while !ends.load(Ordering::Relaxed) {
+            if !is_bound {
+                let code = person.bind(number, &format!("pw{number}"));
+                assert!(matches!(code, 0 | 51 | 52), "bind: {code}");
+                is_bound = code == 0;
+                failed.fetch_add(usize::from(!is_bound), Ordering::Relaxed);
+                continue;
+            }
+            let (code, who) = person.who();
+            assert!(code == 52 || (code == 0 && who == own), "{code} {who}, not {own}");
+            let (all, names) = person.search("(sn=*)");
+            assert!(all == 52 || (all == 0 && names.len() == PEOPLE + 1), "{all}: {} entries", names.len());
+            let (one, names) = person.search(&format!("(sn={number})"));
+            assert!(
+                one == 52 || (one == 0 && names == [format!("cn=user{number},{SUFFIX}")]),
+                "{one}: {names:?}"
+            );
+            let lost = [code, all, one].into_iter().filter(|code| *code == 52).count();
+            failed.fetch_add(lost, Ordering::Relaxed);
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let reached = |count: usize| {
+        for _ in 0..STEPS {
+            if done.load(Ordering::Relaxed) >= count {
+                return;
+            }
+            step();
+        }
+        panic!("{count} rounds are not reached: {}", balance.log());
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || work(number))).collect();
+        reached(50);
+        assert_eq!(failed.load(Ordering::Relaxed), 0, "{}", balance.log());
+        first.kill();
+        reached(done.load(Ordering::Relaxed) + 100);
+        // What was under way on four connections at most is lost, once for each client.
+        let lost = failed.load(Ordering::Relaxed);
+        assert!(lost <= 3 * CLIENTS, "{lost} operations were lost: {}", balance.log());
+        // It comes back, and the other goes.
+        let back = Server::start_at(Kind::Larix, &sites[0].configuration(), port, &[]).unwrap();
+        for round in 0.. {
+            if balance.log().contains("connected again") {
+                break;
+            }
+            assert!(round < STEPS, "it does not connect again: {}", balance.log());
+            step();
+        }
+        second.kill();
+        reached(done.load(Ordering::Relaxed) + 100);
+        ends.store(true, Ordering::Relaxed);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        drop(back);
+    });
+    let mut person = Person::connect(&balance);
+    // Nobody is there any more.
+    assert_eq!(person.bind(1, "pw1"), 52, "{}", balance.log());
+    balance.stop();
+}
+
+#[test]
+fn wrong_files_are_refused_with_the_mend() {
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("lloadd.conf");
+    let run = |text: &str, check: bool| {
+        std::fs::write(&conf, text).unwrap();
+        let mut command = Command::new(Kind::Larix.program().unwrap());
+        command.args(["balance", "-h", "ldap://127.0.0.1:0/", "-f"]).arg(&conf);
+        if check {
+            command.arg("-t");
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).replace(conf.to_str().unwrap(), "FILE");
+        (output.status.code(), text)
+    };
+    let (code, text) = run("tier roundrobin\nbackend-server uri=ldap://h numcons=1\n", false);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("FILE:2:29: backend-server: unknown key `numcons`"), "{text}");
+    assert!(text.contains("help: one of uri"), "{text}");
+    let whole = "bindconf bindmethod=simple\ntier roundrobin\nbackend-server uri=ldap://h\n";
+    assert_eq!(run(whole, true).0, Some(0));
+    let (code, text) = run(&format!("TLSCertificateFile /no/such\n{whole}"), true);
+    assert!(code == Some(1) && text.contains("/no/such"), "{text}");
+}
