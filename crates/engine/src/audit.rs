@@ -138,7 +138,9 @@ pub fn of_change(
     let facts = facts.cloned().unwrap_or_else(unknown);
     let (dn, change) = record.as_sent();
     let mut writer = Writer::new(schema, operation_of(change), &facts);
-    writer.text("reqDN", facts.dn.as_deref().unwrap_or(dn));
+    // A request may change several entries: its own name for one of them stands for that one alone.
+    let requested = facts.dn.as_deref().filter(|asked| is_same_name(schema, asked, dn));
+    writer.text("reqDN", requested.unwrap_or(dn));
     writer.ended(&facts);
     match change {
         LoggedChange::Add(attributes) => writer.put("reqMod", add_lines(attributes)),
@@ -166,6 +168,11 @@ pub fn of_change(
         writer.text(WHOLE, "TRUE");
     }
     writer.finish(facts.start, Some(record.csn))
+}
+
+fn is_same_name(schema: &Schema, one: &str, other: &str) -> bool {
+    let normal = |text: &str| schema.parse_dn(text).ok();
+    one == other || normal(one).is_some_and(|one| Some(one) == normal(other))
 }
 
 /// The record of an operation that changed nothing.

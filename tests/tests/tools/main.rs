@@ -7,6 +7,7 @@ mod applications;
 mod backup;
 mod check_rules;
 mod command_line;
+mod deleted;
 mod demo;
 mod guide_blocks;
 mod killed_tools;

@@ -1,4 +1,4 @@
-//! The small clients: `larix search | modify | compare | passwd | whoami | config | replica`, with the flags of OpenLDAP's tools, so that a
+//! The small clients: `larix search | modify | compare | passwd | whoami | config | replica | deleted`, with the flags of OpenLDAP's tools, so that a
 //! fresh machine needs nothing else.
 //!
 //! Output is readable on a terminal and LDIF when piped or asked for with `-L`; `--json` writes one object a line. The exit
@@ -7,6 +7,7 @@
 mod compare;
 mod config;
 mod controls;
+mod deleted;
 mod error;
 mod json;
 mod modify;
@@ -26,6 +27,7 @@ use clap::Subcommand;
 
 pub(crate) use compare::CompareArgs;
 pub(crate) use config::ConfigArgs;
+pub(crate) use deleted::DeletedArgs;
 use larix_client::ClientError;
 pub(crate) use modify::ModifyArgs;
 pub(crate) use passwd::PasswdArgs;
@@ -50,6 +52,8 @@ pub(crate) enum ClientCommand {
     Config(Box<ConfigArgs>),
     /// Ask replicas whether they hold the same, and how far behind they are
     Replica(Box<ReplicaArgs>),
+    /// See who deleted which entries, and bring them back
+    Deleted(Box<DeletedArgs>),
 }
 
 /// Runs a client; faults go to standard error.
@@ -63,6 +67,7 @@ pub(crate) fn run(command: &ClientCommand) -> ExitCode {
         ClientCommand::Whoami(args) => whoami::run(args, &mut out),
         ClientCommand::Config(args) => config::run(args, &mut out),
         ClientCommand::Replica(args) => replica::run(args, &mut out),
+        ClientCommand::Deleted(args) => deleted::run(args, &mut out),
     };
     let done = done.and_then(|code| io::Write::flush(&mut out).map_err(ClientError::Output).map(|()| code));
     match done {

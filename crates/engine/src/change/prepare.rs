@@ -476,24 +476,25 @@ fn check_user_modification(
 }
 
 /// The operational attributes that the relax control lets a manager write.
+pub const MANAGEABLE: [&str; 14] = [
+    "createTimestamp",
+    "modifyTimestamp",
+    "creatorsName",
+    "modifiersName",
+    "entryUUID",
+    "entryTtl",
+    // What logins change, which shadows forward.
+    "authTimestamp",
+    "pwdAccountLockedTime",
+    "pwdAccountTmpLockoutEnd",
+    "pwdChangedTime",
+    "pwdFailureTime",
+    "pwdGraceUseTime",
+    "pwdHistory",
+    "pwdLastSuccess",
+];
+
 fn is_manageable(attribute_type: &AttributeType) -> bool {
-    const MANAGEABLE: [&str; 14] = [
-        "createTimestamp",
-        "modifyTimestamp",
-        "creatorsName",
-        "modifiersName",
-        "entryUUID",
-        "entryTtl",
-        // What logins change, which shadows forward.
-        "authTimestamp",
-        "pwdAccountLockedTime",
-        "pwdAccountTmpLockoutEnd",
-        "pwdChangedTime",
-        "pwdFailureTime",
-        "pwdGraceUseTime",
-        "pwdHistory",
-        "pwdLastSuccess",
-    ];
     MANAGEABLE.contains(&attribute_type.name())
 }
 

@@ -445,6 +445,9 @@ pub(super) fn hollow<V: Snapshot>(
     let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
     let dn = op.view.names.normal_dn(&view)?;
     let mark = if sent { SENT } else { LOCAL };
+    if sent {
+        op.keep_old(&held, None)?;
+    }
     op.log_marked((id, EntryId::ROOT), uuid, &shown, mark, |_| LoggedChange::Delete);
     if sent {
         op.bury(&uuid);

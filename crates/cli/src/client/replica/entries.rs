@@ -20,17 +20,17 @@ const VERSION_AND_VARIANT: u128 = 0xf000_c000_0000_0000_0000;
 pub(super) const ALL_ATTRIBUTES: [&str; 2] = ["*", "+"];
 
 /// What is searched for.
-pub(super) struct EntryQuery<'a> {
-    pub(super) base: &'a str,
-    pub(super) scope: Scope,
-    pub(super) filter: &'a FilterBuf,
-    pub(super) attributes: &'a [&'a str],
-    pub(super) kind: Kind,
+pub(in crate::client) struct EntryQuery<'a> {
+    pub(in crate::client) base: &'a str,
+    pub(in crate::client) scope: Scope,
+    pub(in crate::client) filter: &'a FilterBuf,
+    pub(in crate::client) attributes: &'a [&'a str],
+    pub(in crate::client) kind: Kind,
 }
 
 /// Searches below a base see one kind of entries or the other (RFC 3672).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::client) enum Kind {
     Entries,
     /// None where the server does not know the control.
     Subentries,
@@ -41,7 +41,7 @@ impl Kind {
 }
 
 /// Calls `visit` with each entry's DN and attributes, page by page; entries that are referrals are entries.
-pub(super) fn each(
+pub(in crate::client) fn each(
     session: &mut Session,
     asked: &EntryQuery<'_>,
     visit: &mut dyn FnMut(&str, Attributes<'_>),

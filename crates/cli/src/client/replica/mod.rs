@@ -2,7 +2,7 @@
 
 mod check;
 mod conflicts;
-mod entries;
+pub(super) mod entries;
 mod retire;
 mod status;
 #[cfg(test)]
