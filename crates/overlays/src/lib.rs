@@ -20,6 +20,7 @@ pub mod dynlist;
 pub mod emptyds;
 pub mod lastbind;
 pub mod memberof;
+pub mod mep;
 pub mod nestgroup;
 pub mod noopsrch;
 pub mod nops;
@@ -77,6 +78,7 @@ pub static ALL: &[&Descriptor] = &[
     &dynlist::DESCRIPTOR,
     &lastbind::DESCRIPTOR,
     &memberof::DESCRIPTOR,
+    &mep::DESCRIPTOR,
     &nestgroup::DESCRIPTOR,
     &nops::DESCRIPTOR,
     &otp::DESCRIPTOR,

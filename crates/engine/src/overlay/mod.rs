@@ -223,6 +223,15 @@ pub trait FollowUp: Debug {
         around: &AroundChange<'_>,
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal>;
+
+    /// Changes without which the change is not made, in order, before the [consequences](Self::consequences): the server's own, to
+    /// which no access rule applies, and sent to replicas. One that is refused ends all of it.
+    ///
+    /// # Errors
+    /// As for the consequences.
+    fn required(&self, _: &AroundChange<'_>, _: &Schema) -> Result<Vec<WriteOperation>, Refusal> {
+        Ok(Vec::new())
+    }
 }
 
 /// What changes of one database lead to in another, whose writer asks for it in a transaction of its own.

@@ -224,8 +224,15 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let view = Layered::new(&before, &self.unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());
         let now = group.environment.clock.now();
-        let envelope =
-            Envelope { subject: &subject, target: "", controls: &controls, now, derived: false, idle: false };
+        let envelope = Envelope {
+            subject: &subject,
+            target: "",
+            controls: &controls,
+            now,
+            derived: false,
+            trusted: false,
+            idle: false,
+        };
         let mut operator = Operator {
             ground: &ground,
             view: crate::View::over_changes(&view, group.instance, group.catalog.state(&group.state))?,

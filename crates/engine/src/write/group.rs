@@ -48,6 +48,8 @@ enum Role {
     Consequence,
     /// It follows from another change, on every server anew.
     LocalConsequence,
+    /// It follows from another change, which is not made without it.
+    Required,
 }
 
 impl Role {
@@ -266,7 +268,7 @@ impl<'a, S: Store> Group<'a, S> {
             if count > DERIVED_LIMIT {
                 return Err(too_many(DERIVED_LIMIT).into());
             }
-            match self.one(transaction, unit, &task, (role.is_local(), idle)) {
+            match self.one(transaction, unit, &task, (role, idle)) {
                 // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
                 Ok(_) if !admitted => return Err(insufficient("").into()),
                 Ok(done) => {
@@ -359,18 +361,20 @@ impl<'a, S: Store> Group<'a, S> {
             passwords: task.passwords.as_deref().unwrap_or(&nothing_known),
         });
         let added = asked.map_err(|refusal| refused.take(refusal))?;
-        let latitude = Latitude { relax: false, internal: true, import: None };
-        let root = NormalDn::root();
-        let prepare = |operation: WriteOperation| {
-            let target = operation.target().to_owned();
-            // The subschema subentry is in no database: the root stands in for it.
-            let operation = prepare::prepare(&self.state.schema, operation, &root, latitude)?;
-            let controls =
-                RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-            Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls, passwords: None })
-        };
+        let prepare = |operation| self.internal(operation, &task.subject);
         let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
         Ok(OverlayWork { altered: added.altered, derived, follow_up: added.follow_up })
+    }
+
+    /// Prepares a change that an overlay asks for in the name of a requester.
+    fn internal(&self, operation: WriteOperation, subject: &Arc<Subject>) -> Result<Task, Failure> {
+        let latitude = Latitude { relax: false, internal: true, import: None };
+        let target = operation.target().to_owned();
+        // The subschema subentry is in no database: the root stands in for it.
+        let operation = prepare::prepare(&self.state.schema, operation, &NormalDn::root(), latitude)?;
+        let controls =
+            RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
+        Ok(Task { operation, target, subject: Arc::clone(subject), controls, passwords: None })
     }
 
     /// What follows from a change that was carried out: `done` is what it wrote.
@@ -392,6 +396,10 @@ impl<'a, S: Store> Group<'a, S> {
         };
         let mut tasks = Vec::new();
         for follow_up in follow_ups {
+            let required = follow_up.required(&around, &self.state.schema);
+            for operation in required.map_err(|refusal| refused.take(refusal))? {
+                tasks.push((self.internal(operation, subject)?, Role::Required));
+            }
             let consequences = follow_up
                 .consequences(&around, &self.state.schema)
                 .map_err(|refusal| refused.take(refusal))?;
@@ -509,10 +517,10 @@ impl<'a, S: Store> Group<'a, S> {
     ) -> Result<bool, Failure> {
         let operation = Prepared::Modify { dn, mods };
         // What a shadow keeps of its accounts is its own: with a CSN of its own it would be ahead of its provider.
-        let is_local = self.state.settings.shadow;
+        let role = if self.state.settings.shadow { Role::Derived } else { Role::Requested };
         let controls =
             RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, (is_local, false)) {
+        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, (role, false)) {
             Ok(done) => {
                 if unit.is_empty() {
                     *unit = done.set;
@@ -553,8 +561,9 @@ impl<'a, S: Store> Group<'a, S> {
         transaction: &T,
         unit: &WriteSet,
         task: &Task,
-        (derived, idle): (bool, bool),
+        (role, idle): (Role, bool),
     ) -> Result<Done, Failure> {
+        let (derived, trusted) = (role.is_local(), role == Role::Required);
         self.retiring.check(&task.operation, &self.state.schema)?;
         let ground = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
         let now = self.environment.clock.now();
@@ -562,7 +571,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, unit);
         let (subject, target, controls) = (&task.subject, &*task.target, &task.controls);
-        let envelope = Envelope { subject, target, controls, now, derived, idle };
+        let envelope = Envelope { subject, target, controls, now, derived, trusted, idle };
         let numbered = Arc::clone(self.catalog.catalog());
         let mut operator = Operator {
             ground: &ground,

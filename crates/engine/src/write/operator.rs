@@ -100,6 +100,8 @@ pub(crate) struct Envelope<'a> {
     pub(crate) now: Timestamp,
     /// An overlay asked for it: no rule applies, no operational attribute changes, and replicas derive it themselves.
     pub(crate) derived: bool,
+    /// No rule applies to it; else it is a change as any other.
+    pub(crate) trusted: bool,
     /// An overlay found that nothing is left to be changed.
     pub(crate) idle: bool,
 }

@@ -127,6 +127,7 @@ impl<S: Store> Group<'_, S> {
             controls: &task.controls,
             now,
             derived,
+            trusted: false,
             idle: false,
         };
         let root = &ground.settings.root_dn_text;

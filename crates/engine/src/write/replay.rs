@@ -254,6 +254,7 @@ impl Replay {
                 controls: &controls,
                 now,
                 derived: true,
+                trusted: false,
                 idle: false,
             };
             let mut operator = Operator {

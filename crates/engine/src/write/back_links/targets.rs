@@ -35,8 +35,15 @@ impl<S: Store> Group<'_, S> {
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());
-        let envelope =
-            Envelope { subject: &subject, target: "", controls: &controls, now, derived: true, idle: false };
+        let envelope = Envelope {
+            subject: &subject,
+            target: "",
+            controls: &controls,
+            now,
+            derived: true,
+            trusted: false,
+            idle: false,
+        };
         let mut operator = Operator {
             ground: &ground,
             view: self.view(&view)?,
