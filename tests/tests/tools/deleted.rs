@@ -184,7 +184,7 @@ fn memberships_come_back_when_asked_for() {
     member.change(TREE);
     let (ann, group) = ("uid=ann,ou=sales,dc=example,dc=com", "cn=staff,dc=example,dc=com");
     member.change(&format!(
-        "add {group}\nobjectClass: groupOfNames\ncn: staff\nmember: {ann} | uid=old,ou=sales,{SUFFIX}"
+        "add {group}\nobjectClass: groupOfNames\ncn: staff\nmember: {ann}\nmember: uid=old,ou=sales,{SUFFIX}"
     ));
     let before = content(&member);
     assert!(before[ann].contains_key("memberof"));
@@ -200,7 +200,7 @@ fn memberships_come_back_when_asked_for() {
     let error = refused(&member, &["restore", ann, "--memberships", "member"]);
     assert!(error.contains("the group is gone"), "{error}");
     assert!(!content(&member).contains_key(ann), "nothing of it is done");
-    done(&member, &["restore", group, ann]);
+    done(&member, &["restore", group, ann, "--memberships", "member"]);
     assert_same(&member, &before);
 }
 
@@ -214,9 +214,9 @@ fn managed_entries_come_back_with_their_origins() {
     member.change(TREE);
     let (ann, group) = (format!("uid=a,{people}"), format!("cn=a,{SUFFIX}"));
     member.change(&format!(
-        "add cn=t,{SUFFIX}\nobjectClass: device | mepTemplateEntry\ncn: t\nmepRDNAttr: cn\n\
-         mepStaticAttr: objectClass: posixGroup\nmepMappedAttr: cn: $uid | gidNumber: $gidNumber\n\n\
-         add {ann}\nobjectClass: account | posixAccount\nuid: a\ncn: A\nuidNumber: 1\ngidNumber: 2\nhomeDirectory: /"
+        "add cn=t,{SUFFIX}\nobjectClass: device\nobjectClass: mepTemplateEntry\ncn: t\nmepRDNAttr: cn\n\
+         mepStaticAttr: objectClass: posixGroup\nmepMappedAttr: cn: $uid\nmepMappedAttr: gidNumber: $gidNumber\n\n\
+         add {ann}\nobjectClass: account\nobjectClass: posixAccount\nuid: a\ncn: A\nuidNumber: 1\ngidNumber: 2\nhomeDirectory: /"
     ));
     let before = content(&member);
     assert!(before.contains_key(&group));
