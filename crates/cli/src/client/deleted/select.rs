@@ -101,15 +101,14 @@ impl Selection {
 
     pub(super) fn filter(&self, now: Timestamp, wanted: &str) -> Result<String, ClientError> {
         let mut terms = "(objectClass=auditDelete)(reqResult=0)".to_owned();
-        let bounds = [("since", ">=", &self.since), ("until", "<=", &self.until)];
-        for (flag, comparison, given) in bounds {
+        for (flag, given) in [("since", &self.since), ("until", &self.until)] {
             let Some(given) = given else { continue };
             let time = moment(given, now).ok_or_else(|| {
                 ClientError::Usage(format!(
                     "--{flag} {given}: not a time; write how long ago (30m, 2h, 7d) or 20261126023207Z"
                 ))
             })?;
-            terms += &format!("(reqStart{comparison}{})", time.generalized_micros());
+            terms += &if flag == "since" { not_before(time) } else { until(time) };
         }
         if let Some(by) = &self.by {
             terms += &format!("(reqAuthzID={})", escaped(named("--by", by)?));
@@ -179,14 +178,24 @@ fn named<'a>(flag: &str, text: &'a str) -> Result<&'a str, ClientError> {
     }
 }
 
+fn not_before(time: Timestamp) -> String {
+    format!("(reqStart>={})", time.generalized_micros())
+}
+
+/// Neither `<=` nor `=`: slapd compares its records' times as they are written with the normal form of an asserted one, which has no
+/// zeros at the end, and takes 5.10 for more than 5.1.
+fn until(time: Timestamp) -> String {
+    format!("(!{})", not_before(Timestamp(time.0.saturating_add(1))))
+}
+
 /// The term for one of the arguments.
 fn wanted(entry: &str) -> Result<String, ClientError> {
     let value = escaped(entry);
     if Uuid::try_parse(entry).is_ok() {
         return Ok(format!("(reqEntryUUID={value})"));
     }
-    if Timestamp::parse_generalized(entry).is_some() {
-        return Ok(format!("(reqStart={value})"));
+    if let Some(time) = Timestamp::parse_generalized(entry) {
+        return Ok(format!("(&{}{})", not_before(time), until(time)));
     }
     match Dn::parse(entry) {
         Ok(dn) if !dn.is_empty() => Ok(format!("(reqDN={value})")),

@@ -51,7 +51,7 @@ fn a_selection_is_a_filter() {
     for (line, expected) in [
         ("", ")"),
         ("--since 1h", "(reqStart>=20261126110000.000000Z))"),
-        ("--until 20260101000000Z", "(reqStart<=20260101000000.000000Z))"),
+        ("--until 20260101000000Z", "(!(reqStart>=20260101000000.000001Z)))"),
         ("--by cn=a(b),dc=x", "(reqAuthzID=cn=a\\28b\\29,dc=x))"),
         ("--below ou=a,dc=x", "(reqDN:dnSubtreeMatch:=ou=a,dc=x))"),
     ] {
