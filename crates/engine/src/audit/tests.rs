@@ -80,30 +80,3 @@ fn sets_of_operations() {
     assert!("all".parse::<Operations>().unwrap().contains(Operation::Extended));
     assert_eq!("add|x".parse::<Operations>(), Err(UnknownOperation("x".to_owned())));
 }
-
-#[test]
-fn a_request_names_its_own_entry_alone() {
-    let schema = Schema::system();
-    let facts = AuditFacts { dn: Some("CN=A, cn=x".to_owned()), ..AuditFacts::default() };
-    for (changed, expected) in [("cn=a,cn=x", "CN=A, cn=x"), ("cn=b,cn=a,cn=x", "cn=b,cn=a,cn=x")] {
-        let record = LogRecord {
-            csn: Csn::ZERO,
-            offset: 0,
-            entry: crate::entry::EntryId::ROOT,
-            superior: crate::entry::EntryId::ROOT,
-            entry_uuid: uuid::Uuid::nil(),
-            dn: changed.to_owned(),
-            requester: String::new(),
-            local: false,
-            continues: false,
-            absent: false,
-            change: LoggedChange::Delete,
-            old: Vec::new(),
-            told: RecordForm::AsDone,
-        };
-        let attributes = of_change(schema, &record, None, Some(&facts)).attributes;
-        let name = schema.describe("reqDN").unwrap();
-        let found = attributes.iter().find(|one| one.description == name).unwrap();
-        assert_eq!(found.values, [expected.as_bytes()], "{changed}");
-    }
-}
