@@ -337,10 +337,28 @@ impl OneByOne {
     /// # Errors
     /// The filter costs more steps than one request may.
     pub fn finds(&self, tree: &MemoryTree<'_>, dn: &NormalDn, entry: &Entry) -> Result<bool, Fault> {
+        let matched = self.is_true_of(tree, dn, entry)?;
+        Ok(matched && tree.allows(dn, entry, Item::Entry, Privilege::Read))
+    }
+
+    /// Whether the filter is true of the entry, as far as the tree's subject may search it.
+    ///
+    /// # Errors
+    /// The filter costs more steps than one request may.
+    pub fn is_true_of(&self, tree: &MemoryTree<'_>, dn: &NormalDn, entry: &Entry) -> Result<bool, Fault> {
         let seen = Seen { tree, entry, dn: dn.clone() };
         let source = OwnedSource { schema: tree.schema, entry };
-        let matched = self.filter.matches(&seen, &source)? == Match::True;
-        Ok(matched && seen.allows(Item::Entry, Privilege::Read))
+        Ok(self.filter.matches(&seen, &source)? == Match::True)
+    }
+
+    /// Whether an attribute is asked for.
+    pub fn selects(&self, schema: &Schema, description: &AttributeDescription) -> bool {
+        self.selection.has(schema, description)
+    }
+
+    /// Whether a value is asked for (RFC 3876).
+    pub fn selects_value(&self, schema: &Schema, description: &AttributeDescription, value: &[u8]) -> bool {
+        self.matched.as_deref().is_none_or(|filters| is_matched(schema, description, filters, value))
     }
 
     /// Appends the message with what the tree's subject may read of the entry.
@@ -412,7 +430,7 @@ impl Seen<'_> {
     ) {
         let schema = self.tree.schema;
         let mut encoder = EntryEncoder::begin(out, id, &self.entry.dn);
-        for attribute in self.entry.attributes.iter().filter(|a| selection.has(schema, a)) {
+        for attribute in self.entry.attributes.iter().filter(|a| selection.has(schema, &a.description)) {
             let description = &attribute.description;
             let may_read =
                 |value: Option<&[u8]>| self.allows(Item::Attribute { description, value }, Privilege::Read);
@@ -569,8 +587,7 @@ impl Selection {
         }
     }
 
-    fn has(&self, schema: &Schema, attribute: &EntryAttribute) -> bool {
-        let own = &attribute.description;
+    fn has(&self, schema: &Schema, own: &AttributeDescription) -> bool {
         let by_kind =
             if schema.attribute(own.attribute).is_operational() { self.operational } else { self.user };
         // What has no options is no subdescription of what has some.

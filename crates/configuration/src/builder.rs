@@ -21,6 +21,10 @@ use super::values::ConfigDn;
 use call::{Call, Fault};
 use directive::{Cardinality, Directive, Form, Handling, Scope};
 
+/// The overlay that asks a server as a database of this kind does.
+const TRANSLUCENT: &str = "translucent";
+const ASKING: &str = "ldap";
+
 /// What a keyword may mean depends on this.
 #[derive(Debug, Default)]
 pub(super) struct DirectiveContext<'a> {
@@ -251,6 +255,39 @@ impl Builder {
         matches!(self.section, Section::Below { .. })
     }
 
+    /// Whether it is below an overlay that follows referrals to its servers.
+    pub(super) fn is_below_referrals(&self) -> bool {
+        let Section::Below { database, overlay, .. } = self.section else { return false };
+        let overlays = match database {
+            Some(number) => self.databases.get(number).map(|database| &database.overlays),
+            None => Some(&self.frontend.overlays),
+        };
+        overlays.and_then(|overlays| overlays.get(overlay)).is_some_and(|overlay| overlay.name != TRANSLUCENT)
+    }
+
+    /// The overlay of a stored database that asks a server as an ldap database does.
+    pub(super) fn asking_overlay(&self, number: usize) -> Option<usize> {
+        let database = self.databases.get(number).filter(|database| database.kind.is_stored())?;
+        database.overlays.iter().rposition(|overlay| overlay.name.eq_ignore_ascii_case(TRANSLUCENT))
+    }
+
+    /// The section of the server that such an overlay asks, which is opened where there is none.
+    pub(super) fn below_asking(
+        &mut self,
+        database: usize,
+        overlay: usize,
+        origin: &Origin,
+    ) -> Result<Section, Fault> {
+        let found = self.overlays_mut(Some(database)).and_then(|overlays| overlays.get_mut(overlay));
+        let below = &mut found.ok_or_else(|| Fault::keyword("there is no such overlay"))?.below;
+        if below.is_empty() {
+            let kind = DatabaseKind::named(ASKING);
+            let kind = kind.ok_or_else(|| Fault::keyword("there are no ldap databases"))?;
+            below.push(Database::new(kind, Shared::default(), origin.clone()));
+        }
+        Ok(Section::Below { database: Some(database), overlay, number: 0 })
+    }
+
     /// Applies a directive and keeps its values.
     pub(super) fn apply(&mut self, call: &Call<'_>) -> Result<(), Fault> {
         let directive = call.directive;
@@ -265,6 +302,16 @@ impl Builder {
             }
             return applied;
         }
+        if let (Scope::Kind(kind), Section::Database(number)) = (directive.scope, self.section)
+            && kind == ASKING
+            && let Some(overlay) = self.asking_overlay(number)
+        {
+            // A setting of the server that the overlay asks.
+            self.section = self.below_asking(number, overlay, call.origin)?;
+            let applied = self.apply(call);
+            self.section = Section::Database(number);
+            return applied;
+        }
         check_arguments(call)?;
         self.check_words(call)?;
         if directive.scope == Scope::GlobalFirst
@@ -275,7 +322,7 @@ impl Builder {
         }
         if self.is_below_overlay() && !matches!(directive.scope, Scope::Kind(_)) {
             let fault =
-                Fault::keyword(format!("`{}` is no setting of a server to chain to", directive.keyword));
+                Fault::keyword(format!("`{}` is no setting of a server that an overlay asks", directive.keyword));
             return Err(fault.with_help("what slapd-ldap(5) has of connections belongs there"));
         }
         if directive.scope == Scope::Database {
@@ -371,9 +418,6 @@ impl Builder {
         }
         if matches!(directive.scope, Scope::Kind("mdb")) && self.place().kind != Some("mdb") {
             return self.overlay_settings("pcache");
-        }
-        if directive.scope == Scope::Foreign && !self.place().foreign {
-            return self.overlay_settings("translucent");
         }
         if let Section::Below { database, overlay, number } = self.section {
             let Self { databases, frontend, .. } = self;

@@ -12,7 +12,7 @@ use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self};
-use super::entries::{EntryBelow, EntryName, PLAIN, Role, is_below_chain, is_target, split_number};
+use super::entries::{EntryBelow, EntryName, PLAIN, Role, is_server_below, is_target, split_number};
 use super::entry::ConfigEntry;
 use super::model::Config;
 
@@ -160,7 +160,7 @@ impl Tree {
                     Some(owner) => &mut owner.children,
                     None => continue,
                 },
-                Role::Detail if is_below_chain(&name) => match tree.overlay_of(&node.dn) {
+                Role::Detail if is_server_below(&name) => match tree.overlay_of(&node.dn) {
                     Some(overlay) => &mut overlay.children,
                     None => continue,
                 },

@@ -13,6 +13,7 @@ mod structure;
 use super::builder::DirectiveContext;
 use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope, keep};
 use super::kinds;
+use super::translucent;
 
 pub(super) use overlays::{OverlayHandling, overlay_kind};
 
@@ -60,7 +61,7 @@ fn rank(scope: Scope, place: &DirectiveContext<'_>) -> usize {
         Scope::Kind("mdb") if place.overlays.contains(&"pcache") => 20,
         Scope::Foreign if place.foreign => 2,
         // translucent asks a server as an ldap database would.
-        Scope::Foreign if place.overlays.contains(&"translucent") => 20,
+        Scope::Kind("ldap") if place.overlays.contains(&translucent::NAME) => 20,
         Scope::Backend if place.backend => 1,
         Scope::Kind(_) | Scope::Foreign | Scope::Backend => UNREACHABLE,
         _ => 0,

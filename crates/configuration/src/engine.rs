@@ -77,7 +77,8 @@ impl Config {
             update_dn: database.update_dn.as_ref().map(|dn| dn.normal.clone()),
             update_referrals: database.update_refs.clone(),
             forwards: self.forwards_logins(database),
-            last_modified: database.last_mod,
+            last_modified: database.last_mod && !database.is_translucent(),
+            holds_parts: database.is_translucent(),
             durability_relaxed: relaxed,
             // The access log is made from it.
             // Consumers are served from the change log, and an access log is made from it.

@@ -14,7 +14,7 @@ use super::model::{Config, Database, Overlay};
 use super::settings::Settings;
 use super::value_list::ValueList;
 
-pub(super) use apply::{PLAIN, from_entries, is_below_chain, is_target};
+pub(super) use apply::{PLAIN, from_entries, is_server_below, is_target};
 pub(super) use below_overlays::EntryBelow;
 pub(super) use names::{EntryName, Role, split_number};
 
@@ -156,7 +156,10 @@ fn overlays(parent: &str, overlays: &[Overlay], all: &mut Vec<ConfigEntry>) {
         for (number, database) in overlay.below.iter().enumerate() {
             let name = format!("{{{number}}}{}", database.kind.name());
             let mut classes: Vec<&str> = database.kind.descriptor().class.into_iter().collect();
-            classes.push(super::chain::SERVER_CLASS);
+            classes.push(match overlay.name == super::translucent::NAME {
+                true => super::translucent::SERVER_CLASS,
+                false => super::chain::SERVER_CLASS,
+            });
             let mut entry = ConfigEntry::new(format!("olcDatabase={name},{dn}"), &classes);
             entry.text("olcDatabase", &name);
             entry.settings(&database.settings);

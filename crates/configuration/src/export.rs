@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::builder::DirectiveContext;
 use super::builder::directive::{Directive, Form, Scope};
-use super::chain;
+use super::{chain, translucent};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self};
@@ -213,6 +213,10 @@ impl File {
             self.line("overlay", &[&overlay.name]);
             self.settings(&overlay.settings, &[&overlay.name]);
             for (number, server) in overlay.below.iter().enumerate() {
+                if overlay.name == translucent::NAME {
+                    self.settings(&server.settings, &[]);
+                    continue;
+                }
                 let said = chain::said_in_file(number, &server.settings);
                 self.prefix = chain::PREFIX;
                 self.settings(&said, &[]);

@@ -35,12 +35,14 @@ pub mod slapd_d;
 #[cfg(test)]
 mod tests;
 mod text;
+mod translucent;
 mod validate;
 mod value_list;
 pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
 pub use chain::ChainSettings;
+pub use translucent::TranslucentSettings;
 pub use change::{Changed, ConfigChange, ConfigRefusal, Present, Replicated, Requester};
 pub use conf_file::{ConfLine, conf_lines};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};

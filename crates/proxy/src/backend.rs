@@ -43,7 +43,7 @@ impl ProxyBackend {
 }
 
 /// Whether a part of a filter can be true of no entry, as far as is known here.
-fn is_undefined(filter: &BoundFilter) -> bool {
+pub(crate) fn is_undefined(filter: &BoundFilter) -> bool {
     match filter {
         BoundFilter::Undefined => true,
         BoundFilter::And(parts) | BoundFilter::Or(parts) => parts.iter().any(is_undefined),

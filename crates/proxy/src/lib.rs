@@ -19,6 +19,7 @@ pub mod settings;
 mod shared;
 mod targets;
 mod thread;
+pub mod translucent;
 
 pub use backend::ProxyBackend;
 pub use proxy::{Proxy, Surroundings};

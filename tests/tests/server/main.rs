@@ -33,3 +33,4 @@ mod sasl;
 mod size;
 mod tls;
 mod totp;
+mod translucent;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
 
-use super::super::{chain, remote_auth};
+use super::super::{chain, remote_auth, translucent};
 use super::{Cardinality, Directive, Form, Handling, Scope, keep};
 
 /// An overlay that OpenLDAP has.
@@ -47,7 +47,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
     overlay("remoteauth", "olcRemoteAuthCfg", BuiltIn),
-    overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
+    overlay(translucent::NAME, "olcTranslucentConfig", BuiltIn),
 ];
 
 const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandling) -> OverlayKind {
@@ -55,7 +55,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
 }
 
 /// Of those without a descriptor: those that a database has once at most.
-const SINGLE: [&str; 2] = ["autoca", "remoteauth"];
+const SINGLE: [&str; 3] = ["autoca", "remoteauth", translucent::NAME];
 
 impl OverlayKind {
     fn of(descriptor: &'static Descriptor) -> Self {
@@ -96,7 +96,7 @@ pub(super) fn table() -> &'static [Directive] {
             Scope::Overlay(name) => larix_overlays::find(name).is_none(),
             _ => true,
         };
-        own.chain(chain::TABLE.iter().chain(remote_auth::TABLE).cloned())
+        own.chain(chain::TABLE.iter().chain(remote_auth::TABLE).chain(translucent::TABLE).cloned())
             .chain(TABLE.iter().filter(is_known).cloned())
             .collect()
     });
@@ -143,12 +143,6 @@ static TABLE: &[Directive] = &[
     kept("homedir-regexp", "olcHomedirRegexp", Scope::Overlay("homedir"), Form::Words).ordered(),
     kept("homedir-delete-style", "olcHomedirDeleteStyle", Scope::Overlay("homedir"), Form::Words),
     kept("homedir-archive-path", "olcHomedirArchivePath", Scope::Overlay("homedir"), Form::Whole),
-    kept("translucent_strict", "olcTranslucentStrict", Scope::Overlay("translucent"), Form::Switch),
-    kept("translucent_no_glue", "olcTranslucentNoGlue", Scope::Overlay("translucent"), Form::Switch),
-    kept("translucent_local", "olcTranslucentLocal", Scope::Overlay("translucent"), Form::Words).many(),
-    kept("translucent_remote", "olcTranslucentRemote", Scope::Overlay("translucent"), Form::Words).many(),
-    kept("translucent_bind_local", "olcTranslucentBindLocal", Scope::Overlay("translucent"), Form::Switch),
-    kept("translucent_pwmod_local", "olcTranslucentPwModLocal", Scope::Overlay("translucent"), Form::Switch),
     kept("pcache", "olcPcache", Scope::Overlay("pcache"), Form::Words).attribute_alias(&["olcProxyCache"]),
     kept("pcacheAttrset", "olcPcacheAttrset", Scope::Overlay("pcache"), Form::Words)
         .many()

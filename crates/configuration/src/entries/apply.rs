@@ -7,7 +7,7 @@ use larix_engine::access::Quoting;
 use super::super::builder::call::{At, Call, Fault};
 use super::super::builder::directive::{Cardinality, Directive, Form, Scope};
 use super::super::builder::{Builder, Section};
-use super::super::chain;
+use super::super::{chain, translucent};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
@@ -113,11 +113,15 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
         Role::Database(kind) => structure(builder, "database", kind, &dn)?,
         Role::Overlay(kind) => structure(builder, "overlay", kind, &dn)?,
-        Role::Detail if is_below_chain(name) => {
+        Role::Detail if is_server_below(name) => {
             let origin = Origin::Value { dn: Arc::clone(&dn), attribute: "olcDatabase".to_owned() };
             let has_uri = !entry.values("olcDbURI").is_empty();
             let outer = builder.section;
-            chain::open_entry(builder, has_uri, &origin)
+            let opened = match is_below(name, translucent::NAME) {
+                true => translucent::open_entry(builder, &origin),
+                false => chain::open_entry(builder, has_uri, &origin),
+            };
+            opened
                 .map_err(|fault| error_of(fault, &origin, None, 0))?;
             let applied = apply_attributes(builder, &entry.attributes, &dn);
             builder.section = outer;
@@ -147,11 +151,15 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
     apply_attributes(builder, &entry.attributes, &dn)
 }
 
-/// Whether an entry is that of a server below an overlay chain.
-pub(crate) fn is_below_chain(name: &EntryName) -> bool {
+/// Whether an entry is that of a server that an overlay asks.
+pub(crate) fn is_server_below(name: &EntryName) -> bool {
+    is_below(name, chain::NAME) || is_below(name, translucent::NAME)
+}
+
+fn is_below(name: &EntryName, asking: &str) -> bool {
     let [.., (above, overlay), (attribute, kind)] = name.path.as_slice() else { return false };
     above == "olcoverlay"
-        && split_number(overlay).1 == chain::NAME
+        && split_number(overlay).1 == asking
         && attribute == "olcdatabase"
         && split_number(kind).1 == "ldap"
 }

@@ -199,7 +199,8 @@ fn prepare_add(
         return Err(refuse(ResultCode::PROTOCOL_ERROR, "no values for attribute type"));
     }
     let (dn, pretty) = parse_dn(schema, dn, "invalid DN")?;
-    if attributes.is_empty() {
+    // The server itself may begin an entry to which it is going to add.
+    if attributes.is_empty() && !latitude.internal {
         return Err(refuse(ResultCode::PROTOCOL_ERROR, "no attributes provided"));
     }
     if dn.is_root() {

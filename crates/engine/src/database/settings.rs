@@ -55,6 +55,9 @@ pub struct DatabaseSettings {
     pub forwards: bool,
     /// Whether changes keep the operational attributes (`lastmod`); without it an entry has structuralObjectClass alone.
     pub last_modified: bool,
+    /// Entries need no object classes and no attributes that these require: they are parts of entries that another server has
+    /// (`overlay translucent`). Values obey their syntaxes, and a single-valued attribute has one value.
+    pub holds_parts: bool,
     /// Commits do not sync the store's root (`dbnosync`).
     pub durability_relaxed: bool,
     /// Whether and how the content is provided to consumers (RFC 4533); that takes a change log.

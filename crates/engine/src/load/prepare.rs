@@ -19,7 +19,7 @@ use crate::write::change::NoLargeSets;
 use crate::write::known::KnownSchema;
 use crate::write::operational::{self, ANONYMOUS, Stamp};
 use crate::write::prepare::{ChangeKind, check_change};
-use crate::write::schema_check::{CheckMode, check_entry, name_structural_class};
+use crate::write::schema_check::{CheckMode, check_entry, check_part, name_structural_class};
 use crate::write::{AttributeValues, Failure};
 
 /// What all threads of a load share.
@@ -357,7 +357,9 @@ impl<'c> Checker<'c> {
     }
 
     fn check_schema(&self, entry: &mut Entry) -> Result<(), RecordFault> {
-        if self.options.schema_check {
+        if self.options.schema_check && self.context.settings.holds_parts {
+            check_part(self.schema(), entry).map_err(RecordFault::Refused)?;
+        } else if self.options.schema_check {
             let dynamic_objects = self.context.settings.overlays.want(Interests::DYNAMIC_OBJECTS);
             let mode = CheckMode { add: true, dynamic_objects, ..CheckMode::default() };
             return check_entry(self.schema(), &self.known, entry, mode, &NoLargeSets).map_err(|failure| {

@@ -11,7 +11,7 @@ use super::operational;
 use super::operator::{Held, Operator, insufficient};
 use super::prepare::split_rdn;
 use super::prepare::{Change, refuse};
-use super::schema_check::{CheckMode, check_entry, name_structural_class};
+use super::schema_check::{CheckMode, check_entry, check_part, name_structural_class};
 use crate::access::Privilege;
 use crate::controls::Import;
 use crate::entry::encode::{self, Placement};
@@ -39,6 +39,10 @@ pub(crate) fn add<V: Snapshot>(
     match operator.envelope.controls.import {
         Some(Import { schema_check: false, .. }) => {
             name_structural_class(ground.schema, ground.known, &mut entry)
+        }
+        _ if ground.settings.holds_parts => {
+            check_part(ground.schema, &entry)?;
+            name_structural_class(ground.schema, ground.known, &mut entry);
         }
         _ => check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?,
     }

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::operator::{Held, Operator, StoredSets, insufficient, logged};
 use super::patched::Patched;
 use super::prepare::{Change, ChangeKind, Standing};
-use super::schema_check::{CheckMode, check_entry};
+use super::schema_check::{CheckMode, check_entry, check_part};
 use crate::entry::encode::{self, Placement};
 use crate::entry::{Entry, EntryId};
 use crate::index::keys;
@@ -84,6 +84,10 @@ pub(crate) fn changed_entry<V: Snapshot>(
     let sets = StoredSets { reader };
     let budget = &ground.settings.request_limits;
     change::apply_all(ground.schema, &mut entry, changes, controls.permissive_modify, &sets, budget)?;
+    if ground.settings.holds_parts {
+        check_part(ground.schema, &entry)?;
+        return Ok(entry);
+    }
     let mode = CheckMode { relax: controls.relax, add: false, ..ground.check_mode() };
     check_entry(ground.schema, known, &mut entry, mode, &sets)?;
     Ok(entry)

@@ -84,6 +84,23 @@ pub fn check_entry(
     Ok(())
 }
 
+/// Checks a part of an entry: what can be said of it without the rest.
+///
+/// # Errors
+/// constraintViolation: several values of a single-valued attribute.
+pub(crate) fn check_part(schema: &Schema, entry: &Entry) -> Result<(), LdapResult> {
+    let is_single = |attribute: &&EntryAttribute| schema.attribute(attribute.description.attribute).single_value;
+    match entry.attributes.iter().filter(is_single).find(|attribute| attribute.count() > 1) {
+        Some(attribute) => Err(several_values(schema, attribute)),
+        None => Ok(()),
+    }
+}
+
+fn several_values(schema: &Schema, attribute: &EntryAttribute) -> LdapResult {
+    let text = format!("attribute '{}' cannot have multiple values", attribute.description.to_text(schema));
+    violation(ResultCode::CONSTRAINT_VIOLATION, text)
+}
+
 /// Notes the structural class of an entry that is not checked otherwise: the server cannot do without it.
 pub(crate) fn name_structural_class(schema: &Schema, known: &KnownSchema, entry: &mut Entry) {
     if !entry.values(known.structural_object_class).is_empty() {
@@ -152,8 +169,7 @@ fn check_attributes(
             )));
         }
         if kind.single_value && attribute.count() > 1 {
-            let text = format!("attribute '{}' cannot have multiple values", name());
-            return Err(violation(ResultCode::CONSTRAINT_VIOLATION, text));
+            return Err(several_values(schema, attribute));
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ mod passwords;
 mod proxied;
 mod remote_auth;
 mod stored;
+mod translucent;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use proxied::{Proxied, connections, connections_of_targets};
 pub(crate) use remote_auth::remote_auth;
+pub(crate) use translucent::translucent;
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
 
 /// A database in a shared engine.

@@ -16,7 +16,7 @@ use super::OpenError;
 use crate::backends::{
     Changelog, Cluster, Clustered, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null,
     Proxied, RootDseTree, Stored, SubschemaTree, Tree, chained, connections, connections_of_targets,
-    remote_auth,
+    remote_auth, translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{Backend, Intercepted, Interceptor, Meta, Mount, Relay, RulesInFront, Special, Stack};
@@ -89,9 +89,12 @@ pub(super) fn special(common: &Arc<Common>, policy: &Arc<AccessPolicy>) -> Resul
 /// What the server makes itself of an overlay.
 fn in_front_of(
     common: &Arc<Common>,
-    (database, served, _): &Opened<'_>,
+    (database, served, policy): &Opened<'_>,
     overlay: &Overlay,
 ) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
+    if let Some(translucent) = translucent(common, (database, served.as_ref(), policy), overlay)? {
+        return Ok(Some(translucent));
+    }
     match remote_auth(common, (database, served.as_ref()), overlay)? {
         Some(remote_auth) => Ok(Some(remote_auth)),
         None => chained(common, Some(database), overlay),
@@ -100,9 +103,13 @@ fn in_front_of(
 
 fn stored(
     common: &Arc<Common>,
-    (database, served, _): Opened<'_>,
-    _: &mut Stack,
+    (database, served, policy): Opened<'_>,
+    in_front: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    // Entries are whole in front of the overlay alone.
+    if database.is_translucent() {
+        judge_in_front(common, &policy, in_front);
+    }
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
     Ok(served.map(|served| Arc::new(Stored { served, common, limits }) as _))
 }

@@ -108,14 +108,14 @@ static TABLE: &[Directive] = &[
     .arguments(0, 1),
     own("chase-referrals", "olcDbChaseReferrals", Form::Switch, |b, c| {
         // Below chain it is `chain-max-depth` that says how far.
-        if c.switch()? && !b.is_below_overlay() {
+        if c.switch()? && !b.is_below_referrals() {
             return Err(not_honoured("referrals are handed to the client, and not followed here", "no"));
         }
         proxy(b).map(|_| ())
     }),
     own("t-f-support", "olcDbTFSupport", Form::Whole, |b, c| {
         let words = [("yes", true), ("true", true), ("no", false), ("false", false), ("discover", false)];
-        if !c.choice(0, &words)? && !b.is_below_overlay() {
+        if !c.choice(0, &words)? && !b.is_below_referrals() {
             return Err(not_honoured("filters go to the target as they came, (&) and (|) too", "yes"));
         }
         proxy(b).map(|_| ())
@@ -191,7 +191,7 @@ static TABLE: &[Directive] = &[
         Ok(())
     }),
     own("onerr", "olcDbOnErr", Form::Whole, |b, c| {
-        if !c.choice(0, &[("stop", true), ("report", true), ("continue", false)])? && !b.is_below_overlay() {
+        if !c.choice(0, &[("stop", true), ("report", true), ("continue", false)])? && !b.is_below_referrals() {
             return Err(not_honoured("the client gets an error of the target", "stop"));
         }
         proxy(b).map(|_| ())

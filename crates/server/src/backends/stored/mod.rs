@@ -120,17 +120,17 @@ impl Stored {
     }
 
     /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
-    fn submit(
+    pub(super) fn submit(
         &self,
-        context: &Context<'_>,
         mut request: WriteRequest,
         target: Option<NormalDn>,
+        held: &dyn Fn(&NormalDn) -> Held,
         done: Completion,
     ) {
         let chosen = self.chosen();
         let account = target.as_ref().filter(|_| chosen.has_password_work(&request.operation));
         let Some(account) = account else {
-            return chosen.submit_at(request, target, &|dn| self.held(context, dn), done);
+            return chosen.submit_at(request, target, held, done);
         };
         let passwords = &self.common.services.passwords;
         let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
@@ -270,7 +270,9 @@ impl Backend for Stored {
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         self.note();
         match changes {
-            Changes::One(request, target) => self.submit(context, request, target, done),
+            Changes::One(request, target) => {
+                self.submit(request, target, &|dn| self.held(context, dn), done);
+            }
             Changes::Together(requests) => {
                 self.chosen().submit_all(requests, &|dn| self.held(context, dn), done);
             }

@@ -197,7 +197,7 @@ impl Stored {
     }
 
     /// The limits of a search of this base; `None` for the root DN.
-    pub(super) fn own_limits<N: Snapshot>(
+    pub(in crate::backends) fn own_limits<N: Snapshot>(
         &self,
         policy: &AccessPolicy,
         view: &View<'_, N>,

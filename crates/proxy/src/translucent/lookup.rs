@@ -1,0 +1,110 @@
+//! One entry of the remote server, read for a request that goes on when it is known.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use larix_backend::{Cursor as _, End, OUTPUT_HIGH, Pending, Slice, slice};
+use larix_engine::log::Follower;
+use larix_engine::search::task::Budget;
+use larix_engine::time::Clock;
+use larix_proto::{LdapResult, ResultCode};
+
+use crate::search::Following;
+
+/// Bytes of one entry that is read for a request.
+pub(super) const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+pub(super) fn too_large() -> LdapResult {
+    LdapResult::with(ResultCode::OTHER, "the remote server's answer to a search of one entry is too large")
+}
+
+/// What was found: the messages with the entry, none if there is no such entry.
+pub(super) type Found = Result<Option<Vec<u8>>, LdapResult>;
+
+/// Called once with it.
+pub(super) type Then = Box<dyn FnOnce(Found) + Send>;
+
+struct Reading {
+    cursor: Option<Following>,
+    messages: Vec<u8>,
+    then: Option<Then>,
+}
+
+struct Lookup {
+    reading: Mutex<Reading>,
+    /// Something came while it was being looked at.
+    again: AtomicBool,
+    clock: Arc<dyn Clock>,
+}
+
+/// Reads what a search of one entry finds. `then` is called once, here or on the thread of the connections, unless the request is given up.
+pub(super) fn read(cursor: Following, clock: Arc<dyn Clock>, then: Then) -> Pending {
+    let deadline = cursor.deadline();
+    let reading = Mutex::new(Reading { cursor: None, messages: Vec::new(), then: Some(then) });
+    let lookup = Arc::new(Lookup { reading, again: AtomicBool::new(false), clock });
+    lookup.begin(cursor);
+    // It keeps itself until the cursor is gone: the follower is the cursor's.
+    let give_up = move || lookup.give_up();
+    Pending { deadline, give_up: Some(Box::new(give_up)) }
+}
+
+impl Lookup {
+    fn begin(self: &Arc<Self>, mut cursor: Following) {
+        let followed = Arc::clone(self);
+        cursor.follow(Follower::new(Box::new(move || followed.go_on())));
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner).cursor = Some(cursor);
+        self.go_on();
+    }
+
+    fn go_on(&self) {
+        self.again.store(true, Ordering::SeqCst);
+        let mut ended = None;
+        while ended.is_none() && self.again.load(Ordering::SeqCst) {
+            // The thread that has it looks once more.
+            let mut reading = match self.reading.try_lock() {
+                Ok(reading) => reading,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            self.again.store(false, Ordering::SeqCst);
+            ended = reading.step(&*self.clock);
+        }
+        if let Some((then, found)) = ended {
+            then(found);
+        }
+    }
+
+    fn give_up(&self) {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let (cursor, then) = (reading.cursor.take(), reading.then.take());
+        drop(reading);
+        drop((cursor, then));
+    }
+}
+
+impl Reading {
+    fn step(&mut self, clock: &dyn Clock) -> Option<(Then, Found)> {
+        loop {
+            let cursor = self.cursor.as_mut()?;
+            let bytes = self.messages.len() + OUTPUT_HIGH;
+            let found = match cursor.step(Budget { bytes, ..slice(clock) }, &mut self.messages) {
+                Slice::Waiting => return None,
+                Slice::More if self.messages.len() <= ENTRY_BYTES_MAX => continue,
+                Slice::More => Err(too_large()),
+                Slice::Done(result, controls) => outcome((result, controls), std::mem::take(&mut self.messages)),
+            };
+            self.cursor = None;
+            return self.then.take().map(|then| (then, found));
+        }
+    }
+}
+
+/// What a search of one entry says about it.
+pub(super) fn outcome((result, _): End, messages: Vec<u8>) -> Found {
+    match result.code {
+        ResultCode::SUCCESS => Ok((!messages.is_empty()).then_some(messages)),
+        // Referrals lead away from this server: as far as it knows there is no such entry.
+        ResultCode::NO_SUCH_OBJECT | ResultCode::INSUFFICIENT_ACCESS_RIGHTS | ResultCode::REFERRAL => Ok(None),
+        _ => Err(result),
+    }
+}

@@ -1,0 +1,460 @@
+//! A search: entries of the remote server with what is stored here over them.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larix_backend::memory_tree::{MemoryTree, OneByOne};
+use larix_backend::{Cursor, Effort, OUTPUT_HIGH, Slice};
+use larix_engine::access::AccessPolicy;
+use larix_engine::controls::RequestControls;
+use larix_engine::entry::EntryId;
+use larix_engine::log::Follower;
+use larix_engine::search::task::Budget;
+use larix_engine::time::Monotonic;
+use larix_proto::{DerefAliases, FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, limits};
+use larix_schema::{NormalDn, Schema};
+
+use super::local::{LocalEntries, LocalEntry};
+use super::lookup;
+use super::overlaid::{Overlaid, Wanted, laid_over};
+use super::split::Mentioned;
+use crate::identity::Asker;
+use crate::proxy::Proxy;
+use crate::search::{Following, Judge, Wanted as Asked};
+
+/// Stored entries whose remote part has been answered already, kept so that none is answered twice.
+const ANSWERED_MAX: usize = 1_000_000;
+/// Bytes of names of stored entries that wait to be looked up.
+const NAMES_BYTES: usize = 16 * 1024;
+/// How long the remote server may say nothing about one entry, unless its settings say how long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What all parts of a search need.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub(super) proxy: Arc<Proxy>,
+    pub(super) local: Arc<dyn LocalEntries>,
+    pub(super) schema: Arc<Schema>,
+    /// The database's rules, for the filter. What may be read of entries is judged in front of the overlay.
+    pub(super) policy: Arc<AccessPolicy>,
+    /// Lets everything through.
+    pub(super) open_policy: Arc<AccessPolicy>,
+}
+
+/// What the client has asked for.
+#[derive(Debug)]
+pub(super) struct ClientSearch {
+    pub(super) asked: OneByOne,
+    pub(super) mentioned: Mentioned,
+    /// The client's list of attributes, and the one that the remote server is asked for.
+    pub(super) names: Vec<String>,
+    pub(super) remote_names: Vec<String>,
+    pub(super) types_only: bool,
+    pub(super) message: MessageId,
+    pub(super) asker: Asker,
+    pub(super) hops: u8,
+    pub(super) size_limit: Option<u32>,
+    /// Seconds.
+    pub(super) time_limit: Option<u32>,
+}
+
+impl ClientSearch {
+    /// The list that the remote server is asked for: the client's, and what the filter is about, since that may have to be judged here.
+    pub(super) fn remote_names(schema: &Schema, names: &[String], asked: &OneByOne, mentioned: &Mentioned) -> Vec<String> {
+        let is_there = |name: &String| match schema.describe(name) {
+            Ok(description) => asked.selects(schema, &description),
+            Err(_) => names.iter().any(|known| known.eq_ignore_ascii_case(name)),
+        };
+        let extra: Vec<String> = mentioned.names.iter().filter(|name| !is_there(name)).cloned().collect();
+        match (names.is_empty(), extra.is_empty()) {
+            (_, true) => names.to_vec(),
+            (true, false) => std::iter::once("*".to_owned()).chain(extra).collect(),
+            // `1.1` stands alone.
+            (false, false) => names.iter().filter(|name| *name != NO_ATTRIBUTES).cloned().chain(extra).collect(),
+        }
+    }
+}
+
+/// RFC 4511 section 4.5.1.8.
+const NO_ATTRIBUTES: &str = "1.1";
+
+/// A search under way: first what the remote server finds, then what is found here.
+#[derive(Debug)]
+pub(super) struct Translucent {
+    ground: Ground,
+    asked: ClientSearch,
+    /// Until it has ended.
+    remote: Option<Following>,
+    /// Every entry of the remote server is judged by the whole filter: it was asked for a part alone.
+    judges_all: bool,
+    /// Entries have more than the client asked for.
+    writes_anew: bool,
+    /// Candidates that are stored here, until they have ended.
+    candidates: Option<Box<dyn Cursor>>,
+    waiting: VecDeque<NormalDn>,
+    fetching: Option<Fetching>,
+    answered: HashSet<EntryId>,
+    buffer: Vec<u8>,
+    sent: u64,
+    looked: u64,
+    follower: Option<Arc<Follower>>,
+}
+
+/// A stored entry whose other part is being read.
+#[derive(Debug)]
+struct Fetching {
+    cursor: Following,
+    stored: LocalEntry,
+    messages: Vec<u8>,
+}
+
+/// A cursor over an entry and all that may be below it as the remote server is asked for it.
+pub(super) struct RemoteSearch<'a> {
+    pub(super) base: &'a str,
+    pub(super) normal: &'a NormalDn,
+    pub(super) scope: Scope,
+    pub(super) deref: DerefAliases,
+    pub(super) filter: larix_proto::Filter<'a>,
+    pub(super) names: &'a [String],
+    pub(super) time_limit: Option<u32>,
+    pub(super) controls: &'a RequestControls,
+    pub(super) message: MessageId,
+}
+
+impl Ground {
+    /// # Errors
+    /// A request that has come through too many proxies; somebody who may not be asserted.
+    pub(super) fn ask(&self, asker: &Asker, search: &RemoteSearch<'_>) -> Result<Following, LdapResult> {
+        let attributes: Vec<&str> = search.names.iter().map(String::as_str).collect();
+        let wanted = Asked {
+            base: search.base,
+            normal: search.normal,
+            scope: search.scope,
+            deref: search.deref,
+            // Entries are counted here: some may not match once they are whole.
+            size_limit: 0,
+            time_limit: search.time_limit.unwrap_or(0),
+            types_only: false,
+            filter: search.filter,
+            attributes: &attributes,
+            controls: search.controls,
+            message: search.message,
+        };
+        let judge = Judge::new(&self.proxy, (&self.schema, &self.open_policy), asker, &wanted);
+        Following::new(&self.proxy, asker, &wanted, judge)
+    }
+
+    /// One entry.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub(super) fn ask_for_one(
+        &self,
+        asker: &Asker,
+        (dn, hops): (&NormalDn, u8),
+        names: &[String],
+    ) -> Result<Following, LdapResult> {
+        let every = FilterBuf::every_entry();
+        let controls = RequestControls::default().with(|values| values.hops = hops);
+        let mut cursor = self.ask(
+            asker,
+            &RemoteSearch {
+                base: dn.as_str(),
+                normal: dn,
+                scope: Scope::Base,
+                deref: DerefAliases::Never,
+                filter: every.as_filter(),
+                names,
+                time_limit: None,
+                controls: &controls,
+                message: MessageId(1),
+            },
+        )?;
+        cursor.be_patient_at_most(PATIENCE);
+        Ok(cursor)
+    }
+}
+
+/// The answer where the search has met its limit of entries.
+fn too_many() -> LdapResult {
+    LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED)
+}
+
+impl Translucent {
+    /// `candidates`: a search of the local database for names alone.
+    pub(super) fn new(
+        ground: Ground,
+        asked: ClientSearch,
+        remote: Option<Following>,
+        candidates: Option<Box<dyn Cursor>>,
+    ) -> Self {
+        let writes_anew = asked.types_only || asked.remote_names != asked.names;
+        Self {
+            ground,
+            asked,
+            judges_all: candidates.is_some(),
+            writes_anew,
+            remote,
+            candidates,
+            waiting: VecDeque::new(),
+            fetching: None,
+            answered: HashSet::new(),
+            buffer: Vec::new(),
+            sent: 0,
+            looked: 0,
+            follower: None,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.asked.size_limit.is_some_and(|limit| self.sent >= u64::from(limit))
+    }
+
+    /// Passes an answer of the remote server on; the result with which the search ends here.
+    fn pass(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), LdapResult> {
+        let decoded = Response::decode_message(message).ok();
+        let Some(Response::Entry(entry)) = decoded.as_ref().map(|decoded| &decoded.response) else {
+            out.extend_from_slice(message);
+            return Ok(());
+        };
+        self.looked += 1;
+        let dn = self.ground.schema.parse_dn(entry.dn).ok();
+        let stored = match &dn {
+            Some(dn) => self.ground.local.entry(dn)?,
+            None => None,
+        };
+        if let Some(stored) = stored.as_ref().filter(|_| self.candidates.is_some()) {
+            if self.answered.len() >= ANSWERED_MAX {
+                let text = "too many stored entries to tell which were answered; use a narrower filter";
+                return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text));
+            }
+            self.answered.insert(stored.id);
+        }
+        self.answer(message, dn.as_ref(), stored.as_ref(), self.judges_all, out)
+    }
+
+    /// Appends an entry with what is stored of it here, if the filter is true of both together. Unless all are judged, the remote
+    /// server's word stands where nothing is stored here that the filter asks about.
+    fn answer(
+        &mut self,
+        message: &[u8],
+        dn: Option<&NormalDn>,
+        stored: Option<&LocalEntry>,
+        judges: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LdapResult> {
+        let Ok(decoded) = Response::decode_message(message) else { return Ok(()) };
+        let Response::Entry(remote) = &decoded.response else { return Ok(()) };
+        let (schema, asked) = (&*self.ground.schema, &self.asked);
+        let is_plain = stored.is_none() && !judges && !self.writes_anew;
+        let overlaid =
+            (!is_plain).then(|| Overlaid::new(schema, remote, stored.map(|stored| &stored.entry)));
+        if let Some(overlaid) = &overlaid {
+            let mut parts = stored.into_iter().flat_map(|stored| laid_over(schema, &stored.entry));
+            if judges || parts.any(|own| asked.mentioned.has(&own.description)) {
+                let Some(dn) = dn else { return Ok(()) };
+                if !self.is_true_of(dn, overlaid)? {
+                    return Ok(());
+                }
+            }
+        }
+        if self.is_full() {
+            return Err(too_many());
+        }
+        match overlaid {
+            Some(overlaid) => {
+                let controls: Vec<_> = decoded.controls.iter().map(|control| control.to_owned()).collect();
+                let wanted = Wanted {
+                    schema,
+                    asked: &asked.asked,
+                    names: &asked.names,
+                    mentioned: &asked.mentioned,
+                    types_only: asked.types_only,
+                };
+                overlaid.write(&wanted, (asked.message, &controls), out);
+            }
+            None => out.extend_from_slice(message),
+        }
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn is_true_of(&self, dn: &NormalDn, overlaid: &Overlaid<'_>) -> Result<bool, LdapResult> {
+        let tree = MemoryTree {
+            schema: &self.ground.schema,
+            policy: &self.ground.policy,
+            subject: &self.asked.asker.subject,
+            entries: Vec::new(),
+            counted: None,
+        };
+        let judged = self.asked.asked.is_true_of(&tree, dn, &overlaid.known());
+        judged.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))
+    }
+
+    /// Takes the next step; none: there is more to do.
+    fn go_on(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<Slice>, LdapResult> {
+        if self.remote.is_some() {
+            return self.go_on_there(budget, out);
+        }
+        if self.fetching.is_some() {
+            return self.fetch(budget, out);
+        }
+        if let Some(dn) = self.waiting.pop_front() {
+            self.begin_fetch(&dn)?;
+            return Ok(None);
+        }
+        if self.candidates.is_some() {
+            return self.go_on_here(budget);
+        }
+        Ok(Some(Slice::Done(LdapResult::success(), Vec::new())))
+    }
+
+    fn go_on_there(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<Slice>, LdapResult> {
+        let Some(remote) = &mut self.remote else { return Ok(None) };
+        let room = budget.bytes.saturating_sub(out.len());
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let slice = remote.step(Budget { bytes: room, ..budget }, &mut buffer);
+        let passed = messages(&buffer).try_for_each(|message| self.pass(message, out));
+        buffer.clear();
+        self.buffer = buffer;
+        passed?;
+        let Slice::Done(result, controls) = slice else { return Ok(Some(slice)) };
+        self.remote = None;
+        if result.code == ResultCode::SUCCESS && self.candidates.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Slice::Done(result, controls)))
+    }
+
+    /// Looks for names that are stored here.
+    fn go_on_here(&mut self, budget: Budget<'_>) -> Result<Option<Slice>, LdapResult> {
+        let Some(candidates) = &mut self.candidates else { return Ok(None) };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let slice = candidates.step(Budget { bytes: NAMES_BYTES, ..budget }, &mut buffer);
+        let schema = &self.ground.schema;
+        let names = messages(&buffer).filter_map(entry_name).filter_map(|dn| schema.parse_dn(dn).ok());
+        self.waiting.extend(names);
+        buffer.clear();
+        self.buffer = buffer;
+        match slice {
+            Slice::Done(result, _) => {
+                self.candidates = None;
+                match result.code {
+                    // Nothing is stored there.
+                    ResultCode::SUCCESS | ResultCode::NO_SUCH_OBJECT => Ok(None),
+                    _ => Err(result),
+                }
+            }
+            slice if self.waiting.is_empty() => Ok(Some(slice)),
+            _ => Ok(None),
+        }
+    }
+
+    fn begin_fetch(&mut self, dn: &NormalDn) -> Result<(), LdapResult> {
+        let Some(stored) = self.ground.local.entry(dn)? else { return Ok(()) };
+        self.looked += 1;
+        if self.answered.contains(&stored.id) {
+            return Ok(());
+        }
+        let asked = &self.asked;
+        let mut cursor = self.ground.ask_for_one(&asked.asker, (dn, asked.hops), &asked.remote_names)?;
+        if let Some(follower) = &self.follower {
+            cursor.follow(Arc::clone(follower));
+        }
+        self.fetching = Some(Fetching { cursor, stored, messages: Vec::new() });
+        Ok(())
+    }
+
+    fn fetch(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<Slice>, LdapResult> {
+        let Some(fetching) = &mut self.fetching else { return Ok(None) };
+        let bytes = fetching.messages.len() + OUTPUT_HIGH;
+        let end = match fetching.cursor.step(Budget { bytes, ..budget }, &mut fetching.messages) {
+            Slice::Done(result, controls) => (result, controls),
+            Slice::More if fetching.messages.len() > lookup::ENTRY_BYTES_MAX => return Err(lookup::too_large()),
+            goes_on => return Ok(Some(goes_on)),
+        };
+        let Some(Fetching { stored, messages: found, .. }) = self.fetching.take() else { return Ok(None) };
+        // What the remote server has no longer is not shown.
+        let Some(found) = lookup::outcome(end, found)? else { return Ok(None) };
+        let dn = self.ground.schema.parse_dn(&stored.entry.dn).ok();
+        if let Some(message) = messages(&found).find(|message| entry_name(message).is_some()) {
+            self.answer(message, dn.as_ref(), Some(&stored), true, out)?;
+        }
+        Ok(None)
+    }
+
+    fn ended(&mut self, result: LdapResult) -> Slice {
+        (self.remote, self.candidates, self.fetching) = (None, None, None);
+        self.waiting.clear();
+        Slice::Done(result, Vec::new())
+    }
+}
+
+/// The whole messages of a buffer, one after another.
+pub(super) fn messages(buffer: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut left = buffer;
+    std::iter::from_fn(move || match frame(left, limits::PDU_CEILING) {
+        Ok(Frame::Complete { len }) => {
+            let (message, rest) = left.split_at_checked(len)?;
+            left = rest;
+            Some(message)
+        }
+        _ => None,
+    })
+}
+
+fn entry_name(message: &[u8]) -> Option<&str> {
+    match Response::decode_message(message).ok()?.response {
+        Response::Entry(entry) => Some(entry.dn),
+        _ => None,
+    }
+}
+
+impl Cursor for Translucent {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        while out.len() < budget.bytes {
+            match self.go_on(budget, out) {
+                Ok(None) => {}
+                Ok(Some(slice)) => return slice,
+                Err(result) => return self.ended(result),
+            }
+        }
+        Slice::More
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { entries: self.sent, candidates: self.looked }
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        if let Some(remote) = &mut self.remote {
+            remote.follow(Arc::clone(&follower));
+        }
+        self.follower = Some(follower);
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.asked.time_limit.map(|seconds| {
+            let nanos = u64::from(seconds).saturating_mul(1_000_000_000);
+            Monotonic(self.asked.asker.began.0.saturating_add(nanos))
+        })
+    }
+
+    fn pause(&mut self) {
+        self.candidates.iter_mut().for_each(|candidates| candidates.pause());
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.asked.size_limit
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        let limit = self.asked.size_limit.map_or(entries, |limit| limit.min(entries));
+        self.asked.size_limit = Some(limit);
+    }
+}
