@@ -321,8 +321,10 @@ impl Builder {
             return Err(Fault::keyword("must come before the first database").with_help("move it up"));
         }
         if self.is_below_overlay() && !matches!(directive.scope, Scope::Kind(_)) {
-            let fault =
-                Fault::keyword(format!("`{}` is no setting of a server that an overlay asks", directive.keyword));
+            let fault = Fault::keyword(format!(
+                "`{}` is no setting of a server that an overlay asks",
+                directive.keyword
+            ));
             return Err(fault.with_help("what slapd-ldap(5) has of connections belongs there"));
         }
         if directive.scope == Scope::Database {

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use super::builder::DirectiveContext;
 use super::builder::directive::{Directive, Form, Scope};
-use super::{chain, translucent};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self};
 use super::line;
 use super::model::{Config, Overlay, SchemaSection};
 use super::settings::{Setting, Settings};
+use super::{chain, translucent};
 
 /// Columns after which a line goes on in the next one.
 const WIDTH: usize = 100;

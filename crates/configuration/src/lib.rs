@@ -42,7 +42,6 @@ pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
 pub use chain::ChainSettings;
-pub use translucent::TranslucentSettings;
 pub use change::{Changed, ConfigChange, ConfigRefusal, Present, Replicated, Requester};
 pub use conf_file::{ConfLine, conf_lines};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
@@ -64,5 +63,6 @@ pub use model::{
 pub use overlays::{local_attributes, secret_attributes};
 pub use remote_auth::{Realm, RemoteAuthSettings};
 pub use settings::{Setting, Settings};
+pub use translucent::TranslucentSettings;
 pub use value_list::ValueList;
 pub use values::PasswordCosts;

@@ -49,7 +49,11 @@ fn attributes(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             return Err(fault.with_help("names of attributes, such as carLicense,employeeType"));
         }
         let settings = builder.settings(call.directive);
-        if !settings.get(call.directive.attribute).iter().any(|known| known.eq_ignore_ascii_case(name.as_bytes())) {
+        if !settings
+            .get(call.directive.attribute)
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(name.as_bytes()))
+        {
             settings.add(call.directive.attribute, name.as_bytes().to_vec());
         }
     }
@@ -122,7 +126,9 @@ pub(super) fn open_entry(builder: &mut Builder, origin: &Origin) -> Result<(), F
     let overlays = builder.overlays_mut(Some(number));
     if overlays.and_then(|overlays| overlays.get(overlay)).is_some_and(is_second) {
         let fault = Fault::keyword("the overlay translucent has its server already");
-        return Err(fault.with_help("name several servers in one olcDbURI: the next is asked where one is gone"));
+        return Err(
+            fault.with_help("name several servers in one olcDbURI: the next is asked where one is gone")
+        );
     }
     builder.section = builder.below_asking(number, overlay, origin)?;
     Ok(())
@@ -137,7 +143,8 @@ pub(super) fn complete(config: &mut Config) -> Result<(), ConfigError> {
     let strange = config.databases.iter().filter(|database| database.kind.name() != "mdb");
     let mut misplaced = strange.flat_map(|database| &database.overlays).chain(&config.frontend.overlays);
     if let Some(overlay) = misplaced.find(is_it) {
-        let text = "overlay translucent lays stored values over remote entries: put it behind a `database mdb` line";
+        let text =
+            "overlay translucent lays stored values over remote entries: put it behind a `database mdb` line";
         return Err(ConfigError::new(overlay.origin.clone(), text));
     }
     let mut notes = Vec::new();
@@ -195,25 +202,32 @@ mod tests {
         Ok((of(&config), config))
     }
 
-    const DATABASE: &str = "database mdb\nsuffix o=x\nrootdn o=x\ndirectory /var/lib/x\noverlay translucent\n";
+    const DATABASE: &str =
+        "database mdb\nsuffix o=x\nrootdn o=x\ndirectory /var/lib/x\noverlay translucent\n";
 
     #[test]
     fn what_is_read() {
         let (settings, config) = read(&format!(
             "{DATABASE}translucent_no_glue\ntranslucent_strict on\ntranslucent_local cn,sn\ntranslucent_local mail\n\
              translucent_remote sn\nuri \"ldap://a ldap://b\"\nlastmod off\n\
-             acl-bind bindmethod=simple binddn=\"uid=binder,o=x\" credentials=\"bind test\"\nindex cn eq\nnetwork-timeout 3\n"
+             acl-bind binddn=\"uid=binder,o=x\" credentials=\"bind test\"\nindex cn eq\nnetwork-timeout 3\n"
         ))
         .unwrap();
         let server = settings.server.unwrap();
         assert_eq!(server.targets.len(), 2);
         assert!(server.acl_bind.is_some() && server.network_timeout.is_some() && server.assertion.is_none());
         let behavior = settings.behavior;
-        assert!(behavior.no_glue && behavior.strict && !behavior.bind_local && !behavior.modify_password_local);
+        assert!(
+            behavior.no_glue && behavior.strict && !behavior.bind_local && !behavior.modify_password_local
+        );
         assert_eq!((behavior.local.len(), behavior.remote.len()), (3, 1));
         let entries = config.entries();
         let below = entries.iter().find(|entry| entry.dn.contains("ldap,olcOverlay=")).unwrap();
-        assert!(below.dn.starts_with("olcDatabase={0}ldap,olcOverlay={0}translucent,olcDatabase={"), "{}", below.dn);
+        assert!(
+            below.dn.starts_with("olcDatabase={0}ldap,olcOverlay={0}translucent,olcDatabase={"),
+            "{}",
+            below.dn
+        );
         assert!(below.values("objectClass").iter().any(|class| class == b"olcTranslucentDatabase"));
         let database = config.databases.iter().find(|database| database.is_translucent()).unwrap();
         let engine = config.engine_settings(database).unwrap();

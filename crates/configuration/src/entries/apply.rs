@@ -7,7 +7,6 @@ use larix_engine::access::Quoting;
 use super::super::builder::call::{At, Call, Fault};
 use super::super::builder::directive::{Cardinality, Directive, Form, Scope};
 use super::super::builder::{Builder, Section};
-use super::super::{chain, translucent};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
@@ -16,6 +15,7 @@ use super::super::line;
 use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
 use super::super::value_list::ValueList;
+use super::super::{chain, translucent};
 use super::below_overlays::EntryBelow;
 use super::kept::ReusableSchema;
 use super::names::{EntryName, Role, split_number};
@@ -121,8 +121,7 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
                 true => translucent::open_entry(builder, &origin),
                 false => chain::open_entry(builder, has_uri, &origin),
             };
-            opened
-                .map_err(|fault| error_of(fault, &origin, None, 0))?;
+            opened.map_err(|fault| error_of(fault, &origin, None, 0))?;
             let applied = apply_attributes(builder, &entry.attributes, &dn);
             builder.section = outer;
             return applied;

@@ -89,7 +89,8 @@ pub fn check_entry(
 /// # Errors
 /// constraintViolation: several values of a single-valued attribute.
 pub(crate) fn check_part(schema: &Schema, entry: &Entry) -> Result<(), LdapResult> {
-    let is_single = |attribute: &&EntryAttribute| schema.attribute(attribute.description.attribute).single_value;
+    let is_single =
+        |attribute: &&EntryAttribute| schema.attribute(attribute.description.attribute).single_value;
     match entry.attributes.iter().filter(is_single).find(|attribute| attribute.count() > 1) {
         Some(attribute) => Err(several_values(schema, attribute)),
         None => Ok(()),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use larix_backend::{Done, PasswordChanged, Pending};
 use larix_engine::controls::RequestControls;
 use larix_engine::time::Clock;
-use larix_engine::write::{AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest, split_rdn};
+use larix_engine::write::{
+    AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest, split_rdn,
+};
 use larix_proto::{LdapResult, ModifyOperation, Response, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
@@ -54,11 +56,14 @@ impl Changing {
             (text, name) = (split_rdn(text).1, dn.parent());
         }
         while let Some(superior) = name {
-            if !self.suffixes.iter().any(|suffix| superior.is_within(suffix)) || self.local.entry(&superior)?.is_some() {
+            if !self.suffixes.iter().any(|suffix| superior.is_within(suffix))
+                || self.local.entry(&superior)?.is_some()
+            {
                 break;
             }
             if missing.len() == GLUE_MAX {
-                let text = format!("more than {GLUE_MAX} superiors are missing here: add the upper ones first");
+                let text =
+                    format!("more than {GLUE_MAX} superiors are missing here: add the upper ones first");
                 return Err(refusal(ResultCode::ADMIN_LIMIT_EXCEEDED, &text));
             }
             let values = vec![b"top".to_vec(), b"glue".to_vec()];
@@ -94,7 +99,13 @@ impl Changing {
     }
 
     /// An add, or a move below a new superior.
-    pub(super) fn with_superiors(self, request: WriteRequest, place: (String, NormalDn), inclusive: bool, done: Completion) {
+    pub(super) fn with_superiors(
+        self,
+        request: WriteRequest,
+        place: (String, NormalDn),
+        inclusive: bool,
+        done: Completion,
+    ) {
         let plan: Plan = Box::new(move |changing| {
             let glue = changing.glue(&place.0, &place.1, inclusive)?;
             Ok(Some((glue, request.clone())))
@@ -140,7 +151,12 @@ impl Changing {
         lookup::read(cursor, clock, Box::new(then))
     }
 
-    fn plan_modify(&self, request: &WriteRequest, dn: &NormalDn, there: &HashSet<AttributeDescription>) -> Planned {
+    fn plan_modify(
+        &self,
+        request: &WriteRequest,
+        dn: &NormalDn,
+        there: &HashSet<AttributeDescription>,
+    ) -> Planned {
         let WriteOperation::Modify { object, changes } = &request.operation else { return Ok(None) };
         let operation = match self.local.entry(dn)? {
             Some(stored) => {
@@ -215,7 +231,9 @@ impl Changing {
             let name = described.map_or_else(|_| description.clone(), |own| own.to_text(&self.schema));
             let known = places.get(&name).and_then(|at| attributes.get_mut(*at));
             match known {
-                Some(known) if change.operation == ModifyOperation::Replace => known.values.clone_from(values),
+                Some(known) if change.operation == ModifyOperation::Replace => {
+                    known.values.clone_from(values)
+                }
                 Some(known) => known.values.extend(values.iter().cloned()),
                 None => {
                     places.insert(name, attributes.len());
@@ -257,7 +275,9 @@ impl Changing {
                 });
                 let local = Arc::clone(&self.local);
                 let begun = move |outcome: WriteOutcome| match outcome.result.code {
-                    ResultCode::SUCCESS | ResultCode::ENTRY_ALREADY_EXISTS => local.modify_password(change, done),
+                    ResultCode::SUCCESS | ResultCode::ENTRY_ALREADY_EXISTS => {
+                        local.modify_password(change, done)
+                    }
                     _ => done(outcome.into()),
                 };
                 self.carry_out(plan, 1, Box::new(begun));
@@ -295,7 +315,8 @@ fn cannot_hide() -> LdapResult {
 fn attributes(schema: &Schema, found: &[u8]) -> HashSet<AttributeDescription> {
     let mut all = HashSet::new();
     for message in messages(found) {
-        if let Ok(Response::Entry(entry)) = Response::decode_message(message).map(|decoded| decoded.response) {
+        if let Ok(Response::Entry(entry)) = Response::decode_message(message).map(|decoded| decoded.response)
+        {
             all.extend(entry.attributes.iter().filter_map(|a| schema.describe(a.description).ok()));
         }
     }

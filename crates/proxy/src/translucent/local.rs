@@ -44,14 +44,14 @@ pub struct LocalPasswordChange {
 }
 
 /// Passwords stay out of logs.
-impl fmt::Debug for LocalBind {
+impl Debug for LocalBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalBind").field("dn", &self.dn).finish_non_exhaustive()
     }
 }
 
 /// Passwords stay out of logs.
-impl fmt::Debug for LocalPasswordChange {
+impl Debug for LocalPasswordChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalPasswordChange").field("dn", &self.dn).finish_non_exhaustive()
     }

@@ -91,7 +91,9 @@ impl Reading {
                 Slice::Waiting => return None,
                 Slice::More if self.messages.len() <= ENTRY_BYTES_MAX => continue,
                 Slice::More => Err(too_large()),
-                Slice::Done(result, controls) => outcome((result, controls), std::mem::take(&mut self.messages)),
+                Slice::Done(result, controls) => {
+                    outcome((result, controls), std::mem::take(&mut self.messages))
+                }
             };
             self.cursor = None;
             return self.then.take().map(|then| (then, found));
@@ -104,7 +106,9 @@ pub(super) fn outcome((result, _): End, messages: Vec<u8>) -> Found {
     match result.code {
         ResultCode::SUCCESS => Ok((!messages.is_empty()).then_some(messages)),
         // Referrals lead away from this server: as far as it knows there is no such entry.
-        ResultCode::NO_SUCH_OBJECT | ResultCode::INSUFFICIENT_ACCESS_RIGHTS | ResultCode::REFERRAL => Ok(None),
+        ResultCode::NO_SUCH_OBJECT | ResultCode::INSUFFICIENT_ACCESS_RIGHTS | ResultCode::REFERRAL => {
+            Ok(None)
+        }
         _ => Err(result),
     }
 }

@@ -91,7 +91,8 @@ fn check_whole(controls: &RequestControls) -> Result<(), LdapResult> {
     if !(paged || sorted || viewed) {
         return Ok(());
     }
-    let text = "the filter is about attributes that are looked for here: such a search has no pages and no order";
+    let text =
+        "the filter is about attributes that are looked for here: such a search has no pages and no order";
     Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text))
 }
 
@@ -216,7 +217,8 @@ impl Interceptor for Translucent {
         let asked = OneByOne::new(&self.schema, &limit, request, &search.controls, search.message);
         let asked = asked.map_err(refused)?;
         let remote_names = ClientSearch::remote_names(&self.schema, &names, &asked, &mentioned);
-        let candidates = here.as_ref().map(|here| self.candidates(next, context, &search, here)).transpose()?;
+        let candidates =
+            here.as_ref().map(|here| self.candidates(next, context, &search, here)).transpose()?;
         let (ground, asker) = (self.ground(remote), self.asker(context));
         // Below a database that this one is glued to, the base is not what the request says.
         let is_own = self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);

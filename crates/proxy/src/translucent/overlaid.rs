@@ -28,8 +28,12 @@ struct OneAttribute<'a> {
 }
 
 /// What of a stored entry is laid over: nothing that servers keep of entries, and of glue not that it is glue.
-pub(super) fn laid_over<'e>(schema: &'e Schema, local: &'e Entry) -> impl Iterator<Item = &'e EntryAttribute> {
-    let object_class = |attribute: &&EntryAttribute| schema.attribute(attribute.description.attribute).oid == OBJECT_CLASS;
+pub(super) fn laid_over<'e>(
+    schema: &'e Schema,
+    local: &'e Entry,
+) -> impl Iterator<Item = &'e EntryAttribute> {
+    let object_class =
+        |attribute: &&EntryAttribute| schema.attribute(attribute.description.attribute).oid == OBJECT_CLASS;
     let is_glue = local
         .attributes
         .iter()
@@ -47,8 +51,11 @@ const OBJECT_CLASS: &str = "2.5.4.0";
 
 impl<'a> Overlaid<'a> {
     pub(super) fn new(schema: &'a Schema, remote: &SearchResultEntry<'a>, local: Option<&'a Entry>) -> Self {
-        let over: HashMap<&AttributeDescription, &EntryAttribute> =
-            local.into_iter().flat_map(|local| laid_over(schema, local)).map(|own| (&own.description, own)).collect();
+        let over: HashMap<&AttributeDescription, &EntryAttribute> = local
+            .into_iter()
+            .flat_map(|local| laid_over(schema, local))
+            .map(|own| (&own.description, own))
+            .collect();
         let own = |attribute: &'a EntryAttribute| OneAttribute {
             name: Cow::Owned(attribute.description.to_text(schema)),
             description: Some(attribute.description.clone()),
@@ -166,7 +173,13 @@ mod tests {
     type Given<'a> = &'a [(&'a str, &'a [&'a str])];
 
     /// The entry as it goes to a client that asks for these attributes, `name: value` and sorted by nothing.
-    fn seen(remote: Given<'_>, local: Given<'_>, names: &[&str], filter: &str, types_only: bool) -> Vec<String> {
+    fn seen(
+        remote: Given<'_>,
+        local: Given<'_>,
+        names: &[&str],
+        filter: &str,
+        types_only: bool,
+    ) -> Vec<String> {
         let schema = schema();
         let mut message = Vec::new();
         let mut encoder = EntryEncoder::begin(&mut message, MessageId(7), "cn=x,o=x");
@@ -194,19 +207,23 @@ mod tests {
             attributes: names,
         };
         client::search(&mut request, MessageId(7), &search, &[]);
-        let Ok(Message { request: Request::Search(request), .. }) = Message::decode(&request) else { panic!() };
+        let Ok(Message { request: Request::Search(request), .. }) = Message::decode(&request) else {
+            panic!()
+        };
         let (limits, controls) = (RequestLimits::default(), RequestControls::default());
         let asked = OneByOne::new(&schema, &limits, &request, &controls, MessageId(7)).unwrap();
         let mentioned = Mentioned::of(&schema, filter.as_filter());
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let wanted = Wanted { schema: &schema, asked: &asked, names: &names, mentioned: &mentioned, types_only };
+        let wanted =
+            Wanted { schema: &schema, asked: &asked, names: &names, mentioned: &mentioned, types_only };
         let decoded = Response::decode_message(&message).unwrap();
         let Response::Entry(remote) = decoded.response else { panic!() };
         let mut out = Vec::new();
         Overlaid::new(&schema, &remote, Some(&entry)).write(&wanted, (MessageId(7), &[]), &mut out);
         let Response::Entry(shown) = Response::decode_message(&out).unwrap().response else { panic!() };
         let one = |attribute: larix_proto::Attribute<'_>| {
-            let values: Vec<_> = attribute.values.iter().map(|v| String::from_utf8_lossy(v).into_owned()).collect();
+            let values: Vec<_> =
+                attribute.values.iter().map(|v| String::from_utf8_lossy(v).into_owned()).collect();
             format!("{}: {}", attribute.description, values.join(" "))
         };
         shown.attributes.iter().map(one).collect()

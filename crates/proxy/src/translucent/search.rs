@@ -12,7 +12,9 @@ use larix_engine::entry::EntryId;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_proto::{DerefAliases, FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, limits};
+use larix_proto::{
+    DerefAliases, FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, limits,
+};
 use larix_schema::{NormalDn, Schema};
 
 use super::local::{LocalEntries, LocalEntry};
@@ -61,7 +63,12 @@ pub(super) struct ClientSearch {
 
 impl ClientSearch {
     /// The list that the remote server is asked for: the client's, and what the filter is about, since that may have to be judged here.
-    pub(super) fn remote_names(schema: &Schema, names: &[String], asked: &OneByOne, mentioned: &Mentioned) -> Vec<String> {
+    pub(super) fn remote_names(
+        schema: &Schema,
+        names: &[String],
+        asked: &OneByOne,
+        mentioned: &Mentioned,
+    ) -> Vec<String> {
         let is_there = |name: &String| match schema.describe(name) {
             Ok(description) => asked.selects(schema, &description),
             Err(_) => names.iter().any(|known| known.eq_ignore_ascii_case(name)),
@@ -71,7 +78,9 @@ impl ClientSearch {
             (_, true) => names.to_vec(),
             (true, false) => std::iter::once("*".to_owned()).chain(extra).collect(),
             // `1.1` stands alone.
-            (false, false) => names.iter().filter(|name| *name != NO_ATTRIBUTES).cloned().chain(extra).collect(),
+            (false, false) => {
+                names.iter().filter(|name| *name != NO_ATTRIBUTES).cloned().chain(extra).collect()
+            }
         }
     }
 }
@@ -248,8 +257,7 @@ impl Translucent {
         let Response::Entry(remote) = &decoded.response else { return Ok(()) };
         let (schema, asked) = (&*self.ground.schema, &self.asked);
         let is_plain = stored.is_none() && !judges && !self.writes_anew;
-        let overlaid =
-            (!is_plain).then(|| Overlaid::new(schema, remote, stored.map(|stored| &stored.entry)));
+        let overlaid = (!is_plain).then(|| Overlaid::new(schema, remote, stored.map(|stored| &stored.entry)));
         if let Some(overlaid) = &overlaid {
             let mut parts = stored.into_iter().flat_map(|stored| laid_over(schema, &stored.entry));
             if judges || parts.any(|own| asked.mentioned.has(&own.description)) {
@@ -371,7 +379,9 @@ impl Translucent {
         let bytes = fetching.messages.len() + OUTPUT_HIGH;
         let end = match fetching.cursor.step(Budget { bytes, ..budget }, &mut fetching.messages) {
             Slice::Done(result, controls) => (result, controls),
-            Slice::More if fetching.messages.len() > lookup::ENTRY_BYTES_MAX => return Err(lookup::too_large()),
+            Slice::More if fetching.messages.len() > lookup::ENTRY_BYTES_MAX => {
+                return Err(lookup::too_large());
+            }
             goes_on => return Ok(Some(goes_on)),
         };
         let Some(Fetching { stored, messages: found, .. }) = self.fetching.take() else { return Ok(None) };

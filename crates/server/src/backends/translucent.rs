@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Backend, Below, Bind, Announced, Client, ClientHandle, Context, Done, Interceptor, Mount, PasswordChange, PasswordChanged,
-    Proof, Reply, Routing, Search, Verdict,
+    Announced, Backend, Below, Bind, Client, ClientHandle, Context, Done, Interceptor, Mount, PasswordChange,
+    PasswordChanged, Proof, Reply, Routing, Search, Verdict,
 };
 use larix_configuration::{ConfigError, Database, Overlay};
 use larix_engine::access::{AccessPolicy, Subject};
@@ -18,9 +18,7 @@ use larix_engine::write::{Completion, WriteRequest};
 use larix_engine::{Fault, Held, Served};
 use larix_proto::{LdapResult, Scope};
 use larix_proxy::ProxyBackend;
-use larix_proxy::translucent::{
-    LocalBind, LocalEntries, LocalEntry, LocalPasswordChange, Translucent,
-};
+use larix_proxy::translucent::{LocalBind, LocalEntries, LocalEntry, LocalPasswordChange, Translucent};
 use larix_schema::{BoundFilter, NormalDn};
 use larix_store::Store as _;
 use larix_store::lmdb::LmdbStore;

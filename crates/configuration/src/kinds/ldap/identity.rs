@@ -73,7 +73,8 @@ pub(super) fn parse(call: &Call<'_>, of: Of) -> Result<Bind, Fault> {
             bind.is_none = true;
         }
     }
-    if !words.has_method {
+    // As in OpenLDAP, acl-bind is a simple bind unless it says otherwise.
+    if !words.has_method && of != Of::Access {
         return Err(
             Fault::keyword("bindmethod= is missing").with_help("bindmethod=simple or bindmethod=sasl")
         );

@@ -191,7 +191,8 @@ static TABLE: &[Directive] = &[
         Ok(())
     }),
     own("onerr", "olcDbOnErr", Form::Whole, |b, c| {
-        if !c.choice(0, &[("stop", true), ("report", true), ("continue", false)])? && !b.is_below_referrals() {
+        if !c.choice(0, &[("stop", true), ("report", true), ("continue", false)])? && !b.is_below_referrals()
+        {
             return Err(not_honoured("the client gets an error of the target", "stop"));
         }
         proxy(b).map(|_| ())
