@@ -96,6 +96,13 @@ impl Overlay {
 
     /// Checks the servers below it.
     pub(super) fn check_below(&self) -> Result<(), ConfigError> {
+        if self.name != NAME {
+            // The one server of another overlay may have several URIs, and none yet.
+            let has_uri = |database: &&Database| {
+                database.kind.settings::<LdapSettings>().is_some_and(|own| !own.proxy.targets.is_empty())
+            };
+            return self.below.iter().filter(has_uri).try_for_each(|database| database.kind.check(database));
+        }
         let mut known: Vec<&larix_proto::url::LdapUrl> = Vec::new();
         for (number, database) in self.below.iter().enumerate() {
             let Some(settings) = database.kind.settings::<LdapSettings>() else { continue };
