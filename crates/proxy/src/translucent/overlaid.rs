@@ -143,6 +143,8 @@ impl Wanted<'_> {
         match &attribute.description {
             Some(description) if self.asked.selects(self.schema, description) => true,
             _ if attribute.is_local => false,
+            // What the schema does not know may be one of all that are asked for.
+            None if self.names.is_empty() || self.names.iter().any(|name| name == "*") => true,
             // The remote server may know more names than this one: what it answers was asked for, by the client or for the filter.
             _ => self.is_named(attribute) || !self.is_extra(attribute),
         }
