@@ -40,9 +40,9 @@ pub(super) fn laid_over<'e>(
         .find(object_class)
         .is_some_and(|classes| classes.values.iter().any(|class| class.eq_ignore_ascii_case(b"glue")));
     local.attributes.iter().filter(move |attribute| {
-        !schema.attribute(attribute.description.attribute).no_user_modification
-            && !attribute.values.is_empty()
-            && !(is_glue && object_class(attribute))
+        let is_kept_by_servers = schema.attribute(attribute.description.attribute).no_user_modification;
+        let is_of_glue = is_glue && object_class(attribute);
+        !(is_kept_by_servers || is_of_glue || attribute.values.is_empty())
     })
 }
 

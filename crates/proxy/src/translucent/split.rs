@@ -13,7 +13,7 @@ const NOT: Tag = Tag(0xa2);
 /// A part of a filter, with the octets that it takes.
 enum Piece<'a> {
     Whole(&'a [u8]),
-    Of(Tag, Vec<Piece<'a>>, usize),
+    Of(Tag, Vec<Self>, usize),
 }
 
 impl Piece<'_> {
