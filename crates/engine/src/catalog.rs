@@ -314,6 +314,24 @@ impl Catalog {
         self.covered_of_rows(schema, description).0
     }
 
+    /// The row of a description that covers no other one here.
+    pub(crate) fn only(&self, schema: &Schema, description: &AttributeDescription) -> Option<&CatalogRow> {
+        let number = match schema.subtypes(description.attribute) {
+            // The usual case, which needs no list: each row of the type with more options is one that it covers.
+            [_] if description.options().is_empty() => {
+                match self.by_type.get(&description.attribute).map(SmallVec::as_slice) {
+                    Some([number]) => *number,
+                    _ => return None,
+                }
+            }
+            _ => match self.covered(schema, description).as_slice() {
+                [number] => *number,
+                _ => return None,
+            },
+        };
+        self.row(number).filter(|row| row.description.as_ref() == Some(description))
+    }
+
     /// Rows among which are all that have these options: those that have the rarest. None if there are no options.
     fn with_rarest(&self, options: &[Box<str>]) -> Option<Vec<&[AttributeNumber]>> {
         let lists = options.iter().map(|option| self.with_option(option));

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use larix_proto::{DerefAliases, Filter, FilterNode, MessageId, Scope, SearchRequest};
-use larix_schema::{AttributeDescription, BoundAssertion, NormalDn, Scratch};
+use larix_schema::{BoundAssertion, NormalDn, Scratch};
 use larix_store::Snapshot;
 use smallvec::SmallVec;
 
@@ -164,7 +164,7 @@ fn term<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<
         _ => return None,
     };
     let description = view.schema.describe(name).ok()?;
-    let row = only_row(view, &description)?;
+    let row = view.catalog.only(&view.schema, &description)?;
     if !gate.searches_all_of(&description) {
         return None;
     }
@@ -173,13 +173,6 @@ fn term<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<
         Some(value) => Some(view.schema.bind_equality(&description, value).ok()?),
     };
     Some(Term { row, equality })
-}
-
-/// The row of a description that covers no other one of this database.
-fn only_row<'v, N>(view: &'v View<'_, N>, description: &AttributeDescription) -> Option<&'v CatalogRow> {
-    let covered = view.catalog.covered(&view.schema, description);
-    let [number] = covered.as_slice() else { return None };
-    view.catalog.row(*number).filter(|row| row.description.as_ref() == Some(description))
 }
 
 struct Direct<'v, 's, N> {
