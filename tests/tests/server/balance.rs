@@ -1,5 +1,6 @@
 //! `larix balance` in front of two servers.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,8 +8,9 @@ use std::time::Duration;
 
 use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Response, Scope, client, oid};
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Running, Server, Site};
+use larix_testkit::{Authority, Kind, Running, Server, Site};
 use larix_tests::client::Client;
+use larix_tests::secure::Secure;
 
 const SUFFIX: &str = "dc=example,dc=com";
 const PEOPLE: usize = 300;
@@ -46,6 +48,7 @@ fn site() -> Site {
 struct Balance {
     process: Running,
     address: SocketAddr,
+    ports: Vec<u16>,
     log: std::path::PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -80,8 +83,9 @@ impl Balance {
         let process = Running(process);
         for _ in 0..STEPS {
             if let Ok(text) = std::fs::read_to_string(&port_file) {
-                let address = ([127, 0, 0, 1], text.trim().parse().unwrap()).into();
-                return Self { process, address, log, _folder: folder };
+                let ports: Vec<u16> = text.lines().map(|line| line.parse().unwrap()).collect();
+                let address = ([127, 0, 0, 1], ports[0]).into();
+                return Self { process, address, ports, log, _folder: folder };
             }
             step();
         }
@@ -303,4 +307,77 @@ fn wrong_files_are_refused_with_the_mend() {
     assert_eq!(run(whole, true).0, Some(0));
     let (code, text) = run(&format!("TLSCertificateFile /no/such\n{whole}"), true);
     assert!(code == Some(1) && text.contains("/no/such"), "{text}");
+}
+
+/// Adds entries to a server that takes passwords under TLS alone.
+fn add(secure: &Secure, ldif: &str) {
+    let (path, port) = (secure.folder.path().display(), secure.server.address.port());
+    let mut command = Command::new(Kind::Larix.program().unwrap());
+    command.args(["modify", "-a", "-x", "-D", &format!("cn=admin,{SUFFIX}"), "-w", "secret", "-ZZ"]);
+    command.args(["-H", &format!("ldap://127.0.0.1:{port}"), "-o", &format!("tls_cacert={path}/ca.pem")]);
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    process.stdin.take().unwrap().write_all(ldif.as_bytes()).unwrap();
+    assert!(process.wait().unwrap().success());
+}
+
+#[test]
+fn tls_on_both_sides() {
+    let secure =
+        Secure::start(Kind::Larix, "TLSVerifyClient never\nsecurity simple_bind=128\nauthz-policy to");
+    let path = secure.folder.path().display().to_string();
+    let people = format!(
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
+         dn: cn=balancer,{SUFFIX}\nobjectClass: person\ncn: balancer\nsn: b\nuserPassword: balance\nauthzTo: dn.regex:.*\n\n"
+    );
+    add(&secure, &people);
+    secure.authority.client("ann").write(secure.folder.path(), "ann");
+    let text = |bind: &str| {
+        format!(
+            "bindconf bindmethod=simple binddn=cn=balancer,{SUFFIX} credentials=balance {bind}\n\
+             TLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\n\
+             TLSCACertificateFile {path}/ca.pem\nTLSVerifyClient try\ntier roundrobin\n\
+             backend-server uri=ldap://127.0.0.1:{} starttls=critical numconns=1 bindconns=1 retry=200\n",
+            secure.server.address.port()
+        )
+    };
+    let urls = "ldap://127.0.0.1:0/ ldaps://127.0.0.1:0/";
+    let balance = Balance::of(&text(""), urls);
+    let authority = format!("tls_cacert={path}/ca.pem");
+    let whoami = |balance: &Balance, arguments: &[&str]| {
+        let clear = format!("ldap://{}", balance.address);
+        let protected = format!("ldaps://127.0.0.1:{}", balance.ports[1]);
+        let mut command = Command::new(Kind::Larix.program().unwrap());
+        command.args(["whoami", "-o", &authority]);
+        for argument in arguments {
+            command.arg(match *argument {
+                "CLEAR" => &clear,
+                "PROTECTED" => &protected,
+                other => other,
+            });
+        }
+        let output = command.output().unwrap();
+        let shown = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&shown).trim().to_owned()
+    };
+    let admin = format!("cn=admin,{SUFFIX}");
+    let simple = ["-x", "-D", admin.as_str(), "-w", "secret"];
+    let with =
+        |more: &[&'static str]| -> Vec<&str> { simple.iter().copied().chain(more.iter().copied()).collect() };
+    for more in [&["-H", "PROTECTED"][..], &["-ZZ", "-H", "CLEAR"], &["-H", "CLEAR"]] {
+        let shown = whoami(&balance, &with(more));
+        assert_eq!(shown, format!("dn:{admin}"), "{more:?}: {}", balance.log());
+    }
+    let (certificate, key) = (format!("tls_cert={path}/ann.pem"), format!("tls_key={path}/ann.key"));
+    let external = ["-Y", "EXTERNAL", "-o", &certificate, "-o", &key, "-H", "PROTECTED"];
+    let shown = whoami(&balance, &external);
+    assert_eq!(shown, "dn:cn=ann,o=larix tests", "{}", balance.log());
+    balance.stop();
+    // A server whose certificate is not believed gets no password.
+    let other = secure.folder.path().join("other.pem");
+    std::fs::write(&other, Authority::new("Other").certificate()).unwrap();
+    let distrustful = Balance::of(&text(&format!("tls_cacert={}", other.display())), urls);
+    let shown = whoami(&distrustful, &with(&["-H", "CLEAR"]));
+    assert!(shown.contains("(52)"), "{shown}: {}", distrustful.log());
+    assert!(distrustful.log().contains("no TLS"), "{}", distrustful.log());
+    distrustful.stop();
 }
