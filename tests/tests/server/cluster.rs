@@ -52,6 +52,20 @@ fn change(node: &Member, request: &str) -> String {
     ask(&mut client, request)
 }
 
+/// Adds the first entries. The node leads, but on a busy machine it may lose its lease of a second for a moment.
+fn fill(node: &Member) {
+    for request in BASE.split("\n\n") {
+        until("it takes changes", || {
+            let answer = change(node, request);
+            assert!(
+                answer == "=> 0\n" || answer.contains("no node of this database takes changes"),
+                "{answer}"
+            );
+            answer == "=> 0\n"
+        });
+    }
+}
+
 fn description(node: &Member) -> Option<String> {
     node.client().value(&format!("cn=ann,ou=people,{SUFFIX}"), "description")
 }
@@ -72,7 +86,7 @@ fn one_node_writes_and_all_read() {
     let mut nodes = nodes(&engine.database().1, 2, "");
     nodes.iter_mut().for_each(Member::start);
     // The first one made the database, and leads.
-    nodes[0].change(BASE);
+    fill(&nodes[0]);
     assert_eq!(
         nodes[1].content(SUFFIX),
         nodes[0].content(SUFFIX),
@@ -108,7 +122,7 @@ fn an_engine_that_hangs_or_is_gone_holds_nobody_up() {
     let more = "database mdb\nsuffix dc=beside\nrootdn cn=root,dc=beside\nrootpw secret\ndirectory @DATA@";
     let mut nodes = nodes(&engine.database().1, 1, more);
     nodes[0].start();
-    nodes[0].change(BASE);
+    fill(&nodes[0]);
     let mut beside = Client::connect(nodes[0].address());
     assert_eq!(ask(&mut beside, "as cn=root,dc=beside secret"), "=> 0\n");
     assert_eq!(ask(&mut beside, "add dc=beside\n  objectClass: domain\n  dc: beside"), "=> 0\n");
@@ -164,7 +178,7 @@ fn nothing_acknowledged_is_lost_when_leaders_die() {
     let Some(engine) = Engine::start() else { return };
     let mut nodes = nodes(&engine.database().1, 2, "");
     nodes.iter_mut().for_each(Member::start);
-    nodes[0].change(BASE);
+    fill(&nodes[0]);
     let addresses: Vec<_> = nodes.iter().map(Member::address).collect();
     let (stop, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (acknowledged, refused) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
