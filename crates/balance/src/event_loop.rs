@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use larix_client::dial::{begin_tcp, begin_unix};
 use larix_client::{Ambient, PeerFault, TlsClient};
 use larix_proto::url::UrlScheme;
 use rustix::event::epoll::{self, EventFlags};
@@ -19,7 +20,7 @@ use socket2::Socket;
 
 use crate::balancer::{Balancer, Wanted};
 use crate::settings::BalanceSettings;
-use crate::sockets::{Polled, begin_tcp, begin_unix};
+use crate::sockets::Polled;
 use crate::wire::ClientTls;
 
 const READ_BYTES: usize = 64 * 1024;
@@ -479,7 +480,8 @@ impl EventLoop {
         let Some(connecting) = self.connecting.get_mut(&number) else { return };
         match connecting.addresses.pop_front() {
             Some(address) => {
-                let begun = begin_tcp(address, &self.core.settings().bind);
+                let bind = &self.core.settings().bind;
+                let begun = begin_tcp(address, bind.keep_alive, bind.user_timeout);
                 self.begun(number, begun, now);
             }
             None => {

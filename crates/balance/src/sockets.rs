@@ -1,14 +1,9 @@
-//! Sockets: connecting without waiting, reading and writing what there is.
+//! Sockets: reading and writing what there is.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
-use std::time::Duration;
 
-use larix_client::KeepAlive;
 use rustix::event::epoll::{self, EventFlags};
-use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
-
-use crate::settings::BindSettings;
+use socket2::Socket;
 
 /// A socket that the poll knows.
 #[derive(Debug)]
@@ -81,47 +76,4 @@ fn flags(reads: bool, writes: bool) -> EventFlags {
     flags.set(EventFlags::IN, reads);
     flags.set(EventFlags::OUT, writes);
     flags
-}
-
-/// Begins to connect to an address.
-pub(crate) fn begin_tcp(address: SocketAddr, settings: &BindSettings) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    if let Some(KeepAlive { idle, probes, interval }) = settings.keep_alive {
-        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-        let mut wanted = TcpKeepalive::new();
-        if idle > 0 {
-            wanted = wanted.with_time(seconds(idle));
-        }
-        if interval > 0 {
-            wanted = wanted.with_interval(seconds(interval));
-        }
-        if probes > 0 {
-            wanted = wanted.with_retries(probes);
-        }
-        socket.set_tcp_keepalive(&wanted)?;
-    }
-    if settings.user_timeout.is_some() {
-        socket.set_tcp_user_timeout(settings.user_timeout)?;
-    }
-    begin(socket, &address.into())
-}
-
-/// Begins to connect to a local socket.
-pub(crate) fn begin_unix(path: &str) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    begin(socket, &SockAddr::unix(path)?)
-}
-
-fn begin(socket: Socket, address: &SockAddr) -> io::Result<Socket> {
-    match socket.connect(address) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
-            Ok(socket)
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(socket),
-        Err(error) => Err(error),
-        Ok(()) => Ok(socket),
-    }
 }

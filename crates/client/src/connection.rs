@@ -10,8 +10,9 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{MessageId, ResponseMessage};
 use larix_sasl::scram::ClientBinding;
 use rustls::pki_types::CertificateDer;
-use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::dial::{self, KeepAlive};
 use crate::error::ClientError;
 use crate::fault;
 use crate::messages::{MessageLayer, MessageLimits};
@@ -32,17 +33,6 @@ pub struct ConnectionOptions {
     pub user_timeout: Option<Duration>,
     /// Calls connecting and waiting off.
     pub stop: Stop,
-}
-
-/// When the system asks whether the other side is still there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeepAlive {
-    /// Seconds of silence before the first probe; 0: the system's.
-    pub idle: u32,
-    /// Probes without an answer; 0: the system's.
-    pub probes: u32,
-    /// Seconds between probes; 0: the system's.
-    pub interval: u32,
 }
 
 /// A connection to one server, plain or under TLS.
@@ -329,22 +319,6 @@ fn connect_address(address: SocketAddr, options: &ConnectionOptions) -> io::Resu
         Some(timeout) => socket.connect_timeout(&address.into(), timeout)?,
         None => socket.connect(&address.into())?,
     }
-    socket.set_tcp_nodelay(true)?;
-    if let Some(KeepAlive { idle, probes, interval }) = options.keep_alive {
-        let mut keep = TcpKeepalive::new();
-        if idle > 0 {
-            keep = keep.with_time(Duration::from_secs(idle.into()));
-        }
-        if interval > 0 {
-            keep = keep.with_interval(Duration::from_secs(interval.into()));
-        }
-        if probes > 0 {
-            keep = keep.with_retries(probes);
-        }
-        socket.set_tcp_keepalive(&keep)?;
-    }
-    if let Some(timeout) = options.user_timeout {
-        socket.set_tcp_user_timeout(Some(timeout))?;
-    }
+    dial::set_options(&socket, options.keep_alive, options.user_timeout)?;
     Ok(socket.into())
 }

@@ -10,6 +10,7 @@ mod certificate;
 mod channel;
 pub mod ciphers;
 mod connection;
+pub mod dial;
 mod error;
 mod fault;
 #[cfg(feature = "gssapi")]
@@ -24,7 +25,8 @@ mod tls;
 mod trust;
 
 pub use channel::{Channel, Opening, Security};
-pub use connection::{Connection, ConnectionOptions, KeepAlive};
+pub use connection::{Connection, ConnectionOptions};
+pub use dial::KeepAlive;
 pub use error::{ClientError, write_result};
 pub use messages::{Answer, GIVEN_UP_MAX, GivingUp, MessageLayer, MessageLimits, NotSent};
 pub use peer_fault::PeerFault;

@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use larix_client::{Channel, Credentials, NotSent, PeerFault};
-use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+use socket2::Socket;
 
 use crate::job::{Job, Owner, envelope};
-use crate::settings::ProxySettings;
 
 /// A request and its number.
 pub(crate) type Numbered = (u64, Box<Job>);
@@ -115,48 +114,5 @@ impl Connection {
             }
             Err(error) => Err(PeerFault::Socket(error.to_string())),
         }
-    }
-}
-
-/// Begins to connect to an address.
-pub(crate) fn begin_tcp(address: SocketAddr, settings: &ProxySettings) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
-    if let Some(keep) = settings.keep_alive {
-        let mut wanted = TcpKeepalive::new();
-        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-        if keep.idle > 0 {
-            wanted = wanted.with_time(seconds(keep.idle));
-        }
-        if keep.interval > 0 {
-            wanted = wanted.with_interval(seconds(keep.interval));
-        }
-        if keep.probes > 0 {
-            wanted = wanted.with_retries(keep.probes);
-        }
-        socket.set_tcp_keepalive(&wanted)?;
-    }
-    if settings.user_timeout.is_some() {
-        socket.set_tcp_user_timeout(settings.user_timeout)?;
-    }
-    begin(socket, &address.into())
-}
-
-/// Begins to connect to a local socket.
-pub(crate) fn begin_unix(path: &str) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    begin(socket, &SockAddr::unix(path)?)
-}
-
-fn begin(socket: Socket, address: &SockAddr) -> io::Result<Socket> {
-    match socket.connect(address) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
-            Ok(socket)
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(socket),
-        Err(error) => Err(error),
-        Ok(()) => Ok(socket),
     }
 }

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use larix_client::dial::{begin_tcp, begin_unix};
 use larix_client::{Ambient, Channel, Credentials, MessageLimits, Opening, PeerFault, Security, TlsClient};
 use larix_engine::time::Clock;
 use larix_proto::url::{LdapUrl, UrlScheme};
@@ -17,7 +18,7 @@ use rustix::event::epoll;
 use rustix::event::{Timespec, epoll::EventFlags};
 use socket2::SockRef;
 
-use crate::connection::{Connection, Numbered, Stage, begin_tcp, begin_unix};
+use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{FEED_HIGH, FEED_MAX, Job, Outcome, Owner, Sink, body, envelope};
 use crate::settings::{NETWORK_TIMEOUT, ProxySettings, TlsBegins};
 use crate::shared::{Command, Shared};
@@ -320,7 +321,8 @@ impl Proxy {
         let next = self.connections.get_mut(&id).and_then(|connection| connection.addresses.pop_front());
         match next {
             Some(address) => {
-                let begun = begin_tcp(address, &self.given.settings);
+                let settings = &self.given.settings;
+                let begun = begin_tcp(address, settings.keep_alive, settings.user_timeout);
                 self.connecting(id, begun);
             }
             None => self.unreachable(id, &why),

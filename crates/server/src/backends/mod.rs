@@ -1,5 +1,6 @@
 //! The backends: one for each kind of served database, and one for names outside every database.
 
+mod alone;
 mod chained;
 mod changelog;
 mod clustered;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Announced, Backend, Below, Bind, Client, ClientHandle, Context, Done, Interceptor, Mount, PasswordChange,
-    PasswordChanged, Proof, Reply, Routing, Search, Verdict,
+    Backend, Bind, Context, Done, Interceptor, PasswordChange, PasswordChanged, Proof, Reply, Search, Verdict,
 };
 use larix_configuration::{ConfigError, Database, Overlay};
 use larix_engine::access::{AccessPolicy, Subject};
@@ -23,6 +22,7 @@ use larix_schema::{BoundFilter, NormalDn};
 use larix_store::Store as _;
 use larix_store::lmdb::LmdbStore;
 
+use super::alone::Alone;
 use super::proxied::connections_by_name;
 use super::{Common, Stored};
 
@@ -188,38 +188,4 @@ impl LocalEntries for Local {
             done(changed);
         }
     }
-}
-
-/// Stands for the router and the client of a request that has waited: the database asks neither.
-#[derive(Debug)]
-struct Alone;
-
-impl Routing for Alone {
-    fn mounts(&self) -> &[Mount] {
-        &[]
-    }
-
-    fn backend(&self, _: &NormalDn) -> Option<&dyn Backend> {
-        None
-    }
-
-    fn glued_below(&self, _: &NormalDn, _: Scope) -> Vec<Below<'_>> {
-        Vec::new()
-    }
-
-    fn announced(&self) -> Announced {
-        Announced::default()
-    }
-}
-
-impl Client for Alone {
-    fn handle(&self) -> Box<dyn ClientHandle> {
-        Box::new(Self)
-    }
-}
-
-impl ClientHandle for Alone {
-    fn send(&self, _: Vec<u8>) {}
-
-    fn hang_up(&self) {}
 }

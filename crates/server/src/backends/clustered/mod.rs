@@ -16,17 +16,18 @@ use larix_engine::write::Completion;
 use larix_engine::write::writer::hand_over_kept;
 use larix_engine::{Chosen, Directory, Fault, Held};
 use larix_kv::{Noted, take_noted};
-use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope};
+use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
 use zeroize::Zeroizing;
 
+use super::alone::Alone;
 use super::{Common, passwords};
 use crate::cluster::{Node, Place, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Announced, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context, Cursor, End, Later,
-    Mount, PasswordChange, PasswordChanged, Pending, Proof, Reply, Routing, Search, Secret, Verdict,
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
+    Pending, Proof, Reply, Search, Secret, Verdict,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -328,38 +329,4 @@ impl Backend for Clustered {
         self.node.served().database().set_read_only(value);
         LdapResult::success()
     }
-}
-
-/// Stands for the router and the client on threads that know neither.
-#[derive(Debug)]
-struct Alone;
-
-impl Routing for Alone {
-    fn mounts(&self) -> &[Mount] {
-        &[]
-    }
-
-    fn backend(&self, _: &NormalDn) -> Option<&dyn Backend> {
-        None
-    }
-
-    fn glued_below(&self, _: &NormalDn, _: Scope) -> Vec<Below<'_>> {
-        Vec::new()
-    }
-
-    fn announced(&self) -> Announced {
-        Announced::default()
-    }
-}
-
-impl Client for Alone {
-    fn handle(&self) -> Box<dyn ClientHandle> {
-        Box::new(Self)
-    }
-}
-
-impl ClientHandle for Alone {
-    fn send(&self, _: Vec<u8>) {}
-
-    fn hang_up(&self) {}
 }

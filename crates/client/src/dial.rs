@@ -1,0 +1,81 @@
+//! The options of TCP sockets, and sockets that connect without waiting, for event loops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+
+/// When the system asks whether the other side is still there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Seconds of silence before the first probe; 0: the system's.
+    pub idle: u32,
+    /// Probes without an answer; 0: the system's.
+    pub probes: u32,
+    /// Seconds between probes; 0: the system's.
+    pub interval: u32,
+}
+
+/// Begins to connect to an address. The socket is writable once it is connected, or has failed.
+///
+/// # Errors
+/// Those of the system: no socket, an option that it refuses, an address that cannot be reached.
+pub fn begin_tcp(
+    address: SocketAddr,
+    keep_alive: Option<KeepAlive>,
+    user_timeout: Option<Duration>,
+) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    set_options(&socket, keep_alive, user_timeout)?;
+    begin(socket, &address.into())
+}
+
+/// Sets what a connection has by TCP: nothing waits to be sent together, and how a silent peer is noticed.
+pub(crate) fn set_options(
+    socket: &Socket,
+    keep_alive: Option<KeepAlive>,
+    user_timeout: Option<Duration>,
+) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    if let Some(KeepAlive { idle, probes, interval }) = keep_alive {
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let mut wanted = TcpKeepalive::new();
+        if idle > 0 {
+            wanted = wanted.with_time(seconds(idle));
+        }
+        if interval > 0 {
+            wanted = wanted.with_interval(seconds(interval));
+        }
+        if probes > 0 {
+            wanted = wanted.with_retries(probes);
+        }
+        socket.set_tcp_keepalive(&wanted)?;
+    }
+    if user_timeout.is_some() {
+        socket.set_tcp_user_timeout(user_timeout)?;
+    }
+    Ok(())
+}
+
+/// Begins to connect to a local socket.
+///
+/// # Errors
+/// Those of the system.
+pub fn begin_unix(path: &str) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    begin(socket, &SockAddr::unix(path)?)
+}
+
+fn begin(socket: Socket, address: &SockAddr) -> io::Result<Socket> {
+    match socket.connect(address) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {
+            Ok(socket)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(socket),
+        Err(error) => Err(error),
+        Ok(()) => Ok(socket),
+    }
+}
