@@ -9,7 +9,7 @@ use larix_proto::{LdapResult, Response, ResultCode, client, oid};
 use larix_sasl::scram::ClientBinding;
 use rustls::ClientConnection;
 
-use crate::fault;
+use crate::fault::{self, SettingNames};
 use crate::messages::{Answer, MessageLayer, MessageLimits};
 use crate::peer_fault::PeerFault;
 use crate::sasl::{self, Mechanism, SaslExchange, Surroundings};
@@ -125,7 +125,9 @@ impl Channel {
         session.read_tls(bytes).map_err(lost)?;
         let state = match session.process_new_packets() {
             Ok(state) => state,
-            Err(error) => return Err(self.layer.end(PeerFault::Tls(fault::words(&error)))),
+            Err(error) => {
+                return Err(self.layer.end(PeerFault::Tls(fault::words(&error, &SettingNames::LDAP))));
+            }
         };
         let mut left = state.plaintext_bytes_to_read();
         let mut plain = [0; PLAIN_BYTES];

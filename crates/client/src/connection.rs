@@ -14,7 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::dial::{self, KeepAlive};
 use crate::error::ClientError;
-use crate::fault;
+use crate::fault::{self, SettingNames};
 use crate::messages::{MessageLayer, MessageLimits};
 use crate::stop::Stop;
 use crate::tls::{self, TlsOptions, TlsStream};
@@ -147,11 +147,15 @@ impl Connection {
     /// Why nothing can be sent any more. With TLS 1.3 a server says only after the handshake what it has against a client's
     /// certificate, and closes: what it said may wait to be read.
     fn lost(&mut self, error: io::Error) -> ClientError {
-        let mut why = fault::later(&error);
+        let mut why = fault::later(&error, &SettingNames::LDAP);
         let is_closed = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
         if let (Stream::Tls(stream), true) = (&mut self.stream, is_closed) {
             while why.is_none() && stream.conn.read_tls(&mut stream.sock).is_ok_and(|count| count > 0) {
-                why = stream.conn.process_new_packets().err().map(|error| fault::words(&error));
+                why = stream
+                    .conn
+                    .process_new_packets()
+                    .err()
+                    .map(|error| fault::words(&error, &SettingNames::LDAP));
             }
         }
         match why {
@@ -243,7 +247,7 @@ impl Connection {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    return Err(match fault::later(&error) {
+                    return Err(match fault::later(&error, &SettingNames::LDAP) {
                         Some(why) => ClientError::Tls { host: self.host.clone(), why },
                         // Of TLS: without its goodbye.
                         None if error.kind() == io::ErrorKind::UnexpectedEof => ClientError::Closed,

@@ -8,29 +8,62 @@ use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 use crate::certificate::Certificate;
 use crate::trust::is_authority_as_server;
 
-/// Where trusted certificates are named.
-const TRUST: &str = "tls_cacert (-o tls_cacert=FILE of the tools, TLS_CACERT in ldap.conf)";
-/// What is to be done about versions.
-const VERSIONS: &str = "the server speaks none of the TLS versions that are allowed here: set tls_protocol_min to 3.3 \
-                        (TLS 1.2), or have the server speak TLS 1.2 or 1.3; nothing older is spoken";
-const WANTS_CERTIFICATE: &str =
-    "the server wants a certificate of the client: name yours in tls_cert, and its key in tls_key";
+/// What the settings that correct a fault are called, by those who make the connection.
+#[derive(Clone, Copy, Debug)]
+pub struct SettingNames<'a> {
+    /// The file with trusted certificates.
+    pub trust: &'a str,
+    /// Where a name may stand, or how another one is accepted.
+    pub name: &'a str,
+    /// The certificate of this side, and its key.
+    pub certificate: &'a str,
+    pub key: &'a str,
+    /// The server's setting with the authorities of its clients.
+    pub client_authorities: &'a str,
+    /// What both sides allow.
+    pub common: &'a str,
+    /// How older versions are allowed.
+    pub versions: &'a str,
+    /// What to do if the server does not answer with TLS.
+    pub no_tls: &'a str,
+    /// What to do if the server is silent, or closes the connection.
+    pub silent: &'a str,
+}
+
+impl SettingNames<'static> {
+    /// Those of LDAP's clients.
+    pub(crate) const LDAP: Self = Self {
+        trust: "tls_cacert (-o tls_cacert=FILE of the tools, TLS_CACERT in ldap.conf)",
+        name: "tls_reqsan says where the name may stand",
+        certificate: "tls_cert",
+        key: "tls_key",
+        client_authorities: "TLSCACertificateFile",
+        common: "tls_cipher_suite and tls_ecname say what is allowed here",
+        versions: "set tls_protocol_min to 3.3 (TLS 1.2), or have the server speak TLS 1.2 or 1.3; nothing older is spoken",
+        no_tls: "ldaps:// wants it from the first byte on; where LDAP begins in the clear, ask for StartTLS: ldap:// with \
+                 -ZZ, or starttls=critical",
+        silent: "Is ldaps:// served at this port? (ldap:// with -ZZ is StartTLS)",
+    };
+}
 
 /// Why a handshake with `host` failed; `shown` is the server's certificate, if it came so far.
-pub(crate) fn handshake(error: &io::Error, host: &str, shown: Option<&CertificateDer<'_>>) -> String {
+pub(crate) fn handshake(
+    error: &io::Error,
+    host: &str,
+    shown: Option<&CertificateDer<'_>>,
+    names: &SettingNames<'_>,
+) -> String {
     match tls_error(error) {
-        Some(Error::InvalidCertificate(error)) => certificate(error, host, shown),
-        Some(Error::InvalidMessage(_)) => "what came is no TLS: ldaps:// wants it from the first byte on; where LDAP begins \
-                                           in the clear, ask for StartTLS: ldap:// with -ZZ, or starttls=critical"
-            .to_owned(),
-        Some(error) => words(error),
-        None => interrupted(error),
+        Some(Error::InvalidCertificate(error)) => certificate(error, host, shown, names),
+        Some(Error::InvalidMessage(_)) => format!("what came is no TLS: {}", names.no_tls),
+        Some(error) => words(error, names),
+        None => interrupted(error, names),
     }
 }
 
 /// What a TLS error says that came once the handshake was done; none for errors of another kind.
-pub(crate) fn later(error: &io::Error) -> Option<String> {
-    tls_error(error).map(words)
+pub(crate) fn later(error: &io::Error, names: &SettingNames<'_>) -> Option<String> {
+    tls_error(error).map(|error| words(error, names))
 }
 
 fn tls_error(error: &io::Error) -> Option<&Error> {
@@ -38,37 +71,34 @@ fn tls_error(error: &io::Error) -> Option<&Error> {
 }
 
 /// An error of the network in the middle of a handshake.
-fn interrupted(error: &io::Error) -> String {
+fn interrupted(error: &io::Error, names: &SettingNames<'_>) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-            "the server closed the connection during the handshake: its log says why. Is ldaps:// served at this \
-             port? (ldap:// with -ZZ is StartTLS)"
-                .to_owned()
+            format!(
+                "the server closed the connection during the handshake: its log says why. {}",
+                names.silent
+            )
         }
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            "the server did not answer the handshake in time. Is ldaps:// served at this port? (ldap:// with -ZZ is \
-             StartTLS)"
-                .to_owned()
+            format!("the server did not answer the handshake in time. {}", names.silent)
         }
         _ => error.to_string(),
     }
 }
 
 /// An error that is not about the server's certificate.
-pub(crate) fn words(error: &Error) -> String {
+pub(crate) fn words(error: &Error, names: &SettingNames<'_>) -> String {
     match error {
-        Error::AlertReceived(alert) => refusal(*alert),
+        Error::AlertReceived(alert) => refusal(*alert, names),
         Error::PeerIncompatible(
             PeerIncompatible::ServerDoesNotSupportTls12Or13
             | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
             | PeerIncompatible::SupportedVersionsExtensionRequired
             | PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled,
-        ) => VERSIONS.to_owned(),
+        ) => versions(names),
         Error::PeerIncompatible(what) => {
-            format!(
-                "the two sides have nothing in common ({what:?}): tls_cipher_suite and tls_ecname say what is allowed here"
-            )
+            format!("the two sides have nothing in common ({what:?}): {}", names.common)
         }
         Error::InvalidCertRevocationList(what) => {
             format!("a revocation list cannot be used ({what:?}): see tls_crlfile and tls_cacert")
@@ -77,55 +107,77 @@ pub(crate) fn words(error: &Error) -> String {
     }
 }
 
+fn versions(names: &SettingNames<'_>) -> String {
+    format!("the server speaks none of the TLS versions that are allowed here: {}", names.versions)
+}
+
 /// What the server has against us.
-fn refusal(alert: AlertDescription) -> String {
-    let text = match alert {
-        AlertDescription::ProtocolVersion => VERSIONS,
+fn refusal(alert: AlertDescription, names: &SettingNames<'_>) -> String {
+    let SettingNames { certificate, key, common, client_authorities, .. } = names;
+    match alert {
+        AlertDescription::ProtocolVersion => versions(names),
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
-            "the server finds nothing that both sides allow (here tls_cipher_suite and tls_ecname say what), or wants a \
-             certificate of the client (tls_cert and tls_key)"
+            format!(
+                "the server finds nothing that both sides allow ({common}), or wants a certificate of the client \
+                 ({certificate} and {key})"
+            )
         }
-        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => WANTS_CERTIFICATE,
+        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
+            format!(
+                "the server wants a certificate of the client: name yours in {certificate}, and its key in {key}"
+            )
+        }
         AlertDescription::UnknownCA => {
-            "the server does not trust the authority of our certificate (tls_cert): its TLSCACertificateFile has to have \
-             that authority, and tls_cert what stands between it and ours"
+            format!(
+                "the server does not trust the authority of our certificate ({certificate}): its {client_authorities} has to \
+                 have that authority, and {certificate} what stands between it and ours"
+            )
         }
         AlertDescription::CertificateExpired => {
-            "the server says that our certificate (tls_cert) has expired, or is not valid yet"
+            format!("the server says that our certificate ({certificate}) has expired, or is not valid yet")
         }
-        AlertDescription::CertificateRevoked => "the server says that our certificate (tls_cert) is revoked",
+        AlertDescription::CertificateRevoked => {
+            format!("the server says that our certificate ({certificate}) is revoked")
+        }
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown
-        | AlertDescription::AccessDenied => "the server refuses our certificate (tls_cert); its log says why",
-        AlertDescription::UnrecognisedName => {
-            "the server has no certificate for the name that it was asked for"
+        | AlertDescription::AccessDenied => {
+            format!("the server refuses our certificate ({certificate}); its log says why")
         }
-        other => return format!("the server ended it with the alert {other:?}; its log says why"),
-    };
-    text.to_owned()
+        AlertDescription::UnrecognisedName => {
+            "the server has no certificate for the name that it was asked for".to_owned()
+        }
+        other => format!("the server ended it with the alert {other:?}; its log says why"),
+    }
 }
 
 /// What is wrong with the server's certificate.
-fn certificate(error: &CertificateError, host: &str, shown: Option<&CertificateDer<'_>>) -> String {
+fn certificate(
+    error: &CertificateError,
+    host: &str,
+    shown: Option<&CertificateDer<'_>>,
+    names: &SettingNames<'_>,
+) -> String {
+    let trust = names.trust;
     let shown = shown.and_then(|der| Certificate::read(der).ok()).unwrap_or_default();
     match error {
         CertificateError::UnknownIssuer if shown.is_self_issued => format!(
             "the server's certificate is signed by itself ({}) and is none of the trusted ones: if it is the right one, name \
-             its file in {TRUST}",
+             its file in {trust}",
             shown.issuer
         ),
         CertificateError::UnknownIssuer => format!(
             "the server's certificate is from an authority that is not trusted ({}): name the file with that authority's \
-             certificate in {TRUST}; what stands between them belongs to the server's certificate",
+             certificate in {trust}; what stands between them belongs to the server's certificate",
             shown.issuer
         ),
         CertificateError::BadSignature => format!(
             "a signature of the server's certificate is wrong: {} has the name of a trusted authority, and another key. Is its \
-             certificate in {TRUST} an old one?",
+             certificate in {trust} an old one?",
             shown.issuer
         ),
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => wrong_name(host, &shown),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => wrong_name(host, &shown, names),
         CertificateError::ExpiredContext { time, not_after } => format!(
             "the server's certificate, or one above it, expired on {}: it has to be renewed there (this machine's clock says {})",
             date(*not_after),
@@ -151,16 +203,20 @@ fn certificate(error: &CertificateError, host: &str, shown: Option<&CertificateD
             "the server's certificate is not for servers: its extended key usage leaves out serverAuth".to_owned()
         }
         CertificateError::BadEncoding => "the server's certificate cannot be read".to_owned(),
-        other => unusual(other, &shown),
+        other => unusual(other, &shown, names),
     }
 }
 
-fn unusual(error: &CertificateError, shown: &Certificate) -> String {
+fn unusual(
+    error: &CertificateError,
+    shown: &Certificate,
+    SettingNames { trust, .. }: &SettingNames<'_>,
+) -> String {
     let whole = Error::InvalidCertificate(error.clone());
     if is_authority_as_server(&whole) {
         return format!(
             "the server's certificate is an authority's ({}, CA:TRUE), and is not itself among the trusted ones: name its file \
-             in {TRUST}, or give the server a certificate of its own",
+             in {trust}, or give the server a certificate of its own",
             shown.issuer
         );
     }
@@ -170,7 +226,7 @@ fn unusual(error: &CertificateError, shown: &Certificate) -> String {
     }
 }
 
-fn wrong_name(host: &str, shown: &Certificate) -> String {
+fn wrong_name(host: &str, shown: &Certificate, SettingNames { name: rule, .. }: &SettingNames<'_>) -> String {
     let names = if shown.has_alternatives && !shown.alternatives.is_empty() {
         format!("is for {}", shown.alternatives.join(", "))
     } else if let Some(name) = &shown.common_name {
@@ -180,7 +236,7 @@ fn wrong_name(host: &str, shown: &Certificate) -> String {
     };
     format!(
         "the server's certificate {names}, and not for {host}: ask for the server by a name that it has, or give it a \
-         certificate with this one (tls_reqsan says where the name may stand)"
+         certificate with this one ({rule})"
     )
 }
 

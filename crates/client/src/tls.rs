@@ -1,6 +1,7 @@
 //! TLS of the clients: `ldaps://`, `-Z`, and the settings that OpenLDAP's clients know (ldap.conf(5)).
 
 use std::collections::HashMap;
+use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, Str
 
 use crate::ciphers;
 use crate::error::ClientError;
-use crate::fault;
+use crate::fault::{self, SettingNames};
 use crate::peer_fault::PeerFault;
 use crate::pins::{PeerKeyHash, Pinned};
 use crate::trust::{AnyCertificate, NameRule, Named, Shown};
@@ -53,14 +54,24 @@ pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
 /// What the command line, the environment and the files say about TLS, by the names of ldap.conf.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct TlsOptions(HashMap<&'static str, String>);
+pub struct TlsOptions {
+    said: HashMap<&'static str, String>,
+    /// Whether a certificate may have any name.
+    any_name: bool,
+}
 
 impl TlsOptions {
     /// Exactly these, by the names of ldap.conf in any case (`tls_cert` and the like); names that are none of them are left
     /// out.
     pub fn new<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let named = |(name, value): (&str, &str)| known(name).map(|name| (name, value.to_owned()));
-        Self(settings.into_iter().filter_map(named).collect())
+        Self { said: settings.into_iter().filter_map(named).collect(), any_name: false }
+    }
+
+    /// The same, and a certificate may have any name: its chain alone is judged.
+    #[must_use]
+    pub fn with_any_name(self) -> Self {
+        Self { any_name: true, ..self }
     }
 
     /// From `-o tls_...=...`, then LDAPTLS_..., then the user's files, then the system's; LDAPNOINIT leaves out all but the
@@ -69,7 +80,7 @@ impl TlsOptions {
         let mut options = Self::default();
         for setting in settings {
             if let Some((name, value)) = setting.split_once('=') {
-                options.0.extend(known(name).map(|name| (name, value.to_owned())));
+                options.said.extend(known(name).map(|name| (name, value.to_owned())));
             }
         }
         if std::env::var_os("LDAPNOINIT").is_some() {
@@ -77,7 +88,7 @@ impl TlsOptions {
         }
         for name in KNOWN {
             if let Ok(value) = std::env::var(format!("LDAP{name}")) {
-                options.0.entry(name).or_insert(value);
+                options.said.entry(name).or_insert(value);
             }
         }
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -102,12 +113,12 @@ impl TlsOptions {
             let mut words = line.split_ascii_whitespace();
             let Some(name) = words.next().and_then(known) else { continue };
             let Some(value) = words.next().filter(|_| is_own || !OWN.contains(&name)) else { continue };
-            self.0.entry(name).or_insert_with(|| value.to_owned());
+            self.said.entry(name).or_insert_with(|| value.to_owned());
         }
     }
 
     fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.said.get(name).map(String::as_str)
     }
 
     /// The channel binding that is asked for: `tls-endpoint` or `tls-exporter`.
@@ -182,6 +193,7 @@ impl TlsOptions {
             }
         }
         let rule = match word("TLS_REQSAN").as_deref() {
+            _ if self.any_name => NameRule::Any,
             None | Some("allow") => NameRule::Either,
             Some("never") => NameRule::Subject,
             Some("try") => NameRule::AlternativeFirst,
@@ -275,6 +287,16 @@ impl TlsOptions {
         Ok(TlsClient { config, binding: self.channel_binding().map(str::to_owned) })
     }
 
+    /// For one connection to a server of another protocol. The files are read now, so that renewed ones are used.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn handshake(&self) -> Result<Handshake, ClientError> {
+        let shown = Shown::default();
+        let config = Arc::new(self.configuration(&shown, &[])?);
+        Ok(Handshake { config, shown })
+    }
+
     /// Makes the handshake with `host`, whose name its certificate must have.
     pub(crate) fn secure(&self, mut socket: TcpStream, host: &str) -> Result<TlsStream, ClientError> {
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -286,11 +308,39 @@ impl TlsOptions {
             .map_err(|error| refused(error.to_string()))?;
         while session.is_handshaking() {
             if let Err(error) = session.complete_io(&mut socket) {
-                return Err(refused(fault::handshake(&error, host, shown.get())));
+                return Err(refused(fault::handshake(&error, host, shown.get(), &SettingNames::LDAP)));
             }
         }
         Ok(StreamOwned::new(session, socket))
     }
+}
+
+/// TLS of one connection whose bytes somebody else moves.
+#[derive(Debug)]
+pub struct Handshake {
+    config: Arc<ClientConfig>,
+    shown: Shown,
+}
+
+impl Handshake {
+    /// What rustls makes the connection with.
+    #[must_use]
+    pub fn config(&self) -> &Arc<ClientConfig> {
+        &self.config
+    }
+
+    /// Why the handshake with `host` failed, with the setting that corrects it.
+    #[must_use]
+    pub fn fault(&self, error: &io::Error, host: &str, names: &SettingNames<'_>) -> String {
+        fault::handshake(error, host, self.shown.get(), names)
+    }
+}
+
+/// Why a connection that had made its handshake ended, if TLS is the reason: with TLS 1.3 a server says only then what it has
+/// against a client's certificate.
+#[must_use]
+pub fn fault_after_handshake(error: &io::Error, names: &SettingNames<'_>) -> Option<String> {
+    fault::later(error, names)
 }
 
 /// TLS of many connections, its files read.
@@ -363,10 +413,10 @@ mod tests {
     fn what_is_said_first_holds() {
         let said = |text: &str, is_own: bool, expected: &[(&'static str, &str)]| {
             let mut options = TlsOptions::default();
-            options.0.insert("TLS_CACERT", "/first".to_owned());
+            options.said.insert("TLS_CACERT", "/first".to_owned());
             options.add_file(text, is_own);
             let expected = expected.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            assert_eq!(options, TlsOptions(expected), "{text}");
+            assert_eq!(options.said, expected, "{text}");
         };
         let first = ("TLS_CACERT", "/first");
         said("", true, &[first]);
@@ -383,7 +433,7 @@ mod tests {
             ("TLS_REQCERT", "perhaps", "TLS_REQCERT perhaps: never, allow, try, demand or hard"),
             ("TLS_CACERT", "/no/such/file", "/no/such/file: "),
         ] {
-            let options = TlsOptions(HashMap::from([(name, value.to_owned())]));
+            let options = TlsOptions::new([(name, value)]);
             let error = options.configuration(&Shown::default(), &[]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }

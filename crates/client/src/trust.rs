@@ -63,6 +63,8 @@ impl ServerCertVerifier for AnyCertificate {
 /// Where in a certificate the server's name may stand (`TLS_REQSAN`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRule {
+    /// It may have any name.
+    Any,
     /// In the subject's common name alone.
     Subject,
     /// Among the alternative names, or in the common name.
@@ -145,6 +147,7 @@ impl ServerCertVerifier for Named {
         let certificate = Certificate::read(end_entity).unwrap_or_default();
         let in_subject = || certificate.is_called(server_name);
         let named = match self.rule {
+            NameRule::Any => true,
             NameRule::Alternative => in_alternatives,
             NameRule::Either => in_alternatives || in_subject(),
             NameRule::AlternativeFirst => in_alternatives || (!certificate.has_alternatives && in_subject()),

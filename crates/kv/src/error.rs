@@ -8,6 +8,7 @@ use larix_store::{CommitError, ReadError, TableId};
 use tokio_postgres::error::SqlState;
 
 use crate::noted::{Noted, note};
+use crate::tls;
 
 /// Why a store on an engine could not be opened.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub enum OpenError {
     Refused(String),
     /// The name of a schema that cannot be used.
     Schema { name: String, bytes_max: usize },
+    /// There is no TLS with the engine; the text names the value and the setting.
+    Tls(String),
     /// Two tables of one name or number: a bug of the caller.
     Table { name: &'static str },
     /// The engine cannot be reached, or is too slow.
@@ -64,6 +67,7 @@ impl fmt::Display for OpenError {
                 f,
                 "\"{name}\" cannot name a schema: use up to {bytes_max} lower-case letters, digits and underscores, a letter first"
             ),
+            Self::Tls(why) => write!(f, "no TLS with the engine: {why}"),
             Self::Table { name } => write!(f, "table {name} is declared twice or numbered too high"),
             Self::Unavailable(why) => write!(f, "the engine cannot be reached: {why}"),
         }
@@ -174,8 +178,19 @@ impl Fault {
         Verdict::Failed
     }
 
+    /// What it came to, if TLS is the reason.
+    fn tls(&self) -> Option<String> {
+        match self {
+            Self::Engine(error) => tls::fault_of(error),
+            _ => None,
+        }
+    }
+
     /// As a text for the log and for clients: no value, no password.
     fn text(&self) -> String {
+        if let Some(why) = self.tls() {
+            return format!("no TLS with the engine: {why}");
+        }
         match self {
             Self::Engine(error) => match error.as_db_error() {
                 Some(answer) if answer.code() == &SqlState::UNDEFINED_TABLE => {
@@ -248,6 +263,9 @@ impl Fault {
     }
 
     pub(crate) fn into_open(self) -> OpenError {
+        if let Some(why) = self.tls() {
+            return OpenError::Tls(why);
+        }
         match self.state() {
             Some(state) if state.code().starts_with("28") || state == &SqlState::INVALID_CATALOG_NAME => {
                 OpenError::Refused(self.text())

@@ -21,6 +21,7 @@ mod noted;
 mod schema;
 mod statements;
 mod store;
+mod tls;
 mod view;
 
 pub use address::Address;

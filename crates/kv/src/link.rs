@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::address::Address;
 use crate::error::Fault;
@@ -166,10 +166,9 @@ impl Pool {
     }
 
     fn connect(&self) -> Result<Arc<Link>, Fault> {
-        let (config, schema, deadline) =
-            (self.address.config.clone(), self.schema.clone(), self.limits.deadline);
+        let (address, schema, deadline) = (self.address.clone(), self.schema.clone(), self.limits.deadline);
         let (client, connection) = self.engine.call(self.connect_deadline(), async move {
-            let (client, connection) = config.connect(NoTls).await?;
+            let (client, connection) = address.connect().await?;
             let connection = tokio::spawn(async move {
                 // The next request sees its end.
                 let _end = connection.await;
@@ -193,9 +192,9 @@ impl Pool {
     where
         F: Future<Output = Result<T, Fault>> + Send,
     {
-        let config = self.address.config.clone();
+        let address = self.address.clone();
         self.engine.call(self.connect_deadline(), async move {
-            let (client, connection) = config.connect(NoTls).await?;
+            let (client, connection) = address.connect().await?;
             let connection = tokio::spawn(connection);
             let _abort = AbortOnDrop(Some(connection.abort_handle()));
             work(client).await

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "waits until another process answers")]
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,6 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::pki::{Authority, Issued};
+use crate::ports::free_port;
 
 const START_SECONDS: u64 = 60;
 
@@ -25,7 +28,11 @@ pub struct Engine {
     programs: PathBuf,
     server: Option<Child>,
     databases: AtomicU32,
+    port: u16,
 }
+
+/// Where it listens unless it is said.
+const PORT: u16 = 5_432;
 
 impl Engine {
     /// None where PostgreSQL is not installed; the run says so.
@@ -38,6 +45,31 @@ impl Engine {
     /// # Panics
     /// When that cannot be done.
     pub fn start_with(settings: &[&str]) -> Option<Self> {
+        Self::start_at(PORT, settings, |_| {})
+    }
+
+    /// The same on a port of loopback, too, with TLS by a certificate, and clients' certificates by those of `authority`. Who
+    /// comes over the network needs TLS; the user `certified` needs a certificate with this name.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn start_with_tls(issued: &Issued, authority: &Authority) -> Option<Self> {
+        let settings = [
+            "listen_addresses = '127.0.0.1'",
+            "ssl = on",
+            "ssl_cert_file = '../tls.pem'",
+            "ssl_key_file = '../tls.key'",
+            "ssl_ca_file = '../clients.pem'",
+        ];
+        Self::start_at(free_port(), &settings, |engine| {
+            engine.write_own("clients.pem", &authority.certificate());
+            engine.write_certificate(issued);
+            let rules = "local all all trust\nhostssl all larix all trust\nhostssl all certified all cert\n";
+            fs::write(engine.data().join("pg_hba.conf"), rules).expect("rules");
+        })
+    }
+
+    fn start_at(port: u16, settings: &[&str], prepare: impl FnOnce(&Self)) -> Option<Self> {
         if crate::packages::POSTGRESQL.is_lacking() {
             return None;
         }
@@ -48,7 +80,7 @@ impl Engine {
         if is_root() {
             chown(directory.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
         }
-        let mut engine = Self { directory, programs, server: None, databases: AtomicU32::new(0) };
+        let mut engine = Self { directory, programs, server: None, databases: AtomicU32::new(0), port };
         let status = engine
             .command("initdb")
             .args(["--auth=trust", "--username=larix", "--encoding=UTF8", "--no-locale", "-D"])
@@ -58,7 +90,8 @@ impl Engine {
             .expect("initdb");
         assert!(status.success(), "initdb: {status}");
         let mut text = format!(
-            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 60\nlogging_collector = off\n",
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 60\nlogging_collector = off\n\
+             port = {port}\n",
             engine.directory.path().display()
         );
         for setting in settings {
@@ -68,8 +101,33 @@ impl Engine {
         let file = engine.data().join("postgresql.conf");
         fs::write(&file, [fs::read_to_string(&file).expect("its settings"), text].concat())
             .expect("settings");
+        prepare(&engine);
         engine.run();
         Some(engine)
+    }
+
+    /// A file that only the server reads.
+    fn write_own(&self, name: &str, text: &str) {
+        let path = self.directory.path().join(name);
+        fs::write(&path, text).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its mode");
+        if is_root() {
+            chown(&path, Some(NOBODY), Some(NOBODY)).expect("chown");
+        }
+    }
+
+    fn write_certificate(&self, issued: &Issued) {
+        self.write_own("tls.pem", &issued.certificate);
+        self.write_own("tls.key", &issued.key);
+    }
+
+    /// Gives it another certificate; it takes it up soon.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn certify(&self, issued: &Issued) {
+        self.write_certificate(issued);
+        self.signal("HUP");
     }
 
     fn data(&self) -> PathBuf {
@@ -151,6 +209,7 @@ impl Engine {
             .command("psql")
             .args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "larix", "-d", database, "-c", text, "-h"])
             .arg(self.directory.path())
+            .args(["-p", &self.port.to_string()])
             .output()
             .expect("psql");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -169,7 +228,12 @@ impl Engine {
     /// The address of a database, with a password that is not looked at.
     pub fn address(&self, database: &str) -> String {
         let socket = self.directory.path().display().to_string().replace('/', "%2F");
-        format!("postgresql://larix:never-shown@{socket}/{database}")
+        format!("postgresql://larix:never-shown@{socket}:{}/{database}", self.port)
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Has the server and all its processes do nothing until [`Self::go_on`].

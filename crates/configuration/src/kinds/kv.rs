@@ -336,7 +336,7 @@ mod tests {
             (missing("engine postgresql://larix:hidden@127.0.0.1/directory\n"), "needs an `engine`"),
             (missing("node ldap://n1.example.com\n"), "needs a `node`"),
             (missing("suffix dc=a\n"), "needs a `suffix`"),
-            (WHOLE.replace("127.0.0.1", "db1"), "sslmode is needed"),
+            (WHOLE.replace("directory", "directory?sslmode=prefer"), "may end in clear text"),
             (WHOLE.replace("ldap://n1.example.com", "ldapi://%2Fx"), "cannot be referred there"),
             (
                 WHOLE.replace("ldap://n1.example.com", "ldap://n1/dc=a"),

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "deadlines of tests")]
 
 mod figures;
+mod tls;
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
