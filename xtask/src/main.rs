@@ -224,7 +224,7 @@ fn bench(rest: &[&str]) -> anyhow::Result<()> {
 
 /// The binary as it is installed, without symbols; they lie in a file beside it, where debuggers and profilers find them.
 fn dist() -> anyhow::Result<()> {
-    cargo(&["build", "--profile", "dist", "--package", "larix"])?;
+    cargo(&["build", "--profile", "dist", "--package", "larix", "--features", "postgresql"])?;
     let folder = root().join("target/dist");
     let symbols = folder.join("larix.debug");
     let built = folder.join("larix");

@@ -1,18 +1,11 @@
 //! `larix cluster`: what the engine of a `database kv` says of its nodes, from its own address; no server is asked.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
-use larix_configuration::{Config, KvSettings};
-use larix_engine::Database;
-use larix_engine::check;
-use larix_engine::tables::TABLES;
-use larix_kv::{Freshness, KvOptions, KvStore, Lease};
-use larix_server::clock::SystemRandom;
-use larix_store::{Snapshot, Store};
+use larix_server::cluster::{self, Checked, Status};
 
 use crate::tools::common::ConfigArgs;
 
@@ -63,95 +56,42 @@ pub(crate) fn main(arguments: &ClusterArgs) -> ExitCode {
 }
 
 fn status(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
-    let config = place.config.read()?;
-    let store = place.open(&config)?.1;
-    let Lease { leader, left, .. } = store.lease()?;
-    let figures = store.figures();
+    let Status { leader, epoch, commit, connected } =
+        cluster::status(&place.config.read()?, place.suffix()).map_err(anyhow::Error::msg)?;
     match leader {
-        Some(leader) => println!("leader:        {leader} (lease: {} ms)", left.as_millis()),
+        Some((leader, left)) => println!("leader:        {leader} (lease: {} ms)", left.as_millis()),
         None => println!("leader:        none"),
     }
-    println!("epoch:         {}", figures.epoch);
-    println!("newest commit: {}", figures.version);
-    let own = own_name();
-    for session in store.sessions()?.iter().filter(|session| !session.name.contains(&own)) {
+    println!("epoch:         {epoch}");
+    println!("newest commit: {commit}");
+    for session in connected {
         println!("connected:     {} ({} connections)", session.name, session.connections);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn step_down(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
-    let config = place.config.read()?;
-    let store = place.open(&config)?.1;
-    match store.lease()?.leader {
-        Some(leader) if store.end_lease(KEPT_AWAY)? => {
-            println!("{leader} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
-            Ok(ExitCode::SUCCESS)
-        }
-        _ => bail!("no node holds the lease"),
-    }
+    let before = cluster::step_down(&place.config.read()?, place.suffix(), KEPT_AWAY);
+    let Some(leader) = before.map_err(anyhow::Error::msg)? else { bail!("no node holds the lease") };
+    println!("{leader} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
+    Ok(ExitCode::SUCCESS)
 }
 
 fn checked(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
-    let config = place.config.read()?;
-    let (section, store) = place.open(&config)?;
-    let settings = config.engine_settings(section).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let database = Database::open(Arc::new(store), Arc::clone(&config.schema), settings, &SystemRandom)
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
-    let snapshot = database.store().snapshot()?;
-    let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
     let mut findings = 0;
-    larix_kv::take_noted();
-    let checked = check::check(&view, &mut |finding| {
+    let checked = cluster::check(&place.config.read()?, place.suffix(), &mut |finding| {
         findings += 1;
         if findings <= PRINTED_MAX {
             println!("{finding}");
         }
     });
-    let checked = checked.map_err(|fault| anyhow::anyhow!("{fault}"))?;
-    // What could not be read must not pass for what is not there.
-    if larix_kv::take_noted().is_some() {
-        bail!("the engine did not answer every question: check again");
-    }
-    println!("commit {}: {} entries, {findings} findings", snapshot.commit_counter(), checked.entries);
+    let Checked { commit, entries } = checked.map_err(anyhow::Error::msg)?;
+    println!("commit {commit}: {entries} entries, {findings} findings");
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }
 
-/// What the connections of this command are called.
-fn own_name() -> String {
-    format!("cluster {}", std::process::id())
-}
-
 impl PlaceArgs {
-    /// The section of the database, and its store, opened for reading.
-    fn open<'c>(&self, config: &'c Config) -> anyhow::Result<(&'c larix_configuration::Database, KvStore)> {
-        let mut sections = Vec::new();
-        for database in &config.databases {
-            let Some(settings) = database.kind.settings::<KvSettings>() else { continue };
-            let is_meant = |suffix: &larix_configuration::values::ConfigDn| match &self.suffix {
-                None => true,
-                Some(asked) => config.schema.parse_dn(asked).is_ok_and(|asked| asked == suffix.normal),
-            };
-            if database.suffixes.iter().any(is_meant) {
-                sections.push((database, settings));
-            }
-        }
-        let (database, settings) = match sections.as_slice() {
-            [one] => *one,
-            [] => bail!("the configuration has no such `database kv`"),
-            _ => bail!("the configuration has several `database kv`: name one with -b SUFFIX"),
-        };
-        let engine = settings.engine.as_ref().context("the database has no `engine`")?;
-        let options = KvOptions {
-            schema: settings.schema.clone(),
-            make: false,
-            writes: false,
-            freshness: Freshness::Strict,
-            connections: 2,
-            name: own_name(),
-            ..KvOptions::default()
-        };
-        let store = KvStore::open(&engine.address, &TABLES, &options);
-        Ok((database, store.with_context(|| engine.address.to_string())?))
+    fn suffix(&self) -> Option<&str> {
+        self.suffix.as_deref()
     }
 }

@@ -5,6 +5,7 @@
 
 mod changelog;
 mod foreign;
+#[cfg(feature = "postgresql")]
 mod kv;
 mod ldap;
 mod ldif;
@@ -27,6 +28,7 @@ use super::settings::Settings;
 use super::values::ChangeLog;
 
 pub use changelog::ChangelogSettings;
+#[cfg(feature = "postgresql")]
 pub use kv::KvSettings;
 pub use ldap::LdapSettings;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
@@ -100,6 +102,7 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &MONITOR,
     &mdb::DESCRIPTOR,
     &ldif::DESCRIPTOR,
+    #[cfg(feature = "postgresql")]
     &kv::DESCRIPTOR,
     // Before ldap, whose directives its targets have, too: what opens a target comes first.
     &meta::DESCRIPTOR,

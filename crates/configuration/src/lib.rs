@@ -50,9 +50,11 @@ pub use entries::entries;
 pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
 pub use interceptors::MakeInterceptor;
+#[cfg(feature = "postgresql")]
+pub use kinds::KvSettings;
 pub use kinds::{
-    ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, KvSettings,
-    LdapSettings, MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
+    ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings,
+    MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
 };
 pub use listing::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};

@@ -76,6 +76,7 @@ impl Built {
     }
 
     /// What the overlay cares for that is configured there.
+    #[cfg(feature = "postgresql")]
     pub(super) fn interests_at(&self, origin: &Origin) -> Option<overlay::Interests> {
         let built = self.overlays.iter().filter(|(at, _)| at == origin);
         built.map(|(_, overlay)| overlay.interests()).reduce(overlay::Interests::and)

@@ -12,7 +12,11 @@ mod backends;
 mod background_pool;
 pub mod backup;
 pub mod clock;
-mod cluster;
+#[cfg(feature = "postgresql")]
+pub mod cluster;
+#[cfg(not(feature = "postgresql"))]
+#[path = "cluster/absent.rs"]
+pub mod cluster;
 mod configuration_queue;
 pub mod connection;
 pub mod consumers;

@@ -15,6 +15,7 @@ use crate::admission::Admission;
 use crate::background_pool::BackgroundPool;
 use crate::backup::Backups;
 use crate::clock::SystemClock;
+#[cfg(feature = "postgresql")]
 use crate::cluster::Nodes;
 use crate::configuration_queue::ConfigurationQueue;
 use crate::consumers::Consumers;
@@ -60,6 +61,7 @@ pub struct Services {
     /// Of databases that other servers have.
     pub(crate) proxies: Proxies,
     /// Of databases in engines that several servers share.
+    #[cfg(feature = "postgresql")]
     pub(crate) nodes: Nodes,
     /// Overlays that see committed changes or have ticks.
     pub(crate) overlay_threads: OverlayThreads,
@@ -94,6 +96,7 @@ impl Services {
             configuration_in_force: ArcSwapOption::empty(),
             access_logs: AccessLogs::default(),
             proxies: Proxies::default(),
+            #[cfg(feature = "postgresql")]
             nodes: Nodes::default(),
             overlay_threads: OverlayThreads::default(),
             traces: Traces::default(),

@@ -3,6 +3,7 @@
 mod alone;
 mod chained;
 mod changelog;
+#[cfg(feature = "postgresql")]
 mod clustered;
 mod memory;
 mod passwords;
@@ -17,12 +18,14 @@ use larix_configuration::Config;
 use larix_engine::Directory;
 use larix_store::lmdb::LmdbStore;
 
-use crate::cluster::{Node, SharedStore};
+#[cfg(feature = "postgresql")]
+use crate::cluster::Clusters;
 use crate::services::Services;
 
 pub(crate) use chained::chained;
 pub(crate) use changelog::{Changelog, Container};
-pub(crate) use clustered::Clustered;
+#[cfg(feature = "postgresql")]
+pub(crate) use clustered::clustered;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use proxied::{Proxied, connections, connections_of_targets};
@@ -30,20 +33,14 @@ pub(crate) use remote_auth::remote_auth;
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
 pub(crate) use translucent::translucent;
 
-/// A database in a shared engine.
-#[derive(Clone, Debug)]
-pub(crate) struct Cluster {
-    pub(crate) node: Arc<Node>,
-    pub(crate) directory: Arc<Directory<SharedStore>>,
-}
-
 /// What the backends of a generation share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) config: Arc<Config>,
     pub(crate) services: Arc<Services>,
     /// The databases in shared engines.
-    pub(crate) clusters: Vec<Cluster>,
+    #[cfg(feature = "postgresql")]
+    pub(crate) clusters: Clusters,
     /// All stored databases.
     pub(crate) directory: Arc<Directory<LmdbStore>>,
     /// URLs of the `referral` directive.

@@ -2,12 +2,14 @@
 //!
 //! One node at a time writes. A [lease](role) in the engine says who tries to; the fence in each commit is what makes it safe.
 
+mod generation;
 mod pool;
+mod report;
 mod role;
+mod tool;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use larix_configuration::KvSettings;
@@ -22,8 +24,11 @@ use larix_schema::Schema;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
+pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use pool::{EnginePool, Place, THREADS, Turn};
+pub use report::{Checked, Connected, Status};
 pub(crate) use role::Role;
+pub use tool::{check, status, step_down};
 
 /// How long one answer of the engine may take.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -121,11 +126,6 @@ impl Node {
         Ok(Self { settings: settings.clone(), suffix, served, pool, role, thread })
     }
 
-    /// The normal form of the first suffix.
-    pub(crate) fn suffix(&self) -> &str {
-        &self.suffix
-    }
-
     pub(crate) fn served(&self) -> &Arc<Served<SharedStore>> {
         &self.served
     }
@@ -215,37 +215,5 @@ fn open(
             return Err(DatabaseOpenError::Empty);
         }
         std::thread::park_timeout(MAKING_PAUSE);
-    }
-}
-
-/// The nodes of this server, by the databases' first suffixes.
-#[derive(Debug, Default)]
-pub(crate) struct Nodes(Mutex<HashMap<String, Weak<Node>>>);
-
-impl Nodes {
-    /// All that there are, by suffix.
-    pub(crate) fn all(&self) -> Vec<Arc<Node>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<Arc<Node>> = known.values().filter_map(Weak::upgrade).collect();
-        all.sort_by(|a, b| a.suffix.cmp(&b.suffix));
-        all
-    }
-
-    /// The node that there is for this database, opened alike, or a new one; whether it was there.
-    ///
-    /// # Errors
-    /// The engine cannot be reached, refuses, or holds something else; no thread is left.
-    pub(crate) fn of(&self, making: Making<'_>) -> Result<(Arc<Node>, bool), String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(node) = known.get(&making.suffix).and_then(Weak::upgrade)
-            && node.settings.opens_as(making.settings)
-        {
-            return Ok((node, true));
-        }
-        let suffix = making.suffix.clone();
-        let node = Arc::new(Node::start(making)?);
-        known.retain(|_, node| node.strong_count() > 0);
-        known.insert(suffix, Arc::downgrade(&node));
-        Ok((node, false))
     }
 }

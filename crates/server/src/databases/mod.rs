@@ -6,6 +6,8 @@ mod access_logs;
 mod changes;
 mod figures;
 mod index_log;
+#[cfg(feature = "postgresql")]
+mod joining;
 mod memory;
 mod mounting;
 mod open;
@@ -28,7 +30,8 @@ use larix_store::{OpenError as StoreError, Store};
 pub(crate) use access::{About, AccessQuestion};
 pub(crate) use open::PreparedDatabases;
 
-use crate::backends::{Cluster, Stored, figures, has_failed_sync, suffix_of};
+use crate::backends::{Stored, figures, has_failed_sync, suffix_of};
+use crate::cluster::Clusters;
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
 use crate::restrictions::Rules;
@@ -129,7 +132,7 @@ pub struct Databases {
     /// Where the stored databases are, in their order.
     directories: Vec<PathBuf>,
     /// The databases in shared engines.
-    clusters: Vec<Cluster>,
+    clusters: Clusters,
     orders: open::Orders,
 }
 
@@ -232,7 +235,7 @@ impl Databases {
             // A store whose last sync failed has already reported that to the writer.
             let _ = served.database().store().sync();
         }
-        self.clusters.iter().for_each(|cluster| cluster.node.close());
+        self.clusters.close();
     }
 
     /// What the databases that store anything say of themselves, in the configuration's order.

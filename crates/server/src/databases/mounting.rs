@@ -14,9 +14,8 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Changelog, Cluster, Clustered, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null,
-    Proxied, RootDseTree, Stored, SubschemaTree, Tree, chained, connections, connections_of_targets,
-    remote_auth, translucent,
+    Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree,
+    Stored, SubschemaTree, Tree, chained, connections, connections_of_targets, remote_auth, translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{Backend, Intercepted, Interceptor, Meta, Mount, Relay, RulesInFront, Special, Stack};
@@ -30,10 +29,11 @@ pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<
 type Make = fn(&Arc<Common>, Opened<'_>, &mut Stack) -> Result<Option<Arc<dyn Backend>>, OpenError>;
 
 /// The backend of each kind of database that is served.
-const BACKENDS: [(&str, Make); 11] = [
+const BACKENDS: &[(&str, Make)] = &[
     ("mdb", stored),
     ("ldif", stored),
-    ("kv", clustered),
+    #[cfg(feature = "postgresql")]
+    ("kv", |common, opened, _| Ok(crate::backends::clustered(common, opened.0))),
     ("ldap", proxied),
     ("meta", of_targets),
     ("asyncmeta", of_targets),
@@ -112,18 +112,6 @@ fn stored(
     }
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
     Ok(served.map(|served| Arc::new(Stored { served, common, limits }) as _))
-}
-
-fn clustered(
-    common: &Arc<Common>,
-    (database, _, _): Opened<'_>,
-    _: &mut Stack,
-) -> Result<Option<Arc<dyn Backend>>, OpenError> {
-    let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
-    let cluster = common.clusters.iter().find(|cluster| cluster.node.suffix() == suffix).cloned();
-    let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
-    Ok(cluster
-        .map(|Cluster { node, directory }| Arc::new(Clustered { node, directory, common, limits }) as _))
 }
 
 fn proxied(

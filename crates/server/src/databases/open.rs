@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larix_configuration::{Config, Database, KvSettings, MdbSettings, Overlay};
+use larix_configuration::{Config, Database, MdbSettings, Overlay};
 use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
@@ -16,9 +16,9 @@ use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use super::index_log::IndexLog;
 use super::mounting::{mount, special};
 use super::{Databases, OpenError, Section, memory};
-use crate::backends::{Cluster, Common, chained};
+use crate::backends::{Common, chained};
 use crate::clock::{SystemClock, SystemRandom};
-use crate::cluster::{self, Node};
+use crate::cluster::{Joining, Turnover};
 use crate::ldif_tree;
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
@@ -48,22 +48,24 @@ impl Databases {
         let mut making = Making::new(config, (&services.clock, &services.log), earlier);
         let mut sections = Vec::new();
         let mut opened = Vec::new();
-        let mut joining = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let policy = Arc::new(config.access_policy(Some(database))?);
             let served = match database.kind.directory() {
                 Some(directory) => Some(making.stored(database, directory)?),
                 None => None,
             };
-            joining.extend(making.node(database, services)?);
+            #[cfg(feature = "postgresql")]
+            making.join(database, services)?;
             opened.push((database, served, Arc::clone(&policy)));
             let mut section = section(config, database, policy, updates);
             section.rules = section.rules.with_operations(OperationRules::in_force(config, Some(database))?);
             sections.push(section);
         }
-        let Making { orders, served, directories, policies: stored, kept, created, .. } = making;
+        let Making { orders, served, directories, policies: stored, kept, joining, created, .. } = making;
         let (subschema_text, frontend) = frontend(config);
-        let (clusters, renewed) = clusters(joining, &frontend)?;
+        let (clusters, turnover) = joining
+            .complete(&frontend, earlier.map(|earlier| &earlier.clusters))
+            .map_err(OpenError::Schema)?;
         let frontend_rules = Rules::new(&config.frontend.shared, None, updates)
             .with_operations(OperationRules::in_force(config, None)?);
         let frontend_policy = Arc::new(config.access_policy(None)?);
@@ -89,6 +91,7 @@ impl Databases {
         let common = Arc::new(Common {
             config: Arc::clone(config),
             services: Arc::clone(services),
+            #[cfg(feature = "postgresql")]
             clusters: clusters.clone(),
             directory: Arc::clone(&directory),
             default_referrals: config.global.referrals.clone().into(),
@@ -115,15 +118,7 @@ impl Databases {
         // What is the same in all respects is not disturbed.
         let kept =
             kept.into_iter().filter(|kept| !(alike && kept.alike)).map(|kept| (kept.served, kept.next));
-        let parted = earlier.map_or_else(Vec::new, |earlier| earlier.nodes_not_in(&databases));
-        Ok(PreparedDatabases { kept: kept.collect(), left, renewed, parted, databases, created })
-    }
-
-    /// The nodes that `next` does not have.
-    fn nodes_not_in(&self, next: &Self) -> Vec<Arc<Node>> {
-        let stays = |node: &Arc<Node>| next.clusters.iter().any(|other| Arc::ptr_eq(&other.node, node));
-        let nodes = self.clusters.iter().map(|cluster| &cluster.node);
-        nodes.filter(|node| !stays(node)).cloned().collect()
+        Ok(PreparedDatabases { kept: kept.collect(), left, turnover, databases, created })
     }
 
     /// The databases that `next` does not have.
@@ -141,10 +136,8 @@ pub(crate) struct PreparedDatabases {
     /// Databases that stay open, and what becomes of them.
     kept: Vec<(Arc<Served<LmdbStore>>, Reconfiguration)>,
     left: Vec<Arc<Served<LmdbStore>>>,
-    /// Nodes that stay, and what becomes of their databases.
-    renewed: Vec<(Arc<Node>, Reconfiguration)>,
-    /// Nodes that the configuration has no more.
-    parted: Vec<Arc<Node>>,
+    /// The same for databases in shared engines.
+    turnover: Turnover,
     /// Behind the databases: closed first, removed then.
     created: Created,
 }
@@ -157,9 +150,8 @@ impl PreparedDatabases {
 
     /// Has the databases that stay follow the configuration. Gives all of them, and those that are no longer among them.
     pub(crate) fn publish(self) -> (Databases, Vec<Arc<Served<LmdbStore>>>) {
-        let Self { databases, kept, left, renewed, parted, mut created } = self;
-        renewed.into_iter().for_each(|(node, next)| node.reconfigure(next));
-        parted.iter().for_each(|node| node.retire());
+        let Self { databases, kept, left, turnover, mut created } = self;
+        turnover.settle();
         kept.into_iter().for_each(|(served, next)| served.reconfigure(next));
         created.0.clear();
         (databases, left)
@@ -188,16 +180,17 @@ struct ReusedDatabase {
 }
 
 /// Stored databases while they are made ready.
-struct Making<'a> {
-    config: &'a Arc<Config>,
-    clock: &'a Arc<SystemClock>,
-    log: &'a Log,
-    earlier: Option<&'a Databases>,
+pub(super) struct Making<'a> {
+    pub(super) config: &'a Arc<Config>,
+    pub(super) clock: &'a Arc<SystemClock>,
+    pub(super) log: &'a Log,
+    pub(super) earlier: Option<&'a Databases>,
     orders: Orders,
     served: Vec<Arc<Served<LmdbStore>>>,
     directories: Vec<PathBuf>,
     policies: Vec<Arc<AccessPolicy>>,
     kept: Vec<ReusedDatabase>,
+    pub(super) joining: Joining,
     created: Created,
 }
 
@@ -220,52 +213,25 @@ impl<'a> Making<'a> {
             directories: Vec::new(),
             policies: Vec::new(),
             kept: Vec::new(),
+            joining: Joining::default(),
             created: Created::default(),
         }
     }
 
-    /// This server's part in a database in a shared engine; none of one of another kind.
-    fn node(&mut self, database: &Database, services: &Services) -> Result<Option<Joining>, OpenError> {
-        let Some(kv) = database.kind.settings::<KvSettings>() else { return Ok(None) };
-        let environment = WriterEnvironment {
+    /// What the writer of a database needs of its surroundings.
+    pub(super) fn environment(&mut self, database: &Database) -> WriterEnvironment {
+        WriterEnvironment {
             clock: self.clock.clone(),
             random: Arc::new(SystemRandom),
             order: self.orders.for_database(self.config, database),
             default_referrals: self.config.global.referrals.clone().into(),
             auxiliary_needs_rule: false,
             index_watch: Some(index_watch(database, self.log)),
-        };
-        let settings = self.config.engine_settings(database)?;
-        let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned());
-        let schema = self.config.schema.clone();
-        let making = cluster::Making {
-            suffix: suffix.unwrap_or_default(),
-            settings: kv,
-            schema: schema.clone(),
-            database: settings.clone(),
-            environment: environment.clone(),
-            clock: Arc::clone(self.clock),
-            log: self.log.clone(),
-        };
-        let (node, is_kept) = services
-            .nodes
-            .of(making)
-            .map_err(|why| OpenError::Engine { origin: database.origin.clone(), why })?;
-        // What stays as it was goes on writing without a pause.
-        let alike = self.earlier.is_some_and(|earlier| node_alike(&earlier.config, self.config, database));
-        let next = (is_kept && !alike).then(|| Reconfiguration { schema, settings, environment });
-        Ok(Some(Joining { node, next }))
+        }
     }
 
     fn stored(&mut self, database: &Database, directory: &Path) -> Result<Arc<Served<LmdbStore>>, OpenError> {
-        let environment = WriterEnvironment {
-            clock: self.clock.clone(),
-            random: Arc::new(SystemRandom),
-            order: self.orders.for_database(self.config, database),
-            default_referrals: self.config.global.referrals.clone().into(),
-            auxiliary_needs_rule: false,
-            index_watch: Some(index_watch(database, self.log)),
-        };
+        let environment = self.environment(database);
         let settings = self.config.engine_settings(database)?;
         self.policies.extend(settings.policy.clone());
         let served = match self.earlier.and_then(|earlier| earlier.served_in(directory)) {
@@ -295,29 +261,6 @@ impl<'a> Making<'a> {
     }
 }
 
-/// A node of this generation, and what becomes of its database if it was there before.
-struct Joining {
-    node: Arc<Node>,
-    next: Option<Reconfiguration>,
-}
-
-/// Nodes that stay, each with what its database is to follow.
-type Renewed = Vec<(Arc<Node>, Reconfiguration)>;
-
-fn clusters(joining: Vec<Joining>, frontend: &Frontend) -> Result<(Vec<Cluster>, Renewed), OpenError> {
-    let (mut clusters, mut renewed) = (Vec::new(), Vec::new());
-    for Joining { node, next } in joining {
-        let served = vec![Arc::clone(node.served())];
-        let directory = Arc::new(Directory::new(frontend.clone(), served).map_err(OpenError::Schema)?);
-        if let Some(next) = next {
-            next.settings.policy.iter().for_each(|policy| directory.let_see(policy));
-            renewed.push((Arc::clone(&node), next));
-        }
-        clusters.push(Cluster { node, directory });
-    }
-    Ok((clusters, renewed))
-}
-
 /// Whether a database's own section is as it was.
 fn is_alike(earlier: &Config, database: &Database, directory: &Path) -> bool {
     let is_it = |other: &&Database| other.kind.directory() == Some(directory);
@@ -327,18 +270,7 @@ fn is_alike(earlier: &Config, database: &Database, directory: &Path) -> bool {
     })
 }
 
-/// Whether the same holds for a database in a shared engine as before.
-fn node_alike(earlier: &Config, config: &Config, database: &Database) -> bool {
-    let is_it = |other: &&Database| {
-        other.kind.settings::<KvSettings>().is_some() && other.suffixes == database.suffixes
-    };
-    alike_for_all(earlier, config)
-        && earlier.databases.iter().find(is_it).is_some_and(|other| {
-            other.settings == database.settings && overlays_alike(&other.overlays, &database.overlays)
-        })
-}
-
-fn overlays_alike(a: &[Overlay], b: &[Overlay]) -> bool {
+pub(super) fn overlays_alike(a: &[Overlay], b: &[Overlay]) -> bool {
     a.len() == b.len()
         && a.iter()
             .zip(b)
@@ -346,7 +278,7 @@ fn overlays_alike(a: &[Overlay], b: &[Overlay]) -> bool {
 }
 
 /// Whether two configurations say the same of what concerns every database.
-fn alike_for_all(a: &Config, b: &Config) -> bool {
+pub(super) fn alike_for_all(a: &Config, b: &Config) -> bool {
     Arc::ptr_eq(&a.schema, &b.schema)
         && (&a.global.settings, &a.frontend.settings) == (&b.global.settings, &b.frontend.settings)
         && overlays_alike(&a.frontend.overlays, &b.frontend.overlays)

@@ -14,6 +14,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+#[cfg(feature = "postgresql")]
 mod nodes;
 mod proxies;
 mod replication;
@@ -59,6 +60,7 @@ impl Collector for Figures {
         self.databases(out)?;
         replication::encode(&self.0, out)?;
         proxies::encode(&self.0, out)?;
+        #[cfg(feature = "postgresql")]
         nodes::encode(&self.0, out)?;
         self.overlays(out)?;
         self.traces(out)?;

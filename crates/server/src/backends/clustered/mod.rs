@@ -7,6 +7,7 @@ mod search;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use larix_configuration::Database;
 use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
 use larix_engine::compare::{self, CompareContext};
@@ -23,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::alone::Alone;
 use super::{Common, passwords};
-use crate::cluster::{Node, Place, Role, SharedStore, Turn};
+use crate::cluster::{Cluster, Node, Place, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
@@ -35,12 +36,20 @@ const AGAIN_MAX: usize = 8;
 
 /// A database in a shared engine.
 #[derive(Debug)]
-pub(crate) struct Clustered {
-    pub(crate) node: Arc<Node>,
+struct Clustered {
+    node: Arc<Node>,
     /// Of this database alone: rules that ask for entries of others find none.
-    pub(crate) directory: Arc<Directory<SharedStore>>,
-    pub(crate) common: Arc<Common>,
-    pub(crate) limits: Vec<LimitRule>,
+    directory: Arc<Directory<SharedStore>>,
+    common: Arc<Common>,
+    limits: Vec<LimitRule>,
+}
+
+/// The backend of a `database kv` of this generation.
+pub(crate) fn clustered(common: &Arc<Common>, database: &Database) -> Option<Arc<dyn Backend>> {
+    let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
+    let Cluster { node, directory } = common.clusters.of_suffix(suffix)?.clone();
+    let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
+    Some(Arc::new(Clustered { node, directory, common, limits }))
 }
 
 /// What the threads need of a database.

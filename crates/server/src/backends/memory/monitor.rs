@@ -58,7 +58,8 @@ impl Content for MonitorTree {
             long_searches_waiting: services.long_searches.waiting(),
             stored: mounts.iter().map(|mount| mount.backend.figures()).collect(),
             consumers: services.consumers.statuses(),
-            nodes: services.nodes.all().iter().map(|node| node.figures()).collect(),
+            #[cfg(feature = "postgresql")]
+            nodes: services.nodes.figures(),
             peers: services.sync_peers.figures(stored.map(|stored| &stored.served), now),
             owner: &self.owner,
         }

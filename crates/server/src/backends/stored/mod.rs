@@ -2,7 +2,9 @@
 
 mod identities;
 mod limits;
-pub(super) use limits::{is_named, of_subject as limits_of_subject};
+pub(super) use limits::is_named;
+#[cfg(feature = "postgresql")]
+pub(super) use limits::of_subject as limits_of_subject;
 mod password_modify;
 mod persistent;
 mod replica;

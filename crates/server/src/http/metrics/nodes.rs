@@ -11,7 +11,7 @@ use crate::cluster::{NodeFigures, Role};
 use crate::server::Server;
 
 pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let all: Vec<NodeFigures> = server.nodes.all().iter().map(|node| node.figures()).collect();
+    let all: Vec<NodeFigures> = server.nodes.figures();
     if all.is_empty() {
         return Ok(());
     }

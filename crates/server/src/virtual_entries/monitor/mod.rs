@@ -3,6 +3,8 @@
 pub(crate) mod change;
 mod connections;
 mod databases;
+#[cfg(feature = "postgresql")]
+mod nodes;
 pub(crate) mod own;
 mod replication;
 mod threads;
@@ -14,6 +16,7 @@ use larix_proto::oid;
 use larix_replication::consumer::ConsumerStatus;
 use larix_replication::provider::SyncPeerFigures;
 
+#[cfg(feature = "postgresql")]
 use crate::cluster::NodeFigures;
 use larix_schema::Schema;
 
@@ -55,6 +58,7 @@ pub(crate) struct Monitor<'a> {
     /// The databases that follow a provider.
     pub consumers: Vec<ConsumerStatus>,
     /// Of databases in engines that several servers share.
+    #[cfg(feature = "postgresql")]
     pub nodes: Vec<NodeFigures>,
     /// The consumers of this server.
     pub peers: Vec<SyncPeerFigures>,

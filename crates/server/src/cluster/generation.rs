@@ -1,0 +1,130 @@
+//! The databases in shared engines of one generation of the configuration, and what becomes of those of the one before.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use larix_engine::write::Reconfiguration;
+use larix_engine::write::known::MissingElement;
+use larix_engine::{Directory, Frontend};
+
+use super::{Making, Node, NodeFigures, SharedStore};
+
+/// A database in a shared engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster {
+    pub(crate) node: Arc<Node>,
+    /// Of this database alone.
+    pub(crate) directory: Arc<Directory<SharedStore>>,
+}
+
+/// The databases in shared engines of a generation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clusters(Vec<Cluster>);
+
+impl Clusters {
+    /// The one whose first suffix has this normal form.
+    pub(crate) fn of_suffix(&self, suffix: &str) -> Option<&Cluster> {
+        self.0.iter().find(|cluster| cluster.node.suffix == suffix)
+    }
+
+    /// Gives up the leases and takes no more changes.
+    pub(crate) fn close(&self) {
+        self.0.iter().for_each(|cluster| cluster.node.close());
+    }
+
+    fn has(&self, node: &Arc<Node>) -> bool {
+        self.0.iter().any(|cluster| Arc::ptr_eq(&cluster.node, node))
+    }
+}
+
+/// The databases of a generation that is made ready; each with what it is to follow if it was there before.
+#[derive(Debug, Default)]
+pub(crate) struct Joining(Vec<(Arc<Node>, Option<Reconfiguration>)>);
+
+impl Joining {
+    /// Takes part in a database. `alike`: what is configured of it is as it was before.
+    ///
+    /// # Errors
+    /// The engine cannot be reached, refuses, or holds something else.
+    pub(crate) fn join(&mut self, nodes: &Nodes, making: Making<'_>, alike: bool) -> Result<(), String> {
+        let (schema, settings) = (Arc::clone(&making.schema), making.database.clone());
+        let environment = making.environment.clone();
+        let (node, is_kept) = nodes.of(making)?;
+        // What stays as it was goes on writing without a pause.
+        let next = (is_kept && !alike).then(|| Reconfiguration { schema, settings, environment });
+        self.0.push((node, next));
+        Ok(())
+    }
+
+    /// The generation, and what is left to do when it takes the place of `earlier`.
+    ///
+    /// # Errors
+    /// What the databases show beside the schema's definitions contradicts them.
+    pub(crate) fn complete(
+        self,
+        frontend: &Frontend,
+        earlier: Option<&Clusters>,
+    ) -> Result<(Clusters, Turnover), MissingElement> {
+        let (mut clusters, mut turnover) = (Clusters::default(), Turnover::default());
+        for (node, next) in self.0 {
+            let directory = Arc::new(Directory::new(frontend.clone(), vec![Arc::clone(node.served())])?);
+            if let Some(next) = next {
+                next.settings.policy.iter().for_each(|policy| directory.let_see(policy));
+                turnover.renewed.push((Arc::clone(&node), next));
+            }
+            clusters.0.push(Cluster { node, directory });
+        }
+        let before = earlier.into_iter().flat_map(|earlier| &earlier.0).map(|cluster| &cluster.node);
+        turnover.parted = before.filter(|node| !clusters.has(node)).cloned().collect();
+        Ok((clusters, turnover))
+    }
+}
+
+/// What is left to do when a generation takes the place of another.
+#[derive(Debug, Default)]
+pub(crate) struct Turnover {
+    /// Nodes that stay, and what their databases follow from then on.
+    renewed: Vec<(Arc<Node>, Reconfiguration)>,
+    /// Nodes that the configuration has no more.
+    parted: Vec<Arc<Node>>,
+}
+
+impl Turnover {
+    pub(crate) fn settle(self) {
+        self.renewed.into_iter().for_each(|(node, next)| node.reconfigure(next));
+        self.parted.iter().for_each(|node| node.retire());
+    }
+}
+
+/// The nodes of this server, by the databases' first suffixes.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes(Mutex<HashMap<String, Weak<Node>>>);
+
+impl Nodes {
+    /// The numbers of all, by suffix.
+    pub(crate) fn figures(&self) -> Vec<NodeFigures> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Arc<Node>> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        all.sort_by(|a, b| a.suffix.cmp(&b.suffix));
+        all.iter().map(|node| node.figures()).collect()
+    }
+
+    /// The node that there is for this database, opened alike, or a new one; whether it was there.
+    ///
+    /// # Errors
+    /// The engine cannot be reached, refuses, or holds something else; no thread is left.
+    fn of(&self, making: Making<'_>) -> Result<(Arc<Node>, bool), String> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = known.get(&making.suffix).and_then(Weak::upgrade)
+            && node.settings.opens_as(making.settings)
+        {
+            return Ok((node, true));
+        }
+        let suffix = making.suffix.clone();
+        let node = Arc::new(Node::start(making)?);
+        known.retain(|_, node| node.strong_count() > 0);
+        known.insert(suffix, Arc::downgrade(&node));
+        Ok((node, false))
+    }
+}
