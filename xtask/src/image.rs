@@ -13,8 +13,10 @@ use crate::run;
 
 /// What the program needs of Debian: the C library, authorities that certificates are checked with, and a shell for what starts it.
 const OF_DEBIAN: &str = "base-files,busybox-static,ca-certificates,libc6,libgcc-s1,tzdata";
-/// Commands that `start` uses.
-const COMMANDS: [&str; 4] = ["sh", "cat", "sed", "printf"];
+/// Commands that the scripts use.
+const COMMANDS: [&str; 7] = ["sh", "cat", "date", "mv", "printf", "rm", "sed"];
+/// What is started in a container, of dist/container: the server, and the export of its entries.
+const SCRIPTS: [&str; 2] = ["start", "export"];
 /// Not one of the machine's users.
 const USER: u32 = 10_001;
 const NAME: &str = "larix";
@@ -46,9 +48,12 @@ pub(crate) fn make(root: &Path, binary: &Path) -> anyhow::Result<()> {
                 .with_context(|| format!("cannot make {}", link.display()))?;
         }
     }
-    let start = tree.join("usr/lib/larix/start");
-    fs::copy(root.join("dist/container/start"), &start).context("cannot copy dist/container/start")?;
-    fs::set_permissions(&start, fs::Permissions::from_mode(0o755)).context("cannot set a mode")?;
+    for name in SCRIPTS {
+        let script = tree.join("usr/lib/larix").join(name);
+        fs::copy(root.join("dist/container").join(name), &script)
+            .with_context(|| format!("cannot copy dist/container/{name}"))?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).context("cannot set a mode")?;
+    }
     let authorities = "cat $(find \"$0\"/usr/share/ca-certificates -name '*.crt' | sort) > \"$0\"/etc/ssl/certs/ca-certificates.crt";
     run(Command::new("sh").args(["-c", authorities]).arg(&tree))?;
     let data = root.join("target/package/image-data");

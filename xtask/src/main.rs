@@ -1,5 +1,6 @@
 //! The developers' front door: `cargo xtask COMMAND`.
 
+mod chart;
 mod dependencies;
 mod documents;
 mod image;
@@ -52,6 +53,7 @@ cargo xtask COMMAND
   package rpm [BINARY]
                   the same files as an rpm (rpmbuild)
   image [BINARY]  a container image of the package, target/package/larix-image.tar (root, mmdebstrap, buildah)
+  chart           helm lints and renders the Helm chart dist/helm/larix (helm, or the program that HELM names)
   dist            the binary that is installed and measured, target/dist/larix, and its symbols in larix.debug beside it
 ";
 
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
             package(rest).and_then(|binary| package_test::test(&root(), &binary))
         }
         ["image", rest @ ..] => package(rest).and_then(|binary| image::make(&root(), &binary)),
+        ["chart"] => chart::check(&root()),
         ["package", "rpm", rest @ ..] => package(rest).and_then(|binary| {
             let root = root();
             let package = package::Package { root: &root, binary: &binary, suffix: "", compression: "xz" };

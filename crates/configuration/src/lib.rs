@@ -60,7 +60,7 @@ pub use listing::{ListedDirective, ListedEffect, ListedPlace, listed_directives}
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::{
     AccessLine, Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,
-    QuickStart, SchemaSection, Shared, Source,
+    QuickReplicas, QuickStart, SchemaSection, Shared, Source,
 };
 pub use overlays::{local_attributes, secret_attributes};
 pub use remote_auth::{Realm, RemoteAuthSettings};

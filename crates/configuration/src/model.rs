@@ -372,4 +372,24 @@ pub struct QuickStart {
     /// The certificate's file, and the key's; the key may be in the certificate's file.
     pub tls_certificate: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
+    /// This server is one of several that all take changes.
+    pub replicas: Option<QuickReplicas>,
+}
+
+/// Servers that all take changes, each with the same entries.
+#[derive(Debug, Clone)]
+pub struct QuickReplicas {
+    /// This server's ID: 1 to 4095.
+    pub number: u16,
+    /// The words of a `syncrepl` line for each other server.
+    pub lines: Vec<Vec<String>>,
+    /// The hashed password (`{ARGON2}...`) of [`QuickReplicas::ACCOUNT`].
+    pub password: Vec<u8>,
+}
+
+impl QuickReplicas {
+    /// The account that the other servers bind as. It may read everything and change nothing.
+    pub const ACCOUNT: &'static str = "cn=replicator,cn=replication";
+    /// The suffix of the database that has this account alone.
+    pub const SUFFIX: &'static str = "cn=replication";
 }

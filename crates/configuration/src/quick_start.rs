@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::diagnostic::{ConfigError, Origin};
-use super::model::{Config, QuickStart, Source};
+use super::model::{Config, QuickReplicas, QuickStart, Source};
 
 /// Reads nothing; everything else goes through the same directives as a file.
 pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
@@ -23,6 +23,10 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     run(&mut builder, "sizelimit", &["size.soft=1000", "size.hard=unlimited"])?;
     run(&mut builder, "password-hash", &["{ARGON2}"])?;
     run(&mut builder, "password-rehash", &["on"])?;
+    let replicas = start.replicas.as_ref();
+    if let Some(replicas) = replicas {
+        run(&mut builder, "serverID", &[&replicas.number.to_string()])?;
+    }
     for (keyword, path) in
         [("TLSCertificateFile", &start.tls_certificate), ("TLSCertificateKeyFile", &start.tls_key)]
     {
@@ -47,6 +51,12 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     for (attributes, kinds) in INDEXES {
         run(&mut builder, "index", &[attributes, kinds])?;
     }
+    let account = format!("dn.exact={}", QuickReplicas::ACCOUNT);
+    if replicas.is_some() {
+        run(&mut builder, "index", &["entryCSN", "eq"])?;
+        run(&mut builder, "access", &["to", "*", "by", &account, "read", "by", "*", "break"])?;
+        run(&mut builder, "limits", &[&account, "size=unlimited", "time=unlimited"])?;
+    }
     for rule in ACCESS {
         let words: Vec<&str> = rule.split(' ').collect();
         run(&mut builder, "access", &words)?;
@@ -56,6 +66,19 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
         for (keyword, arguments) in overlay.quick_start {
             run(&mut builder, keyword, arguments)?;
         }
+    }
+    if let Some(replicas) = replicas {
+        for line in &replicas.lines {
+            let words: Vec<&str> = line.iter().map(String::as_str).collect();
+            run(&mut builder, "syncrepl", &words)?;
+        }
+        run(&mut builder, "multiprovider", &["on"])?;
+        run(&mut builder, "overlay", &["syncprov"])?;
+        // The account is in no entry: servers that have no entries yet bind each other, too.
+        run(&mut builder, "database", &["null"])?;
+        run(&mut builder, "suffix", &[QuickReplicas::SUFFIX])?;
+        run(&mut builder, "rootdn", &[QuickReplicas::ACCOUNT])?;
+        run(&mut builder, "rootpw", &[&String::from_utf8_lossy(&replicas.password)])?;
     }
     run(&mut builder, "database", &["monitor"])?;
     let reader = format!("dn.exact={root}");

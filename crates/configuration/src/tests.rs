@@ -114,6 +114,7 @@ fn quick_start_is_complete() {
         root_password: Some(b"{SSHA}x".to_vec()),
         tls_certificate: None,
         tls_key: None,
+        replicas: None,
     };
     let config = Config::quick_start(&start).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.refusals(), []);

@@ -5,8 +5,10 @@
 mod adopt;
 mod applications;
 mod backup;
+mod chart;
 mod check_rules;
 mod command_line;
+mod container;
 mod deleted;
 mod demo;
 mod guide_blocks;

@@ -2,6 +2,7 @@
 
 mod entries;
 mod kept;
+mod replicas;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -23,6 +24,7 @@ use larix_server::tls::TlsState;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use zeroize::Zeroizing;
 
+use self::replicas::{ReplicaArgs, Replicas};
 use crate::terminal;
 
 /// Where the newcomer's server listens: this machine alone, a port that needs no privilege.
@@ -60,6 +62,8 @@ pub(crate) struct QuickStartArgs {
     /// Its key, if that is not in the same file
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    replicas: ReplicaArgs,
 }
 
 /// A quick start, prepared: directories exist, and the configuration is where it is kept from now on.
@@ -146,7 +150,8 @@ impl QuickStartArgs {
             .and_then(|()| fs::canonicalize(data))
             .with_context(|| format!("cannot create the data directory {}", data.display()))?;
         let secure = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
-        let start = Start { arguments: self, suffix, data: &data, secure };
+        let replicas = self.replicas.replicas()?;
+        let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };
         let kept = data.join(CONFIGURATION);
         let prepared =
             if slapd_d::is_kept_in(&kept) { kept::again(&start, &kept)? } else { start.first(&kept)? };
@@ -165,14 +170,17 @@ impl QuickStartArgs {
 
     /// The password in the file that the flags name.
     fn password(&self) -> anyhow::Result<Option<Zeroizing<Vec<u8>>>> {
-        let Some(given) = &self.admin_password_file else { return Ok(None) };
-        let text =
-            Zeroizing::new(fs::read(given).with_context(|| format!("cannot read {}", given.display()))?);
-        let line = text.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
-        let password = line.strip_suffix(b"\r").unwrap_or(line);
-        anyhow::ensure!(!password.is_empty(), "{} has an empty first line", given.display());
-        Ok(Some(Zeroizing::new(password.to_vec())))
+        self.admin_password_file.as_deref().map(first_line).transpose()
     }
+}
+
+/// The secret in the first line of a file.
+fn first_line(file: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let text = Zeroizing::new(fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
+    let secret = line.strip_suffix(b"\r").unwrap_or(line);
+    anyhow::ensure!(!secret.is_empty(), "{} has an empty first line", file.display());
+    Ok(Zeroizing::new(secret.to_vec()))
 }
 
 /// A DNS name is what newcomers type.
@@ -197,12 +205,14 @@ struct Start<'a> {
     data: &'a Path,
     /// TLS is needed, whether a certificate was named or not.
     secure: bool,
+    /// This server is one of several.
+    replicas: Option<&'a Replicas>,
 }
 
 impl Start<'_> {
     /// Writes the configuration that is kept from now on.
     fn first(&self, kept: &Path) -> anyhow::Result<Prepared> {
-        let Self { arguments, suffix, data, secure } = *self;
+        let Self { arguments, suffix, data, secure, replicas } = *self;
         let (hash, generated) = self.first_password()?;
         let given = arguments.certificate()?;
         let made = if given.is_none() && secure { Some(self_signed(data)?) } else { None };
@@ -214,12 +224,13 @@ impl Start<'_> {
             root_password: Some(hash),
             tls_certificate: tls.map(|pair| pair.certificate.clone()),
             tls_key: tls.map(|pair| pair.key.clone()),
+            replicas: replicas.map(|replicas| replicas.configured(suffix)).transpose()?,
         })?;
         // What is kept is asked for at each start: a certificate that cannot be had is no part of it.
         let clock = SystemClock::new();
         TlsState::load(&config.global.tls, clock.now())?;
         // Before the configuration: where the entries are refused, the next start is a first one again.
-        let loaded = entries::load(arguments, &config, suffix, &clock)?;
+        let loaded = entries::load(self, &config, &clock)?;
         convert(&config, kept, &Stamp { clock: &clock, random: &SystemRandom })?;
         Ok(Prepared {
             suffix: suffix.to_owned(),
@@ -227,9 +238,10 @@ impl Start<'_> {
             config: Config::from_slapd_d(kept)?,
             generated,
             sample_password: loaded.sample_password,
-            first: loaded.entries == 0,
+            first: loaded.entries == 0 && replicas.is_none(),
             self_signed: made.map(|pair| pair.certificate),
             remarks: match loaded.entries {
+                0 if replicas.is_some() => vec!["the entries come from the other servers".to_owned()],
                 0 => Vec::new(),
                 1 => vec!["an entry was loaded".to_owned()],
                 more => vec![format!("{more} entries were loaded")],

@@ -58,6 +58,7 @@ impl Bench {
             root_password: Some(b"secret".to_vec()),
             tls_certificate: None,
             tls_key: None,
+            replicas: None,
         });
         let toy = Toy::new();
         let backend = Intercepted::with(database, Arc::clone(&toy) as Arc<dyn Backend>);

@@ -11,7 +11,7 @@ use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::generated_password::generate_password;
 use larix_store::lmdb::LmdbOptions;
 
-use super::{QuickStartArgs, base_entry};
+use super::{Start, base_entry};
 
 /// A dozen people and three groups of them, below `@SUFFIX@`, whose own entry is `@BASE@`.
 const SAMPLE: &str = include_str!("sample.ldif");
@@ -27,16 +27,18 @@ pub(super) struct Loaded {
 /// The line that each person of the sample has, and nobody else.
 const PERSON: &str = "objectClass: inetOrgPerson";
 
-/// Loads what the flags name into the database that is not there yet.
+/// Loads what the flags name into the database that is not there yet. Of several servers the first one loads it, unless another
+/// one has entries; without flags it makes the entry of the suffix.
 ///
 /// # Errors
 /// A file that cannot be read, an entry that is refused with its line, or entries that are there already. Nothing is loaded then.
-pub(super) fn load(
-    arguments: &QuickStartArgs,
-    config: &Config,
-    suffix: &str,
-    clock: &SystemClock,
-) -> anyhow::Result<Loaded> {
+pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> anyhow::Result<Loaded> {
+    let Start { arguments, suffix, replicas, .. } = *start;
+    if let Some(replicas) = replicas
+        && (replicas.number != 1 || replicas.have_entries(suffix)?)
+    {
+        return Ok(Loaded::default());
+    }
     if arguments.sample {
         let password = generate_password(&SystemRandom);
         let text = sample(suffix, &password)?;
@@ -44,7 +46,14 @@ pub(super) fn load(
         let sample_password = Some(String::from_utf8_lossy(&password).into_owned());
         return Ok(Loaded { entries, sample_password });
     }
-    let Some(file) = &arguments.ldif else { return Ok(Loaded::default()) };
+    let Some(file) = &arguments.ldif else {
+        let Some(base) = base_entry(suffix).filter(|_| replicas.is_some()) else {
+            return Ok(Loaded::default());
+        };
+        let entries = load_text(config, &mut base.join("\n").as_bytes(), clock)
+            .with_context(|| format!("cannot make the entry {suffix}"))?;
+        return Ok(Loaded { entries, sample_password: None });
+    };
     let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
     let entries = load_text(config, &mut BufReader::new(opened), clock)
         .with_context(|| format!("cannot load {}", file.display()))?;
@@ -74,7 +83,13 @@ fn load_text(config: &Config, ldif: &mut (impl BufRead + Send), clock: &SystemCl
     let settings = config.engine_settings(section).map_err(|error| anyhow::anyhow!("{error}"))?;
     let context = LoadContext { schema: &config.schema, settings: &settings, clock, random: &SystemRandom };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let options = LoadOptions { threads, value_check: true, ..LoadOptions::default() };
+    let options = LoadOptions {
+        threads,
+        value_check: true,
+        server_id: config.server_id(),
+        write_context_csn: config.server_id() != 0,
+        ..LoadOptions::default()
+    };
     let report = load::load_directory(
         &mdb.directory,
         &LmdbOptions::default(),

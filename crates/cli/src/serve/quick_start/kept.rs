@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use larix_configuration::values::ConfigDn;
-use larix_configuration::{Config, Database};
+use larix_configuration::{Config, Database, QuickReplicas, QuickStart};
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{Verification, verify};
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
@@ -30,6 +30,7 @@ pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> 
         move_along(start, &mut config, number, &earlier)?;
         remarks.push(format!("the data directory was moved here from {}", earlier.display()));
     }
+    remarks.extend(replicas(start, &mut config, number, kept)?);
     let self_signed = certificate(start, &mut config, kept)?;
     if let (Some(password), Some(stored)) =
         (start.arguments.password()?, config.databases.get(number).and_then(|it| it.root_password.as_ref()))
@@ -112,6 +113,65 @@ fn move_along(start: &Start<'_>, config: &mut Config, number: usize, earlier: &P
     if global.is_empty() { Ok(()) } else { replace(config, "cn=config", &global) }
 }
 
+/// The list of servers and their password become the configuration's, where the flags have them.
+fn replicas(
+    start: &Start<'_>,
+    config: &mut Config,
+    number: usize,
+    kept: &Path,
+) -> anyhow::Result<Option<String>> {
+    let Some(replicas) = start.replicas else { return Ok(None) };
+    anyhow::ensure!(
+        config.server_id() == replicas.number,
+        "--replica makes this server number {}, and the configuration in {} has serverID {}: put new servers at the end \
+         of the list, name this one with --replica-name, or make the data directory anew (the others have the entries)",
+        replicas.number,
+        kept.display(),
+        config.server_id(),
+    );
+    let asked = replicas.configured(start.suffix)?;
+    let account = config
+        .databases
+        .iter()
+        .position(|it| it.root_dn.as_ref().is_some_and(|dn| dn.text == QuickReplicas::ACCOUNT));
+    let stored = account.and_then(|account| config.databases.get(account)?.root_password.clone());
+    let mut changed = false;
+    if let (Some(account), Some(stored)) = (account, stored)
+        && !matches!(verify(&stored, &replicas.password), Verification::Match)
+    {
+        replace_values(
+            config,
+            &format!("olcDatabase={{{account}}}null,cn=config"),
+            &[("olcRootPW", vec![asked.password.clone()])],
+        )?;
+        changed = true;
+    }
+    let lines = |config: &Config| {
+        config.databases.get(number).map(|it| it.settings.get("olcSyncrepl").to_vec()).unwrap_or_default()
+    };
+    let wanted = Config::quick_start(&QuickStart {
+        suffix: start.suffix.to_owned(),
+        directory: start.data.to_owned(),
+        root_dn: None,
+        root_password: None,
+        tls_certificate: None,
+        tls_key: None,
+        replicas: Some(asked),
+    })?;
+    let position = database(start, &wanted, kept)?;
+    let wanted =
+        wanted.databases.get(position).map(|it| it.settings.get("olcSyncrepl").to_vec()).unwrap_or_default();
+    if lines(config) != wanted {
+        replace_values(
+            config,
+            &format!("olcDatabase={{{number}}}mdb,cn=config"),
+            &[("olcSyncrepl", wanted)],
+        )?;
+        changed = true;
+    }
+    Ok(changed.then(|| "the other servers are those of --replica from now on".to_owned()))
+}
+
 /// The certificate of the flags, or one made for them, becomes the configuration's if that has none. Answers the one that
 /// the server signed itself.
 fn certificate(start: &Start<'_>, config: &mut Config, kept: &Path) -> anyhow::Result<Option<PathBuf>> {
@@ -137,12 +197,15 @@ fn certificate(start: &Start<'_>, config: &mut Config, kept: &Path) -> anyhow::R
 }
 
 fn replace(config: &mut Config, entry: &str, values: &[(&str, PathBuf)]) -> anyhow::Result<()> {
-    let change = |(attribute, path): &(&str, PathBuf)| Modification {
+    let bytes = |path: &PathBuf| vec![path.to_string_lossy().into_owned().into_bytes()];
+    let values: Vec<_> = values.iter().map(|(attribute, path)| (*attribute, bytes(path))).collect();
+    replace_values(config, entry, &values)
+}
+
+fn replace_values(config: &mut Config, entry: &str, values: &[(&str, Vec<Vec<u8>>)]) -> anyhow::Result<()> {
+    let change = |(attribute, values): &(&str, Vec<Vec<u8>>)| Modification {
         operation: ModifyOperation::Replace,
-        attribute: AttributeValues {
-            description: (*attribute).to_owned(),
-            values: vec![path.to_string_lossy().into_owned().into_bytes()],
-        },
+        attribute: AttributeValues { description: (*attribute).to_owned(), values: values.clone() },
     };
     let operation =
         WriteOperation::Modify { object: entry.to_owned(), changes: values.iter().map(change).collect() };

@@ -52,6 +52,7 @@ impl Bench {
             root_password: Some(b"secret".to_vec()),
             tls_certificate: None,
             tls_key: None,
+            replicas: None,
         });
         let config = config.unwrap();
         let section = config.databases.iter().find(|d| d.kind.mdb().is_some()).unwrap();

@@ -61,6 +61,7 @@ impl Bench {
             root_password: Some(b"secret".to_vec()),
             tls_certificate: None,
             tls_key: None,
+            replicas: None,
         });
         let local = LocalServer::open(config.unwrap()).unwrap();
         let schedule = BackupSchedule {

@@ -1,0 +1,267 @@
+//! What a container starts (dist/container), run on this machine with the environment that a container would have.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use larix_testkit::Kind;
+use larix_testkit::process::{Running, Signal, free_ports, signal};
+use larix_testkit::site::schema_directory;
+
+const SUFFIX: &str = "dc=example,dc=com";
+const PASSWORD: &str = "an admin's word";
+/// How often a condition is looked at until it must hold, with [`PAUSE`] between.
+const LOOKS: u32 = 600;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A script of dist/container, with the program that the tests run in place of the image's.
+fn script(folder: &Path, name: &str) -> Command {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/container").join(name);
+    let program = Kind::Larix.program().expect("larix is built");
+    let text = fs::read_to_string(source).unwrap().replace("/usr/bin/larix", &program.display().to_string());
+    let file = folder.join(name);
+    fs::write(&file, text).unwrap();
+    let mut command = Command::new("sh");
+    command.arg(file).env_clear().env("PATH", "/usr/bin:/bin");
+    command
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..LOOKS {
+        if holds() {
+            return;
+        }
+        thread::park_timeout(PAUSE);
+    }
+    panic!("in vain: {what}");
+}
+
+/// Servers in containers that find each other by a list.
+struct Set {
+    folder: tempfile::TempDir,
+    ports: Vec<u16>,
+    health: Vec<u16>,
+}
+
+impl Set {
+    fn new(count: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("admin"), format!("{PASSWORD}\n")).unwrap();
+        fs::write(folder.path().join("replication"), "another word").unwrap();
+        let ldifs = folder.path().join("ldifs");
+        fs::create_dir(&ldifs).unwrap();
+        let base = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+        fs::write(ldifs.join("01-base.ldif"), base).unwrap();
+        let people = format!("dn: ou=people,{SUFFIX}\nobjectClass: organizationalUnit\nou: people\n");
+        fs::write(ldifs.join("02-people.ldif"), people).unwrap();
+        Self { folder, ports: free_ports(count), health: free_ports(count) }
+    }
+
+    fn url(&self, member: usize) -> String {
+        format!("ldap://127.0.0.1:{}", self.ports[member])
+    }
+
+    fn data(&self, member: usize) -> PathBuf {
+        self.folder.path().join(format!("data-{member}"))
+    }
+
+    fn shown(&self, member: usize) -> String {
+        fs::read_to_string(self.folder.path().join(format!("shown-{member}"))).unwrap()
+    }
+
+    /// The environment is that of the chart's ConfigMap, with this machine's addresses and files.
+    fn start(&self, member: usize) -> Running {
+        let urls: Vec<String> = (0..self.ports.len()).map(|member| self.url(member)).collect();
+        let shown = File::create(self.folder.path().join(format!("shown-{member}"))).unwrap();
+        let file = |name: &str| self.folder.path().join(name);
+        let child = script(self.folder.path(), "start")
+            .env("LARIX_SUFFIX", SUFFIX)
+            .env("LARIX_DATA", self.data(member))
+            .env("LARIX_URLS", self.url(member))
+            .env("LARIX_HTTP", format!("http://127.0.0.1:{}/", self.health[member]))
+            .env("LARIX_ADMIN_PASSWORD_FILE", file("admin"))
+            .env("LARIX_LDIF", file("ldifs"))
+            .env("LARIX_REPLICAS", urls.join(" "))
+            .env("LARIX_REPLICA_NAME", self.url(member))
+            .env("LARIX_REPLICA_PASSWORD_FILE", file("replication"))
+            .stdout(shown)
+            .spawn()
+            .unwrap();
+        Running(child)
+    }
+
+    /// What `/health/ready` answers.
+    fn is_ready(&self, member: usize) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.health[member])) else { return false };
+        let asked =
+            stream.write_all(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let mut answer = String::new();
+        asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
+    }
+
+    fn client(&self, member: usize, command: &str) -> Command {
+        let mut client = Command::new(Kind::Larix.program().unwrap());
+        client.args([command, "-x", "-H", &self.url(member), "-D", &format!("cn=admin,{SUFFIX}")]);
+        client.args(["-w", PASSWORD]);
+        client
+    }
+
+    fn search(&self, member: usize, arguments: &[&str]) -> String {
+        let Output { stdout, .. } =
+            self.client(member, "search").args(["-LLL", "-b", SUFFIX]).args(arguments).output().unwrap();
+        String::from_utf8(stdout).unwrap()
+    }
+
+    fn add(&self, member: usize, cn: &str) {
+        let mut client = self.client(member, "modify").stdin(Stdio::piped()).spawn().unwrap();
+        let entry =
+            format!("dn: cn={cn},{SUFFIX}\nchangetype: add\nobjectClass: organizationalRole\ncn: {cn}\n");
+        client.stdin.take().unwrap().write_all(entry.as_bytes()).unwrap();
+        assert!(client.wait().unwrap().success(), "{cn}");
+    }
+}
+
+fn stop(mut server: Running) {
+    assert!(signal(server.id(), Signal::TERM));
+    assert!(server.wait().unwrap().success(), "a clean stop");
+}
+
+/// Three servers from empty volumes: one loads the entries, all become ready and take changes. One that loses its volume gets it
+/// back from the others. The export of one is loaded into an empty directory.
+#[test]
+fn servers_find_each_other_by_a_list() {
+    let set = Set::new(3);
+    let mut servers: Vec<Running> = (0..3).map(|member| set.start(member)).collect();
+    for member in 0..3 {
+        until("a server is ready", || set.is_ready(member));
+    }
+    assert!(set.shown(0).contains("2 entries were loaded"), "{}", set.shown(0));
+    for member in 1..3 {
+        assert!(set.shown(member).contains("come from the other servers"), "{}", set.shown(member));
+        assert!(!set.shown(member).contains("the first entry"), "{}", set.shown(member));
+    }
+    for member in 0..3 {
+        set.add(member, &format!("by-{member}"));
+    }
+    let uuids = |member: usize| set.search(member, &["-S", "", "entryUUID"]);
+    until("all have all changes", || (0..3).all(|member| uuids(member).matches("entryUUID: ").count() == 5));
+    assert_eq!(uuids(0), uuids(1));
+    assert_eq!(uuids(0), uuids(2));
+
+    // The first one, with an empty volume: it must not load the entries a second time.
+    stop(servers.remove(0));
+    fs::remove_dir_all(set.data(0)).unwrap();
+    servers.insert(0, set.start(0));
+    until("it is ready", || set.is_ready(0));
+    assert!(set.shown(0).contains("come from the other servers"), "{}", set.shown(0));
+    until("it has all", || uuids(0) == uuids(1));
+
+    // The other servers take its changes after that, too.
+    set.add(0, "again");
+    until("the change is at the others", || (1..3).all(|member| uuids(member).contains("cn=again,")));
+    export(&set);
+    for server in servers {
+        stop(server);
+    }
+}
+
+fn export(set: &Set) {
+    let folder = set.folder.path().join("exports");
+    fs::create_dir(&folder).unwrap();
+    for old in ["larix-20200101T000000Z.ldif", "larix-20200102T000000Z.ldif"] {
+        fs::write(folder.join(old), "").unwrap();
+    }
+    let run = |password: &str| {
+        script(set.folder.path(), "export")
+            .env("LARIX_SUFFIX", SUFFIX)
+            .env("LARIX_ADMIN_PASSWORD_FILE", set.folder.path().join(password))
+            .env("LARIX_EXPORT_URL", set.url(1))
+            .env("LARIX_EXPORT_FOLDER", &folder)
+            .env("LARIX_EXPORT_KEEP", "2")
+            .output()
+            .unwrap()
+    };
+    let names = || {
+        let mut names: Vec<String> =
+            fs::read_dir(&folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let refused = run("replication");
+    assert!(!refused.status.success());
+    assert_eq!(names().len(), 2, "an export that fails leaves and removes nothing: {:?}", names());
+    let done = run("admin");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let names = names();
+    assert_eq!(names.first().map(String::as_str), Some("larix-20200102T000000Z.ldif"), "{names:?}");
+    assert_eq!(names.len(), 2, "{names:?}");
+
+    let copy = set.folder.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    let configuration = set.folder.path().join("copy.conf");
+    let schema = schema_directory();
+    let text = format!(
+        "include {0}/core.schema\ninclude {0}/cosine.schema\ndatabase mdb\nsuffix {SUFFIX}\ndirectory {1}\n",
+        schema.display(),
+        copy.display()
+    );
+    fs::write(&configuration, text).unwrap();
+    let tool = |arguments: &[&str]| {
+        let mut tool = Command::new(Kind::Larix.program().unwrap());
+        tool.arg(arguments[0]).arg("-f").arg(&configuration).args(&arguments[1..]).output().unwrap()
+    };
+    let loaded = tool(&["add", "-l", folder.join(&names[1]).to_str().unwrap()]);
+    assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+    let text = String::from_utf8(tool(&["cat"]).stdout).unwrap();
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text
+            .lines()
+            .filter(|line| line.starts_with("dn: ") || line.starts_with("entryUUID: "))
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&text), sorted(&set.search(1, &["entryUUID"])));
+}
+
+/// What the start says about settings that cannot be.
+#[test]
+fn settings_that_cannot_be_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (environment, fault) in [
+        (&[][..], "say which directory this is"),
+        (
+            &[("LARIX_SUFFIX", SUFFIX), ("LARIX_REPLICAS", "ldap://a ldap://b")],
+            "LARIX_REPLICAS needs LARIX_REPLICA_PASSWORD",
+        ),
+        (
+            &[
+                ("LARIX_SUFFIX", SUFFIX),
+                ("LARIX_REPLICAS", "ldap://a ldap://b"),
+                ("LARIX_REPLICA_PASSWORD", "x"),
+                ("LARIX_REPLICA_NAME", "c"),
+            ],
+            "no --replica is this server, c",
+        ),
+        (
+            &[("LARIX_SUFFIX", SUFFIX), ("LARIX_ADMIN_PASSWORD_FILE", "/nowhere")],
+            "/nowhere, which cannot be read",
+        ),
+    ] {
+        let mut command = script(folder.path(), "start");
+        let data = folder.path().join("data");
+        command
+            .env("LARIX_DATA", &data)
+            .env("LARIX_URLS", "ldap://127.0.0.1:0")
+            .envs(environment.iter().copied());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(fault), "{environment:?}: {said}");
+        assert!(!data.join("slapd.d").exists(), "{environment:?}");
+    }
+}
