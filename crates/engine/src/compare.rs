@@ -18,7 +18,7 @@ use crate::search::answer::computed_values;
 use crate::search::selection::Computed;
 use crate::search::task::storage_failure;
 use crate::search::{Gate, Seen, referral, shown};
-use crate::tree;
+use crate::tree::{self, Resolved};
 use crate::write::read_controls::ASSERTION_STEPS;
 
 /// Who compares, and how.
@@ -97,19 +97,19 @@ fn answer<N: Snapshot>(
     }
     let shown = shown_by(view, context);
     gate.shown = &shown;
-    let resolved = view.resolve(dn)?;
-    let nearest = resolved.map_or(EntryId::ROOT, |resolved| resolved.nearest);
-    if nearest == EntryId::ROOT {
+    let located = view.locate(dn)?.filter(|located| located.resolved.nearest != EntryId::ROOT);
+    let Some(located) = located else {
         if context.default_referrals.is_empty() {
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
         }
         let urls =
             referral::rewrite(&view.schema, context.default_referrals, None, Some(request.entry), None);
         return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
-    }
-    let record = view.record(nearest)?.ok_or(Fault::Missing { entry: nearest, what: "the record" })?;
+    };
+    let Resolved { nearest, missing, .. } = located.resolved;
+    let record = view.located_record(located)?;
     let seen = Seen::new(view, view.reader(nearest, &record)?, gate);
-    let found = resolved.is_some_and(|resolved| resolved.missing == 0);
+    let found = missing == 0;
     let seen = if found { seen.named(dn) } else { seen };
     let is_referral = seen.reader.view.flags().has(RecordFlags::REFERRAL);
     if is_referral && (!found || !context.controls.manage_dsa_it) {

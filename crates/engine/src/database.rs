@@ -32,7 +32,7 @@ use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
-use crate::tree::Names;
+use crate::tree::{FoundChildren, Names};
 use facts::CommitFacts;
 
 pub use mirror::{Mirror, Mirrored, MirroredEntry};
@@ -120,6 +120,8 @@ pub struct DatabaseState {
     pub computed: Arc<[ComputedAttribute]>,
     /// Its overlays that look at what is answered of entries.
     pub shown: Arc<[Arc<dyn Overlay>]>,
+    /// Where entries were found by their names.
+    pub(crate) found: Arc<FoundChildren>,
 }
 
 impl DatabaseState {
@@ -232,6 +234,7 @@ impl<S: Store> Database<S> {
             others: None,
             computed: Arc::new([]),
             shown: Arc::new([]),
+            found: Arc::default(),
         };
         state.find_doors();
         Ok(Self {

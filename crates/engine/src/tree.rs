@@ -3,6 +3,9 @@
 //! The suffixes stand under the virtual root with their whole DN as RDN. An entry's own record knows its parent and its
 //! RDN, so that a subtree moves by changing one record and one row here.
 
+mod children;
+
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -14,7 +17,10 @@ use smallvec::SmallVec;
 use crate::entry::record::digest;
 use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
+use crate::record::is_child;
 use crate::tables::{ENTRIES, META, TREE, meta};
+
+pub use children::FoundChildren;
 
 /// Bytes of a normalized RDN that stand in a key as they are; a longer one is cut and followed by its digest.
 pub const RDN_LIMIT: usize = 400;
@@ -90,6 +96,19 @@ pub struct Resolved {
     pub nearest: EntryId,
     /// RDNs of the DN below `nearest`.
     pub missing: usize,
+}
+
+/// What became of it, with the record of the nearest entry as it is stored, where it was read on the way.
+#[derive(Clone, Debug)]
+pub struct Located<'s> {
+    pub resolved: Resolved,
+    pub stored: Option<Cow<'s, [u8]>>,
+}
+
+impl From<Resolved> for Located<'_> {
+    fn from(resolved: Resolved) -> Self {
+        Self { resolved, stored: None }
+    }
 }
 
 /// Looks up a DN within the suffix: RDN by RDN from the suffix down.
@@ -232,10 +251,15 @@ impl<'s, S: Snapshot> Names<'s, S> {
         Self { snapshot, database, generation }
     }
 
-    /// As [`resolve`], with the superior of the name from the cache if it is there.
-    pub fn resolve(&self, suffix: &NormalDn, dn: &NormalDn) -> Result<Resolved, Fault> {
+    /// As [`resolve`], with the superior of the name from the cache if it is there, and the entry from what was found before.
+    pub fn locate(
+        &self,
+        suffix: &NormalDn,
+        dn: &NormalDn,
+        found: &FoundChildren,
+    ) -> Result<Located<'s>, Fault> {
         let Some(parent) = dn.parent().filter(|parent| parent.is_within(suffix) && !parent.is_root()) else {
-            return resolve(self.snapshot, suffix, dn);
+            return Ok(resolve(self.snapshot, suffix, dn)?.into());
         };
         let commit = self.snapshot.commit_counter();
         let known = CACHES.with_borrow(|caches| {
@@ -247,12 +271,24 @@ impl<'s, S: Snapshot> Names<'s, S> {
             if let Resolved { id: Some(id), .. } = resolved {
                 self.remember_parent(id, parent, commit)?;
             }
-            return Ok(resolved);
+            return Ok(resolved.into());
         };
-        Ok(match child(self.snapshot, nearest, rdn)? {
-            Some(id) => Resolved { id: Some(id), nearest: id, missing: 0 },
+        let slot = found.slot(nearest, rdn);
+        if let Some(id) = slot.id()
+            && let Some(stored) = self.snapshot.get(ENTRIES, &id.to_bytes())?
+            && is_child(&stored, nearest, rdn)
+        {
+            let resolved = Resolved { id: Some(id), nearest: id, missing: 0 };
+            return Ok(Located { resolved, stored: Some(stored) });
+        }
+        let resolved = match child(self.snapshot, nearest, rdn)? {
+            Some(id) => {
+                slot.note(id);
+                Resolved { id: Some(id), nearest: id, missing: 0 }
+            }
             None => Resolved { id: None, nearest, missing: 1 },
-        })
+        };
+        Ok(resolved.into())
     }
 
     fn remember_parent(&self, child: EntryId, name: NormalDn, commit: u64) -> Result<(), Fault> {

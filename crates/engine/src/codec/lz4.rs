@@ -326,26 +326,22 @@ pub(super) fn unpack(dictionary: &[u8], block: &[u8], out: &mut [u8], place: Ran
     let mut input = block;
     out.get(..end.checked_add(SLACK)?)?;
     loop {
-        let (&token, rest) = input.split_first()?;
-        let mut length = usize::from(token >> 4);
-        if length < LONG
-            && let (Some(from), Some(to)) = (rest.first_chunk(), array_mut::<STEP>(out, at))
-        {
-            *to = *from;
-            input = rest.get(length..)?;
-        } else {
-            input = rest;
-            if length == LONG {
-                length = length.checked_add(take_length(&mut input)?)?;
-            }
-            let (literals, rest) = input.split_at_checked(length)?;
-            out.get_mut(at..at.checked_add(length)?)?.copy_from_slice(literals);
-            input = rest;
-            if input.is_empty() {
-                return (at + length == end).then_some(());
-            }
+        while let Some((rest, next)) = unpack_short(dictionary, input, out, at, end) {
+            (input, at) = (rest, next);
         }
+        let (&token, rest) = input.split_first()?;
+        input = rest;
+        let mut length = usize::from(token >> 4);
+        if length == LONG {
+            length = length.checked_add(take_length(&mut input)?)?;
+        }
+        let (literals, rest) = input.split_at_checked(length)?;
+        out.get_mut(at..at.checked_add(length)?)?.copy_from_slice(literals);
         at += length;
+        input = rest;
+        if input.is_empty() {
+            return (at == end).then_some(());
+        }
         let (offset, rest) = input.split_first_chunk()?;
         input = rest;
         let offset = usize::from(u16::from_le_bytes(*offset));
@@ -354,7 +350,6 @@ pub(super) fn unpack(dictionary: &[u8], block: &[u8], out: &mut [u8], place: Ran
             length = length.checked_add(take_length(&mut input)?)?;
         }
         length = length.checked_add(MATCH_MIN)?;
-        // Behind `end` there is room for the steps of a short copy, not for more.
         if length > end.checked_sub(at)? {
             return None;
         }
@@ -367,13 +362,61 @@ pub(super) fn unpack(dictionary: &[u8], block: &[u8], out: &mut [u8], place: Ran
     }
 }
 
+/// Bytes of a sequence in which at most one byte stands beside the token for the lengths.
+const SHORT_SEQUENCE: usize = 1 + LONG + 2 + 1;
+
+/// Unpacks the next sequence with copies of fixed length, which need not be exact: of few literals, and a match of at most as
+/// many bytes as such a copy has, as nearly all are. Answers what follows it in the block and in `out`. `None`: it is another one,
+/// or a damaged one, and nothing up to `at` has changed.
+#[inline(always)]
+fn unpack_short<'b>(
+    dictionary: &[u8],
+    input: &'b [u8],
+    out: &mut [u8],
+    at: usize,
+    end: usize,
+) -> Option<(&'b [u8], usize)> {
+    let sequence = input.first_chunk::<SHORT_SEQUENCE>()?;
+    let [token, literals @ ..] = sequence;
+    let count = usize::from(token >> 4);
+    if count == LONG {
+        return None;
+    }
+    *array_mut::<STEP>(out, at)? = *literals.first_chunk()?;
+    let [low, high, more, ..] = literals.get(count..)? else { return None };
+    let (mut length, mut read) = (usize::from(token & 15) + MATCH_MIN, 1 + count + 2);
+    if length == LONG + MATCH_MIN {
+        length += usize::from(*more);
+        read += 1;
+    }
+    let at = at + count;
+    let offset = usize::from(u16::from_le_bytes([*low, *high]));
+    let from = match at.checked_sub(offset) {
+        // One that repeats itself has to be copied bit by bit.
+        Some(place) if length <= offset => array::<{ 2 * STEP }>(out, place)?,
+        Some(_) => return None,
+        None => {
+            let back = offset - at;
+            // One that goes on behind the dictionary has two parts.
+            if length > back {
+                return None;
+            }
+            array::<{ 2 * STEP }>(dictionary, dictionary.len().checked_sub(SLACK + back)?)?
+        }
+    };
+    let (from, next) = (*from, at + length);
+    // Behind `end` there is room for such a copy.
+    if length > from.len() || next > end {
+        return None;
+    }
+    *array_mut(out, at)? = from;
+    Some((input.get(read..)?, next))
+}
+
 /// A match within what is unpacked already.
 fn copy_own(out: &mut [u8], from: usize, at: usize, length: usize) -> Option<()> {
     let offset = at.checked_sub(from)?;
-    if length <= 2 * STEP && offset >= 2 * STEP {
-        let (before, after) = out.split_at_mut_checked(at)?;
-        *array_mut::<{ 2 * STEP }>(after, 0)? = *array::<{ 2 * STEP }>(before, from)?;
-    } else if offset >= length {
+    if offset >= length {
         let (before, after) = out.split_at_mut_checked(at)?;
         after.get_mut(..length)?.copy_from_slice(before.get(from..)?.get(..length)?);
     } else {
@@ -396,10 +439,6 @@ fn copy_own(out: &mut [u8], from: usize, at: usize, length: usize) -> Option<()>
 /// A match that begins `back` bytes before the end of the dictionary, and may go on at the beginning of `out`.
 fn copy_foreign(dictionary: &[u8], back: usize, out: &mut [u8], at: usize, length: usize) -> Option<()> {
     let from = dictionary.len().checked_sub(SLACK)?.checked_sub(back)?;
-    if length <= 2 * STEP && length <= back {
-        *array_mut::<{ 2 * STEP }>(out, at)? = *array::<{ 2 * STEP }>(dictionary, from)?;
-        return Some(());
-    }
     let foreign = length.min(back);
     out.get_mut(at..at + foreign)?.copy_from_slice(dictionary.get(from..from + foreign)?);
     if foreign < length {

@@ -16,7 +16,7 @@ use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
 use crate::index::uses::IndexUses;
 use crate::tables::ENTRIES;
-use crate::tree::{self, Names};
+use crate::tree::{self, Located, Names};
 
 /// A snapshot of a database, and the schema, catalog and settings to read it with.
 #[derive(Debug)]
@@ -90,9 +90,27 @@ impl<'s, N: Snapshot> View<'s, N> {
 
     /// Looks up a DN in the suffix that it belongs to; `None` when it belongs to none.
     pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::Resolved>, Fault> {
+        Ok(self.locate(dn)?.map(|located| located.resolved))
+    }
+
+    /// The same for who goes on to [read the record](Self::located_record).
+    pub fn locate(&self, dn: &NormalDn) -> Result<Option<Located<'s>>, Fault> {
         let suffix =
             self.settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal));
-        suffix.map(|suffix| self.names.resolve(&suffix.normal, dn)).transpose()
+        suffix.map(|suffix| self.names.locate(&suffix.normal, dn, &self.found)).transpose()
+    }
+
+    /// The record of the nearest entry of a look-up, ready to be read.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn located_record(&self, located: Located<'s>) -> Result<Record<'s>, Fault> {
+        let id = located.resolved.nearest;
+        let stored = match located.stored {
+            Some(stored) => stored,
+            None => self.stored(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?,
+        };
+        self.unpacked(id, stored)
     }
 
     /// The record of an entry, ready to be read.

@@ -112,8 +112,9 @@ impl<S: Store> Chosen<'_, S> {
         let database = &self.served.database;
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        let Some(id) = view.resolve(&lookup.dn)?.and_then(|resolved| resolved.id) else { return Ok(()) };
-        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let Some(located) = view.locate(&lookup.dn)? else { return Ok(()) };
+        let Some(id) = located.resolved.id else { return Ok(()) };
+        let record = view.located_record(located)?;
         let reader = view.reader(id, &record)?;
         let flags = reader.view.flags();
         if [RecordFlags::ALIAS, RecordFlags::REFERRAL, RecordFlags::SUBENTRY]
@@ -155,8 +156,9 @@ impl<S: Store> Chosen<'_, S> {
         let served = self.served;
         let snapshot = served.database.store().snapshot()?;
         let view = served.database.view(&snapshot)?;
-        let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(values) };
-        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let Some(located) = view.locate(dn)? else { return Ok(values) };
+        let Some(id) = located.resolved.id else { return Ok(values) };
+        let record = view.located_record(located)?;
         let policy = served.database.current_policy();
         let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&policy, subject));
         if !seen.allows(&description, None, Privilege::Auth)? {

@@ -285,6 +285,23 @@ impl<'a> Iterator for ValuesIter<'a> {
 /// Where the RDN begins: behind codec, flags and the superior's id.
 pub(crate) const RDN_IN_RECORD: usize = 10;
 
+/// Whether the record is that of the child of `parent` with this normalized RDN.
+pub(crate) fn is_child(record: &[u8], parent: EntryId, normal_rdn: &[u8]) -> bool {
+    let normal = || {
+        let mut rest = record.get(PARENT_IN_RECORD..)?.strip_prefix(&parent.to_bytes())?;
+        let length = take_varint(&mut rest)?;
+        let rdn = take(&mut rest, length)?;
+        match take_varint(&mut rest)?.checked_sub(1) {
+            None => Some(rdn),
+            Some(length) => take(&mut rest, length),
+        }
+    };
+    normal() == Some(normal_rdn)
+}
+
+/// Where the superior's id stands: behind codec and flags.
+const PARENT_IN_RECORD: usize = 2;
+
 /// Bytes of a record before its attributes; `None` when it is cut within.
 pub(crate) fn head_length(record: &[u8]) -> Option<usize> {
     let mut rest = record.get(RDN_IN_RECORD..)?;

@@ -190,8 +190,9 @@ impl<N: Snapshot> Direct<'_, '_, N> {
     /// The base alone.
     fn read(&self, out: &mut Vec<u8>) -> Result<Option<DirectAnswer>, Fault> {
         let view = self.view;
-        let Some(id) = view.resolve(self.base)?.and_then(|resolved| resolved.id) else { return Ok(None) };
-        let Some(record) = view.record(id)? else { return Ok(None) };
+        let Some(located) = view.locate(self.base)? else { return Ok(None) };
+        let Some(id) = located.resolved.id else { return Ok(None) };
+        let record = view.located_record(located)?;
         let reader = view.reader(id, &record)?;
         if reader.view.flags().has(RecordFlags::OF_CLASSES) || self.most == 0 {
             return Ok(None);

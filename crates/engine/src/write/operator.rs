@@ -165,6 +165,11 @@ impl<'v> Held<'v> {
     }
 }
 
+/// Where a DN leads that belongs to no suffix.
+fn absent(dn: &NormalDn) -> Resolved {
+    Resolved { id: None, nearest: EntryId::ROOT, missing: dn.depth() }
+}
+
 impl<'a, V: Snapshot> Operator<'a, V> {
     pub(crate) fn snapshot(&self) -> &'a V {
         self.view.snapshot
@@ -208,8 +213,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// Looks up a DN that is known to belong to this database.
     pub(crate) fn resolve(&self, dn: &NormalDn) -> Result<Resolved, Fault> {
-        let absent = Resolved { id: None, nearest: EntryId::ROOT, missing: dn.depth() };
-        Ok(self.view.resolve(dn)?.unwrap_or(absent))
+        Ok(self.view.resolve(dn)?.unwrap_or_else(|| absent(dn)))
     }
 
     pub(crate) fn is_suffix(&self, dn: &NormalDn) -> bool {
@@ -226,10 +230,10 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     /// # Errors
     /// noSuchObject with the nearest superior, or a referral that stands there.
     pub(crate) fn find(&self, dn: &NormalDn) -> Result<Held<'a>, Failure> {
-        let resolved = self.resolve(dn)?;
-        match resolved.id {
-            Some(id) => Ok(self.hold(id)?),
-            None => Err(self.missing(&resolved)?.into()),
+        let located = self.view.locate(dn)?.unwrap_or_else(|| absent(dn).into());
+        match located.resolved.id {
+            Some(id) => Ok(Held { id, record: self.view.located_record(located)? }),
+            None => Err(self.missing(&located.resolved)?.into()),
         }
     }
 
