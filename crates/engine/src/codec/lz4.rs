@@ -11,8 +11,8 @@ use std::ops::Range;
 pub const DICTIONARY_BYTES_MAX: usize = 32 << 10;
 /// Longest record that is packed, before packing.
 pub const RECORD_BYTES_MAX: usize = (32 << 10) - 1;
-/// Bytes that a buffer to unpack into has behind what is asked for, so that short copies need not be exact.
-pub(super) const SLACK: usize = 2 * STEP;
+/// Bytes that a dictionary and a buffer to unpack into have behind what counts, so that copies need not be exact.
+pub(super) const SLACK: usize = LITERALS + STEP;
 
 /// Shortest match of the format.
 const MATCH_MIN: usize = 4;
@@ -21,8 +21,9 @@ const LITERALS_AT_END: usize = 5;
 const NO_MATCH_AT_END: usize = 12;
 /// Farthest that a match reaches back.
 const OFFSET_MAX: usize = u16::MAX as usize;
-/// Bytes copied at once.
-const STEP: usize = 16;
+/// Bytes that are copied at once of literals, and of a match.
+const LITERALS: usize = 16;
+const STEP: usize = 32;
 /// A length of this or more is continued in further bytes.
 const LONG: usize = 15;
 /// Candidates of one hash that are looked at.
@@ -32,9 +33,6 @@ const DEPTH: usize = 2;
 const PATIENCE_BITS: u32 = 2;
 /// A match of this length is not held back for a better one at the next byte.
 const GOOD: usize = 12;
-
-/// Of literals that are taken over, one place in so many is noted.
-const NOTED_STEP: usize = 3;
 
 const SHORT_BITS: u32 = 15;
 const LONG_BITS: u32 = 14;
@@ -176,9 +174,10 @@ impl<'a> Finder<'a> {
             if !(is_alike && is_within) {
                 break;
             }
-            // Of literals not each was noted by the search either.
-            (at..begin).step_by(NOTED_STEP).for_each(|at| self.note(at));
-            [begin, begin + 2, end - 2].into_iter().for_each(|at| self.note(at));
+            // What the dictionary has is found there: only what is the record's own has to be noted.
+            if begin > at {
+                self.note(at);
+            }
             (at, input) = (end, rest);
         }
         out.extend_from_slice(earlier.block.get(..earlier.block.len() - input.len()).unwrap_or_default());
@@ -326,7 +325,7 @@ pub(super) fn unpack(dictionary: &[u8], block: &[u8], out: &mut [u8], place: Ran
     let mut input = block;
     out.get(..end.checked_add(SLACK)?)?;
     loop {
-        while let Some((rest, next)) = unpack_short(dictionary, input, out, at, end) {
+        while let Some((rest, next)) = unpack_short(dictionary, input, out, at) {
             (input, at) = (rest, next);
         }
         let (&token, rest) = input.split_first()?;
@@ -365,52 +364,55 @@ pub(super) fn unpack(dictionary: &[u8], block: &[u8], out: &mut [u8], place: Ran
 /// Bytes of a sequence in which at most one byte stands beside the token for the lengths.
 const SHORT_SEQUENCE: usize = 1 + LONG + 2 + 1;
 
-/// Unpacks the next sequence with copies of fixed length, which need not be exact: of few literals, and a match of at most as
-/// many bytes as such a copy has, as nearly all are. Answers what follows it in the block and in `out`. `None`: it is another one,
-/// or a damaged one, and nothing up to `at` has changed.
+/// Unpacks the next sequence in steps of fixed length, which need not be exact: one of few literals, as nearly all are. Answers what
+/// follows it in the block and in `out`. `None`: it is another one, or damaged, and nothing up to `at` has changed.
 #[inline(always)]
 fn unpack_short<'b>(
     dictionary: &[u8],
     input: &'b [u8],
     out: &mut [u8],
     at: usize,
-    end: usize,
 ) -> Option<(&'b [u8], usize)> {
-    let sequence = input.first_chunk::<SHORT_SEQUENCE>()?;
-    let [token, literals @ ..] = sequence;
+    let [token, literals @ ..] = input.first_chunk::<SHORT_SEQUENCE>()?;
     let count = usize::from(token >> 4);
     if count == LONG {
         return None;
     }
-    *array_mut::<STEP>(out, at)? = *literals.first_chunk()?;
-    let [low, high, more, ..] = literals.get(count..)? else { return None };
+    let place = array_mut::<SLACK>(out, at)?;
+    *place.first_chunk_mut::<LITERALS>()? = *literals.first_chunk()?;
+    let behind = literals.get(count..)?;
+    let offset = usize::from(u16::from_le_bytes(*behind.first_chunk()?));
     let (mut length, mut read) = (usize::from(token & 15) + MATCH_MIN, 1 + count + 2);
     if length == LONG + MATCH_MIN {
-        length += usize::from(*more);
+        let more = *behind.get(2)?;
+        if more == u8::MAX {
+            return None;
+        }
+        length += usize::from(more);
         read += 1;
     }
     let at = at + count;
-    let offset = usize::from(u16::from_le_bytes([*low, *high]));
-    let from = match at.checked_sub(offset) {
-        // One that repeats itself has to be copied bit by bit.
-        Some(place) if length <= offset => array::<{ 2 * STEP }>(out, place)?,
-        Some(_) => return None,
-        None => {
-            let back = offset - at;
-            // One that goes on behind the dictionary has two parts.
-            if length > back {
-                return None;
-            }
-            array::<{ 2 * STEP }>(dictionary, dictionary.len().checked_sub(SLACK + back)?)?
+    if offset > at {
+        let back = offset - at;
+        let from = dictionary.len().checked_sub(SLACK + back)?;
+        // One that goes on behind the dictionary has two parts.
+        if length > back {
+            return None;
         }
-    };
-    let (from, next) = (*from, at + length);
-    // Behind `end` there is room for such a copy.
-    if length > from.len() || next > end {
-        return None;
+        if length <= STEP {
+            *place.get_mut(count..)?.first_chunk_mut::<STEP>()? = *array(dictionary, from)?;
+        } else {
+            out.get_mut(at..at + length)?.copy_from_slice(dictionary.get(from..from + length)?);
+        }
+    } else {
+        // One that repeats itself has to be copied piece by piece.
+        if length > offset || length > STEP {
+            return None;
+        }
+        let step: [u8; STEP] = *array(out, at - offset)?;
+        *array_mut(out, at)? = step;
     }
-    *array_mut(out, at)? = from;
-    Some((input.get(read..)?, next))
+    Some((input.get(read..)?, at + length))
 }
 
 /// A match within what is unpacked already.
