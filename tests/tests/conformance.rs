@@ -280,6 +280,7 @@ scenarios! {
     proxied_authorization_v1: "proxied-authorization-v1.txt",
     unique: "unique.txt",
     retcode: "retcode.txt",
+    smbk5pwd: "smbk5pwd.txt",
     rwm_relay: "rwm-relay.txt",
     valsort: "valsort.txt",
     verify_credentials: "verify-credentials.txt",

@@ -33,6 +33,7 @@ pub mod refint;
 pub mod retcode;
 pub mod rwm;
 pub mod seqmod;
+pub mod smbk5pwd;
 pub mod sssvlv;
 pub mod syncprov;
 pub mod totp;
@@ -88,6 +89,7 @@ pub static ALL: &[&Descriptor] = &[
     &rdnval::DESCRIPTOR,
     &refint::DESCRIPTOR,
     &seqmod::DESCRIPTOR,
+    &smbk5pwd::DESCRIPTOR,
     &sssvlv::DESCRIPTOR,
     &syncprov::DESCRIPTOR,
     &totp::DESCRIPTOR,

@@ -125,6 +125,15 @@ pub fn is_hashed(value: &[u8]) -> bool {
     matches!(Scheme::split(value), Some((Some(_), _))) || pass_through(value).is_some()
 }
 
+/// The password that a value has in the clear; `None`: a hash, or a value that no password matches by itself.
+pub fn clear_text(value: &[u8]) -> Option<&[u8]> {
+    match Scheme::split(value) {
+        None => Some(value),
+        Some((Some(Scheme::Cleartext), password)) => Some(password),
+        Some(_) => None,
+    }
+}
+
 fn cleartext(stored: &[u8], password: &[u8]) -> Verification {
     Verification::of(stored.ct_eq(password))
 }

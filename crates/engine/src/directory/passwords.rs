@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
+use zeroize::Zeroizing;
 
 use super::changes::check;
 use super::{Chosen, Directory, Held};
@@ -51,9 +52,9 @@ impl<S: Store> Chosen<'_, S> {
         served.submit_own(dn.as_str().to_owned(), operation, Some(work), done);
     }
 
-    /// Stores the hash of a password of an entry that has none, in the name of the root DN: for the overlays it is a change like any other.
-    /// A shadow and a read-only database refuse.
-    pub fn store_password(self, dn: &NormalDn, hash: &[u8], done: Completion) {
+    /// Stores a password of an entry that has none, and by its hash, in the name of the root DN: for the overlays it is a change like any
+    /// other. A shadow and a read-only database refuse.
+    pub fn store_password(self, dn: &NormalDn, password: Zeroizing<Vec<u8>>, hash: &[u8], done: Completion) {
         let served = self.served;
         let settings = served.database.current_settings();
         if settings.read_only || settings.shadow {
@@ -64,7 +65,8 @@ impl<S: Store> Chosen<'_, S> {
         match prepare::internal_change(schema, ChangeKind::Add, "userPassword", vec![hash.to_vec()]) {
             Ok(change) => {
                 let operation = Prepared::Modify { dn: dn.clone(), mods: vec![change] };
-                served.submit_own(dn.as_str().to_owned(), operation, None, done);
+                let work = Arc::new(PasswordWork::of(Purpose::Change, None, Some(password)));
+                served.submit_own(dn.as_str().to_owned(), operation, Some(work), done);
             }
             Err(refused) => done(refused.into()),
         }

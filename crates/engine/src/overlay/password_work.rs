@@ -90,6 +90,15 @@ impl PasswordWork {
         Ok(value)
     }
 
+    /// The password behind a value that the request stores: in the clear, or hashed for this request. `None`: the requester sent a hash.
+    pub fn clear_text_of(&self, value: &[u8]) -> Option<Secret> {
+        if let Some(password) = password::clear_text(value) {
+            return Some(secret(password));
+        }
+        let known = self.lock();
+        known.hashed.iter().find(|(.., hash)| hash.as_slice() == value).map(|(password, ..)| password.clone())
+    }
+
     /// Whether a password is in an overlay's list, which `find` looks up where that is not known; `None`: the list cannot be read.
     pub fn is_listed(&self, password: &[u8], find: impl FnOnce() -> Option<bool>) -> Option<bool> {
         let known = self.lock().listed.iter().find(|(p, _)| p.as_slice() == password).map(|(_, is)| *is);
@@ -133,6 +142,16 @@ mod tests {
             assert_eq!(work.matches(&stored, password), expected);
         }
         assert_eq!(work.lock().compared.len(), 2);
+        let clear = |value: &[u8]| work.clear_text_of(value).map(|password| password.to_vec());
+        for (value, expected) in [
+            (stored.as_slice(), Some("secret")),
+            (b"{CLEARTEXT}open", Some("open")),
+            (b"open", Some("open")),
+            (b"{SSHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", None),
+            (b"{SASL}ann@EXAMPLE.COM", None),
+        ] {
+            assert_eq!(clear(value).as_deref(), expected.map(str::as_bytes));
+        }
         assert!(!format!("{work:?}").contains("secret"));
     }
 }

@@ -255,8 +255,10 @@ impl<'a, S: Store> Group<'a, S> {
             let mut idle = false;
             let asks = task.controls.import.is_none() && settings.overlays.want(Interests::PREPARE);
             let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
+            // What one overlay computes of a password, the next ones know.
+            let own_work = PasswordWork::default();
             for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
-                let asked = self.ask(&**overlay, transaction, unit, &task, role, refused)?;
+                let asked = self.ask(&**overlay, transaction, unit, (&task, &own_work), role, refused)?;
                 count += asked.derived.len();
                 waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));
                 follow_ups.extend(asked.follow_up);
@@ -340,7 +342,7 @@ impl<'a, S: Store> Group<'a, S> {
         overlay: &dyn Overlay,
         transaction: &T,
         unit: &WriteSet,
-        task: &Task,
+        (task, own_work): (&Task, &PasswordWork),
         role: Role,
         refused: &mut Refused,
     ) -> Result<OverlayWork, Failure> {
@@ -348,7 +350,6 @@ impl<'a, S: Store> Group<'a, S> {
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
         let entries = Present::of(&view, &self.policy);
-        let nothing_known = PasswordWork::default();
         let asked = overlay.prepare(&PendingChange {
             operation: &task.operation,
             subject: &task.subject,
@@ -358,7 +359,7 @@ impl<'a, S: Store> Group<'a, S> {
             entries: &entries,
             now: self.environment.clock.now(),
             random: &*self.environment.random,
-            passwords: task.passwords.as_deref().unwrap_or(&nothing_known),
+            passwords: task.passwords.as_deref().unwrap_or(own_work),
         });
         let added = asked.map_err(|refusal| refused.take(refusal))?;
         let prepare = |operation| self.internal(operation, &task.subject);

@@ -183,7 +183,8 @@ impl Store {
                         }
                         drop(then);
                     };
-                    self.directory.at(&self.served).store_password(&self.dn, &hash, Box::new(stored));
+                    let chosen = self.directory.at(&self.served);
+                    chosen.store_password(&self.dn, self.password, &hash, Box::new(stored));
                 }
                 Err(error) => failed(&error.to_string()),
             }

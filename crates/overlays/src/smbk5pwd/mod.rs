@@ -1,0 +1,195 @@
+//! `overlay smbk5pwd` (slapo-smbk5pwd(5) of OpenLDAP's contrib folder): keeps Samba's hash of a password, and the times when it was
+//! changed, in step with userPassword.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+
+use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::index::IndexConfig;
+use larix_engine::overlay::{
+    Additions, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Prepared,
+    Purpose, Refusal, internal_change,
+};
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, ObjectClassId, Schema};
+use md4::{Digest as _, Md4};
+use zeroize::Zeroizing;
+
+const NT_HASH: &str = "sambaNTPassword";
+const LAST_SET: &str = "sambaPwdLastSet";
+const MUST_CHANGE: &str = "sambaPwdMustChange";
+const CAN_CHANGE: &str = "sambaPwdCanChange";
+const LAST_CHANGE: &str = "shadowLastChange";
+
+const SECONDS_OF_DAY: i64 = 86_400;
+
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("smbk5pwd", "olcSmbK5PwdConfig", config::build).once().secrets(&[NT_HASH]).directives(&[
+        OverlayDirective::each("smbk5pwd-enable", "olcSmbK5PwdEnable").checked(config::check_modules),
+        OverlayDirective::whole("smbk5pwd-must-change", "olcSmbK5PwdMustChange").default("0"),
+        OverlayDirective::whole("smbk5pwd-can-change", "olcSmbK5PwdCanChange").default("0"),
+    ]);
+
+/// The overlay on one database.
+#[derive(Debug)]
+struct PasswordSync {
+    password: AttributeDescription,
+    object_class: AttributeDescription,
+    samba: Option<Samba>,
+    /// shadowAccount, where `shadow` is on.
+    shadow: Option<ObjectClassId>,
+    /// Directives that have no effect.
+    idle: Vec<&'static str>,
+}
+
+/// The module `samba`.
+#[derive(Debug)]
+struct Samba {
+    /// sambaSamAccount.
+    class: ObjectClassId,
+    /// Seconds until the password must be changed; 0: that is not kept.
+    must_change: u32,
+    /// Seconds until it may be changed again; 0: that is not kept.
+    can_change: u32,
+}
+
+impl Overlay for PasswordSync {
+    fn name(&self) -> &'static str {
+        "smbk5pwd"
+    }
+
+    fn interests(&self) -> Interests {
+        Interests::PREPARE
+    }
+
+    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+        let idle = self.idle.iter();
+        idle.map(|keyword| format!("{keyword} has no effect: `smbk5pwd-enable` leaves samba out")).collect()
+    }
+
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        // The same password under another scheme.
+        if change.passwords.purpose == Purpose::Rehash {
+            return Ok(Additions::default());
+        }
+        let altered = match change.operation {
+            Prepared::Add { dn, entry, mods } => {
+                let Some(given) = entry.attribute(&self.password) else { return Ok(Additions::default()) };
+                let classes = classes(change.schema, entry, &self.object_class, &[]);
+                let mut entry = entry.clone();
+                for (name, value) in self.settled(change, &given.values, &classes)? {
+                    let set = internal_change(change.schema, ChangeKind::Replace, name, vec![value])?;
+                    if entry.attribute(&set.description).is_none() {
+                        entry.attributes.push(EntryAttribute::new(set.description, set.values));
+                    }
+                }
+                Prepared::Add { dn: dn.clone(), entry, mods: mods.clone() }
+            }
+            Prepared::Modify { dn, mods } => {
+                let gives = |one: &&Change| one.description == self.password && gives(one);
+                let Some(given) = mods.iter().rfind(gives) else { return Ok(Additions::default()) };
+                let Some(entry) = change.entries.entry(dn)? else { return Ok(Additions::default()) };
+                let classes = classes(change.schema, &entry, &self.object_class, mods);
+                let mut mods = mods.clone();
+                for (name, value) in self.settled(change, &given.values, &classes)? {
+                    let set = internal_change(change.schema, ChangeKind::Replace, name, vec![value])?;
+                    if !mods.iter().any(|one| one.description == set.description) {
+                        mods.push(set);
+                    }
+                }
+                Prepared::Modify { dn: dn.clone(), mods }
+            }
+            _ => return Ok(Additions::default()),
+        };
+        Ok(Additions { altered: Some(altered), ..Additions::default() })
+    }
+}
+
+/// Whether a modification stores values.
+fn gives(one: &Change) -> bool {
+    matches!(one.kind, ChangeKind::Add | ChangeKind::Replace | ChangeKind::SoftAdd) && !one.values.is_empty()
+}
+
+impl PasswordSync {
+    /// What an entry of these classes has besides the new password.
+    fn settled(
+        &self,
+        change: &PendingChange<'_>,
+        given: &[Vec<u8>],
+        classes: &[ObjectClassId],
+    ) -> Result<Vec<(&'static str, Vec<u8>)>, Refusal> {
+        let is_of = |class: ObjectClassId| classes.iter().any(|own| change.schema.is_subclass(*own, class));
+        let now = change.now.seconds();
+        let mut settled = Vec::new();
+        if let Some(samba) = self.samba.as_ref().filter(|samba| is_of(samba.class))
+            && let Some(password) = clear_text(change, given)
+        {
+            settled.push((NT_HASH, nt_hash(&password)?.into_bytes()));
+            settled.push((LAST_SET, number(now)));
+            for (name, seconds) in [(MUST_CHANGE, samba.must_change), (CAN_CHANGE, samba.can_change)] {
+                if seconds > 0 {
+                    settled.push((name, number(now.saturating_add(i64::from(seconds)))));
+                }
+            }
+        }
+        if self.shadow.is_some_and(is_of) {
+            settled.push((LAST_CHANGE, number(now.div_euclid(SECONDS_OF_DAY))));
+        }
+        Ok(settled)
+    }
+}
+
+fn number(number: i64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+/// The password that a request stores, unless the request has only a hash of it.
+fn clear_text(change: &PendingChange<'_>, given: &[Vec<u8>]) -> Option<Zeroizing<Vec<u8>>> {
+    let told = change.passwords.new.clone();
+    told.or_else(|| given.iter().find_map(|value| change.passwords.clear_text_of(value)))
+}
+
+/// The classes that an entry has after these modifications.
+fn classes(
+    schema: &Schema,
+    entry: &Entry,
+    object_class: &AttributeDescription,
+    mods: &[Change],
+) -> Vec<ObjectClassId> {
+    let known = |values: &[Vec<u8>]| -> Vec<ObjectClassId> {
+        let names = values.iter().filter_map(|name| std::str::from_utf8(name).ok());
+        names.filter_map(|name| schema.object_class_id(name)).collect()
+    };
+    let mut classes = known(entry.values(object_class.attribute));
+    for one in mods.iter().filter(|one| one.description == *object_class) {
+        let named = known(&one.values);
+        match one.kind {
+            ChangeKind::Add | ChangeKind::SoftAdd => classes.extend(named),
+            ChangeKind::Replace => classes = named,
+            ChangeKind::Delete if one.values.is_empty() => classes.clear(),
+            ChangeKind::Delete => classes.retain(|class| !named.contains(class)),
+            ChangeKind::Increment => {}
+        }
+    }
+    classes
+}
+
+/// Windows' hash of a password: MD4 of its UTF-16, little-endian (MS-NLMP section 3.3.1, NTOWFv1), in hexadecimal digits.
+///
+/// # Errors
+/// constraintViolation for bytes that are no UTF-8.
+fn nt_hash(password: &[u8]) -> Result<String, LdapResult> {
+    let text = std::str::from_utf8(password).map_err(|_| {
+        let text = "the password is not UTF-8, so it has no sambaNTPassword; choose another one";
+        LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text)
+    })?;
+    let mut hash = Md4::new();
+    text.encode_utf16().for_each(|unit| hash.update(unit.to_le_bytes()));
+    Ok(hash.finalize().iter().fold(String::new(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    }))
+}

@@ -1,0 +1,215 @@
+//! Hashes and times that go with a password, under a clock that stands still.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+use std::sync::Arc;
+
+use larix_engine::overlay::{PasswordWork, Purpose};
+use larix_engine::password::{Hasher, Scheme};
+use larix_engine::time::{Clock as _, SeededRandom};
+use larix_store::memory::MemoryStore;
+use zeroize::Zeroizing;
+
+use super::{DESCRIPTOR, nt_hash};
+use crate::ppolicy;
+use crate::testing::{
+    Fixture, ROOT, SUFFIX, build, describe, operation, records, ruled_with, schema, settings_of,
+};
+
+const USER: &str = "cn=user,dc=example,dc=com";
+const SAMBA: &str = "objectClass: sambaSamAccount\nuid: user\nsambaSID: S-1-5-21-1-2-3-1000";
+/// The clock's day.
+const TODAY: i64 = 1_767_225_600 / 86_400;
+
+/// A directory with one user, whose entry has these lines.
+fn fixture(
+    overlays: &[(&'static larix_engine::overlay::Descriptor, &str)],
+    lines: &str,
+) -> Fixture<MemoryStore> {
+    let rules = ["to attrs=userPassword by self write by * auth", "to * by * read"];
+    let mut fixture = ruled_with(larix_schema::bundled("samba").unwrap(), overlays, &rules);
+    fixture.bind(ROOT);
+    fixture.apply(&format!(
+        "dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n\n\
+         dn: {USER}\nobjectClass: inetOrgPerson\ncn: user\nsn: u\n{lines}\n"
+    ));
+    fixture
+}
+
+/// What the user has: the hash, and the times from now on.
+fn state(fixture: &Fixture<MemoryStore>) -> String {
+    let relative = |name: &str, from: i64| {
+        let value = fixture.value(USER, name)?;
+        Some(format!(" {name}{:+}", value.parse::<i64>().unwrap() - from))
+    };
+    let now = fixture.clock.now().seconds();
+    let mut text = fixture.value(USER, "sambaNTPassword").unwrap_or_default();
+    for (name, from) in [
+        ("sambaPwdLastSet", now),
+        ("sambaPwdMustChange", now),
+        ("sambaPwdCanChange", now),
+        ("shadowLastChange", TODAY),
+    ] {
+        text += &relative(name, from).unwrap_or_default();
+    }
+    text
+}
+
+fn modify(lines: &str) -> String {
+    format!("dn: {USER}\nchangetype: modify\n{lines}\n")
+}
+
+/// A password modify request as the server makes it: the value's hash in the change, the password beside it.
+fn password_modify(fixture: &Fixture<MemoryStore>, password: &[u8]) -> String {
+    let work = PasswordWork::of(Purpose::PasswordModify, None, Some(Zeroizing::new(password.to_vec())));
+    let hash = work.hash(&Hasher::new(Scheme::SSHA), password, &SeededRandom::new(1)).unwrap();
+    let hash = String::from_utf8(hash.to_vec()).unwrap();
+    let record = records(&modify(&format!("replace: userPassword\nuserPassword: {hash}"))).remove(0);
+    let (operation, controls) = operation(record);
+    let mut request = fixture.request(operation, &controls);
+    request.passwords = Some(Arc::new(work));
+    describe(&fixture.submit(request))
+}
+
+#[test]
+fn hashes_are_those_of_windows() {
+    let long = "ab".repeat(200);
+    for (password, expected) in [
+        ("", "31d6cfe0d16ae931b73c59d7e0c089c0"),
+        ("password", "8846f7eaee8fb117ad06bdd830b7586c"),
+        ("SecREt01", "cd06ca7c7e10c99b1d33b7485a2ed808"),
+        // A character above U+FFFF is two units.
+        ("p\u{e4}ss\u{1f511}", "01c04b94d4eaa1b54b5c1701a3bad5b8"),
+        (&long, "1f40a5ce8a055002d44d072ca164e828"),
+    ] {
+        assert_eq!(nt_hash(password.as_bytes()).unwrap(), expected, "{password}");
+    }
+}
+
+#[test]
+fn every_way_to_change_a_password() {
+    let new = "89963f5042e5041a59c249282387a622 sambaPwdLastSet+0 sambaPwdMustChange+60 sambaPwdCanChange+5 shadowLastChange+0";
+    let other = "1d6569543d9c01d25a9cf7f841d1b258 sambaPwdLastSet+0 sambaPwdMustChange+60 sambaPwdCanChange+5 shadowLastChange+0";
+    let lines = format!("{SAMBA}\nobjectClass: shadowAccount\nuserPassword: new");
+    let hashing = (&ppolicy::DESCRIPTOR, "ppolicy_hash_cleartext on");
+    let plain = (&DESCRIPTOR, "smbk5pwd-must-change 60\nsmbk5pwd-can-change 5");
+    for overlays in [&[plain][..], &[plain, hashing], &[hashing, plain]] {
+        let fixture = fixture(overlays, &lines);
+        assert_eq!(state(&fixture), new, "an add");
+        for (change, expected) in [
+            ("replace: userPassword\nuserPassword: other", other),
+            ("delete: userPassword\n-\nadd: userPassword\nuserPassword: {CLEARTEXT}new", new),
+            ("add: userPassword\nuserPassword: other\n-\nreplace: sn\nsn: x", other),
+        ] {
+            fixture.clock.advance_micros(7_000_000);
+            fixture.apply(&modify(change));
+            assert_eq!(state(&fixture), expected, "{change}");
+        }
+        fixture.clock.advance_micros(7_000_000);
+        assert_eq!(password_modify(&fixture, b"new"), "0");
+        assert_eq!(state(&fixture), new);
+    }
+}
+
+#[test]
+fn what_is_left_alone() {
+    let fixture = fixture(&[(&DESCRIPTOR, "")], &format!("{SAMBA}\nuserPassword: new"));
+    let new = state(&fixture);
+    assert_eq!(new, "89963f5042e5041a59c249282387a622 sambaPwdLastSet+0");
+    fixture.clock.advance_micros(7_000_000);
+    let old = "89963f5042e5041a59c249282387a622 sambaPwdLastSet-7";
+    for change in [
+        "replace: sn\nsn: y",
+        "delete: userPassword",
+        // Whoever sends a hash alone has not told the password.
+        "replace: userPassword\nuserPassword: {SSHA}5en6G6MezRroT3XKqkdPOmY/BfQ=",
+    ] {
+        fixture.apply(&modify(change));
+        assert_eq!(state(&fixture), old, "{change}");
+    }
+    // What the change itself says holds.
+    let both = "replace: userPassword\nuserPassword: other\n-\nreplace: sambaPwdLastSet\nsambaPwdLastSet: 0";
+    fixture.apply(&modify(both));
+    assert_eq!(fixture.value(USER, "sambaPwdLastSet").unwrap(), "0");
+    assert_eq!(fixture.value(USER, "sambaNTPassword").unwrap(), "1d6569543d9c01d25a9cf7f841d1b258");
+}
+
+#[test]
+fn the_classes_after_the_change_count() {
+    let fixture = fixture(&[(&DESCRIPTOR, "")], "userPassword: new");
+    fixture.apply(&modify("replace: userPassword\nuserPassword: new"));
+    assert_eq!(state(&fixture), "", "neither Samba's nor of shadow(5)");
+    let lines = "add: objectClass\nobjectClass: sambaSamAccount\nobjectClass: shadowAccount\n-\nadd: uid\nuid: user\n-\n\
+                 add: sambaSID\nsambaSID: S-1-5-21-1-2-3-1000\n-\nreplace: userPassword\nuserPassword: other";
+    fixture.apply(&modify(lines));
+    assert_eq!(state(&fixture), "1d6569543d9c01d25a9cf7f841d1b258 sambaPwdLastSet+0 shadowLastChange+0");
+    // A hash says that the password is another one, though not which.
+    fixture.apply(&modify("replace: shadowLastChange\nshadowLastChange: 1"));
+    fixture.apply(&modify("replace: userPassword\nuserPassword: {SSHA}5en6G6MezRroT3XKqkdPOmY/BfQ="));
+    assert_eq!(fixture.value(USER, "shadowLastChange").unwrap(), TODAY.to_string());
+    let lines = "delete: objectClass\nobjectClass: shadowAccount\n-\ndelete: shadowLastChange\n-\n\
+                 replace: userPassword\nuserPassword: new";
+    fixture.apply(&modify(lines));
+    assert_eq!(state(&fixture), "89963f5042e5041a59c249282387a622 sambaPwdLastSet+0");
+}
+
+#[test]
+fn modules_by_name() {
+    let lines = format!("{SAMBA}\nobjectClass: shadowAccount\nuserPassword: new");
+    for (settings, expected) in [
+        ("smbk5pwd-enable shadow", " shadowLastChange+0"),
+        ("smbk5pwd-enable samba", "89963f5042e5041a59c249282387a622 sambaPwdLastSet+0"),
+        (
+            "smbk5pwd-enable samba shadow",
+            "89963f5042e5041a59c249282387a622 sambaPwdLastSet+0 shadowLastChange+0",
+        ),
+    ] {
+        assert_eq!(state(&fixture(&[(&DESCRIPTOR, settings)], &lines)), expected, "{settings}");
+    }
+    let schema = schema("");
+    let overlay = build(&DESCRIPTOR, &schema, "smbk5pwd-enable shadow\nsmbk5pwd-must-change 60").unwrap();
+    let notes = overlay.notes(&schema, &larix_engine::index::IndexConfig::default());
+    assert_eq!(notes, ["smbk5pwd-must-change has no effect: `smbk5pwd-enable` leaves samba out"]);
+}
+
+#[test]
+fn users_need_no_right_to_the_hash_and_get_none() {
+    let mut fixture = fixture(&[(&DESCRIPTOR, "")], &format!("{SAMBA}\nuserPassword: new"));
+    fixture.bind(USER);
+    assert_eq!(fixture.change(&modify("replace: sambaNTPassword\nsambaNTPassword: x")), "50");
+    fixture.apply(&modify("replace: userPassword\nuserPassword: other"));
+    assert_eq!(state(&fixture), "1d6569543d9c01d25a9cf7f841d1b258 sambaPwdLastSet+0");
+    // Nobody else's password.
+    fixture.bind(&format!("cn=x,{SUFFIX}"));
+    assert_eq!(fixture.change(&modify("replace: userPassword\nuserPassword: new")), "50");
+    assert_eq!(state(&fixture), "1d6569543d9c01d25a9cf7f841d1b258 sambaPwdLastSet+0");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    let fixture = fixture(&[(&DESCRIPTOR, "")], SAMBA);
+    let answer = password_modify(&fixture, b"\xff\xfe");
+    assert!(answer.starts_with("19 the password is not UTF-8"), "{answer}");
+    assert_eq!(state(&fixture), "");
+}
+
+#[test]
+fn wrong_settings_name_the_mend() {
+    let full = schema(larix_schema::bundled("samba").unwrap());
+    for (lines, expected) in [
+        ("smbk5pwd-enable krb5", "\"krb5\": Larix makes no Kerberos keys"),
+        ("smbk5pwd-enable samba kerberos", "\"kerberos\" is no module of smbk5pwd"),
+        ("smbk5pwd-must-change soon", "smbk5pwd-must-change \"soon\": not a number; write seconds"),
+        ("smbk5pwd-can-change -1", "smbk5pwd-can-change \"-1\": not a number; write seconds"),
+    ] {
+        let error = build(&DESCRIPTOR, &full, lines).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{lines}: {error}");
+    }
+    let error = build(&DESCRIPTOR, &schema(""), "").map(|_| ()).unwrap_err();
+    assert!(error.awaits_schema && error.to_string().contains("include samba.schema"), "{error}");
+    // One value for each module, as slapd shows them.
+    assert_eq!(
+        settings_of(&DESCRIPTOR, "smbk5pwd-enable samba shadow").values("olcSmbK5PwdEnable").count(),
+        2
+    );
+}
