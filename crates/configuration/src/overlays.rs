@@ -33,6 +33,11 @@ impl Overlay {
         overlay_kind(&self.name).and_then(|kind| kind.descriptor)
     }
 
+    /// Whether the attribute has its secrets.
+    pub fn has_secret(&self, attribute: &str) -> bool {
+        self.descriptor().is_some_and(|descriptor| descriptor.secrets.contains(&attribute))
+    }
+
     /// Whether each server's overlay keeps this operational attribute by itself.
     pub fn keeps(&self, attribute: &str) -> bool {
         self.descriptor().is_some_and(|descriptor| descriptor.local.contains(&attribute))

@@ -36,7 +36,7 @@ pub use hasher::{CryptMethod, HashError, Hasher};
 pub use scheme::{Algorithm, Scheme};
 pub use scram_scheme::{ScramSecret, scram_secret};
 pub use strength::{decoy, is_weaker, rounds, settings_of};
-pub use totp_scheme::{CODE_DIGITS, TIME_STEP, TimeBased, password_behind, time_based};
+pub use totp_scheme::{CODE_DIGITS, TIME_STEP, TimeBased, password_behind, time_based, to_base32};
 pub use verification::{PASSWORD_MAX, Unusable, Verification};
 
 /// Roughly how long a verification takes, so that the server knows which to move off its event loop.

@@ -90,8 +90,8 @@ pub(super) fn encode(secret: &[u8], stored_password: Option<&[u8]>) -> Vec<u8> {
 
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// With padding, as pw-totp writes it.
-fn to_base32(bytes: &[u8]) -> Vec<u8> {
+/// Base 32 (RFC 4648 section 6) with padding, as pw-totp writes it.
+pub fn to_base32(bytes: &[u8]) -> Vec<u8> {
     // The last place for a block is there: nothing is left behind in a buffer that was too small.
     let mut text = Vec::with_capacity(bytes.len().div_ceil(5) * 8);
     for block in bytes.chunks(5) {

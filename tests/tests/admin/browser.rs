@@ -9,6 +9,8 @@ use larix_testkit::{Kind, Server, Site};
 use larix_tests::browser::Browser;
 use larix_tests::client::Client;
 
+use super::device;
+
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 
 /// A server with nothing in it, and a browser.
@@ -496,6 +498,37 @@ fn a_backup_is_made_and_verified() {
     desk.browser.fill("#moment", "yesterday");
     desk.browser.click("form.restore button");
     desk.shows("`yesterday` is not a time");
+    desk.end();
+}
+
+/// The QR code is drawn, and a code from the secret beside it makes the account ask for codes.
+#[test]
+fn a_second_factor_is_enrolled() {
+    if larix_testkit::packages::OPENSSL.is_lacking() {
+        return;
+    }
+    let Some(mut desk) = Desk::with(ENTRIES, "", "overlay otp") else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.open("/people/one?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    desk.browser.click("a[href^='/people/device']");
+    desk.shows("There is no device now");
+    desk.browser.click("button[value=show]");
+    desk.shows("nothing is stored yet");
+    let square = "(() => { const box = document.querySelector('svg.qr').getBoundingClientRect(); \
+                  return box.width > 200 && Math.abs(box.width - box.height) < 1; })()";
+    assert_eq!(desk.browser.run(square), true);
+    for (width, scheme) in [(390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")] {
+        desk.browser.resize(width, 844);
+        desk.browser.prefer(scheme);
+        let overflow =
+            desk.browser.run("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!((overflow, desk.browser.run(CONTRAST)), (0.into(), "".into()), "{width} {scheme}");
+    }
+    let secret = desk.browser.run("document.querySelector('#secret').textContent");
+    let secret = secret.as_str().unwrap_or_default().to_owned();
+    desk.browser.fill("#code", &device::code(&secret, device::step_now()));
+    desk.browser.click("button[value=confirm]");
+    desk.shows("logs in with the password and a code behind it from now on.");
     desk.end();
 }
 

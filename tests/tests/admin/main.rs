@@ -4,6 +4,7 @@
 
 mod backups;
 mod browser;
+mod device;
 mod http;
 mod overview;
 mod pages;

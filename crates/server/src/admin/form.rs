@@ -93,7 +93,8 @@ pub(super) fn url(path: &str, fields: &[(&str, &str)]) -> String {
     url
 }
 
-fn encode(out: &mut String, text: &str) {
+/// Percent-encodes all but unreserved characters (RFC 3986 section 2.3).
+pub(super) fn encode(out: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),

@@ -7,6 +7,7 @@
 mod assets;
 mod changes;
 mod client;
+mod enrolment;
 mod export;
 mod figures;
 mod form;

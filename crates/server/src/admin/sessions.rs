@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::client::LdapClient;
+use super::enrolment::Enrolment;
 
 /// Sessions at once. Each holds a connection of the directory's. The next gets the place of another.
 pub(super) const SESSIONS_MAX: usize = 64;
@@ -42,6 +43,8 @@ pub(super) struct Session {
     /// The password was set by somebody else, and has to be changed first.
     pub(super) must_change: Cell<bool>,
     notices: RefCell<Vec<Notice>>,
+    /// A device whose secret is shown and not yet proven; the next one takes its place.
+    enrolment: RefCell<Option<Enrolment>>,
     began: Monotonic,
     last: Cell<Monotonic>,
 }
@@ -88,6 +91,7 @@ impl Session {
             csrf: token(random),
             must_change: Cell::new(false),
             notices: RefCell::default(),
+            enrolment: RefCell::default(),
             began: now,
             last: Cell::new(now),
         }
@@ -116,6 +120,15 @@ impl Session {
 
     pub(super) fn take_notices(&self) -> Vec<Notice> {
         self.notices.take()
+    }
+
+    /// Holds a device until it is proven.
+    pub(super) fn enrol(&self, enrolment: Enrolment) {
+        self.enrolment.replace(Some(enrolment));
+    }
+
+    pub(super) fn take_enrolment(&self) -> Option<Enrolment> {
+        self.enrolment.take()
     }
 
     fn holder(&self) -> Holder<'_> {

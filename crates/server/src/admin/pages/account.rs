@@ -92,7 +92,10 @@ fn account(visit: &Visit<'_>, schema: &Schema, entry: &Found) -> Markup {
     let csn = entry.text("entryCSN").unwrap_or("");
     html! {
         p { code { (dn) } }
-        (password())
+        div.actions {
+            a.button.primary href="/password" { "Change my password" }
+            (super::device::link(visit, dn))
+        }
         h2 { "What the directory knows of you" }
         table.wide.stack { tbody {
             @for attribute in shown {

@@ -8,6 +8,7 @@ pub(super) mod browse;
 mod bulk;
 pub(super) mod config;
 pub(super) mod create;
+mod device;
 pub(super) mod edit;
 mod export;
 mod found;
@@ -71,6 +72,7 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/people/new" => people::new(visit).await,
         "/people/password" => people::password(visit).await,
         "/people/code" => reset::make_code(visit).await,
+        "/people/device" => device::page(visit).await,
         "/people/lock" => people::lock(visit).await,
         "/groups" => groups::list(visit).await,
         "/groups/one" => groups::one(visit).await,

@@ -104,6 +104,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Shown {
         div.actions {
             a.button href=(url("/entry/edit", &[("dn", dn)])) { "Edit" }
             (lock_button(visit, &person))
+            (super::device::link(visit, dn))
             a.button.danger href=(url("/entry/delete", &[("dn", dn)])) { "Delete" }
         }
         (password_form(visit, dn))
