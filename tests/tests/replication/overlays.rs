@@ -207,6 +207,30 @@ const ROWS: &[Row] = &[
         shows: Some(("uid=two,PEOPLE", "employeenumber", "1001")),
         ..ROW
     },
+    Row {
+        overlay: "mep",
+        lines: "mep-definition groups PEOPLE (objectClass=posixAccount) GROUPS cn=template,SUFFIX",
+        before: "add \"cn=template,SUFFIX\"\n  objectClass: device\n  objectClass: mepTemplateEntry\n  cn: template\n  \
+                 mepRDNAttr: cn\n  mepStaticAttr: objectClass: posixGroup\n  mepMappedAttr: cn: $uid\n  \
+                 mepMappedAttr: gidNumber: $gidNumber\n\n\
+                 add \"uid=one,PEOPLE\"\n  objectClass: account\n  objectClass: posixAccount\n  uid: one\n  cn: one\n  \
+                 uidNumber: 7\n  gidNumber: 7\n  homeDirectory: /home/one",
+        changes: "add \"uid=two,PEOPLE\"\n  objectClass: account\n  objectClass: posixAccount\n  uid: two\n  cn: two\n  \
+                  uidNumber: 8\n  gidNumber: 8\n  homeDirectory: /home/two\n\n\
+                  modify \"uid=one,PEOPLE\"\n  replace gidNumber: 9\n\ndelete \"uid=two,PEOPLE\"",
+        shows: Some(("cn=one,GROUPS", "gidnumber", "9")),
+        ..ROW
+    },
+    Row {
+        overlay: "smbk5pwd",
+        lines: "smbk5pwd-enable shadow",
+        before: "modify \"uid=u1,PEOPLE\"\n  add objectClass: shadowAccount\n  replace userPassword: first",
+        changes: "modify \"uid=u1,PEOPLE\"\n  replace shadowLastChange: 1\n\n\
+                  modify \"uid=u1,PEOPLE\"\n  replace userPassword: second",
+        binds: &[("uid=u1,PEOPLE", "second", 0)],
+        shows: Some(("uid=u1,PEOPLE", "userpassword", "second")),
+        ..ROW
+    },
 ];
 
 fn named(text: &str) -> String {

@@ -247,3 +247,59 @@ fn trimming_moves_the_first_number() {
     let expected: Vec<String> = (first..=last).map(|number| number.to_string()).collect();
     assert_eq!(all, format!("{} => 0", expected.join(" ")));
 }
+
+/// The database comes and goes under cn=config while the server serves, and so does an overlay whose changes are its change log's.
+#[test]
+fn it_is_configured_while_the_server_serves() {
+    let text = format!(
+        "moduleload mep\ndatabase config\nrootdn cn=root,{SUFFIX}\n\
+         database mdb\nsuffix {SUFFIX}\nrootdn cn=root,{SUFFIX}\nrootpw secret\ndirectory @DATA@\n"
+    );
+    let site = Site::new(Kind::Larix, &text);
+    site.load(&format!(
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
+         dn: ou=people,{SUFFIX}\nobjectClass: organizationalUnit\nou: people\n\n\
+         dn: ou=groups,{SUFFIX}\nobjectClass: organizationalUnit\nou: groups\n"
+    ));
+    let server = site.start().unwrap();
+    let mut root = bound(&server, "root");
+    assert!(found(&mut root, "cn=changelog", "base", "(objectClass=*)", "").ends_with("=> 32"));
+    let mut ask = |request: &str| assert_eq!(ask(&mut root, request), "=> 0\n", "{request}");
+    ask(&format!(
+        "add \"olcDatabase=changelog,cn=config\"\n  objectClass: olcDatabaseConfig\n  objectClass: olcLarixChangelogConfig\n  \
+         olcDatabase: changelog\n  olcRootDN: cn=root,{SUFFIX}"
+    ));
+    // Managed entries, configured the same way, are changes as any other.
+    ask(&format!(
+        "add \"cn=template,{SUFFIX}\"\n  objectClass: device\n  objectClass: extensibleObject\n  cn: template"
+    ));
+    ask(&format!(
+        "add \"olcOverlay=mep,olcDatabase={{1}}mdb,cn=config\"\n  objectClass: olcOverlayConfig\n  objectClass: olcLarixMepConfig\n  \
+         olcOverlay: mep\n  \
+         olcLarixMepDefinition: groups ou=people,{SUFFIX} (objectClass=posixAccount) ou=groups,{SUFFIX} cn=template,{SUFFIX}"
+    ));
+    ask(&format!(
+        "modify \"cn=template,{SUFFIX}\"\n  replace objectClass: device | mepTemplateEntry\n  add mepRDNAttr: cn\n  \
+         add mepStaticAttr: objectClass: posixGroup\n  add mepMappedAttr: cn: $uid | gidNumber: $gidNumber"
+    ));
+    ask(&format!(
+        "add \"uid=ann,ou=people,{SUFFIX}\"\n  objectClass: account\n  objectClass: posixAccount\n  uid: ann\n  cn: ann\n  \
+         uidNumber: 7\n  gidNumber: 7\n  homeDirectory: /home/ann"
+    ));
+    let group = found(&mut root, &format!("cn=ann,ou=groups,{SUFFIX}"), "base", "(gidNumber=7)", "");
+    assert_eq!(group, format!("cn=ann,ou=groups,{SUFFIX} => 0"));
+    let managed = format!("(targetDN=cn=ann,ou=groups,{SUFFIX})");
+    let added = found(&mut root, "cn=changelog", "one", &managed, "");
+    assert!(added.ends_with(" => 0") && !added.starts_with("=>"), "{added}");
+
+    // Without either the entries stay, and nobody keeps them in step.
+    let mut ask =
+        |request: &str| assert_eq!(larix_tests::replicas::ask(&mut root, request), "=> 0\n", "{request}");
+    ask("delete \"olcOverlay={0}mep,olcDatabase={1}mdb,cn=config\"");
+    ask("delete \"olcDatabase={2}changelog,cn=config\"");
+    ask(&format!("delete \"uid=ann,ou=people,{SUFFIX}\""));
+    let group = found(&mut root, &format!("cn=ann,ou=groups,{SUFFIX}"), "base", "(gidNumber=7)", "");
+    assert_eq!(group, format!("cn=ann,ou=groups,{SUFFIX} => 0"));
+    assert!(found(&mut root, "cn=changelog", "base", "(objectClass=*)", "").ends_with("=> 32"));
+    assert!(server.stop());
+}

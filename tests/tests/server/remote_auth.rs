@@ -209,6 +209,34 @@ fn an_account_that_is_locked_here() {
     assert!(!front.server.log().contains("annpw"), "{}", front.server.log());
 }
 
+/// Wrong passwords that the other server judged count for their address as all do, right ones do not, and an address that has to wait
+/// costs the other server nothing.
+#[test]
+fn clients_are_limited_by_address() {
+    let judge = remote(Kind::Larix);
+    let relay = Relay::recording();
+    relay.lead_to(judge.server.address);
+    let front = start(
+        Kind::Larix,
+        &format!(
+            "client-limits failures.address=3/h\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\n\
+             directory @DATA@\noverlay remoteauth\nremoteauth_dn_attribute seeAlso\n\
+             remoteauth_domain_attribute associatedDomain\nremoteauth_mapping here {}\n",
+            relay.address
+        ),
+        &without_policy(),
+    );
+    let codes = |passwords: &[&str]| -> Vec<u32> {
+        passwords.iter().map(|password| code(front.server.address, "ann", password)).collect()
+    };
+    assert_eq!(codes(&["annpw", "annpw", "annpw", "annpw", "annpw"]), [0; 5]);
+    assert_eq!(codes(&["wrong", "wrong", "wrong"]), [INVALID_CREDENTIALS; 3]);
+    // 51 busy, also for the right one, and without a word to the other server.
+    let passed = relay.recorded().len();
+    assert_eq!(codes(&["wrong", "annpw"]), [51, 51]);
+    assert_eq!(relay.recorded().len(), passed);
+}
+
 #[test]
 fn a_password_is_stored_once_it_was_right() {
     let judge = remote(Kind::Larix);
