@@ -327,8 +327,10 @@ impl<'s, S: Snapshot> Names<'s, S> {
 
     /// Appends the DN as it is shown.
     pub fn append_dn(&self, entry: &EntryView<'_>, out: &mut String) -> Result<(), Fault> {
+        let superior = self.superior(entry.parent())?;
+        out.reserve(entry.rdn().len() + superior.as_ref().map_or(0, |superior| 1 + superior.dn.len()));
         out.push_str(entry.rdn());
-        if let Some(superior) = self.superior(entry.parent())? {
+        if let Some(superior) = superior {
             out.push(',');
             out.push_str(&superior.dn);
         }

@@ -65,8 +65,9 @@ pub struct NormalDn {
     first: u32,
 }
 
+#[derive(Default)]
 struct Whole {
-    text: Box<str>,
+    text: String,
     /// Where each RDN starts, leaf first.
     starts: SmallVec<[u32; 8]>,
     /// It was made of a text whose values are shown as they were given.
@@ -191,12 +192,7 @@ impl NormalDn {
     }
 
     fn from_parts(text: String, starts: SmallVec<[u32; 8]>) -> Self {
-        Self { whole: Arc::new(Whole { text: text.into_boxed_str(), starts, plain: false }), first: 0 }
-    }
-
-    /// As [`Self::from_parts`], of a text of the [short way](plain).
-    fn from_plain(text: String, starts: SmallVec<[u32; 8]>) -> Self {
-        Self { whole: Arc::new(Whole { text: text.into_boxed_str(), starts, plain: true }), first: 0 }
+        Self { whole: Arc::new(Whole { text, starts, plain: false }), first: 0 }
     }
 }
 
@@ -265,13 +261,10 @@ impl Schema {
     /// As [`Self::parse_dn`], of a name that is not remembered.
     fn parse_new_dn(&self, text: &str) -> Result<NormalDn, DnError> {
         check_length(text)?;
-        let (mut normal, mut starts) = (Vec::with_capacity(text.len()), SmallVec::new());
-        if plain::write_plain(self, text, &mut normal, &mut starts)
-            && let Ok(normal) = String::from_utf8(normal)
-        {
-            return Ok(NormalDn::from_plain(normal, starts));
+        match plain::parse(self, text) {
+            Some(whole) => Ok(NormalDn { whole, first: 0 }),
+            None => self.normalize_dn(&Dn::parse(text)?),
         }
-        self.normalize_dn(&Dn::parse(text)?)
     }
 
     /// A DN's text in normal form, as [`Self::parse_dn`] gives it, and in pretty form, as [`Self::pretty_dn`] does.

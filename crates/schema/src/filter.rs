@@ -1,8 +1,12 @@
 //! Filters bound to a schema: every name looked up, every assertion value brought into normal form, once a request.
 
+mod buffer;
+
 use larix_proto::{
     AttributeValueAssertion, Filter, FilterNode, FilterSet, MatchingRuleAssertion, SubstringFilter,
 };
+
+use buffer::Buffer;
 
 use crate::description::AttributeDescription;
 use crate::error::InvalidValue;
@@ -72,7 +76,7 @@ pub struct BoundExtensible {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssertedValue {
     /// The key, and behind it the value as it came, where that is not the same.
-    bytes: Box<[u8]>,
+    bytes: Buffer,
     key_length: usize,
     raw_start: usize,
 }
@@ -80,16 +84,16 @@ pub struct AssertedValue {
 impl AssertedValue {
     /// `write_key` appends the key.
     fn new<E>(raw: &[u8], write_key: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<Self, E> {
-        let mut bytes = Vec::with_capacity(raw.len());
+        let mut bytes = Buffer::with_capacity(raw.len());
         write_key(&mut bytes)?;
         let key_length = bytes.len();
-        let is_same = bytes == raw;
+        let is_same = **bytes == *raw;
         let raw_start = if is_same { 0 } else { key_length };
         if !is_same {
             bytes.reserve_exact(raw.len());
             bytes.extend_from_slice(raw);
         }
-        Ok(Self { bytes: bytes.into(), key_length, raw_start })
+        Ok(Self { bytes, key_length, raw_start })
     }
 
     /// The assertion value as [`MatchingRule::normalize_assertion`] makes it.

@@ -60,8 +60,13 @@ impl<'r> Patch<'r> {
         let mut attributes = view.attributes();
         loop {
             let begin = length - attributes.rest();
-            let Some(attribute) = attributes.next() else { return Ok(Some(patch)) };
-            let (number, stored) = attribute?;
+            let (number, stored) = match attributes.next_short() {
+                Some(attribute) => attribute,
+                None => match attributes.next() {
+                    Some(attribute) => attribute?,
+                    None => return Ok(Some(patch)),
+                },
+            };
             let end = length - attributes.rest();
             let row = catalog.row(number).filter(|_| stored.form() == Form::Inline);
             let Some((row, touched)) = row.and_then(|row| Some((row, touch(row, &stored)?))) else {

@@ -81,6 +81,15 @@ impl<'a> EntryView<'a> {
     }
 }
 
+/// An attribute whose numbers are of one byte each, and whose values all stand in the record.
+pub(crate) struct ShortAttribute<'a> {
+    pub(crate) number: AttributeNumber,
+    pub(crate) length: usize,
+    /// The record from its values on, which are the first `length` bytes.
+    pub(crate) values: &'a [u8],
+    behind: &'a [u8],
+}
+
 /// Iterator over the attributes of a record; ends after the first error.
 #[derive(Clone, Debug)]
 pub struct AttributesIter<'a> {
@@ -120,26 +129,32 @@ impl<'a> AttributesIter<'a> {
         None
     }
 
-    /// The next attribute, as [`read_short`](Self::read_short) does, of a record that is not packed: its number, the length of its
-    /// values, and the record from these on. For who goes over all attributes of many records: it is not passed over before
-    /// [`pass`](Self::pass) is called, so that the iterator itself can read it.
+    /// The next attribute, if it is as nearly all are; `None` says nothing. For who goes over all attributes of many records.
     #[inline(always)]
-    pub(crate) fn short(&self) -> Option<(AttributeNumber, usize, &'a [u8])> {
+    pub(crate) fn next_short(&mut self) -> Option<(AttributeNumber, ValuesView<'a>)> {
+        if self.packed { None } else { self.read_short() }
+    }
+
+    /// The next attribute, as [`read_short`](Self::read_short) does, of a record that is not packed. For who goes over all attributes of
+    /// many records: it is not passed over before [`pass`](Self::pass) is called, so that the iterator itself can read it.
+    #[inline(always)]
+    pub(crate) fn short(&self) -> Option<ShortAttribute<'a>> {
         if let &[number, count, length, ref values @ ..] = self.rest
             && (number | count | length) < 0x80
             && count & 3 == 0
-            && usize::from(length) <= values.len()
             && !self.packed
+            && let Some(behind) = values.get(usize::from(length)..)
         {
-            return Some((AttributeNumber(number.into()), length.into(), values));
+            let (number, length) = (AttributeNumber(number.into()), length.into());
+            return Some(ShortAttribute { number, length, values, behind });
         }
         None
     }
 
     /// Passes over what [`short`](Self::short) gave.
     #[inline(always)]
-    pub(crate) fn pass(&mut self, length: usize) {
-        self.rest = self.rest.get(3 + length..).unwrap_or_default();
+    pub(crate) fn pass(&mut self, attribute: &ShortAttribute<'a>) {
+        self.rest = attribute.behind;
     }
 
     /// The next attribute with this number: the others are passed over without a look at what they hold.

@@ -119,18 +119,18 @@ impl Answer {
     ) -> Result<(), Fault> {
         let (catalog, reads_all) = (&*seen.view.catalog, seen.reads_all());
         let mut run = encoder.run();
-        while let Some((number, length, values)) = attributes.short() {
-            if let Some(row) = catalog.row(number)
-                && self.selection.has(number, row.operational)
+        while let Some(attribute) = attributes.short() {
+            if let Some(row) = catalog.row(attribute.number)
+                && self.selection.has(attribute.number, row.operational)
             {
                 // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
                 let Some(description) = &row.description else { break };
                 if !reads_all && seen.readable(description)? != Verdict::Granted {
                     break;
                 }
-                run.attribute(&row.head, &row.text, length, values);
+                run.attribute(&row.head, &row.text, attribute.length, attribute.values);
             }
-            attributes.pass(length);
+            attributes.pass(&attribute);
         }
         Ok(())
     }

@@ -117,19 +117,20 @@ pub(crate) struct Group<'a, S> {
     pub(crate) walks: bool,
     /// The unit under way has a change that may alter links or back links.
     touches_links: bool,
-    /// Of the tree, as the group began; looked up once.
+    /// Of the tree, as the group began: known from the last commit, or looked up once.
     generation: Cell<Option<u64>>,
 }
 
 impl<'a, S: Store> Group<'a, S> {
-    /// Begins with what the database holds and its configuration says now. `instance`: under which names are cached.
+    /// Begins with what the database holds and its configuration says now. `instance`: under which names are cached;
+    /// `generation`: the tree's, if it is known.
     pub(super) fn new(
         database: &'a Database<S>,
         environment: &'a WriterEnvironment,
         retiring: &'a Retiring,
         known: Arc<KnownSchema>,
         counters: Counters,
-        instance: u64,
+        (instance, generation): (u64, Option<u64>),
     ) -> Self {
         let state = database.state();
         Self {
@@ -146,7 +147,7 @@ impl<'a, S: Store> Group<'a, S> {
             raised: Vec::new(),
             walks: false,
             touches_links: false,
-            generation: Cell::default(),
+            generation: Cell::new(generation),
         }
     }
 
@@ -535,6 +536,14 @@ impl<'a, S: Store> Group<'a, S> {
                 Ok(false)
             }
             Err(storage) => Err(storage),
+        }
+    }
+
+    /// The tree's generation once the group is committed; `None`: it has to be looked up.
+    pub(super) fn generation_behind(&self) -> Option<u64> {
+        match self.set.get(META, meta::TREE_GENERATION) {
+            Some(_) => None,
+            None => self.generation.get(),
         }
     }
 

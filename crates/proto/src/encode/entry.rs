@@ -35,14 +35,15 @@ const HEAD_BESIDE: usize = 6;
 const HEAD_OCTETS_MAX: usize = 64;
 /// An attribute whose three lengths are of one octet each is shorter than this.
 const SHORT: usize = 0x80 + 2;
-/// Values are copied in steps of so many octets.
+/// So many octets of values are copied where they are no more, as nearly always, else all that a short attribute may have.
 const STEP: usize = 32;
-/// Where a short attribute is written, with what its last step may write behind it.
-const PLACE: usize = HEAD_OCTETS_MAX + SHORT.next_multiple_of(STEP);
+const VALUES: usize = 128;
+/// Where a short attribute is written, with what is written behind its values.
+const PLACE: usize = HEAD_OCTETS_MAX + VALUES;
 /// Octets of the output that are made ready at once.
 const READY: usize = 2048;
 
-const _: () = assert!(PLACE <= READY);
+const _: () = assert!(PLACE <= READY && SHORT - HEAD_BESIDE <= VALUES);
 
 impl AttributeHead {
     pub fn new(description: &str) -> Self {
@@ -90,18 +91,15 @@ impl AttributeRun<'_> {
         place[1] = (whole - 2) as u8;
         place[(head_length - 1) % HEAD_OCTETS_MAX] = length as u8;
         let Some(to) = place.get_mut(head_length..) else { return };
-        let mut at = 0;
-        while at < length {
-            let Some(to) = to.get_mut(at..).and_then(|to| to.first_chunk_mut::<STEP>()) else { return };
-            match values.get(at..).and_then(|from| from.first_chunk::<STEP>()) {
-                Some(from) => *to = *from,
-                None => {
-                    // The end of what can be read.
-                    let from = values.get(at..length).unwrap_or_default();
-                    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        match (values.first_chunk::<VALUES>(), to.first_chunk_mut::<VALUES>()) {
+            (Some(from), Some(to)) if length > STEP => *to = *from,
+            (Some(from), Some(to)) => {
+                if let (Some(from), Some(to)) = (from.first_chunk::<STEP>(), to.first_chunk_mut()) {
+                    *to = *from;
                 }
             }
-            at += STEP;
+            // The end of what can be read.
+            _ => to.iter_mut().zip(values.iter().take(length)).for_each(|(to, from)| *to = *from),
         }
         self.written += whole;
     }

@@ -4,14 +4,44 @@
 //! Entries that are asked for in turn mostly lie below the same few superiors: each thread remembers the normal forms of some.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::Whole;
 use crate::matching_rules::Normal;
 use crate::model::AttributeType;
 use crate::prep::prepare_tidy;
 use crate::schema::Schema;
 use crate::syntaxes::SyntaxKind;
+
+thread_local! {
+    /// The last name. Its memory is used again once nobody has the name any more.
+    static LAST: RefCell<Arc<Whole>> = RefCell::new(Arc::new(Whole::default()));
+}
+
+/// A longer name leaves no memory to be used again.
+const KEPT_BYTES: usize = 256;
+
+/// The normal form of a plain DN; `None`: it has to be parsed.
+pub(super) fn parse(schema: &Schema, text: &str) -> Option<Arc<Whole>> {
+    LAST.with_borrow_mut(|last| {
+        if Arc::get_mut(last).is_none_or(|last| last.text.capacity() > KEPT_BYTES) {
+            *last = Arc::new(Whole::default());
+        }
+        let whole = Arc::get_mut(last)?;
+        let mut normal = std::mem::take(&mut whole.text).into_bytes();
+        normal.clear();
+        normal.reserve_exact(text.len());
+        whole.starts.clear();
+        if !write_plain(schema, text, &mut normal, &mut whole.starts) {
+            return None;
+        }
+        whole.text = String::from_utf8(normal).ok()?;
+        whole.plain = true;
+        Some(Arc::clone(last))
+    })
+}
 
 /// Appends the normal form of `text` to `out` and the place of each RDN to `starts`. False, with `out` as it was, when
 /// the DN is not plain and has to be parsed.

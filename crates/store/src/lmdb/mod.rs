@@ -231,16 +231,12 @@ impl Store for LmdbStore {
     }
 
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
-        let txn = match parked::take(self.number, self.commit_counter()) {
-            Some(txn) => txn,
-            None => {
-                let txn = self.env.clone().static_read_txn().map_err(|error| self.read_error(error))?;
-                let txn = Begun::new(txn, self.readers.begin(self.number));
-                parked::keep(self.number, &txn);
-                txn
-            }
-        };
-        Ok(LmdbSnapshot { store: self, version: txn.id() as u64, txn })
+        let txn = parked::transaction(self.number, self.commit_counter(), || {
+            let txn = self.env.clone().static_read_txn().map_err(|error| self.read_error(error))?;
+            Ok(Begun::new(txn, self.readers.begin(self.number)))
+        })?;
+        let version = txn.as_ref().as_ref().map_or(0, |open| open.id() as u64);
+        Ok(LmdbSnapshot { store: self, version, txn })
     }
 
     fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
@@ -261,7 +257,7 @@ impl Store for LmdbStore {
         for (spec, records) in self.catalog.specs().iter().zip(&self.tables) {
             let mut table = TableStatistics { name: spec.name, ..TableStatistics::default() };
             if let Some(records) = records {
-                let stat = records.stat(&snapshot.txn).map_err(|error| self.read_error(error))?;
+                let stat = records.stat(snapshot.reader()?.txn).map_err(|error| self.read_error(error))?;
                 page_bytes = u64::from(stat.page_size);
                 table.records = stat.entries as u64;
                 table.depth = stat.depth;
@@ -418,16 +414,20 @@ impl<'a> Reader<'a> {
 }
 
 impl LmdbSnapshot<'_> {
-    fn reader(&self) -> Reader<'_> {
-        let txn: &RoTxn<'_, WithTls> = &self.txn;
-        Reader { store: self.store, txn }
+    #[inline]
+    fn reader(&self) -> Result<Reader<'_>, ReadError> {
+        // That of a snapshot is never ended before it.
+        let open = self.txn.as_ref().as_ref().ok_or(ReadError::SnapshotHeld)?;
+        let txn: &RoTxn<'_, WithTls> = open;
+        Ok(Reader { store: self.store, txn })
     }
 }
 
 impl LmdbTransaction<'_> {
-    fn reader(&self) -> Reader<'_> {
+    #[inline]
+    fn reader(&self) -> Result<Reader<'_>, ReadError> {
         let txn: &RoTxn<'_, WithoutTls> = &self.txn;
-        Reader { store: self.store, txn }
+        Ok(Reader { store: self.store, txn })
     }
 }
 
@@ -449,15 +449,15 @@ macro_rules! read_through_reader {
             }
 
             fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
-                self.reader().value(table, key)
+                self.reader()?.value(table, key)
             }
 
             fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-                self.reader().at_least(table, key)
+                self.reader()?.at_least(table, key)
             }
 
             fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-                self.reader().at_most(table, key)
+                self.reader()?.at_most(table, key)
             }
 
             fn records<'a>(
@@ -466,7 +466,7 @@ macro_rules! read_through_reader {
                 range: KeyRange<'_>,
                 direction: Direction,
             ) -> Result<Self::Records<'a>, ReadError> {
-                self.reader().records(table, &range, direction)
+                self.reader()?.records(table, &range, direction)
             }
         }
     };

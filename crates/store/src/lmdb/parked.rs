@@ -12,7 +12,8 @@ use heed::{RoTxn, WithTls};
 
 use super::readers::Reading;
 
-pub(super) type ReadTransaction = Rc<Begun>;
+/// `None`: it has ended, and no snapshot has it.
+pub(super) type ReadTransaction = Rc<Option<Begun>>;
 
 /// A read transaction that is counted as long as it is open.
 pub(super) struct Begun {
@@ -21,8 +22,8 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    pub(super) fn new(txn: RoTxn<'static, WithTls>, reading: Reading) -> ReadTransaction {
-        Rc::new(Self { txn, _reading: reading })
+    pub(super) fn new(txn: RoTxn<'static, WithTls>, reading: Reading) -> Self {
+        Self { txn, _reading: reading }
     }
 }
 
@@ -33,6 +34,9 @@ impl Deref for Begun {
         &self.txn
     }
 }
+
+/// Stores whose transaction leaves its memory to the next one; more than one process serves.
+const STORES_MAX: usize = 64;
 
 thread_local! {
     static KEEPS: Cell<bool> = const { Cell::new(false) };
@@ -45,37 +49,47 @@ pub fn keep_snapshots() {
     KEEPS.set(true);
 }
 
-/// Ends the read transactions that this thread has kept.
+/// Ends the read transactions that this thread has kept. Their memory stays for the next ones.
 pub fn release_snapshots() {
-    PARKED.with_borrow_mut(Vec::clear);
+    PARKED.with_borrow_mut(|parked| {
+        // One that a snapshot still has ends with that.
+        parked.retain_mut(|(_, kept)| Rc::get_mut(kept).map(|open| *open = None).is_some());
+        if parked.len() > STORES_MAX {
+            parked.clear();
+        }
+    });
 }
 
-/// The store's transaction if it is of this commit; one of another commit is ended.
-pub(super) fn take(store: u64, commit: u64) -> Option<ReadTransaction> {
+/// The thread's transaction on a store if it is of this commit, else one that `begin` begins: then the thread's own has ended before.
+pub(super) fn transaction<E>(
+    store: u64,
+    commit: u64,
+    begin: impl FnOnce() -> Result<Begun, E>,
+) -> Result<ReadTransaction, E> {
     if !KEEPS.get() {
-        return None;
+        return Ok(Rc::new(Some(begin()?)));
     }
     PARKED.with_borrow_mut(|parked| {
-        let at = parked.iter().position(|(number, _)| *number == store)?;
-        match parked.get(at) {
-            Some((_, txn)) if txn.id() as u64 == commit => Some(Rc::clone(txn)),
-            _ => {
-                parked.swap_remove(at);
-                None
+        let Some((_, kept)) = parked.iter_mut().find(|(number, _)| *number == store) else {
+            let begun = Rc::new(Some(begin()?));
+            parked.push((store, Rc::clone(&begun)));
+            return Ok(begun);
+        };
+        if kept.as_ref().as_ref().is_none_or(|open| open.id() as u64 != commit) {
+            if Rc::get_mut(kept).is_none() {
+                *kept = Rc::default();
+            }
+            if let Some(open) = Rc::get_mut(kept) {
+                *open = None;
+                *open = Some(begin()?);
             }
         }
+        Ok(Rc::clone(kept))
     })
-}
-
-/// Notes a transaction that was just begun.
-pub(super) fn keep(store: u64, txn: &ReadTransaction) {
-    if KEEPS.get() {
-        PARKED.with_borrow_mut(|parked| parked.push((store, Rc::clone(txn))));
-    }
 }
 
 /// Transactions that this thread keeps.
 #[cfg(test)]
 pub(super) fn count() -> usize {
-    PARKED.with_borrow(Vec::len)
+    PARKED.with_borrow(|parked| parked.iter().filter(|(_, kept)| kept.is_some()).count())
 }

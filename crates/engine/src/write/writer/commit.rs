@@ -7,7 +7,7 @@ use std::sync::Arc;
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::{CommitError, CommitId, Durability, ReadError, Snapshot, Store};
 
-use super::core::Core;
+use super::core::{Core, KnownGeneration};
 use super::entrance::{Job, Work};
 use super::gathering::Gathering;
 use super::log_upkeep::{LogUpkeep, Logged};
@@ -159,7 +159,7 @@ impl<S: Store> Core<S> {
             &self.retiring,
             Arc::clone(&self.known.1),
             self.counters.clone(),
-            self.instance,
+            (self.instance, self.generation.at(&transaction)),
         );
         let last_entry_id = group.counters.last_entry_id;
         if last_entry_id >= self.next_training {
@@ -169,6 +169,7 @@ impl<S: Store> Core<S> {
         let walked = self.back_link_walk.along(&mut group, &transaction, gathering.is_nothing())?;
         let walks_anew = group.walks;
         let counters = Counters { csn: None, ..group.counters.clone() };
+        let generation = group.generation_behind();
         let Some(mut ready) = group.ready() else { return Ok(()) };
         if ready.durability == Durability::Sync && !ready.decided && gathering.is_lazy() {
             ready.durability = Durability::NoMetaSync;
@@ -184,6 +185,7 @@ impl<S: Store> Core<S> {
         database.writes().committed(gathering.len(), taken);
         let contexts_rose = log::sets_context_csn(&ready.set);
         let catalog = ready.catalog;
+        self.generation = KnownGeneration(generation.map(|generation| (committed.0, generation)));
         self.settle(Settled {
             committed,
             counters,

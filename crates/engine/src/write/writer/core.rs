@@ -60,8 +60,20 @@ pub(super) struct Core<S> {
     pub(super) changes_elsewhere: u64,
     /// A contextCSN was raised: followers of the log have to be notified.
     pub(super) contexts_rose: bool,
+    pub(super) generation: KnownGeneration,
     /// Whether the writer's thread waits no longer than until something is to be done beside changes.
     pub(super) looks_again: bool,
+}
+
+/// The tree's generation behind the last group, with the commit that made it: it holds as long as no other commit was made.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct KnownGeneration(pub(super) Option<(u64, u64)>);
+
+impl KnownGeneration {
+    /// In this transaction, before it changes anything.
+    pub(super) fn at<T: Snapshot>(self, transaction: &T) -> Option<u64> {
+        self.0.filter(|(commit, _)| *commit == transaction.commit_counter()).map(|(_, generation)| generation)
+    }
 }
 
 impl<S: Store> Core<S> {
@@ -107,6 +119,7 @@ impl<S: Store> Core<S> {
             thread: None,
             changes_elsewhere: 0,
             contexts_rose: false,
+            generation: KnownGeneration::default(),
             looks_again: false,
         })
     }
