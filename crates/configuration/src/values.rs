@@ -31,7 +31,7 @@ pub use limits::{
 pub use log::{LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation};
 pub use operation_rule::{OperationAction, OperationClause, OperationRule};
 pub use password_costs::PasswordCosts;
-pub use password_reset::PasswordReset;
+pub use password_reset::{MailSecurity, MailServer, PasswordReset, ResetMail};
 pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
 pub use sync_replication::{StartTls, SyncBind, SyncData, SyncReplication};

@@ -9,5 +9,6 @@ mod http;
 mod overview;
 mod pages;
 mod reset;
+mod reset_mail;
 mod searching;
 mod transfer;

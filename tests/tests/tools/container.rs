@@ -15,7 +15,7 @@ use larix_testkit::site::schema_directory;
 const SUFFIX: &str = "dc=example,dc=com";
 const PASSWORD: &str = "an admin's word";
 /// How often a condition is looked at until it must hold, with [`PAUSE`] between.
-const LOOKS: u32 = 600;
+const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A script of dist/container, with the program that the tests run in place of the image's.
@@ -227,6 +227,49 @@ fn export(set: &Set) {
         lines
     };
     assert_eq!(sorted(&text), sorted(&set.search(1, &["entryUUID"])));
+}
+
+/// The list and the password of a later start count.
+#[test]
+fn a_longer_list_counts_at_the_next_start() {
+    let mut set = Set::new(2);
+    let server = set.start(0);
+    until("it is ready", || set.is_ready(0));
+    stop(server);
+    let more = free_ports(1);
+    set.ports.extend(more);
+    fs::write(set.folder.path().join("replication"), "it's two words").unwrap();
+    let server = set.start(0);
+    until("it is ready", || set.is_ready(0));
+    let lines = set
+        .client(0, "search")
+        .args(["-LLL", "-o", "ldif_wrap=no", "-b", "cn=config", "(olcSyncrepl=*)", "olcSyncrepl"])
+        .output()
+        .unwrap();
+    let lines = String::from_utf8(lines.stdout).unwrap();
+    for (place, member) in [(0, 1), (1, 2)] {
+        let line = format!("olcSyncrepl: {{{place}}}rid=00{} provider={} ", member + 1, set.url(member));
+        assert!(lines.contains(&line), "{line}: {lines}");
+    }
+    let mut account = Command::new(Kind::Larix.program().unwrap());
+    account.args([
+        "whoami",
+        "-x",
+        "-H",
+        &set.url(0),
+        "-D",
+        "cn=replicator,cn=replication",
+        "-w",
+        "it's two words",
+    ]);
+    assert!(account.output().unwrap().status.success());
+    stop(server);
+
+    // Another place in the list is another server.
+    set.ports.swap(0, 1);
+    fs::rename(set.data(0), set.data(1)).unwrap();
+    let mut refused = set.start(1);
+    assert!(!refused.wait().unwrap().success());
 }
 
 /// What the start says about settings that cannot be.

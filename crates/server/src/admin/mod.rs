@@ -13,6 +13,8 @@ mod figures;
 mod form;
 mod guard;
 mod import;
+mod mail_limits;
+mod mailer;
 mod names;
 mod pages;
 mod reply;
@@ -23,7 +25,7 @@ mod sessions;
 mod tls_stream;
 mod undo;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -48,6 +50,8 @@ use crate::statistics::ListenerInfo;
 use crate::tls::{TlsFacts, TlsSession};
 use crate::worker::WorkerHandle;
 use figures::Figures;
+use mail_limits::MailLimits;
+use mailer::Mailer;
 use reset_codes::ResetCodes;
 use sessions::{Session, Sessions};
 use tls_stream::TlsStream;
@@ -99,6 +103,11 @@ struct Admin {
     sessions: RefCell<Sessions>,
     figures: RefCell<Figures>,
     reset_codes: RefCell<ResetCodes<Rc<Session>>>,
+    mail_limits: RefCell<MailLimits>,
+    /// Names that are looked up for a code by mail.
+    looking_up: Cell<usize>,
+    /// From the first mail on.
+    mailer: RefCell<Option<Mailer>>,
     /// The machine's own name.
     machine: String,
 }
@@ -151,8 +160,19 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let figures = RefCell::new(Figures::open(&server));
-        let (sessions, reset_codes) = Default::default();
-        let admin = Rc::new(Admin { server, workers, sessions, figures, reset_codes, machine });
+        let (sessions, reset_codes, mail_limits, looking_up, mailer) = Default::default();
+        let admin = Admin {
+            server,
+            workers,
+            sessions,
+            figures,
+            reset_codes,
+            mail_limits,
+            looking_up,
+            mailer,
+            machine,
+        };
+        let admin = Rc::new(admin);
         tokio::task::LocalSet::new().block_on(&runtime, async {
             tokio::task::spawn_local(serve_listeners(admin.clone(), listeners, changes));
             // An error is the sender that is gone: stopped as well.

@@ -20,6 +20,8 @@ const ALPHABET: &[u8; 31] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 const OPEN_MAX: usize = 64;
 /// Of these, codes by one helper.
 const OPEN_OF_ONE_MAX: usize = 8;
+/// And codes that are sent by mail.
+const OPEN_BY_MAIL_MAX: usize = 48;
 /// Wrong codes for a user until the user's code is worth nothing; so many tries has the user to find a password that the policy takes,
 /// too.
 const TRIES_OF_CODE_MAX: u32 = 10;
@@ -91,6 +93,37 @@ impl<H> ResetCodes<H> {
         helper: H,
         by: &str,
         random: &dyn RandomSource,
+        time: (Monotonic, u64),
+    ) -> Result<Zeroizing<String>, Full> {
+        self.open(user, (helper, by, OPEN_OF_ONE_MAX), random, time)
+    }
+
+    /// A new code for a user, to be sent by mail. `None`: too many are open, or a helper made one for the user, which stays.
+    pub(super) fn make_for_mail(
+        &mut self,
+        user: &str,
+        helper: H,
+        by: &str,
+        random: &dyn RandomSource,
+        time: (Monotonic, u64),
+    ) -> Option<Zeroizing<String>> {
+        self.sweep(time.0);
+        if self.open.iter().any(|code| code.user == user && code.by != by) {
+            return None;
+        }
+        self.open(user, (helper, by, OPEN_BY_MAIL_MAX), random, time).ok()
+    }
+
+    /// Ends the code of a user that was not sent.
+    pub(super) fn withdraw(&mut self, user: &str) {
+        self.open.retain(|code| code.user != user);
+    }
+
+    fn open(
+        &mut self,
+        user: &str,
+        (helper, by, of_one_max): (H, &str, usize),
+        random: &dyn RandomSource,
         (now, seconds): (Monotonic, u64),
     ) -> Result<Zeroizing<String>, Full> {
         self.sweep(now);
@@ -98,7 +131,7 @@ impl<H> ResetCodes<H> {
         if self.open.iter().filter(others).count() >= OPEN_MAX {
             return Err(Full::All);
         }
-        if self.open.iter().filter(others).filter(|code| code.by == by).count() >= OPEN_OF_ONE_MAX {
+        if self.open.iter().filter(others).filter(|code| code.by == by).count() >= of_one_max {
             return Err(Full::OfThisHelper);
         }
         self.open.retain(|code| code.user != user);
@@ -196,7 +229,7 @@ impl<H> ResetCodes<H> {
 }
 
 /// An IPv6 client can take any address of its network of 64 bits.
-fn network(address: IpAddr) -> IpAddr {
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
         v4 => v4,
@@ -286,6 +319,26 @@ mod tests {
         assert_eq!(codes.open.len(), 1, "what was made meanwhile stays");
         codes.clear();
         assert_eq!(codes.open.len(), 0);
+    }
+
+    #[test]
+    fn mailed_codes_leave_room_for_helpers_and_their_codes() {
+        let random = SeededRandom::new(4);
+        let mut codes = ResetCodes::default();
+        let by_helper = codes.make(ANN, (), HELPER, &random, (at(0), 900)).unwrap();
+        assert_eq!(codes.make_for_mail(ANN, (), "cn=mail", &random, (at(1), 900)), None);
+        assert!(codes.take(ANN, &by_helper, address(1), at(2)).is_ok(), "the helper's code stays");
+        assert!(codes.make_for_mail(ANN, (), "cn=mail", &random, (at(3), 900)).is_some());
+        let second = codes.make_for_mail(ANN, (), "cn=mail", &random, (at(4), 900)).unwrap();
+        assert!(codes.take(ANN, &second, address(1), at(5)).is_ok(), "a newer mail counts");
+        for n in 0..OPEN_BY_MAIL_MAX {
+            let user = format!("uid={n},dc=x");
+            assert!(codes.make_for_mail(&user, (), "cn=mail", &random, (at(6), 900)).is_some(), "{n}");
+        }
+        assert_eq!(codes.make_for_mail(ANN, (), "cn=mail", &random, (at(7), 900)), None);
+        codes.withdraw("uid=0,dc=x");
+        assert!(codes.make_for_mail(ANN, (), "cn=mail", &random, (at(7), 900)).is_some());
+        assert!(codes.make("uid=bob,dc=x", (), HELPER, &random, (at(8), 900)).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use larix_configuration::values::{PasswordReset, ResetMail};
 use larix_engine::injected;
 use larix_engine::time::Clock as _;
 use zeroize::Zeroizing;
@@ -98,7 +99,10 @@ async fn get(admin: &Admin, way: &Way, request: &Request<Incoming>) -> Answer {
         };
     }
     if path == "/reset" && pages::reset::allowed(admin).is_some() {
-        return reset_page(way, StatusCode::OK, "", None);
+        return reset_page(admin, way, StatusCode::OK, "", None);
+    }
+    if path == "/reset/mail" && pages::reset_mail::mails(admin).is_some() {
+        return mail_page(way, StatusCode::OK, "", None);
     }
     let Some(session) = session else {
         if path.starts_with("/api/") {
@@ -147,6 +151,11 @@ async fn post(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Answe
     }
     if path == "/reset" && pages::reset::allowed(admin).is_some() {
         return reset(admin, way, &request, &form).await;
+    }
+    if path == "/reset/mail"
+        && let Some(mails) = pages::reset_mail::mails(admin)
+    {
+        return mail(admin, way, &request, &form, mails);
     }
     let Some(session) = session else {
         return Reply::SeeOther("/login".to_owned()).into_response();
@@ -226,9 +235,19 @@ async fn log_in(admin: &Admin, way: &Way, request: &Request<()>, form: &Form) ->
 }
 
 /// The page of a forgotten password; a cookie guards its form as that of the login.
-fn reset_page(way: &Way, status: StatusCode, name: &str, error: Option<&str>) -> Answer {
+fn reset_page(admin: &Admin, way: &Way, status: StatusCode, name: &str, error: Option<&str>) -> Answer {
+    let by_mail = pages::reset_mail::mails(admin).is_some();
+    guarded(way, status, |token| pages::reset::page(token, name, error, by_mail))
+}
+
+/// The page that sends a code by mail, guarded in the same way.
+fn mail_page(way: &Way, status: StatusCode, name: &str, error: Option<&str>) -> Answer {
+    guarded(way, status, |token| pages::reset_mail::page(token, name, error))
+}
+
+fn guarded(way: &Way, status: StatusCode, page: impl FnOnce(&str) -> maud::Markup) -> Answer {
     let token = sessions::token(&crate::clock::SystemRandom);
-    let mut response = Reply::Page(status, pages::reset::page(&token, name, error)).into_response();
+    let mut response = Reply::Page(status, page(&token)).into_response();
     let cookie = guard::set_cookie(way, &guard::cookie_name(way, "reset"), &token);
     add_cookie(&mut response, cookie);
     response
@@ -239,7 +258,7 @@ async fn reset(admin: &Rc<Admin>, way: &Way, request: &Request<()>, form: &Form)
     let name = form.trimmed("name");
     if !sessions::same(form.get("csrf"), expected) {
         let error = "This page was open for too long. Please try again.";
-        return reset_page(way, StatusCode::FORBIDDEN, name, Some(error));
+        return reset_page(admin, way, StatusCode::FORBIDDEN, name, Some(error));
     }
     match pages::reset::set(admin, way, form).await {
         Ok(()) => {
@@ -248,7 +267,26 @@ async fn reset(admin: &Rc<Admin>, way: &Way, request: &Request<()>, form: &Form)
             add_cookie(&mut response, cookie);
             response
         }
-        Err((status, error)) => reset_page(way, status, name, Some(&error)),
+        Err((status, error)) => reset_page(admin, way, status, name, Some(&error)),
+    }
+}
+
+fn mail(
+    admin: &Rc<Admin>,
+    way: &Way,
+    request: &Request<()>,
+    form: &Form,
+    mails: (PasswordReset, ResetMail),
+) -> Answer {
+    let expected = guard::cookie(request.headers(), &guard::cookie_name(way, "reset")).unwrap_or("");
+    let name = form.trimmed("name");
+    if !sessions::same(form.get("csrf"), expected) {
+        let error = "This page was open for too long. Please try again.";
+        return mail_page(way, StatusCode::FORBIDDEN, name, Some(error));
+    }
+    match pages::reset_mail::ask(admin, way, form, mails) {
+        Ok(()) => Reply::page(pages::reset_mail::asked()).into_response(),
+        Err((status, error)) => mail_page(way, status, name, Some(&error)),
     }
 }
 

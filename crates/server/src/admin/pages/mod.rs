@@ -25,6 +25,7 @@ pub(super) mod people;
 pub(super) mod remove;
 pub(super) mod replication;
 pub(super) mod reset;
+pub(super) mod reset_mail;
 mod restore;
 mod schema;
 pub(super) mod search;

@@ -28,11 +28,11 @@ use crate::log::printable;
 use larix_engine::time::Timestamp;
 
 /// The attribute that a helper must have the right to write.
-const PASSWORD: &str = "userPassword";
+pub(super) const PASSWORD: &str = "userPassword";
 
 /// What the configuration says; `None`: users cannot set a forgotten password.
 pub(in crate::admin) fn allowed(admin: &Admin) -> Option<PasswordReset> {
-    admin.server.config().global.admin_password_reset
+    admin.server.config().global.admin_password_reset.clone()
 }
 
 /// The helper's half, on the page of a user.
@@ -118,7 +118,7 @@ async fn may_set_password(visit: &Visit<'_>, dn: &str) -> Result<bool, Problem> 
 }
 
 /// The user's half before it is sent, or what was wrong with it.
-pub(in crate::admin) fn page(token: &str, name: &str, error: Option<&str>) -> Markup {
+pub(in crate::admin) fn page(token: &str, name: &str, error: Option<&str>, by_mail: bool) -> Markup {
     layout::document(
         "Forgotten password",
         html! {
@@ -127,6 +127,7 @@ pub(in crate::admin) fn page(token: &str, name: &str, error: Option<&str>) -> Ma
                 h1 { "Forgotten password" }
                 @if let Some(error) = error { div.problem role="alert" { p { (error) } } }
                 p { "Ask those who look after your account for a code. It works once, for some minutes." }
+                @if by_mail { p { "Or " a href="/reset/mail" { "have a code sent to your mail address" } "." } }
                 form method="post" action="/reset" {
                     input type="hidden" name="csrf" value=(token);
                     label for="name" { "Your login" }
@@ -255,7 +256,7 @@ async fn change(
     }
 }
 
-fn minutes(seconds: u64) -> String {
+pub(super) fn minutes(seconds: u64) -> String {
     match seconds.div_ceil(60) {
         1 => "a minute".to_owned(),
         minutes => format!("{minutes} minutes"),

@@ -1,0 +1,234 @@
+//! A code for a forgotten password, by mail: to the address that the user's entry has, if there is one.
+//!
+//! The answer is given before the name is looked up, so neither its text nor its time says whether there is such a user.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use larix_configuration::values::{PasswordReset, ResetMail};
+use larix_engine::time::Clock as _;
+use lettre::Address;
+use maud::{Markup, html};
+use zeroize::Zeroizing;
+
+use super::account::may_write;
+use super::layout;
+use super::login::resolve;
+use super::reset::{PASSWORD, allowed, minutes};
+use crate::admin::client::{Caller, LdapClient};
+use crate::admin::form::Form;
+use crate::admin::mailer::{Mail, Mailer, first_line};
+use crate::admin::reset_codes::grouped;
+use crate::admin::sessions::{Identity, Session};
+use crate::admin::{Admin, Way, assets, names};
+use crate::clock::SystemRandom;
+use crate::log::printable;
+use crate::statistics::ListenerInfo;
+use crate::tls::TlsFacts;
+
+/// Names that are looked up at once.
+const LOOK_UPS_MAX: usize = 16;
+/// The attribute with the user's address.
+const MAIL: &str = "mail";
+
+/// Whether codes are sent by mail, and how.
+pub(in crate::admin) fn mails(admin: &Admin) -> Option<(PasswordReset, ResetMail)> {
+    let reset = allowed(admin)?;
+    let mail = reset.mail.clone()?;
+    Some((reset, mail))
+}
+
+pub(in crate::admin) fn page(token: &str, name: &str, error: Option<&str>) -> Markup {
+    layout::document(
+        "A code by mail",
+        html! {
+            main.login #main {
+                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
+                h1 { "A code by mail" }
+                @if let Some(error) = error { div.problem role="alert" { p { (error) } } }
+                p { "The code goes to the mail address of your account. With it you set a new password." }
+                form method="post" action="/reset/mail" {
+                    input type="hidden" name="csrf" value=(token);
+                    label for="name" { "Your login" }
+                    input #name name="name" value=(name) autocomplete="username" required autocapitalize="none" spellcheck="false"
+                        autofocus;
+                    button.primary type="submit" { "Send a code" }
+                }
+                p { a href="/login" { "Back to the login" } }
+            }
+        },
+    )
+}
+
+/// What everybody sees.
+pub(in crate::admin) fn asked() -> Markup {
+    layout::document(
+        "A code by mail",
+        html! {
+            main.login #main {
+                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
+                h1 { "Look at your mail" }
+                p role="status" {
+                    "If there is an account with this login and a mail address, a code is on its way. If none comes, ask those who look after your account."
+                }
+                p { a.button.primary href="/reset" { "I have the code" } }
+            }
+        },
+    )
+}
+
+/// Takes the request; all that depends on the name happens afterwards.
+///
+/// # Errors
+/// Status and text of the page: what depends on the address and on the load alone.
+pub(in crate::admin) fn ask(
+    admin: &Rc<Admin>,
+    way: &Way,
+    form: &Form,
+    (reset, mail): (PasswordReset, ResetMail),
+) -> Result<(), (StatusCode, String)> {
+    let name = form.trimmed("name").to_owned();
+    if name.is_empty() {
+        return Err((StatusCode::UNPROCESSABLE_ENTITY, "Your login is needed.".to_owned()));
+    }
+    let from = way.peer.ip().to_canonical();
+    let now = admin.server.clock.monotonic();
+    if admin.looking_up.get() >= LOOK_UPS_MAX {
+        let text = "Too many ask for a code now. Try again in a minute.".to_owned();
+        return Err((StatusCode::SERVICE_UNAVAILABLE, text));
+    }
+    if let Err(seconds) = admin.mail_limits.borrow_mut().by_address(from, now) {
+        let text =
+            format!("Too many codes were asked for from your address. Try again in {}.", minutes(seconds));
+        return Err((StatusCode::TOO_MANY_REQUESTS, text));
+    }
+    let request = Request {
+        admin: admin.clone(),
+        peer: way.peer,
+        listener: way.listener.clone(),
+        secured: way.secured.clone(),
+        name,
+        lifetime: reset.lifetime,
+        mail,
+    };
+    let place = Place::take(admin);
+    tokio::task::spawn_local(async move {
+        if let Err(why) = request.answer().await {
+            place
+                .0
+                .server
+                .log
+                .notice(format_args!("admin: no code by mail, asked for from IP={from}: {why}"));
+        }
+    });
+    Ok(())
+}
+
+/// One of [`LOOK_UPS_MAX`], given back however the look-up ends.
+struct Place(Rc<Admin>);
+
+impl Place {
+    fn take(admin: &Rc<Admin>) -> Self {
+        admin.looking_up.set(admin.looking_up.get() + 1);
+        Self(admin.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.looking_up.set(self.0.looking_up.get().saturating_sub(1));
+    }
+}
+
+/// A request that was answered, and is carried out.
+struct Request {
+    admin: Rc<Admin>,
+    peer: SocketAddr,
+    listener: Arc<ListenerInfo>,
+    secured: Option<TlsFacts>,
+    name: String,
+    lifetime: u64,
+    mail: ResetMail,
+}
+
+impl Request {
+    /// Looks the user up in the name of the account that sets passwords, makes a code and queues the mail.
+    async fn answer(self) -> Result<(), String> {
+        let Self { admin, name, mail, .. } = &self;
+        let dn = resolve(admin, name).await;
+        let Ok(user) = admin.server.config().schema.parse_dn(&dn).map(|dn| dn.as_str().to_owned()) else {
+            return Err("no such account".to_owned());
+        };
+        let mut client = self.bound().await?;
+        let read = client.read_with_rights(&dn, &mail.bind_dn, &[PASSWORD]).await;
+        let Ok(Some(entry)) = read else { return Err("no such account".to_owned()) };
+        let shown = printable(&dn).to_string();
+        if !may_write(&entry, PASSWORD) {
+            return Err(format!("\"{}\" may not set the password of \"{shown}\"", printable(&mail.bind_dn)));
+        }
+        let Some(to) = entry.text(MAIL).and_then(|text| text.parse::<Address>().ok()) else {
+            return Err(format!("\"{shown}\" has no mail address"));
+        };
+        let now = admin.server.clock.monotonic();
+        if admin.mail_limits.borrow_mut().by_user(&user, now).is_err() {
+            return Err(format!("\"{shown}\" was sent too many"));
+        }
+        let identity = Identity { dn: mail.bind_dn.clone(), manages: false, watches: false };
+        let session = Rc::new(Session::new(client, identity, &SystemRandom, now));
+        let code = admin.reset_codes.borrow_mut().make_for_mail(
+            &user,
+            session,
+            &mail.bind_dn,
+            &SystemRandom,
+            (now, self.lifetime),
+        );
+        let Some(code) = code else {
+            return Err(format!("too many codes are open, or a helper made one for \"{shown}\""));
+        };
+        let text = Zeroizing::new(format!(
+            "Somebody asked for a new password for {called} at\n{url}\n\n    {code}\n\nOpen {url}/reset within {within}.\n\
+             Give your login, this code and a new password.\n\n\
+             If it was not you, do nothing: your password stays as it is.\n",
+            called = printable(&names::called(&dn)),
+            url = mail.url,
+            code = grouped(&code),
+            within = minutes(self.lifetime),
+        ));
+        let sent = Mail { settings: mail.clone(), to, user: dn, text };
+        if !self.queued(sent)? {
+            admin.reset_codes.borrow_mut().withdraw(&user);
+            return Err(format!("too many mails wait for the mail server, none for \"{shown}\""));
+        }
+        Ok(())
+    }
+
+    /// A connection bound as the account that sets passwords.
+    async fn bound(&self) -> Result<LdapClient, String> {
+        let file = self.mail.password_file.clone();
+        let password = tokio::task::spawn_blocking(move || first_line(&file)).await;
+        let password = password.map_err(|error| error.to_string())??;
+        let caller = Caller { peer: self.peer, listener: &self.listener, secured: self.secured.as_ref() };
+        let mut client = LdapClient::connect(&self.admin.server, &self.admin.workers, &caller)
+            .map_err(|result| result.to_string())?;
+        let (bound, _) = client.bind(&self.mail.bind_dn, password.as_bytes()).await;
+        bound.map_err(|result| {
+            format!(
+                "{result}: check binddn= and passfile= in admin-password-reset (\"{}\")",
+                printable(&self.mail.bind_dn)
+            )
+        })?;
+        Ok(client)
+    }
+
+    /// Whether the queue had room. The first mail starts the thread.
+    fn queued(&self, mail: Mail) -> Result<bool, String> {
+        let mut mailer = self.admin.mailer.borrow_mut();
+        let mailer = match &mut *mailer {
+            Some(mailer) => mailer,
+            none => none.insert(Mailer::start(self.admin.server.clone()).map_err(|error| error.to_string())?),
+        };
+        Ok(mailer.queue(mail))
+    }
+}
