@@ -25,7 +25,9 @@ const ROUNDS: usize = 200;
 fn directory(overlays: &[(&Descriptor, &str)]) -> Fixture<MemoryStore> {
     let fixture = ruled(overlays, &[]);
     let mut settings = DatabaseSettings::clone(&fixture.database().settings());
-    settings.index.also(fixture.schema.describe("memberOf").unwrap(), Kinds::EQUALITY);
+    for indexed in ["memberOf", "cn"] {
+        settings.index.also(fixture.schema.describe(indexed).unwrap(), Kinds::EQUALITY);
+    }
     fixture.database().publish_settings(settings).unwrap();
     fixture.apply(TREE);
     for group in 0..GROUPS {
@@ -74,11 +76,15 @@ fn a_filter_for_one_group() {
         let fixture = directory(overlays);
         let filter = |group: usize| format!("(memberOf=cn=g{group},ou=groups,dc=example,dc=com)");
         answers.push(found(&fixture, &filter(7), &["1.1"]));
-        let began = Instant::now();
-        for round in 0..ROUNDS {
-            found(&fixture, &filter(round % GROUPS), &["1.1"]);
-        }
-        let both = began.elapsed() / u32::try_from(ROUNDS).unwrap();
+        let pass = || {
+            let began = Instant::now();
+            for round in 0..ROUNDS {
+                found(&fixture, &filter(round % GROUPS), &["1.1"]);
+            }
+            began.elapsed() / u32::try_from(ROUNDS).unwrap()
+        };
+        // Groups that were not asked for in this state of the directory, and those that were.
+        let (first, again) = (pass(), pass());
         let began = Instant::now();
         for round in 0..ROUNDS {
             let member = round * MEMBERS;
@@ -89,7 +95,7 @@ fn a_filter_for_one_group() {
             );
         }
         let one = began.elapsed() / u32::try_from(ROUNDS).unwrap();
-        println!("{name}: {both:?} for {MEMBERS} members, {one:?} for one of them");
+        println!("{name}: {first:?} for {MEMBERS} members, {again:?} again, {one:?} for one of them");
     }
     assert!(answers.windows(2).all(|pair| pair[0] == pair[1]) && !answers[0].is_empty());
 }

@@ -11,7 +11,7 @@ use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
 use super::identity::{As, Identity};
-use super::known::{Group, MemberUrl, urls};
+use super::known::{Group, MemberUrl, Members, urls};
 use super::{AttributeSet, DynList, Map, Shared};
 
 /// A question about groups, in one state of the database.
@@ -276,6 +276,24 @@ impl<'a> Question<'a> {
         Ok(more)
     }
 
+    /// The entries that are stored members of a group.
+    fn stored_ids(&self, group: &Group) -> Result<Members, Failure> {
+        let mut names = Vec::new();
+        self.stored_members(group, &mut |normal, _| {
+            names.push(NormalDn::from_normal(normal));
+            true
+        })?;
+        let (nested, mut members) = (self.is_nested(group), Members::default());
+        for name in names {
+            members.ids.extend(self.within.entries.id_of(&name)?.map(|id| id.0));
+            if nested {
+                members.groups.extend(self.known.place(name.as_str()));
+            }
+        }
+        members.ids.sort_unstable();
+        Ok(members)
+    }
+
     /// The members of a group itself, stored and found. Answers false if it was stopped.
     fn members(&self, group: &Group, visit: &mut OnMember<'_>) -> Result<bool, Failure> {
         if !self.stored_members(group, visit)? {
@@ -350,21 +368,15 @@ impl<'a> Question<'a> {
         let mut todo: VecDeque<&Group> = VecDeque::from([group]);
         let mut done: HashSet<&str> = HashSet::from([group.dn.as_str()]);
         while let Some(group) = todo.pop_front() {
-            let (nested, mut inner) = (self.is_nested(group), Vec::new());
+            let nested = self.is_nested(group);
+            let stored = self.known.members(group, || self.stored_ids(group))?;
+            ids.extend_from_slice(&stored.ids);
+            let mut inner = stored.groups.clone();
             let mut note = |name: &str| {
                 if nested {
                     inner.extend(self.known.place(name));
                 }
             };
-            let mut names = Vec::new();
-            self.stored_members(group, &mut |normal, _| {
-                names.push(NormalDn::from_normal(normal));
-                true
-            })?;
-            for name in names {
-                ids.extend(self.within.entries.id_of(&name)?.map(|id| id.0));
-                note(name.as_str());
-            }
             for url in &group.urls {
                 // What another database has is none of the candidates.
                 let is_here = self.within.entries.id_of(&url.base)?.is_some();

@@ -1,7 +1,7 @@
-//! The groups of a database, found once for each commit.
+//! The groups of a database, found once for each commit, and the entries that are members of static ones.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use foldhash::HashMap;
 use larix_engine::entry::{EntryId, EntrySource};
@@ -21,6 +21,20 @@ pub(super) struct Known {
     commit: Option<u64>,
     pub(super) groups: Vec<Group>,
     by_name: HashMap<Box<str>, usize>,
+    /// Members that are remembered, of all groups.
+    members: AtomicUsize,
+}
+
+/// Members that are remembered of the groups of one commit: 8 bytes each.
+const MEMBERS_MAX: usize = 1_000_000;
+
+/// The stored members of a group, whoever asks.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    /// Those that have entries in this database, ascending.
+    pub(super) ids: Vec<u64>,
+    /// Those that are groups, by their places, where groups are nested.
+    pub(super) groups: Vec<usize>,
 }
 
 /// A group.
@@ -37,6 +51,7 @@ pub(super) struct Group {
     pub(super) identity: Option<Identity>,
     /// Its members are stored.
     pub(super) is_static: bool,
+    members: OnceLock<Arc<Members>>,
 }
 
 /// What a URL of a list or group looks for.
@@ -52,6 +67,28 @@ pub(super) struct MemberUrl {
 impl Known {
     pub(super) fn named(&self, dn: &str) -> Option<&Group> {
         self.place(dn).and_then(|at| self.groups.get(at))
+    }
+
+    /// The stored members of a group; `find` looks them up where they are not known. In a state that changes are laid over it is asked
+    /// each time.
+    pub(super) fn members(
+        &self,
+        group: &Group,
+        find: impl FnOnce() -> Result<Members, Failure>,
+    ) -> Result<Arc<Members>, Failure> {
+        if let Some(known) = group.members.get() {
+            return Ok(Arc::clone(known));
+        }
+        let found = Arc::new(find()?);
+        let count = found.ids.len() + found.groups.len();
+        if self.commit.is_some() {
+            let known = self.members.fetch_add(count, Ordering::Relaxed);
+            // Of two threads that asked at once, one has found the same for nothing.
+            if known.saturating_add(count) > MEMBERS_MAX || group.members.set(Arc::clone(&found)).is_err() {
+                self.members.fetch_sub(count, Ordering::Relaxed);
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn place(&self, dn: &str) -> Option<usize> {
@@ -197,6 +234,7 @@ fn add(
     }
     known.by_name.insert(dn.as_str().into(), known.groups.len());
     let (dn, shown) = (dn.clone(), found.shown_dn()?);
-    known.groups.push(Group { id: found.id(), dn, shown, set: at, urls, identity, is_static });
+    let members = OnceLock::new();
+    known.groups.push(Group { id: found.id(), dn, shown, set: at, urls, identity, is_static, members });
     Ok(())
 }

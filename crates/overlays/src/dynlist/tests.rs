@@ -324,3 +324,44 @@ fn mistakes_are_named() {
     let error = build(&DESCRIPTOR, &crate::testing::schema(""), "").map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("the object class \"groupOfURLs\" is unknown"), "{error}");
 }
+
+/// What is remembered of a group holds for one commit alone.
+#[test]
+fn members_that_were_asked_for_before_follow_changes() {
+    let fixture = ruled(&[(&DESCRIPTOR, NESTED)], &[]);
+    fixture.apply(TREE);
+    let (people, groups) = (format!("ou=People,{SUFFIX}"), format!("ou=Groups,{SUFFIX}"));
+    fixture.apply(&format!(
+        "dn: cn=inner,{groups}\nchangetype: add\nobjectClass: groupOfNames\ncn: inner\nmember: cn=Bo,{people}\n\n\
+         dn: cn=outer,{groups}\nchangetype: add\nobjectClass: groupOfNames\ncn: outer\nmember: cn=inner,{groups}\n"
+    ));
+    let of = |group: &str| found(&fixture, &format!("(memberOf=cn={group},{groups})"), &["1.1"]);
+    for (change, expected) in [
+        (String::new(), ("Bo", "Bo; inner")),
+        (
+            format!("dn: cn=inner,{groups}\nchangetype: modify\nadd: member\nmember: cn=New,{people}\n"),
+            ("Bo", "Bo; inner"),
+        ),
+        // A member whose entry comes later, one that goes, and one that is called otherwise.
+        (
+            format!("dn: cn=New,{people}\nchangetype: add\nobjectClass: person\ncn: New\nsn: n\n"),
+            ("Bo; New", "Bo; New; inner"),
+        ),
+        (format!("dn: cn=Bo,{people}\nchangetype: delete\n"), ("New", "New; inner")),
+        (
+            format!("dn: cn=New,{people}\nchangetype: modrdn\nnewrdn: cn=Old\ndeleteoldrdn: 1\n"),
+            ("", "inner"),
+        ),
+        (
+            format!("dn: cn=outer,{groups}\nchangetype: modify\nreplace: member\nmember: cn=Old,{people}\n"),
+            ("", "Old"),
+        ),
+    ] {
+        if !change.is_empty() {
+            fixture.apply(&change);
+        }
+        for _ in 0..2 {
+            assert_eq!((of("inner").as_str(), of("outer").as_str()), expected, "{change}");
+        }
+    }
+}
