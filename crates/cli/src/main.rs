@@ -116,7 +116,15 @@ fn main() -> ExitCode {
 /// slapd's own command line; `-T` makes it one of the tools.
 fn slapd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
     let at = arguments.iter().position(|a| a.to_str().is_some_and(|a| a.starts_with("-T")));
-    let Some(at) = at else { return serve::slapd(name, arguments) };
+    let Some(mut at) = at else { return serve::slapd(name, arguments) };
+    // The server's own syslog level, as in `slapd -s0 -Ttest`, means nothing to a tool.
+    if let Some(level) =
+        arguments.iter().take(at).position(|a| a.to_str().is_some_and(|a| a.starts_with("-s")))
+    {
+        let is_apart = arguments.get(level).is_some_and(|a| a == "-s");
+        let taken = arguments.drain(level..(level + 1 + usize::from(is_apart)).min(at)).count();
+        at -= taken;
+    }
     let flag = arguments.remove(at).to_string_lossy().into_owned();
     let wanted = match flag.get(2..) {
         Some("") | None if at < arguments.len() => arguments.remove(at).to_string_lossy().into_owned(),

@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use larix_client::{Channel, Credentials, NotSent, PeerFault};
+use larix_proto::url::LdapUrl;
 use socket2::Socket;
 
 use crate::job::{Job, Owner, envelope};
+use crate::open::OpenConnection;
 
 /// A request and its number.
 pub(crate) type Numbered = (u64, Box<Job>);
@@ -33,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) interest: (bool, bool),
     /// A search whose client takes its answers slowly has it for itself.
     pub(crate) is_reserved: bool,
+    /// The monitor shows it.
+    pub(crate) is_shown: bool,
     /// The server has said something.
     pub(crate) has_spoken: bool,
     /// Takes no more requests.
@@ -55,6 +59,27 @@ impl Connection {
 
     pub(crate) fn is_ready(&self) -> bool {
         matches!(&self.stage, Stage::Open(channel) if channel.is_ready())
+    }
+
+    /// What the monitor shows of it, once it is ready.
+    pub(crate) fn shown(&self, url: &LdapUrl) -> Option<OpenConnection> {
+        let Stage::Open(channel) = &self.stage else { return None };
+        if !channel.is_ready() {
+            return None;
+        }
+        let bound = match (&self.owner, &self.credentials) {
+            (Owner::User(dn), _) => Some(dn.as_str().to_owned()),
+            (Owner::Assertion | Owner::Root, Some(Credentials::Simple { dn, .. })) => Some(dn.clone()),
+            _ => None,
+        };
+        let peer = self.socket.as_ref().and_then(|socket| socket.peer_addr().ok()?.as_socket());
+        let flags = OpenConnection::flags_of(&self.owner, self.credentials.is_some(), channel.is_secure());
+        Some(OpenConnection {
+            url: url.to_string(),
+            bound,
+            flags,
+            peer: peer.map(|peer| format!("IP={peer}")),
+        })
     }
 
     /// Sends what waits, as far as may be.

@@ -89,8 +89,8 @@ pub(crate) fn choose(proxy: &Proxy, asker: &Asker) -> Result<Chosen, LdapResult>
     };
     let acting = match &assertion.mode {
         Mode::Legacy if subject.is_anonymous() => return Ok(Chosen::anonymous()),
-        Mode::Legacy | Mode::Itself => Some(client()),
-        Mode::None => None,
+        Mode::Itself => Some(client()),
+        Mode::Legacy | Mode::None => None,
         Mode::Anonymous => Some("dn:".to_owned()),
         Mode::Fixed(identity) => Some(identity.clone()),
     };

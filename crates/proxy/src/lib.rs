@@ -11,6 +11,7 @@ pub mod chain;
 mod connection;
 mod identity;
 mod job;
+mod open;
 mod proxy;
 pub mod remote_auth;
 mod request;
@@ -22,6 +23,7 @@ mod thread;
 pub mod translucent;
 
 pub use backend::ProxyBackend;
+pub use open::OpenConnection;
 pub use proxy::{Proxy, Surroundings};
 pub use request::HOPS_MAX;
 pub use settings::ProxySettings;

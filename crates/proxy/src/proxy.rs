@@ -1,5 +1,6 @@
 //! The connections of one database, for all who ask its targets.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use larix_client::{Ambient, TlsClient};
 use larix_engine::time::Clock;
 use larix_proto::{LdapResult, ResultCode};
 
+use crate::open::OpenConnection;
 use crate::settings::ProxySettings;
 use crate::shared::{Counts, Shared};
 use crate::thread;
@@ -72,6 +74,11 @@ impl Proxy {
     /// Requests that are not answered yet.
     pub fn under_way(&self) -> usize {
         self.shared.jobs.load(Ordering::Relaxed)
+    }
+
+    /// The connections that are ready for requests, by their numbers.
+    pub fn connections(&self) -> BTreeMap<u64, OpenConnection> {
+        self.shared.open.all()
     }
 
     /// What has happened.

@@ -117,7 +117,8 @@ pub struct Assertion {
 /// Whom the target is asked to carry requests out as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The client; an anonymous one is anonymous to the target, too.
+    /// Nobody, as for [`Mode::None`]; an anonymous client is anonymous to the target, too. slapd-ldap(5) says that the client is
+    /// asserted; slapd does not.
     #[default]
     Legacy,
     /// Nobody: requests are the proxy's own.

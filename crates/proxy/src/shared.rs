@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use zeroize::Zeroizing;
 
 use crate::job::Job;
+use crate::open::Open;
 
 /// Requests of one database under way or waiting; more are answered `busy`.
 pub(crate) const JOBS_MAX: usize = 20_000;
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) jobs: AtomicUsize,
     bound: Mutex<HashMap<usize, Bound>>,
     pub(crate) counts: Counts,
+    /// The connections that are ready.
+    pub(crate) open: Open,
 }
 
 /// Somebody who is bound to the target through a connection of his.
@@ -80,6 +83,7 @@ impl Shared {
             jobs: AtomicUsize::new(0),
             bound: Mutex::default(),
             counts: Counts::default(),
+            open: Open::default(),
         })
     }
 

@@ -280,6 +280,7 @@ impl Proxy {
                 opening_until: now + patience,
                 interest: (false, false),
                 is_reserved: false,
+                is_shown: false,
                 has_spoken: false,
                 is_closing: false,
                 addresses: VecDeque::new(),
@@ -552,6 +553,7 @@ impl Proxy {
     fn change_owner(&mut self, id: u64, owner: Owner) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let old = std::mem::replace(&mut connection.owner, owner.clone());
+        connection.is_shown = false;
         leave(&mut self.pools, &old, id);
         self.pools.entry(owner).or_default().push(id);
     }
@@ -561,6 +563,13 @@ impl Proxy {
         let now = self.now();
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.send_waiting(now);
+        if !connection.is_shown
+            && let Some(url) = self.given.settings.targets.get(connection.target)
+            && let Some(shown) = connection.shown(url)
+        {
+            connection.is_shown = true;
+            self.given.shared.open.show(id, shown);
+        }
         if let Stage::Open(channel) = &connection.stage {
             self.alarm = channel.next_deadline().into_iter().chain([self.alarm]).min().unwrap_or_default();
         }
@@ -655,8 +664,7 @@ impl Proxy {
     /// A connection is of no use any more: what it had under way is sent elsewhere where that can be, or ends.
     fn lost(&mut self, id: u64, fault: &PeerFault, is_stray: bool) {
         let now = self.now();
-        let Some(mut connection) = self.connections.remove(&id) else { return };
-        leave(&mut self.pools, &connection.owner, id);
+        let Some(mut connection) = self.taken(id) else { return };
         let was_ready = connection.is_ready() && connection.has_spoken;
         let idle_end = was_ready
             && connection.load() == 0
@@ -705,6 +713,14 @@ impl Proxy {
         }
     }
 
+    /// Takes a connection that is no longer used out of everything that knows it.
+    fn taken(&mut self, id: u64) -> Option<Connection> {
+        let connection = self.connections.remove(&id)?;
+        leave(&mut self.pools, &connection.owner, id);
+        self.given.shared.open.hide(id);
+        Some(connection)
+    }
+
     fn close_if_done(&mut self, id: u64) {
         let is_done = self.connections.get(&id).is_some_and(|connection| {
             let worn = matches!(&connection.stage, Stage::Open(channel) if channel.messages().is_worn());
@@ -717,8 +733,7 @@ impl Proxy {
 
     /// Ends a connection that has nothing under way; what waits for it goes elsewhere.
     fn close(&mut self, id: u64) {
-        let Some(mut connection) = self.connections.remove(&id) else { return };
-        leave(&mut self.pools, &connection.owner, id);
+        let Some(mut connection) = self.taken(id) else { return };
         if let Stage::Open(channel) = &mut connection.stage {
             let _ = channel.layer().request(None, None, larix_proto::client::unbind);
             // Out of courtesy: the server sees the end of the connection as well.

@@ -58,7 +58,7 @@ fn look_up(context: &Context<'_>, schema: &Schema, url: &LdapUrl, attribute: Opt
 }
 
 impl NamesInFront {
-    /// `suffixes`: the names here that are mapped, for who asks; none in front of all databases.
+    /// `suffixes`: the names here that are mapped, for who asks; empty in front of all databases, where every name is.
     pub fn new(mapping: Mapping, schema: Arc<Schema>, suffixes: Vec<NormalDn>) -> Self {
         let sessions = mapping.uses_session().then(Sessions::default);
         Self { mapping: Arc::new(mapping), schema, suffixes, sessions, shows_outer_names: false }
@@ -93,12 +93,15 @@ impl NamesInFront {
         }
     }
 
-    /// Somebody who is bound by a name of this database is known behind by the name that rules make of it when it binds. Names of
-    /// other databases were judged there and mean what they say; so does this database's own root.
+    /// Somebody who is bound by a name of this database is known behind by the name that rules make of it when it binds; in front of
+    /// all databases that goes for every name. Names of other databases were judged there and mean what they say; so does this
+    /// database's own root.
     fn subject(&self, next: Next<'_>, context: &Context<'_>, around: &Surroundings<'_>) -> Option<Subject> {
         let subject = context.subject;
         let dn = subject.dn.as_ref()?;
-        let is_here = |dn: &NormalDn| self.suffixes.iter().any(|suffix| dn.is_within(suffix));
+        let is_here = |dn: &NormalDn| {
+            self.suffixes.is_empty() || self.suffixes.iter().any(|suffix| dn.is_within(suffix))
+        };
         if next.policy(dn).is_some_and(|policy| policy.is_root(subject)) {
             return None;
         }

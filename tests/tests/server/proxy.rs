@@ -3,6 +3,7 @@
 mod faults;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
@@ -211,7 +212,8 @@ fn identities_are_asserted() {
         (format!("{bind} mode=none"), true, ADMIN),
         (format!("{bind} authzId=dn:{ann}"), false, ann),
         (format!("{bind} authzId={ann}"), true, ann),
-        // The client is anonymous to the target, too.
+        // Without a mode the proxy acts in its own name, but for an anonymous client, who is anonymous to the target, too.
+        (bind.clone(), false, ADMIN),
         (bind.clone(), true, "=> 8"),
         (format!("{bind} mode=none\nidassert-authzFrom dn.subtree:o=other"), false, "=> 48"),
         (format!("{bind} mode=none\nidassert-authzFrom dn.children:o=local"), false, ADMIN),
@@ -235,6 +237,52 @@ fn identities_are_asserted() {
         let shown = if answer.starts_with("=> 0") { by } else { answer.clone() };
         assert!(shown.contains(expected), "{lines} (anonymous: {is_anonymous}): {shown} {answer}");
     }
+}
+
+/// How long idle connections may take to be closed, in tenths of a second.
+const CLOSED_WITHIN: usize = 300;
+
+/// cn=Monitor shows which connections to the target are open, as whom, and that they end.
+#[test]
+fn the_monitor_shows_connections() {
+    let behind = target(Kind::Larix);
+    let lines = format!(
+        "idle-timeout 1\nrebind-as-user yes\nrootpw secret\nrootdn cn=root,{SUFFIX}\nacl-bind bindmethod=simple binddn={ADMIN} credentials=secret"
+    );
+    let uri = format!("ldap://{}", behind.server.address);
+    let front = proxy_with(&uri, &lines, "database monitor\naccess to * by * read\n");
+    let mut client = Client::connect(front.server.address);
+    let mut open = || {
+        let connections = "search cn=Databases,cn=Monitor sub (objectClass=olmLDAPConnection) +";
+        run(&mut client, connections)
+    };
+    assert_eq!(open().matches("-> ").count(), 0, "{}", open());
+    let mut users = Vec::new();
+    for name in ["", &format!("as uid=ann,ou=people,{SUFFIX} annpw"), &format!("as cn=root,{SUFFIX} secret")]
+    {
+        let mut user = Client::connect(front.server.address);
+        if !name.is_empty() {
+            assert!(run(&mut user, name).contains("=> 0"));
+        }
+        assert!(run(&mut user, "search dc=example,dc=com base (objectClass=*) 1.1").contains("=> 0"));
+        users.push(user);
+    }
+    let shown = open();
+    assert!(shown.contains(&format!("olmDbConnURI: {uri}")), "{shown}");
+    assert!(shown.contains(&format!("olmDbConnPeerAddress: IP={}", behind.server.address)), "{shown}");
+    for expected in [
+        "olmDbConnFlags: anonymous".to_owned(),
+        "olmDbConnFlags: privileged".to_owned(),
+        format!("olmDbBoundDN: uid=ann,ou=people,{SUFFIX}"),
+        format!("olmDbBoundDN: {ADMIN}"),
+    ] {
+        assert!(shown.contains(&expected), "{expected}: {shown}");
+    }
+    let ended = (0..CLOSED_WITHIN).any(|_| {
+        std::thread::park_timeout(Duration::from_millis(100));
+        open().matches("-> ").count() == 0
+    });
+    assert!(ended, "idle connections stay open: {}", open());
 }
 
 /// Rules of the proxy hold for what its targets answer; its limits, too.

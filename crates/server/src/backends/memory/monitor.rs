@@ -60,6 +60,12 @@ impl Content for MonitorTree {
             consumers: services.consumers.statuses(),
             #[cfg(feature = "postgresql")]
             nodes: services.nodes.figures(),
+            proxies: services
+                .proxies
+                .all()
+                .into_iter()
+                .map(|(name, proxy)| (name, proxy.connections()))
+                .collect(),
             peers: services.sync_peers.figures(stored.map(|stored| &stored.served), now),
             owner: &self.owner,
         }

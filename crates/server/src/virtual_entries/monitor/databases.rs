@@ -5,6 +5,7 @@ use std::path::Path;
 use larix_configuration::Database;
 use larix_engine::entry::Entry;
 
+use super::proxies::is_proxied;
 use super::{DN, Monitor, truth};
 
 /// What a database that is only read refuses.
@@ -36,6 +37,7 @@ impl Monitor<'_> {
             let overlays = database.overlays.iter().enumerate();
             out.extend(overlays.map(|(at, overlay)| self.overlay((n, database), at, &overlay.name)));
             out.extend(self.consumers_of(n, database));
+            self.proxy_connections(n, database, out);
         }
     }
 
@@ -49,7 +51,9 @@ impl Monitor<'_> {
         let overlays = self.overlay_names();
         let used = database.overlays.iter();
         let numbers = used.clone().filter_map(|used| overlays.iter().position(|name| *name == used.name));
-        let has_children = !database.overlays.is_empty() || !self.consumers_of(n, database).is_empty();
+        let has_children = !database.overlays.is_empty()
+            || !self.consumers_of(n, database).is_empty()
+            || is_proxied(database);
         let mut built = self
             .object(&dn, &format!("Database {n}"), "monitoredObject", has_children)
             .one("monitoredInfo", kind)

@@ -6,13 +6,17 @@ mod databases;
 #[cfg(feature = "postgresql")]
 mod nodes;
 pub(crate) mod own;
+mod proxies;
 mod replication;
 mod threads;
+
+use std::collections::BTreeMap;
 
 use larix_configuration::{Config, Database};
 use larix_engine::entry::Entry;
 use larix_engine::time::{Monotonic, Timestamp};
 use larix_proto::oid;
+use larix_proxy::OpenConnection;
 use larix_replication::consumer::ConsumerStatus;
 use larix_replication::provider::SyncPeerFigures;
 
@@ -60,6 +64,8 @@ pub(crate) struct Monitor<'a> {
     /// Of databases in engines that several servers share.
     #[cfg(feature = "postgresql")]
     pub nodes: Vec<NodeFigures>,
+    /// The open connections of proxied databases: by the suffix of the database and, of several targets, their number.
+    pub proxies: Vec<(String, BTreeMap<u64, OpenConnection>)>,
     /// The consumers of this server.
     pub peers: Vec<SyncPeerFigures>,
     /// The DN in whose name the tree is: the monitor database's root DN.
