@@ -37,7 +37,7 @@ pub(crate) struct Connection {
     pub(crate) is_reserved: bool,
     /// The monitor shows it.
     pub(crate) is_shown: bool,
-    /// The server has said something.
+    /// The server has said something, and the connection was ready by then.
     pub(crate) has_spoken: bool,
     /// Takes no more requests.
     pub(crate) is_closing: bool,

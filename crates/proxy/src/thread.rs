@@ -425,14 +425,15 @@ impl Proxy {
                 Ok(None) => break,
                 Err(fault) => return self.lost(id, &fault, false),
             };
-            if !connection.has_spoken {
-                connection.has_spoken = true;
-                self.targets.answered(connection.target);
-            }
             let received = match &mut connection.stage {
                 Stage::Open(channel) => channel.receive(buffer.get(..count).unwrap_or_default()),
                 Stage::Resolving | Stage::Connecting => Ok(()),
             };
+            // Who never gets through TLS or the proxy's own bind is no better than who does not answer: the next one is tried.
+            if !connection.has_spoken && connection.is_ready() {
+                connection.has_spoken = true;
+                self.targets.answered(connection.target);
+            }
             if let Err(fault) = received.and_then(|()| self.take_answers(id)) {
                 return self.lost(id, &fault, false);
             }
@@ -675,7 +676,9 @@ impl Proxy {
             (self.given.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
         }
         let is_refused = matches!(fault, PeerFault::Refused { .. } | PeerFault::Sasl(_));
-        if !connection.has_spoken && !is_refused {
+        if is_refused {
+            self.targets.answered(connection.target);
+        } else if !connection.has_spoken {
             let mut jitter = [0];
             (self.given.ambient.random)(&mut jitter);
             self.targets.failed(connection.target, now, jitter[0]);

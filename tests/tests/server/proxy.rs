@@ -239,6 +239,19 @@ fn identities_are_asserted() {
     }
 }
 
+/// A server that answers, but never through TLS, is no better than one that does not: the next one is asked.
+#[test]
+fn a_target_without_tls_is_passed_over() {
+    let behind = target(Kind::Larix);
+    let address = behind.server.address;
+    let front = proxy_with(&format!("ldaps://{address} ldap://{address}"), "tls ldaps tls_reqcert=never", "");
+    let mut client = Client::connect(front.server.address);
+    for _ in 0..3 {
+        let found = run(&mut client, "search dc=example,dc=com base (objectClass=*) 1.1");
+        assert!(found.contains("=> 0"), "{found}");
+    }
+}
+
 /// How long idle connections may take to be closed, in tenths of a second.
 const CLOSED_WITHIN: usize = 300;
 
