@@ -31,6 +31,7 @@ pub use changelog::ChangelogSettings;
 #[cfg(feature = "postgresql")]
 pub use kv::KvSettings;
 pub use ldap::LdapSettings;
+pub(super) use ldap::time as ldap_time;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
 pub(super) use meta::shown as shown_of_target;
 pub use meta::{MetaSettings, MetaTarget};

@@ -27,6 +27,7 @@ mod model;
 mod overlays;
 mod own_urls;
 mod passwords;
+mod pcache;
 mod quick_start;
 mod remote_auth;
 mod settings;

@@ -10,7 +10,7 @@ use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
 use super::kinds::relay;
 use super::model::{AccessLine, Config, Database, Overlay};
-use super::{overlays, remote_auth, translucent};
+use super::{overlays, pcache, remote_auth, translucent};
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -39,6 +39,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     config.frontend.overlays.iter().try_for_each(Overlay::check_below)?;
     remote_auth::check_place(&config)?;
     translucent::complete(&mut config)?;
+    pcache::complete(&mut config)?;
     access(&config)?;
     access_notes(&mut config);
     for database in &config.databases {

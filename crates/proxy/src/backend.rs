@@ -37,7 +37,7 @@ pub struct ProxyBackend {
 
 impl ProxyBackend {
     /// Who asks here: the database's root may be somebody else to the target.
-    fn asker(&self, context: &Context<'_>) -> Asker {
+    pub(crate) fn asker(&self, context: &Context<'_>) -> Asker {
         Asker { is_root: self.policy.is_root(context.subject), ..Asker::of(context) }
     }
 }

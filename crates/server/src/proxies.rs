@@ -4,7 +4,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use larix_proxy::{Proxy, ProxySettings, Surroundings};
+use larix_engine::time::RandomSource as _;
+use larix_proxy::pcache::{Cache, Settings as CacheSettings};
+use larix_proxy::{Proxy, ProxyBackend, ProxySettings, Surroundings};
+use larix_schema::Schema;
+
+use crate::clock::SystemRandom;
 
 #[derive(Debug, Default)]
 pub(crate) struct Proxies(Mutex<HashMap<String, Weak<Proxy>>>);
@@ -39,5 +44,48 @@ impl Proxies {
         known.retain(|_, proxy| proxy.strong_count() > 0);
         known.insert(name.to_owned(), Arc::downgrade(&proxy));
         Ok(proxy)
+    }
+}
+
+/// What was cached of proxied databases, by the databases' suffixes: it stays as long as the same server is asked, with the same templates and
+/// the same schema.
+#[derive(Debug, Default)]
+pub(crate) struct Caches(Mutex<HashMap<String, Known>>);
+
+#[derive(Debug)]
+struct Known {
+    cache: Weak<Cache>,
+    proxy: Weak<Proxy>,
+    schema: Weak<Schema>,
+    settings: Arc<CacheSettings>,
+}
+
+impl Caches {
+    /// The cache that there is, or a new one.
+    pub(crate) fn of(&self, name: &str, asked: &ProxyBackend, settings: &Arc<CacheSettings>) -> Arc<Cache> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get_mut(name)
+            && let Some(cache) = found.cache.upgrade()
+            && found.proxy.as_ptr() == Arc::as_ptr(&asked.proxy)
+            && found.schema.as_ptr() == Arc::as_ptr(&asked.schema)
+            && found.settings.fits(settings)
+        {
+            found.settings = Arc::clone(settings);
+            return cache;
+        }
+        let mut secret = [0; 32];
+        SystemRandom.fill(&mut secret);
+        let cache = Arc::new(Cache::new(secret));
+        known.retain(|_, one| one.cache.strong_count() > 0);
+        known.insert(
+            name.to_owned(),
+            Known {
+                cache: Arc::downgrade(&cache),
+                proxy: Arc::downgrade(&asked.proxy),
+                schema: Arc::downgrade(&asked.schema),
+                settings: Arc::clone(settings),
+            },
+        );
+        cache
     }
 }

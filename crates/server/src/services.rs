@@ -23,7 +23,7 @@ use crate::decoy::Decoy;
 use crate::log::Log;
 use crate::overlay_threads::OverlayThreads;
 use crate::password_pool::PasswordPool;
-use crate::proxies::Proxies;
+use crate::proxies::{Caches, Proxies};
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::tls::TlsContext;
 use crate::traces::Traces;
@@ -60,6 +60,8 @@ pub struct Services {
     pub(crate) access_logs: AccessLogs,
     /// Of databases that other servers have.
     pub(crate) proxies: Proxies,
+    /// What was cached of them.
+    pub(crate) caches: Caches,
     /// Of databases in engines that several servers share.
     #[cfg(feature = "postgresql")]
     pub(crate) nodes: Nodes,
@@ -96,6 +98,7 @@ impl Services {
             configuration_in_force: ArcSwapOption::empty(),
             access_logs: AccessLogs::default(),
             proxies: Proxies::default(),
+            caches: Caches::default(),
             #[cfg(feature = "postgresql")]
             nodes: Nodes::default(),
             overlay_threads: OverlayThreads::default(),

@@ -24,6 +24,7 @@ mod meta;
 mod overlays_generated;
 mod panics;
 mod pass_through;
+mod pcache;
 mod persistent_search;
 mod process;
 mod proxy;

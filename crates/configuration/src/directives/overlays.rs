@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
 
-use super::super::{chain, remote_auth, translucent};
+use super::super::{chain, pcache, remote_auth, translucent};
 use super::{Cardinality, Directive, Form, Handling, Scope, keep};
 
 /// An overlay that OpenLDAP has.
@@ -45,7 +45,7 @@ const OVERLAYS: &[OverlayKind] = &[
         ),
     ),
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
-    overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
+    overlay(pcache::NAME, "olcPcacheConfig", BuiltIn),
     overlay("remoteauth", "olcRemoteAuthCfg", BuiltIn),
     overlay(translucent::NAME, "olcTranslucentConfig", BuiltIn),
 ];
@@ -55,7 +55,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
 }
 
 /// Of those without a descriptor: those that a database has once at most.
-const SINGLE: [&str; 3] = ["autoca", "remoteauth", translucent::NAME];
+const SINGLE: [&str; 4] = ["autoca", pcache::NAME, "remoteauth", translucent::NAME];
 
 impl OverlayKind {
     fn of(descriptor: &'static Descriptor) -> Self {
@@ -96,9 +96,16 @@ pub(super) fn table() -> &'static [Directive] {
             Scope::Overlay(name) => larix_overlays::find(name).is_none(),
             _ => true,
         };
-        own.chain(chain::TABLE.iter().chain(remote_auth::TABLE).chain(translucent::TABLE).cloned())
-            .chain(TABLE.iter().filter(is_known).cloned())
-            .collect()
+        own.chain(
+            chain::TABLE
+                .iter()
+                .chain(pcache::TABLE)
+                .chain(remote_auth::TABLE)
+                .chain(translucent::TABLE)
+                .cloned(),
+        )
+        .chain(TABLE.iter().filter(is_known).cloned())
+        .collect()
     });
     &DIRECTIVES
 }
@@ -143,22 +150,6 @@ static TABLE: &[Directive] = &[
     kept("homedir-regexp", "olcHomedirRegexp", Scope::Overlay("homedir"), Form::Words).ordered(),
     kept("homedir-delete-style", "olcHomedirDeleteStyle", Scope::Overlay("homedir"), Form::Words),
     kept("homedir-archive-path", "olcHomedirArchivePath", Scope::Overlay("homedir"), Form::Whole),
-    kept("pcache", "olcPcache", Scope::Overlay("pcache"), Form::Words).attribute_alias(&["olcProxyCache"]),
-    kept("pcacheAttrset", "olcPcacheAttrset", Scope::Overlay("pcache"), Form::Words)
-        .many()
-        .attribute_alias(&["olcProxyAttrset"]),
-    kept("pcacheTemplate", "olcPcacheTemplate", Scope::Overlay("pcache"), Form::Words)
-        .many()
-        .attribute_alias(&["olcProxyCacheTemplate"]),
-    kept("pcachePosition", "olcPcachePosition", Scope::Overlay("pcache"), Form::Words),
-    kept("pcacheMaxQueries", "olcPcacheMaxQueries", Scope::Overlay("pcache"), Form::Whole)
-        .attribute_alias(&["olcProxyCacheQueries"]),
-    kept("pcachePersist", "olcPcachePersist", Scope::Overlay("pcache"), Form::Switch)
-        .attribute_alias(&["olcProxySaveQueries"]),
-    kept("pcacheValidate", "olcPcacheValidate", Scope::Overlay("pcache"), Form::Switch)
-        .attribute_alias(&["olcProxyCheckCacheability"]),
-    kept("pcacheOffline", "olcPcacheOffline", Scope::Overlay("pcache"), Form::Switch),
-    kept("pcacheBind", "olcPcacheBind", Scope::Overlay("pcache"), Form::Words).many(),
     kept("userClass", "olcAutoCAuserClass", Scope::Overlay("autoca"), Form::Whole),
     kept("serverClass", "olcAutoCAserverClass", Scope::Overlay("autoca"), Form::Whole),
     kept("userKeybits", "olcAutoCAuserKeybits", Scope::Overlay("autoca"), Form::Whole),

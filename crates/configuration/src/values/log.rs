@@ -22,6 +22,8 @@ impl LogLevel {
     pub const PARSE: u32 = 0x800;
     pub const SYNC: u32 = 0x4000;
     pub const NONE: u32 = 0x8000;
+    /// What `overlay pcache` does: OpenLDAP has the name as soon as the overlay is there.
+    pub const PCACHE: u32 = 0x1_0000;
     pub const ANY: u32 = u32::MAX;
 
     /// Every named level with its bits, in OpenLDAP's order.
@@ -52,6 +54,9 @@ impl LogLevel {
     pub fn parse_word(word: &str) -> Option<Self> {
         if let Some((_, bits)) = Self::NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) {
             return Some(Self(*bits));
+        }
+        if word.eq_ignore_ascii_case("pcache") {
+            return Some(Self(Self::PCACHE));
         }
         let (digits, radix) = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
             Some(hex) => (hex, 16),

@@ -14,9 +14,9 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use super::Settings;
 use super::local::{LocalEntries, LocalEntry, LocalPasswordChange};
-use super::lookup::{self, Found};
 use super::search::{Ground, messages};
 use crate::identity::Asker;
+use crate::lookup::{self, Found};
 
 /// Superiors of one entry that are made for it.
 const GLUE_MAX: usize = 64;

@@ -5,7 +5,6 @@
 
 mod changes;
 mod local;
-mod lookup;
 mod overlaid;
 mod search;
 mod split;

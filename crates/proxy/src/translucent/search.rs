@@ -18,10 +18,10 @@ use larix_proto::{
 use larix_schema::{NormalDn, Schema};
 
 use super::local::{LocalEntries, LocalEntry};
-use super::lookup;
 use super::overlaid::{Overlaid, Wanted, laid_over};
 use super::split::Mentioned;
 use crate::identity::Asker;
+use crate::lookup;
 use crate::proxy::Proxy;
 use crate::search::{Following, Judge, Wanted as Asked};
 

@@ -1,6 +1,7 @@
 //! The backends: one for each kind of served database, and one for names outside every database.
 
 mod alone;
+mod caching;
 mod chained;
 mod changelog;
 #[cfg(feature = "postgresql")]
@@ -22,6 +23,7 @@ use larix_store::lmdb::LmdbStore;
 use crate::cluster::Clusters;
 use crate::services::Services;
 
+pub(crate) use caching::caching;
 pub(crate) use chained::chained;
 pub(crate) use changelog::{Changelog, Container};
 #[cfg(feature = "postgresql")]

@@ -15,7 +15,8 @@ use zeroize::Zeroizing;
 use super::OpenError;
 use crate::backends::{
     Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree,
-    Stored, SubschemaTree, Tree, chained, connections, connections_of_targets, remote_auth, translucent,
+    Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets, remote_auth,
+    translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{Backend, Intercepted, Interceptor, Meta, Mount, Relay, RulesInFront, Special, Stack};
@@ -123,15 +124,21 @@ fn proxied(
     let Some(proxy) = connections(&common.services, database).map_err(fault)? else { return Ok(None) };
     let schema = Arc::clone(&common.config.schema);
     // Where an overlay gives entries other names, the rules are about these.
-    let entry_policy = if in_front.maps_names() {
+    let open_policy = || Arc::new(AccessPolicy::open(Arc::clone(&schema), None));
+    let entry_policy = if in_front.maps_names() || database.caching_overlay().is_some() {
         judge_in_front(common, &policy, in_front);
-        Arc::new(AccessPolicy::open(Arc::clone(&schema), None))
+        open_policy()
     } else {
         Arc::clone(&policy)
     };
     let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
+    let open = open_policy();
     let proxy = ProxyBackend { proxy, schema, policy: Arc::clone(&policy), entry_policy, suffixes };
-    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(proxy))))
+    let backend: Box<dyn Backend> = match caching(common, database, &proxy, &open)? {
+        Some(caching) => Box::new(caching),
+        None => Box::new(proxy),
+    };
+    Ok(Some(with_root_and_limits(common, (database, policy), backend)))
 }
 
 fn relayed(

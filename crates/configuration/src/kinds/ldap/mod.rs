@@ -312,7 +312,7 @@ fn tls(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 }
 
 /// Seconds, or `1d2h3m4s`.
-pub(super) fn time(text: &str, number: usize) -> Result<Duration, Fault> {
+pub(crate) fn time(text: &str, number: usize) -> Result<Duration, Fault> {
     let wrong = || {
         Fault::argument(number, format!("`{text}` is not a time")).with_help("such as 30, 90s, 5m or 1h30m")
     };

@@ -12,17 +12,17 @@ use larix_proto::{LdapResult, ResultCode};
 use crate::search::Following;
 
 /// Bytes of one entry that is read for a request.
-pub(super) const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-pub(super) fn too_large() -> LdapResult {
+pub(crate) fn too_large() -> LdapResult {
     LdapResult::with(ResultCode::OTHER, "the remote server's answer to a search of one entry is too large")
 }
 
 /// What was found: the messages with the entry, none if there is no such entry.
-pub(super) type Found = Result<Option<Vec<u8>>, LdapResult>;
+pub(crate) type Found = Result<Option<Vec<u8>>, LdapResult>;
 
 /// Called once with it.
-pub(super) type Then = Box<dyn FnOnce(Found) + Send>;
+pub(crate) type Then = Box<dyn FnOnce(Found) + Send>;
 
 struct Reading {
     cursor: Option<Following>,
@@ -38,7 +38,7 @@ struct Lookup {
 }
 
 /// Reads what a search of one entry finds. `then` is called once, here or on the thread of the connections, unless the request is given up.
-pub(super) fn read(cursor: Following, clock: Arc<dyn Clock>, then: Then) -> Pending {
+pub(crate) fn read(cursor: Following, clock: Arc<dyn Clock>, then: Then) -> Pending {
     let deadline = cursor.deadline();
     let reading = Mutex::new(Reading { cursor: None, messages: Vec::new(), then: Some(then) });
     let lookup = Arc::new(Lookup { reading, again: AtomicBool::new(false), clock });
@@ -102,7 +102,7 @@ impl Reading {
 }
 
 /// What a search of one entry says about it.
-pub(super) fn outcome((result, _): End, messages: Vec<u8>) -> Found {
+pub(crate) fn outcome((result, _): End, messages: Vec<u8>) -> Found {
     match result.code {
         ResultCode::SUCCESS => Ok((!messages.is_empty()).then_some(messages)),
         // Referrals lead away from this server: as far as it knows there is no such entry.

@@ -1,0 +1,488 @@
+//! Answers of a remote server, kept for a while (`overlay pcache`, slapo-pcache(5)).
+//!
+//! The cache is in memory and bounded. It stands right in front of the remote server, behind the limits and the access rules of its
+//! database, so an answer from the cache is judged as one from the remote server is. An answer is kept for those alone who are the same
+//! to the remote server, unless the configuration says that it is for all.
+
+mod binds;
+mod containment;
+mod cursors;
+mod showing;
+mod store;
+mod template;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larix_backend::memory_tree::OneByOne;
+use larix_backend::{
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
+    Pending, Proof, Reply, Search, Verdict,
+};
+use larix_engine::access::AccessPolicy;
+use larix_engine::budget::RequestLimits;
+use larix_engine::controls::RequestControls;
+use larix_engine::time::{Clock, Monotonic};
+use larix_engine::write::{Completion, WriteOperation};
+use larix_proto::ber::write;
+use larix_proto::{
+    Controls, DerefAliases, Filter, FilterBuf, FilterNode, LdapResult, MessageId, Response, Scope,
+    SearchRequest, Strings, oid,
+};
+use larix_schema::NormalDn;
+use zeroize::Zeroizing;
+
+pub use store::Cache;
+pub use template::{AttributeSet, BindTemplate, Settings, Shape, Template};
+
+use crate::backend::{ProxyBackend, is_undefined};
+use crate::identity::Asker;
+use crate::lookup;
+use crate::search::{Following, Judge, Wanted as Asked};
+use crate::settings::Kind;
+use containment::Region;
+use cursors::{Answering, Keeping, Reading};
+use showing::Showing;
+use store::{Found, Query};
+use template::Wanted;
+
+/// Bytes of a filter that is looked for in the cache.
+const FILTER_BYTES_MAX: usize = 1024;
+/// How long the remote server may say nothing about the entry of a bind.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the overlay says what it does with requests.
+pub trait Tell: Debug + Send + Sync {
+    /// Whether anybody wants to know.
+    fn is_heard(&self) -> bool;
+
+    fn tell(&self, text: fmt::Arguments<'_>);
+}
+
+/// A database on another server, and the cache in front of it.
+#[derive(Debug)]
+pub struct CachingBackend {
+    /// Its rules for entries let everything through: they are judged in front of the cache.
+    pub inner: ProxyBackend,
+    pub cache: Arc<Cache>,
+    pub settings: Arc<Settings>,
+    pub request_limits: RequestLimits,
+    pub clock: Arc<dyn Clock>,
+    pub log: Arc<dyn Tell>,
+}
+
+impl CachingBackend {
+    fn now(&self) -> Monotonic {
+        self.clock.monotonic()
+    }
+
+    /// The search as the cache knows it; none: it is no business of the cache.
+    fn query(&self, search: &Search<'_>, asker: &Asker) -> Option<Query> {
+        let request = &search.request;
+        if !is_plain(&search.controls) || request.filter.as_ber().len() > FILTER_BYTES_MAX {
+            return None;
+        }
+        let schema = &*self.inner.schema;
+        let filter = schema.bind_filter(request.filter);
+        if is_undefined(&filter) {
+            return None;
+        }
+        let wanted = Wanted::of(schema, request.attributes.iter())?;
+        let templates = self.settings.templates.iter();
+        let fits = |template: &Template| {
+            template.shape.fits(&filter)
+                && self.settings.sets.get(template.set).is_some_and(|set| set.covers(schema, &wanted))
+        };
+        let template = templates.into_iter().position(fits)?;
+        Some(Query {
+            asker: self.identity(asker, search.controls.hops)?,
+            template,
+            region: Region { base: search.base.clone(), scope: request.scope, deref: request.deref },
+            filter,
+            unknown: wanted.unknown,
+        })
+    }
+
+    /// Who the requester is to the remote server; none: nobody.
+    fn identity(&self, asker: &Asker, hops: u8) -> Option<store::Asker> {
+        let asked = self.inner.proxy.asked(asker, hops, Kind::Search).ok()?;
+        let identity = (asked.chosen.owner, asked.chosen.acting.map(|(name, _)| name));
+        Some((!self.settings.shared).then_some(identity))
+    }
+
+    /// What the remote server is asked for: the template's attributes, and those that the filter is about.
+    fn names(&self, query: &Query) -> Vec<String> {
+        let Some(template) = self.settings.templates.get(query.template) else { return Vec::new() };
+        let set = self.settings.sets.get(template.set);
+        let mut names: Vec<String> = set.map(|set| set.names.clone()).unwrap_or_default();
+        let mut mentioned = Vec::new();
+        template.shape.mentioned(&mut mentioned);
+        let mentioned = mentioned.into_iter().map(|description| description.to_text(&self.inner.schema));
+        // As in OpenLDAP: to know entries by.
+        for name in mentioned.chain(["objectClass".to_owned()]).chain(query.unknown.iter().cloned()) {
+            if !names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn showing(&self, context: &Context<'_>, search: &Search<'_>) -> Result<Arc<Showing>, LdapResult> {
+        let request = &search.request;
+        let none = RequestControls::default();
+        let limits = &self.request_limits;
+        let schema = &self.inner.schema;
+        Ok(Arc::new(Showing {
+            schema: Arc::clone(schema),
+            policy: Arc::clone(&self.inner.policy),
+            open_policy: Arc::clone(&self.inner.entry_policy),
+            subject: Arc::clone(context.subject),
+            asked: OneByOne::new(schema, limits, request, &none, search.message)?,
+            names: request.attributes.iter().map(str::to_owned).collect(),
+            types_only: request.types_only,
+            message: search.message,
+        }))
+    }
+
+    /// Asks the remote server, and keeps what it answers.
+    fn read(
+        &self,
+        context: &Context<'_>,
+        search: Search<'_>,
+        (query, showing, changes): (Query, Arc<Showing>, u64),
+        before: Option<Arc<[store::CachedEntry]>>,
+    ) -> Result<Box<dyn Cursor>, Box<End>> {
+        let mut encoded = Vec::new();
+        self.names(&query).iter().for_each(|name| write::string(&mut encoded, name));
+        let attributes = Strings::check(&encoded, "attributes").unwrap_or_default();
+        let request = &search.request;
+        let size_limit = (request.size_limit > 0).then_some(request.size_limit);
+        let enough = self.settings.answer_entries_max;
+        // More than the client wants: to others it may be the whole.
+        let most = size_limit.map_or(0, |limit| limit.max(enough));
+        let request = SearchRequest { attributes, size_limit: most, types_only: false, ..search.request };
+        let controls = search.controls.with(|values| values.paged = None);
+        let inner = self.inner.open(context, Search { request, controls, ..search })?;
+        let keeping = Keeping {
+            cache: Arc::clone(&self.cache),
+            settings: Arc::clone(&self.settings),
+            query,
+            changes,
+            clock: Arc::clone(&self.clock),
+        };
+        Ok(Box::new(Reading::new(inner, showing, keeping, before, size_limit)))
+    }
+
+    fn tell(&self, text: fmt::Arguments<'_>) {
+        if self.log.is_heard() {
+            self.log.tell(text);
+        }
+    }
+
+    fn tell_of(&self, filter: Filter<'_>) {
+        if self.log.is_heard() {
+            let mut text = String::new();
+            write_template(filter, &mut text);
+            self.log.tell(format_args!("query template of incoming query = {text}"));
+        }
+    }
+
+    fn bind_template(&self, dn: &NormalDn) -> Option<&BindTemplate> {
+        self.settings.binds.iter().find(|template| dn.is_in_scope(&template.base, template.scope))
+    }
+
+    /// A search for the entry of a bind, by the template's filter, as the database's root.
+    fn ask_for(&self, asker: &Asker, dn: &NormalDn, filter: &FilterBuf, hops: u8) -> Option<Following> {
+        let asker = Asker { is_root: true, ..asker.clone() };
+        let controls = RequestControls::default().with(|values| values.hops = hops);
+        let wanted = Asked {
+            base: dn.as_str(),
+            normal: dn,
+            scope: Scope::Base,
+            deref: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: filter.as_filter(),
+            attributes: &["1.1"],
+            controls: &controls,
+            message: MessageId(1),
+        };
+        let judge =
+            Judge::new(&self.inner.proxy, (&self.inner.schema, &self.inner.entry_policy), &asker, &wanted);
+        let mut following = Following::new(&self.inner.proxy, &asker, &wanted, judge).ok()?;
+        following.be_patient_at_most(PATIENCE);
+        Some(following)
+    }
+
+    fn keeper(&self, dn: &NormalDn, template: &BindTemplate) -> Keeper {
+        Keeper {
+            cache: Arc::clone(&self.cache),
+            settings: Arc::clone(&self.settings),
+            clock: Arc::clone(&self.clock),
+            log: Arc::clone(&self.log),
+            dn: dn.clone(),
+            ttl: template.ttl,
+            refresh: template.refresh,
+            changes: None,
+        }
+    }
+
+    /// What forgets answers that a change makes wrong, when it has ended or its end is not known.
+    fn forgetting(&self, names: Vec<NormalDn>) -> impl FnOnce() + Send + 'static {
+        let cache = Arc::clone(&self.cache);
+        move || names.iter().for_each(|dn| cache.forget(dn))
+    }
+
+    /// The names whose entries a change touches.
+    fn touched(&self, operation: &WriteOperation, dn: Option<&NormalDn>) -> Vec<NormalDn> {
+        let schema = &self.inner.schema;
+        // What has no name that can be read may be anywhere.
+        let own = dn.cloned().unwrap_or_else(NormalDn::root);
+        let WriteOperation::ModifyDn { new_superior, .. } = operation else { return vec![own] };
+        let above = match new_superior {
+            Some(superior) => schema.parse_dn(superior).ok(),
+            None => own.parent(),
+        };
+        vec![own, above.unwrap_or_else(NormalDn::root)]
+    }
+}
+
+/// What it takes to keep the password of somebody.
+struct Keeper {
+    cache: Arc<Cache>,
+    settings: Arc<Settings>,
+    clock: Arc<dyn Clock>,
+    log: Arc<dyn Tell>,
+    dn: NormalDn,
+    ttl: Duration,
+    refresh: Duration,
+    /// Changes that had gone through when the bind began: a password that was right before one of them may be wrong now.
+    changes: Option<u64>,
+}
+
+impl Keeper {
+    fn keep(&self, shown: &Arc<str>, password: &[u8]) {
+        let now = self.clock.monotonic();
+        let at = |time: Duration| {
+            Monotonic(now.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+        };
+        let times = (at(self.refresh), at(self.ttl));
+        let most = self.settings.queries_max;
+        let name = (&self.dn, shown);
+        if self.cache.keep_password(name, password, times, most, self.changes) && self.log.is_heard() {
+            self.log.tell(format_args!("CACHING BIND for {shown}"));
+        }
+    }
+}
+
+/// The name of the entry that a message has.
+fn entry_name(message: &[u8]) -> Option<Arc<str>> {
+    match Response::decode_message(message).ok()?.response {
+        Response::Entry(found) => Some(found.dn.into()),
+        _ => None,
+    }
+}
+
+/// Whether a search has no control that has a say in its answer, but for one for pages that may be passed over.
+fn is_plain(controls: &RequestControls) -> bool {
+    let Ok(sent) = Controls::parse(&controls.sent) else { return false };
+    let mut pages = false;
+    let is_known = sent.iter().all(|control| {
+        pages |= control.oid == oid::PAGED_RESULTS;
+        matches!(
+            control.oid,
+            oid::PROXIED_AUTHORIZATION | oid::PROXY_HOPS | oid::SESSION_TRACKING | oid::PAGED_RESULTS
+        )
+    });
+    let may_pass =
+        controls.paged.as_ref().is_none_or(|page| pages && !page.critical && page.cookie.is_empty());
+    is_known && may_pass
+}
+
+/// A filter without its values, as templates are written.
+fn write_template(filter: Filter<'_>, out: &mut String) {
+    let mut set = |sign: char, parts: &mut dyn Iterator<Item = Filter<'_>>| {
+        out.push('(');
+        out.push(sign);
+        parts.for_each(|part| write_template(part, out));
+        out.push(')');
+    };
+    match filter.node() {
+        FilterNode::And(parts) => set('&', &mut parts.iter()),
+        FilterNode::Or(parts) => set('|', &mut parts.iter()),
+        FilterNode::Not(part) => set('!', &mut std::iter::once(part)),
+        FilterNode::Equality(item) => out.push_str(&format!("({}=)", item.attribute)),
+        FilterNode::Substrings(item) => out.push_str(&format!("({}=)", item.attribute)),
+        FilterNode::GreaterOrEqual(item) => out.push_str(&format!("({}>=)", item.attribute)),
+        FilterNode::LessOrEqual(item) => out.push_str(&format!("({}<=)", item.attribute)),
+        FilterNode::Approx(item) => out.push_str(&format!("({}~=)", item.attribute)),
+        FilterNode::Present(attribute) => out.push_str(&format!("({attribute}=*)")),
+        FilterNode::Extensible(_) | FilterNode::Unknown(_) => out.push_str("(?=)"),
+    }
+}
+
+impl Backend for CachingBackend {
+    fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        let refused = |result| Box::new((result, Vec::new()));
+        let now = self.now();
+        self.cache.check(&self.settings, now);
+        self.tell_of(search.request.filter);
+        let asker = self.inner.asker(context);
+        let Some(query) = self.query(&search, &asker) else {
+            self.tell(format_args!("QUERY NOT ANSWERABLE"));
+            self.tell(format_args!("QUERY NOT CACHEABLE"));
+            return self.inner.open(context, search);
+        };
+        // Before it is looked up: what changes from here on makes the answer one that is not kept.
+        let changes = self.cache.changes();
+        let found = self.cache.find(&self.inner.schema, &query, &self.settings, now);
+        let size_limit = (search.request.size_limit > 0).then_some(search.request.size_limit);
+        let showing = self.showing(context, &search).map_err(refused)?;
+        let mut before = None;
+        match found {
+            Found::Entries { entries, is_same, answered } => {
+                let answering =
+                    Answering::new(entries, query.region.clone(), Arc::clone(&showing), size_limit);
+                if is_same || answering.finds_any() {
+                    self.tell(format_args!("QUERY ANSWERABLE (answered {answered} times)"));
+                    return Ok(Box::new(answering));
+                }
+            }
+            Found::Refresh { entries } => before = Some(entries),
+            Found::TooMany => {
+                self.tell(format_args!("QUERY NOT ANSWERABLE"));
+                self.tell(format_args!("QUERY NOT CACHEABLE: it is within one that met a size limit"));
+                return self.inner.open(context, search);
+            }
+            Found::Nothing => {}
+        }
+        self.tell(format_args!("QUERY NOT ANSWERABLE"));
+        if search.request.types_only {
+            self.tell(format_args!("QUERY NOT CACHEABLE"));
+            return self.inner.open(context, search);
+        }
+        self.tell(format_args!("QUERY CACHEABLE"));
+        self.read(context, search, (query, showing, changes), before)
+    }
+
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
+        self.inner.compare(context, compare, later)
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        let (Some(template), Proof::Password(password)) = (self.bind_template(bind.dn), bind.proof) else {
+            return self.inner.bind(context, bind, later);
+        };
+        // Whoever sends controls wants the remote server's answer to them.
+        let is_plain = !bind.policy_control && bind.controls.sent.is_empty();
+        if password.is_empty() || !is_plain {
+            return self.inner.bind(context, bind, later);
+        }
+        if let Some(shown) = self.cache.binds.lets_in(bind.dn, password, self.now(), self.settings.offline) {
+            self.tell(format_args!("CACHED BIND for {shown}"));
+            let proxy = &self.inner.proxy;
+            if let Some(client) = context.client.lifetime().filter(|_| proxy.settings.rebind_as_user) {
+                let password = Some(Zeroizing::new(password.to_vec()));
+                proxy.shared.note_bound(client, bind.dn.clone(), password);
+            }
+            return Reply::Now(LdapResult::success().into());
+        }
+        // Its entry is asked for.
+        self.tell(format_args!("QUERY NOT ANSWERABLE"));
+        let keeper = Keeper { changes: Some(self.cache.changes()), ..self.keeper(bind.dn, template) };
+        let following =
+            self.ask_for(&self.inner.asker(context), bind.dn, &template.filter, bind.controls.hops);
+        let (password, clock) = (Zeroizing::new(password.to_vec()), Arc::clone(&self.clock));
+        let mut given = Some((keeper, following, password));
+        self.inner.bind(context, bind, &mut || {
+            let (done, given, clock) = (later(), given.take(), Arc::clone(&clock));
+            Box::new(move |verdict: Verdict| {
+                let Some((keeper, Some(following), password)) = given.filter(|_| verdict.result.is_success())
+                else {
+                    return done(verdict);
+                };
+                let then: lookup::Then = Box::new(move |found| {
+                    let shown = found.ok().flatten().as_deref().and_then(entry_name);
+                    if let Some(shown) = shown {
+                        keeper.keep(&shown, &password);
+                    }
+                    done(verdict);
+                });
+                // Nobody gives it up: it ends by its own patience.
+                drop(lookup::read(following, clock, then));
+            })
+        })
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        let dn = change.dn.clone();
+        let shown = self.cache.binds.shown(&dn);
+        let keeper = self.bind_template(&dn).map(|template| self.keeper(&dn, template)).zip(shown);
+        let mut given = Some((keeper, change.new.clone()));
+        let lost = self.forgetting(vec![dn.clone()]);
+        let reply = self.inner.modify_password(context, change, &mut || {
+            let (done, given, forget) = (later(), given.take(), self.forgetting(vec![dn.clone()]));
+            Box::new(move |changed: PasswordChanged| {
+                forget();
+                if let Some((Some((keeper, shown)), Some(new))) =
+                    given.filter(|_| changed.result.is_success())
+                {
+                    keeper.keep(&shown, &new);
+                }
+                done(changed);
+            })
+        });
+        match reply {
+            Reply::Later(pending) => Reply::Later(giving_up(pending, lost)),
+            now @ Reply::Now(_) => now,
+        }
+    }
+
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        let mut names = Vec::new();
+        match &changes {
+            Changes::One(request, dn) => names = self.touched(&request.operation, dn.as_ref()),
+            Changes::Together(_) => names.push(NormalDn::root()),
+        }
+        let (forget, lost) = (self.forgetting(names.clone()), self.forgetting(names));
+        let pending = self.inner.update(
+            context,
+            changes,
+            Box::new(move |outcome| {
+                // Also where it failed: the remote server may have carried it out.
+                forget();
+                done(outcome);
+            }),
+        );
+        giving_up(pending, lost)
+    }
+
+    fn policy(&self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        self.inner.policy(dn)
+    }
+
+    fn announce(&self, announced: &mut Announced) {
+        self.inner.announce(announced);
+    }
+}
+
+/// The same, with something more to do when it is given up.
+fn giving_up(mut pending: Pending, more: impl FnOnce() + Send + 'static) -> Pending {
+    if let Some(give_up) = pending.give_up.take() {
+        pending.give_up = Some(Box::new(move || {
+            give_up();
+            more();
+        }));
+    }
+    pending
+}

@@ -1,0 +1,419 @@
+//! The cached answers of one database: bounded in queries, entries and bytes, the longest unused go first.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use larix_engine::time::Monotonic;
+use larix_schema::{BoundFilter, NormalDn, Schema};
+
+use super::binds::Binds;
+use super::containment::{self, Region};
+use super::template::Settings;
+use crate::job::Owner;
+
+/// Cached queries with parts of values, or with bounds, that are looked at for one search, the newest first.
+const WIDE_MAX: usize = 128;
+/// Places below which the same filter is cached.
+const PLACES_MAX: usize = 64;
+/// Bytes that a query takes beside its entries, roughly.
+const QUERY_BYTES: usize = 512;
+/// Bytes that an entry takes beside its message, roughly.
+const ENTRY_BYTES: usize = 128;
+
+/// Who has asked the remote server: none where answers are for all.
+pub(super) type Asker = Option<(Owner, Option<String>)>;
+
+/// A search that may be cached.
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) asker: Asker,
+    /// The number of its template.
+    pub(super) template: usize,
+    pub(super) region: Region,
+    pub(super) filter: BoundFilter,
+    /// Names of attributes that the schema does not know.
+    pub(super) unknown: Vec<String>,
+}
+
+impl Query {
+    fn group(&self) -> Group {
+        (self.asker.clone(), self.template)
+    }
+
+    fn values(&self) -> Vec<u8> {
+        let mut values = Vec::new();
+        containment::values(&self.filter, &mut values);
+        values
+    }
+
+    /// Whether an answer to this one has an answer to the other, of the same group.
+    fn has(&self, schema: &Schema, other: &Self) -> bool {
+        self.region.has(&other.region)
+            && other.unknown.iter().all(|name| self.unknown.contains(name))
+            && containment::has(schema, &self.filter, &other.filter)
+    }
+}
+
+/// An entry of an answer.
+#[derive(Debug)]
+pub(super) struct CachedEntry {
+    pub(super) dn: NormalDn,
+    /// The message, with all attributes of the set.
+    pub(super) message: Box<[u8]>,
+}
+
+impl CachedEntry {
+    pub(super) fn bytes(&self) -> usize {
+        self.message.len() + self.dn.as_str().len() + ENTRY_BYTES
+    }
+}
+
+/// What is known of a query.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    Entries(Arc<[CachedEntry]>),
+    /// It met a size limit.
+    TooMany,
+}
+
+impl Answer {
+    fn size(&self) -> (usize, usize) {
+        match self {
+            Self::Entries(entries) => (entries.len(), entries.iter().map(CachedEntry::bytes).sum()),
+            Self::TooMany => (0, 0),
+        }
+    }
+}
+
+/// How long an answer is kept.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Times {
+    pub(super) ttl: Duration,
+    pub(super) refresh: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    query: Query,
+    answer: Answer,
+    expires: Monotonic,
+    /// Nanoseconds of [`Monotonic`]; the maximum: never.
+    refresh: AtomicU64,
+    answered: AtomicU64,
+    bytes: usize,
+}
+
+impl Stored {
+    fn is_live(&self, now: Monotonic, offline: bool) -> bool {
+        offline || now < self.expires
+    }
+}
+
+type Group = (Asker, usize);
+
+/// Queries of one template that the remote server has answered to one identity.
+#[derive(Debug, Default)]
+struct Queries {
+    /// By the values of their filters.
+    equal: HashMap<Vec<u8>, Vec<u64>>,
+    /// Those that may have what others ask for, the newest last.
+    wide: VecDeque<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stored: HashMap<u64, (u64, Arc<Stored>)>,
+    /// By use, the oldest first.
+    order: BTreeMap<u64, u64>,
+    groups: HashMap<Group, Queries>,
+    entries: usize,
+    bytes: usize,
+    /// Of identifiers and of uses.
+    next: u64,
+    /// Changes that went through so far.
+    changes: u64,
+    check_at: Option<Monotonic>,
+}
+
+/// What is found for a search.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// `is_same`: the cached search has the same base.
+    Entries {
+        entries: Arc<[CachedEntry]>,
+        is_same: bool,
+        answered: u64,
+    },
+    /// The same, and it is this search's turn to read it anew.
+    Refresh {
+        entries: Arc<[CachedEntry]>,
+    },
+    TooMany,
+    Nothing,
+}
+
+/// The cache of one database.
+pub struct Cache {
+    state: Mutex<State>,
+    pub(super) binds: Binds,
+    /// Bytes of answers that are being read.
+    reading: AtomicUsize,
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+fn later(now: Monotonic, time: Duration) -> Monotonic {
+    Monotonic(now.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+impl Cache {
+    /// `secret`: random bytes, with which passwords are hashed.
+    pub fn new(secret: [u8; 32]) -> Self {
+        Self { state: Mutex::default(), binds: Binds::new(secret), reading: AtomicUsize::new(0) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every step leaves it whole, but for counts.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queries, entries and bytes.
+    pub fn size(&self) -> (usize, usize, usize) {
+        let state = self.state();
+        (state.stored.len(), state.entries, state.bytes)
+    }
+
+    /// How many changes have gone through: an answer that was begun before one of them is not stored.
+    pub(super) fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    pub(super) fn find(&self, schema: &Schema, query: &Query, settings: &Settings, now: Monotonic) -> Found {
+        let candidates = self.state().candidates(query, settings, now);
+        let live = candidates
+            .into_iter()
+            .filter(|(_, stored)| stored.is_live(now, settings.offline) && stored.query.has(schema, query));
+        let mut best: Option<(u64, Arc<Stored>)> = None;
+        for (number, stored) in live {
+            match stored.answer {
+                // As in OpenLDAP, nothing within it is answered then.
+                Answer::TooMany => return Found::TooMany,
+                Answer::Entries(_) => {
+                    // The same base needs no proof that there is one.
+                    let is_same = stored.query.region.base == query.region.base;
+                    if best.is_none() || (is_same && !best_is_same(best.as_ref(), query)) {
+                        best = Some((number, stored));
+                    }
+                }
+            }
+        }
+        let Some((number, stored)) = best else { return Found::Nothing };
+        let Answer::Entries(entries) = &stored.answer else { return Found::Nothing };
+        let entries = Arc::clone(entries);
+        self.state().use_now(number);
+        let due = stored.refresh.load(Ordering::Relaxed);
+        if !settings.offline && due <= now.0 {
+            if stored.query.region != query.region || stored.query.values() != query.values() {
+                // A part of it cannot stand for the whole: the remote server is asked for the part.
+                return Found::Nothing;
+            }
+            let again = settings.templates.get(query.template).and_then(|template| template.refresh);
+            let next = again.map_or(u64::MAX, |time| later(now, time.max(settings.check_period)).0);
+            // One reads it anew; the others go on with what there is.
+            if stored.refresh.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return Found::Refresh { entries };
+            }
+        }
+        let is_same = stored.query.region.base == query.region.base;
+        let answered = stored.answered.fetch_add(1, Ordering::Relaxed) + 1;
+        Found::Entries { entries, is_same, answered }
+    }
+
+    /// Stores an answer, unless something was changed meanwhile; whether it is stored.
+    pub(super) fn insert(
+        &self,
+        query: Query,
+        answer: Answer,
+        times: Times,
+        (settings, now, changes): (&Settings, Monotonic, u64),
+    ) -> bool {
+        let (count, bytes) = answer.size();
+        let bytes = bytes + QUERY_BYTES;
+        if count > settings.entries_max || bytes > settings.bytes_max || settings.queries_max == 0 {
+            return false;
+        }
+        let refresh = times.refresh.map_or(u64::MAX, |time| later(now, time).0);
+        let stored = Stored {
+            query,
+            answer,
+            expires: later(now, times.ttl),
+            refresh: AtomicU64::new(refresh),
+            answered: AtomicU64::new(0),
+            bytes,
+        };
+        let mut state = self.state();
+        if state.changes != changes {
+            return false;
+        }
+        state.insert(stored, settings);
+        true
+    }
+
+    /// Forgets every answer that a change of this entry, or of those below it, may have made wrong.
+    pub(super) fn forget(&self, dn: &NormalDn) {
+        let mut state = self.state();
+        state.changes += 1;
+        let touched = state.stored.iter().filter(|(_, (_, stored))| stored.query.region.may_see(dn));
+        let touched: Vec<u64> = touched.map(|(number, _)| *number).collect();
+        touched.into_iter().for_each(|number| state.remove(number));
+        drop(state);
+        self.binds.forget(dn);
+    }
+
+    /// Keeps a password that the remote server has let in, unless something was changed meanwhile; whether it is kept.
+    pub(super) fn keep_password(
+        &self,
+        name: (&NormalDn, &Arc<str>),
+        password: &[u8],
+        times: (Monotonic, Monotonic),
+        most: usize,
+        changes: Option<u64>,
+    ) -> bool {
+        let state = self.state();
+        let is_as_it_was = changes.is_none_or(|changes| changes == state.changes);
+        is_as_it_was && self.binds.keep(name, password, times, most)
+    }
+
+    /// Forgets what has expired, now and then.
+    pub(super) fn check(&self, settings: &Settings, now: Monotonic) {
+        if settings.offline {
+            return;
+        }
+        let mut state = self.state();
+        if state.check_at.is_some_and(|at| now < at) {
+            return;
+        }
+        state.check_at = Some(later(now, settings.check_period));
+        let expired = state.stored.iter().filter(|(_, (_, stored))| !stored.is_live(now, false));
+        let expired: Vec<u64> = expired.map(|(number, _)| *number).collect();
+        expired.into_iter().for_each(|number| state.remove(number));
+        drop(state);
+        self.binds.check(now);
+    }
+
+    /// Takes room for an answer that is being read; whether there is any.
+    pub(super) fn reserve(&self, bytes: usize, settings: &Settings) -> bool {
+        let before = self.reading.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= settings.bytes_max / 4;
+        if !fits {
+            self.release(bytes);
+        }
+        fits
+    }
+
+    pub(super) fn release(&self, bytes: usize) {
+        self.reading.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of answers that are being read.
+    #[cfg(test)]
+    pub(super) fn reading(&self) -> usize {
+        self.reading.load(Ordering::Relaxed)
+    }
+}
+
+fn best_is_same(best: Option<&(u64, Arc<Stored>)>, query: &Query) -> bool {
+    best.is_some_and(|(_, stored)| stored.query.region.base == query.region.base)
+}
+
+impl State {
+    /// What may have the answer: the same filter, and those that find more than that.
+    fn candidates(&self, query: &Query, settings: &Settings, now: Monotonic) -> Vec<(u64, Arc<Stored>)> {
+        let Some(group) = self.groups.get(&query.group()) else { return Vec::new() };
+        let equal = group.equal.get(&query.values()).map(Vec::as_slice).unwrap_or_default();
+        let all = equal.iter().rev().chain(group.wide.iter().rev().take(WIDE_MAX));
+        let found = all.filter_map(|number| Some((*number, self.stored.get(number)?)));
+        let live = found.filter(|(_, (_, stored))| stored.is_live(now, settings.offline));
+        live.map(|(number, (_, stored))| (number, Arc::clone(stored))).collect()
+    }
+
+    fn use_now(&mut self, number: u64) {
+        self.next += 1;
+        let next = self.next;
+        if let Some((used, _)) = self.stored.get_mut(&number) {
+            self.order.remove(used);
+            *used = next;
+            self.order.insert(next, number);
+        }
+    }
+
+    fn insert(&mut self, stored: Stored, settings: &Settings) {
+        let (group, values) = (stored.query.group(), stored.query.values());
+        let (count, bytes) = (stored.answer.size().0, stored.bytes);
+        // What the same search was answered before goes.
+        let same = self.groups.get(&group).and_then(|queries| queries.equal.get(&values));
+        let is_same = |number: &&u64| {
+            self.stored.get(number).is_some_and(|(_, old)| {
+                old.query.region == stored.query.region && old.query.unknown == stored.query.unknown
+            })
+        };
+        let same: Vec<u64> = same.into_iter().flatten().filter(is_same).copied().collect();
+        same.into_iter().for_each(|number| self.remove(number));
+        while self.stored.len() >= settings.queries_max
+            || self.entries + count > settings.entries_max
+            || self.bytes + bytes > settings.bytes_max
+        {
+            let Some((_, oldest)) = self.order.first_key_value().map(|(used, number)| (*used, *number))
+            else {
+                break;
+            };
+            self.remove(oldest);
+        }
+        self.next += 1;
+        let number = self.next;
+        let queries = self.groups.entry(group).or_default();
+        let places = queries.equal.entry(values).or_default();
+        places.push(number);
+        let mut superfluous = Vec::new();
+        if places.len() > PLACES_MAX {
+            superfluous.extend(places.first());
+        }
+        if containment::is_wide(&stored.query.filter) {
+            queries.wide.push_back(number);
+            if queries.wide.len() > WIDE_MAX {
+                superfluous.extend(queries.wide.front());
+            }
+        }
+        self.entries += count;
+        self.bytes += bytes;
+        self.order.insert(number, number);
+        self.stored.insert(number, (number, Arc::new(stored)));
+        superfluous.into_iter().for_each(|number| self.remove(number));
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some((used, stored)) = self.stored.remove(&number) else { return };
+        self.order.remove(&used);
+        self.entries -= stored.answer.size().0;
+        self.bytes -= stored.bytes;
+        let (group, values) = (stored.query.group(), stored.query.values());
+        let Some(queries) = self.groups.get_mut(&group) else { return };
+        if let Some(places) = queries.equal.get_mut(&values) {
+            places.retain(|one| *one != number);
+            if places.is_empty() {
+                queries.equal.remove(&values);
+            }
+        }
+        queries.wide.retain(|one| *one != number);
+        if queries.equal.is_empty() {
+            self.groups.remove(&group);
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! The cache and its cursors with a remote server that answers what a test says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larix_backend::memory_tree::OneByOne;
+use larix_backend::{Cursor, Effort, Slice, slice};
+use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::budget::RequestLimits;
+use larix_engine::controls::RequestControls;
+use larix_engine::search::task::Budget;
+use larix_engine::time::{Clock, ManualClock, Timestamp};
+use larix_proto::encode::{EntryEncoder, search_reference};
+use larix_proto::{
+    DerefAliases, FilterBuf, LdapResult, Message, MessageId, Request, Response, ResultCode, Scope, client,
+};
+use larix_schema::{NormalDn, Schema};
+
+use super::containment::Region;
+use super::cursors::{Answering, Keeping, Reading};
+use super::showing::Showing;
+use super::store::{Cache, Found, Query};
+use super::template::tests::schema;
+use super::{AttributeSet, Settings, Shape, Template};
+use crate::job::Owner;
+
+const ID: MessageId = MessageId(7);
+
+/// What the remote server answers, in steps.
+#[derive(Debug)]
+struct Remote {
+    messages: Vec<Vec<u8>>,
+    end: Option<LdapResult>,
+}
+
+impl Cursor for Remote {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        if !self.messages.is_empty() {
+            out.append(&mut self.messages.remove(0));
+            return Slice::More;
+        }
+        match self.end.take() {
+            Some(result) => Slice::Done(result, Vec::new()),
+            None => Slice::Waiting,
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        Effort::default()
+    }
+}
+
+struct World {
+    schema: Arc<Schema>,
+    cache: Arc<Cache>,
+    settings: Settings,
+    clock: Arc<ManualClock>,
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn world() -> World {
+    let schema = Arc::new(schema());
+    let template = |text: &str| Template {
+        shape: Shape::parse(&schema, text, false).unwrap(),
+        set: 0,
+        ttl: seconds(60),
+        negative_ttl: seconds(10),
+        limit_ttl: seconds(20),
+        refresh: None,
+    };
+    let settings = Settings {
+        sets: vec![AttributeSet::parse(&schema, ["cn", "sn", "uid"]).unwrap()],
+        templates: vec![
+            template("(uid=)"),
+            Template { refresh: Some(seconds(5)), ..template("(sn=)") },
+            template("(&(uid=)(sn=))"),
+        ],
+        binds: Vec::new(),
+        entries_max: 20,
+        answer_entries_max: 4,
+        bytes_max: 1 << 20,
+        queries_max: 10,
+        check_period: seconds(1),
+        offline: false,
+        shared: false,
+    };
+    let clock = Arc::new(ManualClock::new(Timestamp::from_seconds(0)));
+    World { schema, cache: Arc::new(Cache::new([1; 32])), settings, clock }
+}
+
+fn entry(uid: &str, attributes: &[(&str, &str)]) -> Vec<u8> {
+    let mut message = Vec::new();
+    let mut encoder = EntryEncoder::begin(&mut message, ID, &format!("uid={uid},o=x"));
+    for (name, value) in std::iter::once(&("uid", uid)).chain(attributes) {
+        encoder.begin_attribute(name);
+        encoder.value(value.as_bytes());
+        encoder.end_attribute();
+    }
+    encoder.finish(&[]);
+    message
+}
+
+fn person(uid: &str) -> Vec<u8> {
+    entry(uid, &[("cn", uid), ("sn", "Smith")])
+}
+
+impl World {
+    fn advance(&self, seconds: u32) {
+        self.clock.advance_micros(seconds * 1_000_000);
+    }
+
+    fn query(&self, asker: &str, base: &str, filter: &str) -> Query {
+        let bound = self.schema.bind_filter(FilterBuf::parse(filter).unwrap().as_filter());
+        let template = self.settings.templates.iter().position(|one| one.shape.fits(&bound)).unwrap();
+        let owner = match asker {
+            "" => Owner::Anonymous,
+            name => Owner::User(NormalDn::from_normal(name)),
+        };
+        Query {
+            asker: (!self.settings.shared).then_some((owner, None)),
+            template,
+            region: Region {
+                base: self.schema.parse_dn(base).unwrap(),
+                scope: Scope::Subtree,
+                deref: DerefAliases::Never,
+            },
+            filter: bound,
+            unknown: Vec::new(),
+        }
+    }
+
+    fn showing(&self, filter: &str, names: &[&str]) -> Arc<Showing> {
+        let filter = FilterBuf::parse(filter).unwrap();
+        let mut request = Vec::new();
+        let search = client::Search {
+            base: "o=x",
+            scope: Scope::Subtree,
+            deref: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: filter.as_filter(),
+            attributes: names,
+        };
+        client::search(&mut request, ID, &search, &[]);
+        let Ok(Message { request: Request::Search(request), .. }) = Message::decode(&request) else {
+            panic!()
+        };
+        let (limits, controls) = (RequestLimits::default(), RequestControls::default());
+        let open = Arc::new(AccessPolicy::open(Arc::clone(&self.schema), None));
+        Arc::new(Showing {
+            schema: Arc::clone(&self.schema),
+            policy: Arc::clone(&open),
+            open_policy: open,
+            subject: Arc::new(Subject::default()),
+            asked: OneByOne::new(&self.schema, &limits, &request, &controls, ID).unwrap(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            types_only: false,
+            message: ID,
+        })
+    }
+
+    fn reading(
+        &self,
+        (asker, base, filter): (&str, &str, &str),
+        messages: Vec<Vec<u8>>,
+        end: Option<ResultCode>,
+        limit: Option<u32>,
+    ) -> Reading {
+        let query = self.query(asker, base, filter);
+        let before = match self.find(&query) {
+            Found::Refresh { entries } => Some(entries),
+            _ => None,
+        };
+        let keeping = Keeping {
+            cache: Arc::clone(&self.cache),
+            settings: Arc::new(self.settings.clone()),
+            query,
+            changes: self.cache.changes(),
+            clock: Arc::clone(&self.clock) as _,
+        };
+        let inner = Remote { messages, end: end.map(LdapResult::new) };
+        Reading::new(Box::new(inner), self.showing(filter, &["cn"]), keeping, before, limit)
+    }
+
+    /// Reads an answer whole; the names that the client sees, and the code.
+    fn read(&self, query: (&str, &str, &str), messages: Vec<Vec<u8>>, end: ResultCode) -> (Vec<String>, u32) {
+        self.run(&mut self.reading(query, messages, Some(end), None))
+    }
+
+    fn run(&self, cursor: &mut dyn Cursor) -> (Vec<String>, u32) {
+        let mut out = Vec::new();
+        loop {
+            match cursor.step(slice(&*self.clock), &mut out) {
+                Slice::Done(result, _) => return (names(&out), result.code.0),
+                Slice::More => {}
+                Slice::Waiting => panic!("waits"),
+            }
+        }
+    }
+
+    fn find(&self, query: &Query) -> Found {
+        self.cache.find(&self.schema, query, &self.settings, self.clock.monotonic())
+    }
+
+    /// What is answered from the cache: names; none: the remote server is asked.
+    fn answer(&self, asker: &str, base: &str, filter: &str) -> Option<Vec<String>> {
+        let query = self.query(asker, base, filter);
+        let Found::Entries { entries, is_same, .. } = self.find(&query) else { return None };
+        let mut answering = Answering::new(entries, query.region, self.showing(filter, &["cn"]), None);
+        (is_same || answering.finds_any()).then(|| self.run(&mut answering).0)
+    }
+}
+
+fn names(mut messages: &[u8]) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Ok(larix_proto::Frame::Complete { len }) = larix_proto::frame(messages, 1 << 20) {
+        let (one, rest) = messages.split_at(len);
+        messages = rest;
+        if let Response::Entry(found) = Response::decode_message(one).unwrap().response {
+            assert!(
+                found.attributes.iter().all(|attribute| attribute.description.eq_ignore_ascii_case("cn"))
+            );
+            names.push(found.dn.to_owned());
+        }
+    }
+    names
+}
+
+const ALL: (&str, &str, &str) = ("", "o=x", "(uid=a*)");
+
+#[test]
+fn a_whole_answer_is_kept() {
+    let world = world();
+    let (shown, code) = world.read(ALL, vec![person("ann"), person("abe")], ResultCode::SUCCESS);
+    assert_eq!((shown.len(), code), (2, 0));
+    assert_eq!(world.cache.reading(), 0);
+    for (filter, expected) in [
+        ("(uid=a*)", Some(&["uid=ann,o=x", "uid=abe,o=x"][..])),
+        ("(uid=ann)", Some(&["uid=ann,o=x"])),
+        ("(uid=an*)", Some(&["uid=ann,o=x"])),
+        ("(uid=axel)", Some(&[])),
+        ("(uid=b*)", None),
+        ("(uid=*a*)", None),
+        ("(sn=Smith)", None),
+        ("(&(uid=ann)(sn=Smith))", None),
+    ] {
+        let expected = expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(world.answer("", "o=x", filter), expected, "{filter}");
+    }
+    // That there is such a base is known where something is found below it.
+    assert_eq!(world.answer("", "uid=ann,o=x", "(uid=a*)").map(|names| names.len()), Some(1));
+    assert_eq!(world.answer("", "ou=nowhere,o=x", "(uid=a*)"), None);
+    // What one identity was answered is for no other one.
+    assert_eq!(world.answer("uid=bob,o=x", "o=x", "(uid=a*)"), None);
+}
+
+#[test]
+fn what_is_not_whole_is_not_kept() {
+    let mut reference = Vec::new();
+    search_reference(&mut reference, ID, &["ldap://elsewhere/o=y".to_owned()], &[]);
+    let twice = entry("ann", &[("cn", "ann"), ("CN", "anna")]);
+    let (one, other) = (person("ann"), person("bob"));
+    for (messages, end) in [
+        (vec![one.clone()], ResultCode::UNAVAILABLE),
+        (vec![one.clone()], ResultCode::TIME_LIMIT_EXCEEDED),
+        (vec![one.clone()], ResultCode::ADMIN_LIMIT_EXCEEDED),
+        (vec![one.clone()], ResultCode::OTHER),
+        (vec![], ResultCode::NO_SUCH_OBJECT),
+        (vec![one.clone(), reference.clone()], ResultCode::SUCCESS),
+        (vec![reference], ResultCode::SUCCESS),
+        // A server that answers what the filter is not true of, or an attribute twice.
+        (vec![one.clone(), other], ResultCode::SUCCESS),
+        (vec![twice], ResultCode::SUCCESS),
+        // More entries than one answer may have.
+        (vec![one; 5], ResultCode::SUCCESS),
+    ] {
+        let world = world();
+        let count = messages.len();
+        world.read(ALL, messages, end);
+        assert_eq!((world.cache.size().0, world.cache.reading()), (0, 0), "{count} {end:?}");
+    }
+    // A server that dies in the middle, and a client that goes.
+    let world = world();
+    let mut cursor = world.reading(ALL, vec![person("ann")], None, None);
+    let mut out = Vec::new();
+    while !matches!(cursor.step(slice(&*world.clock), &mut out), Slice::Waiting) {}
+    assert!(names(&out).len() == 1 && world.cache.reading() > 0);
+    drop(cursor);
+    assert_eq!((world.cache.size().0, world.cache.reading()), (0, 0));
+}
+
+#[test]
+fn limits_of_the_client_and_of_the_server() {
+    let world = world();
+    let people = || vec![person("ann"), person("abe"), person("ada")];
+    let mut cursor = world.reading(ALL, people(), Some(ResultCode::SUCCESS), Some(1));
+    let (shown, code) = world.run(&mut cursor);
+    assert_eq!((shown.len(), code), (1, 4));
+    // To others it is the whole.
+    assert_eq!(world.answer("", "o=x", "(uid=a*)").map(|names| names.len()), Some(3));
+    // What met a limit says that what is within it is not to be answered.
+    world.read(("", "o=x", "(uid=*a*)"), people(), ResultCode::SIZE_LIMIT_EXCEEDED);
+    assert!(matches!(world.find(&world.query("", "o=x", "(uid=ann)")), Found::TooMany));
+    world.advance(21);
+    assert_eq!(world.answer("", "o=x", "(uid=ann)").map(|names| names.len()), Some(1));
+}
+
+#[test]
+fn answers_expire_and_are_read_anew() {
+    let mut world = world();
+    let smith = ("", "o=x", "(sn=Smi*)");
+    world.read(ALL, vec![person("ann")], ResultCode::SUCCESS);
+    world.read(("", "o=x", "(uid=nobody)"), vec![], ResultCode::SUCCESS);
+    assert_eq!(world.answer("", "o=x", "(uid=nobody)"), Some(vec![]));
+    world.advance(10);
+    assert_eq!(world.answer("", "o=x", "(uid=nobody)"), None);
+    world.read(smith, vec![person("ann")], ResultCode::SUCCESS);
+    world.advance(5);
+    // One asks again, the others go on with what there is; a part of it is asked for by itself.
+    assert_eq!(world.answer("", "o=x", "(sn=Smith)"), None);
+    let mut again = world.reading(smith, vec![person("ann"), person("bob")], Some(ResultCode::SUCCESS), None);
+    assert_eq!(world.answer("", "o=x", "(sn=Smi*)").map(|names| names.len()), Some(1));
+    assert_eq!(world.run(&mut again).0.len(), 2);
+    assert_eq!(world.answer("", "o=x", "(sn=Smi*)").map(|names| names.len()), Some(2));
+    // A server that is gone leaves what was known until it expires.
+    world.advance(6);
+    let (shown, code) = world.read(smith, vec![person("eve")], ResultCode::UNAVAILABLE);
+    assert_eq!((shown, code), (vec!["uid=ann,o=x".to_owned(), "uid=bob,o=x".to_owned()], 0));
+    world.advance(60);
+    assert_eq!(world.answer("", "o=x", "(sn=Smi*)"), None);
+    assert_eq!(world.answer("", "o=x", "(uid=a*)"), None);
+    world.settings.offline = true;
+    assert_eq!(world.answer("", "o=x", "(sn=Smith)").map(|names| names.len()), Some(2));
+    world.settings.offline = false;
+    world.cache.check(&world.settings, world.clock.monotonic());
+    assert_eq!(world.cache.size(), (0, 0, 0));
+}
+
+#[test]
+fn a_change_takes_what_it_may_have_made_wrong() {
+    let world = world();
+    let dn = |text: &str| world.schema.parse_dn(text).unwrap();
+    world.read(ALL, vec![person("ann")], ResultCode::SUCCESS);
+    world.read(("", "ou=other,o=x", "(uid=b*)"), vec![], ResultCode::SUCCESS);
+    // What was begun before the change is not kept.
+    let mut before = world.reading(("", "o=x", "(uid=c*)"), vec![], Some(ResultCode::SUCCESS), None);
+    world.cache.forget(&dn("uid=ann,o=x"));
+    world.run(&mut before);
+    assert_eq!(world.answer("", "o=x", "(uid=c*)"), None);
+    assert_eq!(world.answer("", "o=x", "(uid=a*)"), None);
+    assert_eq!(world.answer("", "ou=other,o=x", "(uid=b*)"), Some(vec![]));
+    world.cache.forget(&dn("o=x"));
+    assert_eq!(world.cache.size(), (0, 0, 0));
+}
+
+/// Queries, entries and bytes stay within their bounds, and the longest unused go first.
+#[test]
+fn a_full_cache() {
+    let mut world = world();
+    let read = |world: &World, uid: &str| {
+        world.read(("", "o=x", &format!("(uid={uid})")), vec![person(uid)], ResultCode::SUCCESS);
+    };
+    for number in 0..50 {
+        read(&world, &format!("p{number}"));
+        assert_eq!(world.answer("", "o=x", "(uid=p0)").map(|names| names.len()), Some(1), "{number}");
+        let (queries, entries, _) = world.cache.size();
+        assert!(queries <= 10 && entries <= 10);
+    }
+    assert_eq!(world.answer("", "o=x", "(uid=p40)"), None);
+    for number in 0..10 {
+        let filter = format!("(uid=g{number}*)");
+        let all = (0..4).map(|one| person(&format!("g{number}{one}"))).collect();
+        world.read(("", "o=x", &filter), all, ResultCode::SUCCESS);
+        assert!(world.cache.size().1 <= 20);
+    }
+    world.settings.bytes_max = 20_000;
+    for number in 0..50 {
+        let (name, value) = (format!("l{number}"), "x".repeat(1_500));
+        let large = entry(&name, &[("cn", &value)]);
+        world.read(("", "o=x", &format!("(uid={name})")), vec![large], ResultCode::SUCCESS);
+        assert!(world.cache.size().2 <= 20_000);
+    }
+    assert!(world.cache.size().0 > 0);
+    // An eighth of the whole is the most that one answer takes.
+    let before = world.cache.size();
+    let huge = entry("huge", &[("cn", &"x".repeat(3_000))]);
+    assert_eq!(world.read(("", "o=x", "(uid=huge)"), vec![huge], ResultCode::SUCCESS).0.len(), 1);
+    assert_eq!(world.cache.size(), before);
+    assert_eq!(world.cache.reading(), 0);
+}
+
+#[test]
+fn answers_for_all() {
+    let mut world = world();
+    world.settings.shared = true;
+    world.read(("uid=ann,o=x", "o=x", "(uid=a*)"), vec![person("ann")], ResultCode::SUCCESS);
+    assert_eq!(world.answer("uid=bob,o=x", "o=x", "(uid=ann)").map(|names| names.len()), Some(1));
+}
+
+/// Several threads read, change and answer: nothing is counted twice, and nothing of before a change is answered behind it.
+#[test]
+fn many_at_once() {
+    let world = world();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let world = &world;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let uid = format!("p{}", (round * 7 + thread) % 13);
+                    let filter = format!("(uid={uid})");
+                    world.read(("", "o=x", &filter), vec![person(&uid)], ResultCode::SUCCESS);
+                    if let Some(found) = world.answer("", "o=x", &filter) {
+                        assert_eq!(found, [format!("uid={uid},o=x")]);
+                    }
+                    if round % 5 == 0 {
+                        world.cache.forget(&NormalDn::from_normal("o=x"));
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(world.cache.reading(), 0);
+    world.cache.forget(&NormalDn::root());
+    assert_eq!(world.cache.size(), (0, 0, 0));
+}

@@ -1,0 +1,330 @@
+//! `overlay pcache`: answers of another server that are kept, beside slapd's overlay in front of the same server.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::relay::{Passage, Relay};
+use larix_tests::scenario::{self, Step};
+
+/// A server, with its folder.
+struct Running {
+    server: Server,
+    _site: Site,
+}
+
+impl Running {
+    fn new(kind: Kind, body: &str, ldif: Option<&str>) -> Self {
+        let site = Site::new(kind, body);
+        ldif.into_iter().for_each(|ldif| site.load(ldif));
+        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+        Self { server, _site: site }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.server.address)
+    }
+}
+
+/// The remote server: `mobile` is for ann alone.
+fn remote() -> Running {
+    let body = "database mdb\nsuffix o=x\nrootdn cn=admin,o=x\nrootpw secret\ndirectory @DATA@\nindex uid eq\n\
+                access to attrs=userPassword by self =xw by anonymous auth by * none\n\
+                access to attrs=mobile by dn.exact=uid=ann,ou=users,o=x read by * none\n\
+                access to * by * read\n";
+    let person = |uid: &str| {
+        format!(
+            "dn: uid={uid},ou=users,o=x\nobjectClass: inetOrgPerson\nuid: {uid}\ncn: {uid}\nsn: {uid}son\n\
+             mail: {uid}@x\nmobile: 1\nuserPassword: {uid}pw\n\n"
+        )
+    };
+    let top = "dn: o=x\nobjectClass: organization\no: x\n\ndn: ou=users,o=x\nobjectClass: organizationalUnit\nou: users\n\n";
+    let people: String = ["ann", "bob", "bill", "eve"].map(person).concat();
+    Running::new(Kind::Larix, body, Some(&format!("{top}{people}")))
+}
+
+const TEMPLATES: &str = "pcache mdb 100 2 3 1\npcacheAttrset 0 cn sn mail\npcacheAttrset 1 uid mobile\n\
+                         pcacheTemplate (uid=) 0 1h 1h 1h\npcacheTemplate (uid=) 1 1h 1h\n\
+                         pcacheTemplate (&(objectClass=)(uid=)) 0 1h 1h\npcacheTemplate (sn=) 0 1h 0 0 1\n";
+
+/// The server in front.
+fn in_front(kind: Kind, remote: SocketAddr, (head, lines): (&str, &str)) -> Running {
+    let (modules, store) = match kind {
+        Kind::Slapd => ("moduleload back_ldap\nmoduleload pcache\n", "directory @DATA@\nindex uid,sn eq\n"),
+        _ => ("", ""),
+    };
+    let body = format!(
+        "{modules}database ldap\nsuffix o=x\nrootdn cn=root,o=x\nrootpw secret\nuri ldap://{remote}\n{head}\
+         overlay pcache\n{TEMPLATES}{lines}\n{store}"
+    );
+    Running::new(kind, &body, None)
+}
+
+fn run(client: &mut Client, request: &str) -> String {
+    client.run(&Step { request: request.to_owned(), ..Step::default() })
+}
+
+/// Whether so much time has passed since the first call.
+#[expect(clippy::disallowed_methods, reason = "what is kept for a time is what it is about")]
+fn has_passed(since: &mut Option<Instant>, time: Duration) -> bool {
+    since.get_or_insert_with(Instant::now).elapsed() > time
+}
+
+fn set(remote: &mut Client, uid: &str, mail: &str) {
+    let answer = run(remote, &format!("modify uid={uid},ou=users,o=x\n  replace mail: {mail}"));
+    assert!(answer.contains("=> 0"), "{answer}");
+}
+
+/// Who administers the remote server, past the cache.
+fn admin(remote: &Running) -> Client {
+    let mut client = remote.client();
+    assert!(run(&mut client, "as cn=admin,o=x secret").contains("=> 0"));
+    client
+}
+
+/// All of them, then the same again when every mail has changed at the remote server: what is answered from the cache has the old one.
+const SEARCHES: &str = "search o=x sub (uid=ann) cn mail
+search o=x sub (uid=nobody) mail
+search o=x sub (uid=b*) mail
+search o=x sub (uid=*e) sn mail size=1
+search o=x sub (uid=eve) cn sn mail telephoneNumber
+search o=x sub (&(objectClass=person)(uid=eve)) mail
+search o=x sub (mail=bob@x) mail
+search ou=users,o=x one (uid=bob) mail
+search uid=bob,ou=users,o=x base (uid=bob) mail
+search uid=nobody,ou=users,o=x base (uid=nobody) mail
+search o=x sub (uid=ann) mail typesonly
+search ou=nowhere,o=x sub (uid=ann) mail
+";
+
+#[test]
+fn answers_as_slapd_keeps_them() {
+    let answers = |kind| {
+        let remote = remote();
+        let front = in_front(kind, remote.server.address, ("", ""));
+        let (mut client, mut admin) = (front.client(), admin(&remote));
+        let steps = scenario::parse(SEARCHES);
+        let mut all: Vec<String> = Vec::new();
+        for mail in ["1@x", "2@x"] {
+            for step in &steps {
+                all.push(format!("{mail} {}\n{}", step.request, client.run(step)));
+            }
+            for uid in ["ann", "bob", "bill", "eve"] {
+                set(&mut admin, uid, mail);
+            }
+        }
+        all
+    };
+    let ours = answers(Kind::Larix);
+    let has = |request: &str, expected: &str| {
+        let found = ours.iter().find(|answer| answer.starts_with(request)).unwrap();
+        assert!(found.contains(expected), "{found} lacks {expected}");
+    };
+    has("2@x search o=x sub (uid=ann) cn mail", "mail: ann@x");
+    has("2@x search o=x sub (uid=b*) mail", "mail: bill@x");
+    has("2@x search uid=bob,ou=users,o=x base (uid=bob) mail", "mail: bob@x");
+    has("2@x search o=x sub (uid=eve) cn sn mail telephoneNumber", "mail: 1@x");
+    has("2@x search o=x sub (mail=bob@x) mail", "=> 0");
+    has("2@x search ou=nowhere,o=x sub (uid=ann) mail", "=> 32");
+    if Kind::Slapd.is_lacking() || !std::path::Path::new("/usr/lib/ldap/pcache.la").exists() {
+        return;
+    }
+    let bare = |answer: &String| {
+        let lines = answer.lines().map(|line| match line.strip_prefix("=> ") {
+            Some(end) => format!("=> {}\n", end.split_whitespace().next().unwrap_or_default()),
+            None => format!("{line}\n"),
+        });
+        lines.collect::<String>()
+    };
+    let theirs = answers(Kind::Slapd);
+    // slapd takes that nothing was found below the suffix for an answer about a base of which it does not know that it is there.
+    let is_known = |one: &str, other: &str| {
+        one.contains("search uid=nobody,") && one.contains("=> 32") && other.contains("=> 0")
+    };
+    let pairs = ours.iter().zip(&theirs).filter(|(one, other)| bare(one) != bare(other));
+    let differences: Vec<_> = pairs.filter(|(one, other)| !is_known(one, other)).collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// An answer is for those alone who are the same to the remote server, unless the configuration says that it is for all; then the access
+/// rules here say what of it they see.
+#[test]
+fn answers_are_for_who_was_answered() {
+    let mobile = "search o=x sub (uid=eve) uid mobile";
+    for (lines, others) in [("", false), ("pcacheShared TRUE\n", true)] {
+        let remote = remote();
+        let rules = "access to dn.exact=\"uid=eve,ou=users,o=x\" attrs=mobile by dn.exact=\"uid=bob,ou=users,o=x\" read by dn.exact=\"uid=ann,ou=users,o=x\" read by * none\n\
+                     access to * by * read\n";
+        let front = in_front(Kind::Larix, remote.server.address, (rules, lines));
+        let (mut ann, mut bob, mut anyone) = (front.client(), front.client(), front.client());
+        assert!(run(&mut ann, "as uid=ann,ou=users,o=x annpw").contains("=> 0"));
+        assert!(run(&mut bob, "as uid=bob,ou=users,o=x bobpw").contains("=> 0"));
+        assert!(run(&mut ann, mobile).contains("mobile: 1"));
+        let seen = run(&mut bob, mobile);
+        assert!(seen.contains("uid: eve") && seen.contains("mobile: 1") == others, "{lines}: {seen}");
+        let seen = run(&mut anyone, mobile);
+        assert!(seen.contains("uid: eve") && !seen.contains("mobile"), "{lines}: {seen}");
+        assert!(run(&mut ann, mobile).contains("mobile: 1"));
+        // A second connection of the same name is the same to the remote server.
+        let mut again = front.client();
+        assert!(run(&mut again, "as uid=ann,ou=users,o=x annpw").contains("=> 0"));
+        let mut admin = admin(&remote);
+        assert!(run(&mut admin, "modify uid=eve,ou=users,o=x\n  replace mobile: 2").contains("=> 0"));
+        assert!(run(&mut again, mobile).contains("mobile: 1"));
+        // Who may not search an attribute finds nothing by it here.
+        let rules = "access to attrs=uid by anonymous none by * read\naccess to * by * read\n";
+        let front = in_front(Kind::Larix, remote.server.address, (rules, lines));
+        let mut anyone = front.client();
+        for _ in 0..2 {
+            let seen = run(&mut anyone, "search o=x sub (uid=ann) cn");
+            assert!(!seen.contains("ann") || seen.starts_with("=> 0"), "{seen}");
+            assert!(seen.contains("=> 0") && !seen.contains("cn:"), "{seen}");
+        }
+    }
+}
+
+/// What the remote server has not answered whole is not kept, and what it has answered stays when it is gone.
+#[test]
+fn a_remote_server_that_goes() {
+    let remote = remote();
+    let relay = Relay::start();
+    relay.lead_to(remote.server.address);
+    let lines = "pcacheBind (&(objectClass=person)(uid=)) 0 1h sub ou=users,o=x\n";
+    let front = in_front(Kind::Larix, relay.address, ("network-timeout 1\ntimeout 1\n", lines));
+    let mut client = front.client();
+    for (request, expected) in [
+        ("as uid=ann,ou=users,o=x wrong", "=> 49"),
+        ("as uid=ann,ou=users,o=x annpw", "=> 0"),
+        ("as cn=root,o=x secret", "=> 0"),
+        ("as uid=bob,ou=users,o=x bobpw", "=> 0"),
+        // A password that is changed on the way is known, too. What was known of the tree before is not any more.
+        ("passwd uid=bob,ou=users,o=x new=next", "=> 0"),
+        ("anonymous", "=> 0"),
+        ("search o=x sub (sn=annson) mail", "mail: ann@x"),
+        ("search o=x sub (uid=ann) mail", "mail: ann@x"),
+    ] {
+        let answer = run(&mut client, request);
+        assert!(answer.contains(expected), "{request}: {answer}");
+    }
+    // The answer stops in the middle of its second entry.
+    relay.silent_after(200);
+    let cut = run(&mut client, "search o=x sub (uid=b*) mail");
+    assert!(!cut.contains("=> 0"), "{cut}");
+    relay.set(Passage::Cut);
+    let mut client = front.client();
+    for (request, expected) in [
+        ("search o=x sub (uid=b*) mail", "=> 52"),
+        ("search o=x sub (uid=bob) mail", "=> 52"),
+        ("search o=x sub (uid=ann) mail", "mail: ann@x"),
+        ("as uid=ann,ou=users,o=x annpw", "=> 0"),
+        ("as uid=ann,ou=users,o=x wrong", "=> 52"),
+        ("as uid=bob,ou=users,o=x next", "=> 0"),
+        ("as uid=bob,ou=users,o=x bobpw", "=> 52"),
+        ("as uid=eve,ou=users,o=x evepw", "=> 52"),
+    ] {
+        let answer = run(&mut client, request);
+        assert!(answer.contains(expected), "{request}: {answer}");
+    }
+    // Its time to be read anew has come, and there is nobody to read it from: what was known stands.
+    let mut client = front.client();
+    let mut since = None;
+    while !has_passed(&mut since, Duration::from_secs(3)) {
+        let answer = run(&mut client, "search o=x sub (sn=annson) mail");
+        assert!(answer.contains("mail: ann@x"), "{answer}");
+    }
+    relay.set(Passage::Open);
+    let mut client = front.client();
+    assert!(run(&mut client, "search o=x sub (uid=b*) mail").matches("mail:").count() == 2);
+}
+
+/// Changes that go through the proxy are seen at once, and an answer is read anew when its time has come.
+#[test]
+fn changes_through_the_proxy_are_seen() {
+    let remote = remote();
+    let front = in_front(Kind::Larix, remote.server.address, ("", ""));
+    let (mut reader, mut writer, mut admin) = (front.client(), front.client(), admin(&remote));
+    assert!(run(&mut writer, "as cn=admin,o=x secret").contains("=> 0"));
+    let mail = "search o=x sub (uid=bob) mail";
+    assert!(run(&mut reader, mail).contains("mail: bob@x"));
+    set(&mut admin, "bob", "other@x");
+    assert!(run(&mut reader, mail).contains("mail: bob@x"));
+    set(&mut writer, "ann", "third@x");
+    assert!(run(&mut reader, mail).contains("mail: other@x"));
+    for (request, search, expected) in [
+        ("delete uid=bob,ou=users,o=x", mail, "=> 0"),
+        ("modrdn uid=eve,ou=users,o=x uid=bob keep", mail, "mail: eve@x"),
+        ("modrdn uid=bob,ou=users,o=x uid=adam drop", mail, "=> 0"),
+    ] {
+        let answer = run(&mut writer, request);
+        assert!(answer.contains("=> 0"), "{request}: {answer}");
+        let seen = run(&mut reader, search);
+        assert!(seen.contains(expected) && !seen.contains("other@x"), "{request}: {seen}");
+    }
+    // The template of sn has a time to refresh of a second.
+    assert!(run(&mut reader, "search o=x sub (sn=annson) mail").contains("third@x"));
+    set(&mut admin, "ann", "fourth@x");
+    let mut since = None;
+    while !run(&mut reader, "search o=x sub (sn=annson) mail").contains("fourth@x") {
+        assert!(!has_passed(&mut since, Duration::from_secs(30)), "it is not read anew");
+    }
+}
+
+/// Many clients ask for the same at once while it changes: who has changed something sees it, and nobody sees half of an answer.
+#[test]
+fn the_same_query_at_once() {
+    let remote = remote();
+    let front = in_front(Kind::Larix, remote.server.address, ("", ""));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = front.client();
+                for _ in 0..100 {
+                    let seen = run(&mut client, "search o=x sub (uid=b*) mail");
+                    assert!(seen.contains("=> 0") && seen.matches("mail:").count() == 2, "{seen}");
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut client = front.client();
+            assert!(run(&mut client, "as cn=admin,o=x secret").contains("=> 0"));
+            for round in 0..50 {
+                set(&mut client, "bob", &format!("{round}@x"));
+                let seen = run(&mut client, "search o=x sub (uid=bob) mail");
+                assert!(seen.contains(&format!("mail: {round}@x")), "{round}: {seen}");
+            }
+        });
+    });
+}
+
+/// The cache stays when the configuration changes, and goes offline by it.
+#[test]
+fn a_cache_that_goes_offline() {
+    let remote = remote();
+    let head = "";
+    let body = format!(
+        "database config\nrootpw config\ndatabase ldap\nsuffix o=x\nrootdn cn=root,o=x\nrootpw secret\nuri ldap://{}\n{head}\
+         overlay pcache\npcache mdb 100 1 3 1\npcacheAttrset 0 cn mail\npcacheTemplate (uid=) 0 1 1\n",
+        remote.server.address
+    );
+    let front = Running::new(Kind::Larix, &body, None);
+    let (mut client, mut config, mut admin) = (front.client(), front.client(), admin(&remote));
+    assert!(run(&mut config, "as cn=config config").contains("=> 0"));
+    let set_offline = |config: &mut Client, value: &str| {
+        let request = format!(
+            "modify olcOverlay={{0}}pcache,olcDatabase={{1}}ldap,cn=config\n  replace olcPcacheOffline: {value}"
+        );
+        let answer = run(config, &request);
+        assert!(answer.contains("=> 0"), "{answer}");
+    };
+    let mail = "search o=x sub (uid=bob) mail";
+    set_offline(&mut config, "TRUE");
+    assert!(run(&mut client, mail).contains("mail: bob@x"));
+    set(&mut admin, "bob", "other@x");
+    let mut since = None;
+    while !has_passed(&mut since, Duration::from_secs(2)) {
+        assert!(run(&mut client, mail).contains("mail: bob@x"));
+    }
+    set_offline(&mut config, "FALSE");
+    assert!(run(&mut client, mail).contains("mail: other@x"));
+}
