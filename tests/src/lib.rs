@@ -11,6 +11,7 @@ pub mod replicas;
 pub mod scenario;
 pub mod scripted;
 pub mod secure;
+pub mod shared_engine;
 pub mod sync;
 pub mod transcript;
 pub mod writers;

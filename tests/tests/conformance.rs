@@ -4,9 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larix_testkit::{Kind, Site};
+use larix_testkit::postgresql::Engine;
+use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
 use larix_tests::scenario::{self, Step};
+use larix_tests::shared_engine::OnEngine;
 
 /// The first line of a file that only Larix is to answer, followed by the reason.
 const SLAPD_IS_NOT_ASKED: &str = "# slapd is not asked:";
@@ -15,21 +17,36 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance")
 }
 
-/// The directory of a file: its `config` and `load` steps, or the usual one.
-fn prepare(kind: Kind, steps: &[Step]) -> Site {
-    let text = |step: &Step| step.body().map(|line| format!("{line}\n")).collect::<String>();
-    let site = match steps.iter().find(|step| step.verb() == "config") {
-        None => Site::example(kind),
-        Some(step) => Site::new(kind, &text(step)),
-    };
-    if steps.iter().all(|step| step.verb() != "config") {
-        site.load(&std::fs::read_to_string(folder().join("base.ldif")).expect("base.ldif"));
+/// The lines of a file's `config` step, if it has one.
+fn configuration(steps: &[Step]) -> Option<String> {
+    steps.iter().find(|step| step.verb() == "config").map(text)
+}
+
+fn text(step: &Step) -> String {
+    step.body().map(|line| format!("{line}\n")).collect()
+}
+
+/// The entries of a file's `load` steps with the suffix of their database, behind the usual ones where it has no `config`.
+fn loads(steps: &[Step]) -> Vec<(Option<String>, String)> {
+    let mut loads = Vec::new();
+    if configuration(steps).is_none() {
+        loads.push((None, std::fs::read_to_string(folder().join("base.ldif")).expect("base.ldif")));
     }
     for step in steps.iter().filter(|step| step.verb() == "load") {
         let suffix = scenario::words(step.request.lines().next().unwrap_or("")).get(1).cloned();
         // A blank line ends a step's text, so entries stand without one between them.
-        site.load_into(suffix.as_deref(), &text(step).replace("\ndn: ", "\n\ndn: "));
+        loads.push((suffix, text(step).replace("\ndn: ", "\n\ndn: ")));
     }
+    loads
+}
+
+/// The directory of a file: its `config` and `load` steps, or the usual one.
+fn prepare(kind: Kind, steps: &[Step]) -> Site {
+    let site = match configuration(steps) {
+        None => Site::example(kind),
+        Some(text) => Site::new(kind, &text),
+    };
+    loads(steps).iter().for_each(|(suffix, ldif)| site.load_into(suffix.as_deref(), ldif));
     site
 }
 
@@ -90,6 +107,11 @@ fn later(client: &mut Client, step: &Step) -> String {
 fn answers(kind: Kind, steps: &[Step]) -> Result<Vec<String>, Died> {
     let site = prepare(kind, steps);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    play(kind, steps, server)
+}
+
+/// The same against a server that has the directory.
+fn play(kind: Kind, steps: &[Step], server: Server) -> Result<Vec<String>, Died> {
     let mut client = Client::connect(server.address);
     let mut answers = Vec::new();
     let mut closed_at = None;
@@ -193,6 +215,111 @@ fn check(name: &str) {
     assert!(faults.is_empty(), "{} of {total} steps of {name}:\n\n{}", faults.len(), faults.join("\n"));
     println!("{name}: {total} steps, {} differ from slapd on purpose", on_purpose.len());
 }
+
+/// The files of which every run asks a database in a shared engine; `LARIX_CONFORMANCE_KV=all` asks all of them.
+const ALSO_ON_AN_ENGINE: [&str; 8] = [
+    "rfc2696-paged-results.txt",
+    "rfc3296-referrals.txt",
+    "rfc4511-bind.txt",
+    "rfc4511-compare.txt",
+    "rfc4511-search.txt",
+    "rfc4511-write.txt",
+    "rfc5805-transactions.txt",
+    "unique.txt",
+];
+
+/// The configuration that is meant where a file has none: that of [`Site::example`].
+const EXAMPLE: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+    index objectClass,uid,uidNumber eq\nindex cn,sn,mail pres,eq,sub\n";
+
+/// What Larix answers with `database kv` in place of `database mdb`; or why nothing is answered.
+fn differences_on_an_engine(engine: &Engine, name: &str) -> Result<Vec<String>, String> {
+    let path = folder().join(name);
+    let steps = scenario::parse(&std::fs::read_to_string(&path).expect("a scenario"));
+    let place = OnEngine::new(engine, &configuration(&steps).unwrap_or_else(|| EXAMPLE.to_owned()));
+    if let Some(refusal) = place.refusal() {
+        return Err(refusal);
+    }
+    place.load(&loads(&steps))?;
+    let answers = play(Kind::Larix, &steps, place.start()?);
+    let answers = answers.map_err(|Died(line)| format!("the server died at line {line}"))?;
+    Ok(differences(name, Kind::Larix, &steps, &answers))
+}
+
+#[test]
+fn databases_in_a_shared_engine() {
+    let Some(engine) = Engine::start_with(&["max_connections = 400"]) else { return };
+    let all = std::env::var("LARIX_CONFORMANCE_KV").is_ok_and(|asked| asked == "all");
+    let mut names: Vec<String> = ALSO_ON_AN_ENGINE.iter().map(|name| (*name).to_owned()).collect();
+    if all {
+        let files = std::fs::read_dir(folder()).expect("the scenarios");
+        names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+        names.retain(|name| name.ends_with(".txt"));
+        names.sort();
+    }
+    let mut wrong = Vec::new();
+    for name in &names {
+        let known = KNOWN_ON_AN_ENGINE.iter().find(|(file, ..)| file == name);
+        match (&differences_on_an_engine(&engine, name), known) {
+            (Ok(faults), None) if faults.is_empty() => println!("{name}: as with mdb"),
+            (Err(refusal), Some((_, Known::Refused(part)))) if refusal.contains(part) => {
+                println!("{name}: refused: {part}");
+            }
+            (Ok(faults), Some((_, Known::Differs(steps, why)))) if faults.len() == *steps => {
+                println!("{name}: {steps} steps differ: {why}");
+            }
+            (Ok(faults), _) => {
+                wrong.push(format!("{name}: {} steps differ:\n{}", faults.len(), faults.join("\n")))
+            }
+            (Err(refusal), _) => wrong.push(format!("{name}: refused: {refusal}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} files:\n\n{}", wrong.len(), names.len(), wrong.join("\n\n"));
+}
+
+/// What is known of a file with a database in a shared engine.
+enum Known {
+    /// The server refuses the configuration, or the entries, with a text that has this in it.
+    Refused(&'static str),
+    /// So many steps are answered otherwise, and why.
+    Differs(usize, &'static str),
+}
+
+const KNOWN_ON_AN_ENGINE: &[(&str, Known)] = &[
+    ("cn-config-changes.txt", Known::Refused("the overlay seqmod does not work in a kv database")),
+    ("collect.txt", Known::Refused("the overlay collect does not work in a kv database")),
+    ("collective.txt", Known::Refused("the overlay collective does not work in a kv database")),
+    ("dds.txt", Known::Refused("the overlay dds does not work in a kv database")),
+    ("deref.txt", Known::Refused("the overlay deref does not work in a kv database")),
+    ("dyngroup.txt", Known::Refused("the overlay dyngroup does not work in a kv database")),
+    ("dynlist.txt", Known::Refused("the overlay dynlist does not work in a kv database")),
+    ("nestgroup.txt", Known::Refused("the overlay nestgroup does not work in a kv database")),
+    ("otp.txt", Known::Refused("the overlay otp does not work in a kv database")),
+    ("password-hashing.txt", Known::Refused("the overlay ppolicy does not work in a kv database")),
+    ("password-policy-controls.txt", Known::Refused("the overlay ppolicy does not work in a kv database")),
+    ("password-policy.txt", Known::Refused("the overlay ppolicy does not work in a kv database")),
+    ("retcode.txt", Known::Refused("the overlay retcode does not work in a kv database")),
+    ("rfc2891-sort.txt", Known::Refused("the overlay sssvlv does not work in a kv database")),
+    ("valsort.txt", Known::Refused("the overlay valsort does not work in a kv database")),
+    ("verify-credentials.txt", Known::Refused("the overlay ppolicy does not work in a kv database")),
+    ("vlv.txt", Known::Refused("the overlay sssvlv does not work in a kv database")),
+    ("databases-and-suffixes.txt", Known::Refused("cannot be glued")),
+    // Entries with memberOf cannot be loaded over LDAP.
+    ("in-chain.txt", Known::Refused("memberOf: no-user-modification")),
+    ("memberof-across-databases.txt", Known::Refused("is meant for all of them")),
+    ("refint-across-databases.txt", Known::Refused("is meant for all of them")),
+    (
+        "monitor.txt",
+        Known::Differs(
+            2,
+            "the class olmMDBDatabase is for mdb; readOnly of cn=Monitor does not show what was set",
+        ),
+    ),
+    (
+        "rfc4513-authorization-identities.txt",
+        Known::Differs(29, "identities of SASL and authzid find no entries there"),
+    ),
+];
 
 macro_rules! scenarios {
     ($($name:ident: $file:literal,)*) => {

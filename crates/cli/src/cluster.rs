@@ -30,6 +30,8 @@ enum ClusterCommand {
     Status(PlaceArgs),
     /// End the lease: another node takes over, and the one that writes may not for ten seconds
     StepDown(PlaceArgs),
+    /// Take a node out: end its lease and its connections to the engine. Stop its server first, or it comes back
+    Remove(RemoveArgs),
     /// Check that tree, entries and indexes in the engine agree
     Check(PlaceArgs),
 }
@@ -43,10 +45,20 @@ struct PlaceArgs {
     suffix: Option<String>,
 }
 
+#[derive(Debug, Args)]
+struct RemoveArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// The node's URL, as `larix cluster status` prints it
+    #[arg(value_name = "NODE")]
+    node: String,
+}
+
 pub(crate) fn main(arguments: &ClusterArgs) -> ExitCode {
     let done = match &arguments.command {
         ClusterCommand::Status(place) => status(place),
         ClusterCommand::StepDown(place) => step_down(place),
+        ClusterCommand::Remove(remove) => removed(remove),
         ClusterCommand::Check(place) => checked(place),
     };
     done.unwrap_or_else(|error| {
@@ -74,6 +86,24 @@ fn step_down(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
     let before = cluster::step_down(&place.config.read()?, place.suffix(), KEPT_AWAY);
     let Some(leader) = before.map_err(anyhow::Error::msg)? else { bail!("no node holds the lease") };
     println!("{leader} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn removed(arguments: &RemoveArgs) -> anyhow::Result<ExitCode> {
+    let RemoveArgs { place, node } = arguments;
+    let node = node.trim_end_matches('/');
+    let done = cluster::remove(&place.config.read()?, place.suffix(), node, KEPT_AWAY);
+    let done = done.map_err(anyhow::Error::msg)?;
+    if !done.held_lease && done.connections == 0 {
+        bail!(
+            "no node {node:?} is connected or holds the lease: `larix cluster status` lists those that are"
+        );
+    }
+    if done.held_lease {
+        println!("{node} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
+    }
+    println!("{node} has lost {} connections to the engine", done.connections);
+    println!("a server that still runs connects again: stop it");
     Ok(ExitCode::SUCCESS)
 }
 

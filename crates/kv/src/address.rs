@@ -78,15 +78,20 @@ impl Address {
         Ok(self.config.connect(EngineTls(self.tls.clone())).await?)
     }
 
-    /// The same with connections that are named so in the engine: `larix` and this, cut off where that takes 63 bytes.
+    /// The same with connections that are named so in the engine.
     pub(crate) fn named(mut self, name: &str) -> Self {
-        let mut whole = format!("larix {name}").trim_end().to_owned();
-        while whole.len() > APPLICATION_NAME_BYTES_MAX {
-            whole.pop();
-        }
-        self.config.application_name(whole);
+        self.config.application_name(connection_name(name));
         self
     }
+}
+
+/// What connections are called in the engine: `larix` and the name, cut off where that takes 63 bytes.
+pub(crate) fn connection_name(name: &str) -> String {
+    let mut whole = format!("larix {name}").trim_end().to_owned();
+    while whole.len() > APPLICATION_NAME_BYTES_MAX {
+        whole.pop();
+    }
+    whole
 }
 
 impl fmt::Display for Address {

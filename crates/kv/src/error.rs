@@ -8,7 +8,7 @@ use larix_store::{CommitError, ReadError, TableId};
 use tokio_postgres::error::SqlState;
 
 use crate::noted::{Noted, note};
-use crate::tls;
+use crate::tls::{self, TlsFault};
 
 /// Why a store on an engine could not be opened.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl Fault {
     }
 
     /// What it came to, if TLS is the reason.
-    fn tls(&self) -> Option<String> {
+    fn tls(&self) -> Option<TlsFault> {
         match self {
             Self::Engine(error) => tls::fault_of(error),
             _ => None,
@@ -188,8 +188,8 @@ impl Fault {
 
     /// As a text for the log and for clients: no value, no password.
     fn text(&self) -> String {
-        if let Some(why) = self.tls() {
-            return format!("no TLS with the engine: {why}");
+        if let Some(fault) = self.tls() {
+            return format!("no TLS with the engine: {fault}");
         }
         match self {
             Self::Engine(error) => match error.as_db_error() {
@@ -263,8 +263,8 @@ impl Fault {
     }
 
     pub(crate) fn into_open(self) -> OpenError {
-        if let Some(why) = self.tls() {
-            return OpenError::Tls(why);
+        if let Some(fault) = self.tls().filter(|fault| !fault.is_interruption) {
+            return OpenError::Tls(fault.why);
         }
         match self.state() {
             Some(state) if state.code().starts_with("28") || state == &SqlState::INVALID_CATALOG_NAME => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use larix_store::ReadError;
 
+use crate::address::connection_name;
 use crate::error::Fault;
 use crate::store::{KvStore, RESIGNED};
 use crate::view::View;
@@ -23,6 +24,23 @@ pub struct Lease {
     /// How long it still lasts.
     pub left: Duration,
 }
+
+/// What a node lost when it was [removed](KvStore::remove).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    pub held_lease: bool,
+    /// Connections to the engine.
+    pub connections: u64,
+}
+
+const END_LEASE_OF: &str = "\
+UPDATE {s}.lease SET until = clock_timestamp(), kept_away = holder,
+    kept_until = clock_timestamp() + $2::bigint * interval '1 millisecond'
+WHERE node = $1 AND until > clock_timestamp()";
+
+const END_CONNECTIONS: &str = "\
+SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
+WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()";
 
 /// A node that is connected to the engine's database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +114,24 @@ impl KvStore {
             Ok(link.client.execute(&link.statements.end_lease, &[&milliseconds]).await?)
         });
         Ok(ended.map_err(Fault::into_read)? > 0)
+    }
+
+    /// Takes a node out for now: ends its lease, keeps it from taking that for so long, and ends its connections to the engine.
+    /// A server that still runs connects again. `name` is what [`crate::KvOptions::name`] was at the node.
+    ///
+    /// # Errors
+    /// The engine cannot be asked, or does not let this user end connections of the other one's.
+    pub fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, ReadError> {
+        let milliseconds = i64::try_from(kept_away.as_millis()).unwrap_or(i64::MAX);
+        let (node, name) = (node.to_owned(), connection_name(name));
+        let text = END_LEASE_OF.replace("{s}", self.pool.schema());
+        let removed = self.pool.bare(move |client| async move {
+            let held = client.execute(&text, &[&node, &milliseconds]).await? > 0;
+            let row = client.query_one(END_CONNECTIONS, &[&name]).await?;
+            let connections = u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0);
+            Ok(Removed { held_lease: held, connections })
+        });
+        removed.map_err(Fault::into_read)
     }
 
     /// The servers that are connected to the engine's database, by the names of their connections.

@@ -27,7 +27,7 @@ mod view;
 pub use address::Address;
 pub use commit::KvTransaction;
 pub use error::OpenError;
-pub use lease::{Lease, NODE_BYTES_MAX, Session};
+pub use lease::{Lease, NODE_BYTES_MAX, Removed, Session};
 pub use load::KvLoader;
 pub use noted::{Noted, take_noted};
 pub use schema::{FORMAT, NAME_BYTES_MAX, check_name as check_schema_name};

@@ -128,6 +128,11 @@ impl Pool {
         self.trips.load(Ordering::Relaxed)
     }
 
+    /// The schema of the engine's database that holds the store.
+    pub(crate) fn schema(&self) -> &str {
+        &self.schema
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

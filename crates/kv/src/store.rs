@@ -76,7 +76,7 @@ impl Default for KvOptions {
 }
 
 /// Numbers for monitoring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Round trips to the engine that somebody waited for.
     pub trips: u64,

@@ -114,7 +114,7 @@ impl Given {
 
 impl TlsSettings {
     fn fault(&self, fault: &ClientError) -> TlsFault {
-        TlsFault(match fault {
+        TlsFault::refusal(match fault {
             ClientError::Usage(_) if self.root.is_none() => {
                 "this machine has no file with authorities: name the one of the engine in sslrootcert"
                     .to_owned()
@@ -132,29 +132,39 @@ impl TlsSettings {
 }
 
 /// Why there is no TLS with the engine.
-#[derive(Debug)]
-pub(crate) struct TlsFault(String);
+#[derive(Clone, Debug)]
+pub(crate) struct TlsFault {
+    pub(crate) why: String,
+    /// The connection ended in the handshake, or nothing came: that may pass by itself.
+    pub(crate) is_interruption: bool,
+}
+
+impl TlsFault {
+    fn refusal(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_interruption: false }
+    }
+}
 
 impl fmt::Display for TlsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
 impl Error for TlsFault {}
 
 /// What a failed call came to, if TLS is the reason.
-pub(crate) fn fault_of(error: &tokio_postgres::Error) -> Option<String> {
+pub(crate) fn fault_of(error: &tokio_postgres::Error) -> Option<TlsFault> {
     let source = error.source()?;
     if let Some(fault) = source.downcast_ref::<TlsFault>() {
-        return Some(fault.0.clone());
+        return Some(fault.clone());
     }
     if source.to_string() == NO_TLS_THERE {
         let text = "the server has no TLS: set ssl = on in its postgresql.conf, with a certificate, or say sslmode=disable on a \
                     trusted network";
-        return Some(text.to_owned());
+        return Some(TlsFault::refusal(text));
     }
-    fault_after_handshake(source.downcast_ref::<io::Error>()?, &NAMES)
+    fault_after_handshake(source.downcast_ref::<io::Error>()?, &NAMES).map(TlsFault::refusal)
 }
 
 /// Makes the TLS of each connection.
@@ -191,17 +201,18 @@ impl TlsConnect<Socket> for OneTls {
 impl OneTls {
     async fn secure(self, socket: Socket) -> Result<EngineStream, TlsFault> {
         let Self { settings, host } = self;
-        let settings = settings.ok_or_else(|| TlsFault("no TLS is configured".to_owned()))?;
+        let settings = settings.ok_or_else(|| TlsFault::refusal("no TLS is configured"))?;
         let handshake = settings.options.handshake().map_err(|error| settings.fault(&error))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(bare)
-            .map_err(|_| TlsFault(format!("\"{host}\" is no name that a certificate can have")))?;
+            .map_err(|_| TlsFault::refusal(format!("\"{host}\" is no name that a certificate can have")))?;
         let connector = TlsConnector::from(Arc::clone(handshake.config()));
         match connector.connect(name, socket).await {
             Ok(session) => Ok(EngineStream(session)),
             Err(error) => {
                 let names = SettingNames { trust: &settings.trust(), ..NAMES };
-                Err(TlsFault(handshake.fault(&error, &host, &names)))
+                let is_interruption = !error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+                Err(TlsFault { why: handshake.fault(&error, &host, &names), is_interruption })
             }
         }
     }

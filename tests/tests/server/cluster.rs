@@ -170,6 +170,124 @@ fn an_engine_that_hangs_or_is_gone_holds_nobody_up() {
     nodes[0].stop();
 }
 
+/// What the program prints with a node's configuration, on both channels, and whether it succeeded.
+fn larix(words: &[&str], node: &Member) -> (bool, String) {
+    let (tool, rest) = words.split_first().expect("a tool");
+    let mut command = Kind::Larix.tool(tool);
+    let (front, back) = rest.split_at(usize::from(*tool == "cluster"));
+    command.args(front).arg("-f").arg(node.site.configuration()).args(back);
+    let output = command.output().expect("larix");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn tools_work_beside_nodes_from_any_machine() {
+    let Some(mut engine) = Engine::start() else { return };
+    let mut nodes = nodes(&engine.database().1, 2, "");
+    nodes.iter_mut().for_each(Member::start);
+    fill(&nodes[0]);
+    // The tools read a configuration and ask the engine: no node has to run where they do.
+    for node in &nodes {
+        let (whole, text) = larix(&["cat"], node);
+        assert!(whole && text.contains("dn: cn=ann,ou=people,dc=example,dc=com\n"), "{text}");
+        assert_eq!(text.matches("\ndn: ").count() + usize::from(text.starts_with("dn: ")), 3, "{text}");
+        let (whole, one) = larix(&["cat", "-b", SUFFIX, "-a", "(cn=ann)"], node);
+        assert!(whole && one.starts_with("dn: cn=ann,"), "{one}");
+    }
+    let (whole, text) = larix(&["cluster", "remove", "ldap://nobody"], &nodes[1]);
+    assert!(!whole && text.contains("\"ldap://nobody\" is connected"), "{text}");
+    let leader = leader(&nodes);
+    let url = nodes[leader].url();
+    let (whole, text) = larix(&["cluster", "remove", &url], &nodes[1 - leader]);
+    assert!(whole && text.contains(&format!("{url} has lost the lease")), "{text}");
+    until("the other node writes", || change(&nodes[1 - leader], &describe("taken over")) == "=> 0\n");
+    until("the node that was removed reads", || description(&nodes[leader]).as_deref() == Some("taken over"));
+    engine.crash();
+    let (whole, text) = larix(&["cat"], &nodes[0]);
+    assert!(!whole && text.contains("the engine cannot be reached"), "{text}");
+    engine.run();
+    nodes.iter_mut().for_each(Member::stop);
+}
+
+#[test]
+fn nodes_start_while_the_engine_is_away() {
+    let Some(mut engine) = Engine::start() else { return };
+    let more = "access to * by group=\"cn=staff,dc=example,dc=com\" write by * read\n\
+                database mdb\nsuffix dc=beside\nrootdn cn=root,dc=beside\nrootpw secret\ndirectory @DATA@";
+    let mut nodes = nodes(&engine.database().1, 2, more);
+    engine.crash();
+    nodes.iter_mut().for_each(Member::start);
+    let mut beside = Client::connect(nodes[0].address());
+    assert_eq!(ask(&mut beside, "as cn=root,dc=beside secret"), "=> 0\n");
+    assert_eq!(ask(&mut beside, "add dc=beside\n  objectClass: domain\n  dc: beside"), "=> 0\n");
+    // The root DN's password is in the configuration.
+    assert_eq!(ask(&mut beside, &format!("as {ADMIN} secret")), "=> 0\n");
+    for request in [
+        format!("search \"{SUFFIX}\" sub (cn=ann) cn"),
+        format!("compare {SUFFIX} dc:example"),
+        describe("in vain"),
+        format!("as cn=ann,ou=people,{SUFFIX} right"),
+    ] {
+        let answer = ask(&mut beside, &request);
+        assert!(answer.starts_with("=> 52") && answer.contains("has not let this server in"), "{answer}");
+    }
+    assert!(nodes[0].log().contains("it is tried again"), "{}", nodes[0].log());
+    // One that is stopped does not wait for an engine.
+    nodes[1].stop();
+    nodes[1].start();
+
+    engine.run();
+    for request in BASE.split("\n\n") {
+        until("a node takes changes", || {
+            nodes
+                .iter()
+                .any(|node| ["=> 0", "=> 68"].iter().any(|code| change(node, request).starts_with(code)))
+        });
+    }
+    for node in &nodes {
+        until("it serves without a restart", || {
+            node.client().value(&format!("cn=ann,ou=people,{SUFFIX}"), "sn").as_deref() == Some("Lee")
+        });
+    }
+    let staff = format!(
+        "add cn=staff,{SUFFIX}\n  objectClass: groupOfNames\n  cn: staff\n  member: cn=ann,ou=people,{SUFFIX}"
+    );
+    let at = leader(&nodes);
+    until("it still leads", || {
+        ["=> 0", "=> 68"].iter().any(|code| change(&nodes[at], &staff).starts_with(code))
+    });
+    // Rules see groups of a database that was opened late.
+    until("ann may write", || {
+        let mut ann = nodes[at].client();
+        ask(&mut ann, &format!("as cn=ann,ou=people,{SUFFIX} right"));
+        ask(&mut ann, &describe("her own word")) == "=> 0\n"
+    });
+    nodes.iter_mut().for_each(Member::stop);
+}
+
+/// What does not pass by itself is found at the start.
+#[test]
+fn faults_of_the_configuration_are_refusals_at_the_start() {
+    let Some(engine) = Engine::start() else { return };
+    engine.sql("postgres", "CREATE DATABASE other").expect("a database");
+    let refused = |address: &str, expected: &str| {
+        let node = &nodes(address, 1, "")[0];
+        let started = node.site.start();
+        let error = started.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains(expected), "{address}: {error}");
+        assert!(!error.contains("never-shown"), "{error}");
+    };
+    refused(&engine.address("nowhere"), "does not exist");
+    let stranger = engine.address("other").replace("larix:", "stranger:");
+    refused(&stranger, "role \"stranger\" does not exist");
+    let mut node = nodes(&engine.address("other"), 1, "").remove(0);
+    node.start();
+    node.stop();
+    engine.sql("other", "UPDATE larix.store SET format = 7").expect("another format");
+    refused(&engine.address("other"), "holds format 7");
+}
+
 /// Writers that follow the leader while it is killed again and again: nothing acknowledged is lost, and nothing is there twice.
 #[test]
 fn nothing_acknowledged_is_lost_when_leaders_die() {

@@ -16,9 +16,8 @@ use larix_engine::entry::Entry;
 use larix_engine::{Database, EntryId, View, log};
 use larix_proto::ldif::{Body, LdifAttribute, Record, Writer};
 use larix_schema::NormalDn;
-use larix_server::config_entries_matching;
-use larix_store::Snapshot;
-use larix_store::lmdb::LmdbStore;
+use larix_server::{cluster, config_entries_matching};
+use larix_store::{Snapshot, Store};
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use super::selection::{Selection, SelectionArgs, each_record};
@@ -78,7 +77,7 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
     // As slapd does; Puppet finds it in no other form.
     writer.always_base64("olcRootPW");
     let selection = Selection::new(&args.selection, &config)?;
-    let unreadable = match args.database.choose(&config)? {
+    let unreadable = match args.database.choose_to_read(&config)? {
         Chosen::Configuration => {
             write_configuration(&config, &selection, &writer, &mut out)?;
             0
@@ -86,9 +85,15 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
         Chosen::Stored(databases) => {
             let mut unreadable = 0;
             for database in databases {
-                let opened = common::open(&config, database, Access::Read)?;
                 let mut output = Output { writer: &writer, out: &mut out, selection: &selection, args };
-                unreadable += output.database(&opened, database)?;
+                unreadable += if cluster::is_shared(database) {
+                    let opened = cluster::open_to_read(&config, database).map_err(anyhow::Error::msg)?;
+                    let unreadable = output.database(&opened, database)?;
+                    cluster::whole().map_err(anyhow::Error::msg)?;
+                    unreadable
+                } else {
+                    output.database(&common::open(&config, database, Access::Read)?, database)?
+                };
             }
             unreadable
         }
@@ -129,9 +134,9 @@ struct Order {
 }
 
 impl<W: Write> Output<'_, W> {
-    fn database(
+    fn database<D: Store>(
         &mut self,
-        database: &Database<LmdbStore>,
+        database: &Database<D>,
         section: &larix_configuration::Database,
     ) -> anyhow::Result<u64> {
         let mut unreadable = 0;

@@ -205,10 +205,25 @@ impl DatabaseArgs {
     }
 
     pub(crate) fn choose<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
+        self.choose_among(config, |database| database.kind.is_stored())
+    }
+
+    /// The same for tools that read, where databases in shared engines are among those to choose from.
+    pub(crate) fn choose_to_read<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
+        self.choose_among(config, |database| {
+            database.kind.is_stored() || larix_server::cluster::is_shared(database)
+        })
+    }
+
+    fn choose_among<'c>(
+        &self,
+        config: &'c Config,
+        is_meant: fn(&larix_configuration::Database) -> bool,
+    ) -> anyhow::Result<Chosen<'c>> {
         if self.is_configuration() {
             return Ok(Chosen::Configuration);
         }
-        let stored = |database: &&larix_configuration::Database| database.kind.is_stored();
+        let stored = |database: &&larix_configuration::Database| is_meant(database);
         let database = match (&self.suffix, self.number) {
             (Some(suffix), _) => {
                 let dn = config
@@ -236,7 +251,7 @@ impl DatabaseArgs {
                 }
                 database
             }
-            (None, None) => first_stored(config)?,
+            (None, None) => first_stored(config, is_meant)?,
         };
         let mut chosen = vec![database];
         if !self.no_glue {
@@ -253,11 +268,14 @@ impl DatabaseArgs {
 }
 
 /// Without `-b` and `-n`: the first stored database that is not glued below another.
-fn first_stored(config: &Config) -> anyhow::Result<&larix_configuration::Database> {
+fn first_stored(
+    config: &Config,
+    is_meant: fn(&larix_configuration::Database) -> bool,
+) -> anyhow::Result<&larix_configuration::Database> {
     config
         .databases
         .iter()
-        .find(|database| database.kind.is_stored() && database.subordinate.is_none())
+        .find(|database| is_meant(database) && database.subordinate.is_none())
         .context("the configuration has no database that stores entries: add `database mdb` with a suffix")
 }
 

@@ -11,7 +11,6 @@ use larix_engine::{Database, EntryId, View};
 use larix_proto::url::LdapUrl;
 use larix_proto::{FilterBuf, Scope};
 use larix_schema::{BoundFilter, Match, NormalDn, Schema};
-use larix_store::lmdb::{LmdbSnapshot, LmdbStore};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
 /// Entries read in one snapshot: a slow disk or pipe never holds old pages for long.
@@ -116,9 +115,9 @@ impl Selection {
 ///
 /// # Errors
 /// A store that cannot be read, and those of `row`, which end the reading.
-pub(crate) fn each_record(
-    database: &Database<LmdbStore>,
-    mut row: impl FnMut(&View<'_, LmdbSnapshot<'_>>, EntryId, &[u8]) -> anyhow::Result<()>,
+pub(crate) fn each_record<D: Store>(
+    database: &Database<D>,
+    mut row: impl FnMut(&View<'_, D::Snapshot<'_>>, EntryId, &[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut next = EntryId(1);
     loop {

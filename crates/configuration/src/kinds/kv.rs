@@ -94,6 +94,12 @@ impl KvSettings {
                 == (&other.node, other.lease, other.strict, other.cache_megabytes)
     }
 
+    /// What the connections of a node with this URL are called in the engine.
+    #[must_use]
+    pub fn connection_name(&self, node: &str) -> String {
+        format!("{node} {}", self.schema)
+    }
+
     fn is_same_store(&self, other: &Self) -> bool {
         (&self.engine, &self.schema) == (&other.engine, &other.schema)
     }

@@ -349,6 +349,31 @@ fn the_engine_is_gone_and_comes_back() {
 }
 
 #[test]
+fn a_node_is_removed() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let node = |node: &str| {
+        let options = KvOptions { name: format!("{node} larix"), writes: false, ..KvOptions::default() };
+        open(&engine, &name, &options).expect("open")
+    };
+    let (one, two) = (node("ldap://one"), node("ldap://two"));
+    let lease = Duration::from_secs(600);
+    assert!(one.hold_lease("ldap://one", lease).expect("lease"));
+    assert!(!two.hold_lease("ldap://two", lease).expect("lease"));
+    let none = two.remove("ldap://three", "ldap://three larix", lease).expect("removed");
+    assert_eq!((none.held_lease, none.connections), (false, 0));
+    let removed = two.remove("ldap://one", "ldap://one larix", lease).expect("removed");
+    assert!(removed.held_lease && removed.connections > 0, "{removed:?}");
+    until("its connections are gone", || {
+        two.sessions().expect("sessions").iter().all(|session| !session.name.contains("ldap://one"))
+    });
+    // It comes back as one that reads.
+    until("it connects again", || one.lease().is_ok());
+    assert!(!one.hold_lease("ldap://one", lease).expect("lease"));
+    assert!(two.hold_lease("ldap://two", lease).expect("lease"));
+}
+
+#[test]
 fn an_engine_that_hangs_holds_nobody_up() {
     let Some(engine) = Engine::start() else { return };
     let (name, _) = engine.database();

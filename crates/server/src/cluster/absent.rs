@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use larix_configuration::Config;
-use larix_engine::Frontend;
+use larix_configuration::{Config, Database as Section};
 use larix_engine::write::known::MissingElement;
+use larix_engine::{Database, Frontend};
+use larix_store::lmdb::LmdbStore;
 
 #[path = "report.rs"]
 mod report;
 
-pub use report::{Checked, Connected, Status};
+pub use report::{Checked, Connected, Removed, Status};
 
 /// What is said where an engine is asked for.
 const ABSENT: &str = "this program has no part for `database kv`: build it with the feature postgresql";
@@ -30,6 +31,32 @@ pub fn step_down(_: &Config, _: Option<&str>, _: Duration) -> Result<Option<Stri
 /// Always.
 pub fn check(_: &Config, _: Option<&str>, _: &mut dyn FnMut(String)) -> Result<Checked, String> {
     Err(ABSENT.to_owned())
+}
+
+/// # Errors
+/// Always.
+pub fn remove(_: &Config, _: Option<&str>, _: &str, _: Duration) -> Result<Removed, String> {
+    Err(ABSENT.to_owned())
+}
+
+/// Stands for the store of an engine.
+pub type ToolStore = LmdbStore;
+
+/// Whether a database is in a shared engine.
+pub fn is_shared(_: &Section) -> bool {
+    false
+}
+
+/// # Errors
+/// Always.
+pub fn open_to_read(_: &Config, _: &Section) -> Result<Database<ToolStore>, String> {
+    Err(ABSENT.to_owned())
+}
+
+/// # Errors
+/// Never.
+pub fn whole() -> Result<(), String> {
+    Ok(())
 }
 
 #[derive(Debug)]

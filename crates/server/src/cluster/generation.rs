@@ -1,11 +1,12 @@
 //! The databases in shared engines of one generation of the configuration, and what becomes of those of the one before.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use larix_engine::access::AccessPolicy;
 use larix_engine::write::Reconfiguration;
 use larix_engine::write::known::MissingElement;
-use larix_engine::{Directory, Frontend};
+use larix_engine::{Directory, Frontend, Served};
 
 use super::{Making, Node, NodeFigures, SharedStore};
 
@@ -13,8 +14,33 @@ use super::{Making, Node, NodeFigures, SharedStore};
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(crate) node: Arc<Node>,
-    /// Of this database alone.
-    pub(crate) directory: Arc<Directory<SharedStore>>,
+    pub(crate) directory: Arc<OwnDirectory>,
+}
+
+/// A generation's directory of one database alone: rules that ask for entries of others find none. It is made once the database
+/// is open.
+#[derive(Debug)]
+pub(crate) struct OwnDirectory {
+    frontend: Frontend,
+    /// The rules that the database comes to have with this generation, if it had others.
+    policy: Option<Arc<AccessPolicy>>,
+    made: OnceLock<Option<Arc<Directory<SharedStore>>>>,
+}
+
+impl OwnDirectory {
+    pub(crate) fn new(frontend: Frontend, policy: Option<Arc<AccessPolicy>>) -> Self {
+        Self { frontend, policy, made: OnceLock::new() }
+    }
+
+    /// None where the schema lacks the system's elements, which no generation comes to.
+    pub(crate) fn of(&self, served: &Arc<Served<SharedStore>>) -> Option<&Arc<Directory<SharedStore>>> {
+        let make = || {
+            let directory = Directory::new(self.frontend.clone(), vec![Arc::clone(served)]).ok()?;
+            self.policy.iter().for_each(|policy| directory.let_see(policy));
+            Some(Arc::new(directory))
+        };
+        self.made.get_or_init(make).as_ref()
+    }
 }
 
 /// The databases in shared engines of a generation.
@@ -67,9 +93,11 @@ impl Joining {
     ) -> Result<(Clusters, Turnover), MissingElement> {
         let (mut clusters, mut turnover) = (Clusters::default(), Turnover::default());
         for (node, next) in self.0 {
-            let directory = Arc::new(Directory::new(frontend.clone(), vec![Arc::clone(node.served())])?);
+            let policy = next.as_ref().and_then(|next| next.settings.policy.clone());
+            let directory = Arc::new(OwnDirectory::new(frontend.clone(), policy));
             if let Some(next) = next {
-                next.settings.policy.iter().for_each(|policy| directory.let_see(policy));
+                // Before the rules are in force.
+                node.served().and_then(|served| directory.of(served));
                 turnover.renewed.push((Arc::clone(&node), next));
             }
             clusters.0.push(Cluster { node, directory });

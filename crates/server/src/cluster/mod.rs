@@ -3,6 +3,7 @@
 //! One node at a time writes. A [lease](role) in the engine says who tries to; the fence in each commit is what makes it safe.
 
 mod generation;
+mod opening;
 mod pool;
 mod report;
 mod role;
@@ -13,30 +14,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use larix_configuration::KvSettings;
-use larix_engine::database::{DatabaseOpenError, DatabaseSettings};
-use larix_engine::tables::TABLES;
-use larix_engine::time::Clock;
+use larix_engine::Served;
+use larix_engine::database::DatabaseSettings;
 use larix_engine::write::{Reconfiguration, WriterEnvironment};
-use larix_engine::{Database, Served};
-use larix_kv::{Figures, Freshness, KvOptions, KvStore};
+use larix_kv::{Figures, KvStore};
 use larix_schema::Schema;
 
-use crate::clock::{SystemClock, SystemRandom};
+use crate::clock::SystemClock;
 use crate::log::Log;
+use opening::{Failure, Opening, Plan};
 
-pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
+pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, OwnDirectory, Turnover};
 pub(crate) use pool::{EnginePool, Place, THREADS, Turn};
-pub use report::{Checked, Connected, Status};
+pub use report::{Checked, Connected, Removed, Status};
 pub(crate) use role::Role;
-pub use tool::{check, status, step_down};
+pub use tool::{ToolStore, check, is_shared, open_to_read, remove, status, step_down, whole};
 
 /// How long one answer of the engine may take.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// The writer, the thread of the lease and what tools ask take connections beside the threads for reads.
 const CONNECTIONS_BESIDE: usize = 4;
-/// How long a node that starts waits for another one that makes the database.
-const MAKING_SECONDS: u64 = 30;
-const MAKING_PAUSE: Duration = Duration::from_millis(100);
 
 /// The store of a node: the thread of the lease has it, too.
 pub(crate) type SharedStore = Arc<KvStore>;
@@ -46,7 +43,7 @@ pub(crate) struct Node {
     settings: KvSettings,
     /// The normal form of the first suffix.
     suffix: String,
-    served: Arc<Served<SharedStore>>,
+    opening: Arc<Opening>,
     pub(crate) pool: EnginePool,
     role: Arc<role::Watch>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -84,37 +81,33 @@ pub(crate) struct Making<'a> {
     pub(crate) environment: WriterEnvironment,
     pub(crate) clock: Arc<SystemClock>,
     pub(crate) log: Log,
+    /// Whether the engine may be away for now: it is tried again then.
+    pub(crate) may_be_away: bool,
 }
 
 impl Node {
-    /// Connects to the engine, makes the database there if it is new, and takes part in it.
+    /// Connects to the engine, makes the database there if it is new, and takes part in it. Where the engine is away and may be,
+    /// a thread does that later.
     ///
     /// # Errors
     /// The engine cannot be reached, refuses, or holds something else.
     fn start(making: Making<'_>) -> Result<Self, String> {
-        let Making { suffix, settings, schema, database, environment, clock, log } = making;
-        let engine = settings.engine.as_ref().ok_or("there is no engine")?;
-        let options = KvOptions {
-            schema: settings.schema.clone(),
-            make: true,
-            writes: false,
-            freshness: if settings.strict { Freshness::Strict } else { Freshness::Session },
-            cache_bytes: usize::try_from(settings.cache_megabytes << 20).unwrap_or(usize::MAX),
-            connections: THREADS + CONNECTIONS_BESIDE,
-            deadline: DEADLINE,
-            name: format!("{} {}", settings.node, settings.schema),
-        };
-        let text = |error: &dyn fmt::Display| format!("{}: {error}", engine.address);
-        let store = KvStore::open(&engine.address, &TABLES, &options).map_err(|error| text(&error))?;
-        let store = Arc::new(store);
-        let opened = open(&store, settings, &schema, &database, &clock).map_err(|error| text(&error))?;
-        let served = Served::start(Arc::new(opened), environment).map_err(|error| text(&error))?;
-        let served = Arc::new(served);
-        let pool = EnginePool::start(Arc::clone(&clock)).map_err(|error| error.to_string())?;
+        let Making { suffix, settings, schema, database, environment, clock, log, may_be_away } = making;
+        let plan = Plan { settings: settings.clone(), schema, database: Arc::new(database), environment };
+        let opening = Arc::new(Opening::new(plan));
         let role = Arc::new(role::Watch::default());
+        match opening.open(&clock) {
+            Ok(()) => {}
+            Err(Failure::Away(why)) if may_be_away => {
+                log.warning(format_args!("\"{suffix}\": {why}; it is tried again until the engine answers"));
+                role.begin_cut_off();
+            }
+            Err(failure) => return Err(failure.text()),
+        }
+        let pool = EnginePool::start(Arc::clone(&clock)).map_err(|error| error.to_string())?;
         let holder = role::Holder {
             watch: Arc::clone(&role),
-            served: Arc::clone(&served),
+            opening: Arc::clone(&opening),
             node: settings.node.clone(),
             lease: settings.lease,
             suffix: suffix.clone(),
@@ -123,15 +116,21 @@ impl Node {
         };
         let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || holder.run());
         let thread = Mutex::new(Some(thread.map_err(|error| error.to_string())?));
-        Ok(Self { settings: settings.clone(), suffix, served, pool, role, thread })
+        Ok(Self { settings: settings.clone(), suffix, opening, pool, role, thread })
     }
 
-    pub(crate) fn served(&self) -> &Arc<Served<SharedStore>> {
-        &self.served
+    /// The database; none while the engine has not answered since the server started.
+    pub(crate) fn served(&self) -> Option<&Arc<Served<SharedStore>>> {
+        self.opening.served()
     }
 
-    pub(crate) fn store(&self) -> &KvStore {
-        self.served.database().store()
+    /// The settings of the database, whether it is open or not.
+    pub(crate) fn database_settings(&self) -> Arc<DatabaseSettings> {
+        self.opening.settings()
+    }
+
+    fn store(&self) -> Option<&KvStore> {
+        Some(self.served()?.database().store())
     }
 
     pub(crate) fn role(&self) -> Role {
@@ -140,7 +139,7 @@ impl Node {
 
     /// What it tells the monitor and the metrics.
     pub(crate) fn figures(&self) -> NodeFigures {
-        let (store, role) = (self.store().figures(), self.role());
+        let (store, role) = (self.store().map(KvStore::figures).unwrap_or_default(), self.role());
         NodeFigures {
             suffix: self.suffix.clone(),
             node: self.settings.node.clone(),
@@ -151,7 +150,7 @@ impl Node {
             },
             role,
             waiting: self.pool.waiting() as u64,
-            changes_waiting: self.served.waiting_writes() as u64,
+            changes_waiting: self.served().map_or(0, |served| served.waiting_writes() as u64),
             store,
         }
     }
@@ -159,9 +158,11 @@ impl Node {
     /// Has the database follow another configuration. It takes the right to write again behind that, so that what indexes are
     /// kept is settled in the engine first.
     pub(crate) fn reconfigure(&self, next: Reconfiguration) {
+        let Some(next) = self.opening.reconfigure(next) else { return };
+        let Some(served) = self.served() else { return };
         let turn = self.role.turn();
-        self.store().resign();
-        self.served.reconfigure(next);
+        served.database().store().resign();
+        served.reconfigure(next);
         drop(turn);
         self.role.settle_again();
     }
@@ -178,7 +179,7 @@ impl Node {
 
     /// The database has left the configuration.
     pub(crate) fn retire(&self) {
-        self.served.retire();
+        self.served().into_iter().for_each(|served| served.retire());
         self.role.end();
     }
 }
@@ -187,33 +188,5 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Not waited for: it may be an event loop that lets the last generation go.
         self.role.end();
-    }
-}
-
-/// Opens the database: as it is, or makes it where this node holds the lease.
-fn open(
-    store: &SharedStore,
-    settings: &KvSettings,
-    schema: &Arc<Schema>,
-    database: &DatabaseSettings,
-    clock: &SystemClock,
-) -> Result<Database<SharedStore>, DatabaseOpenError> {
-    let began = clock.monotonic();
-    let opened = || Database::open(Arc::clone(store), Arc::clone(schema), database.clone(), &SystemRandom);
-    loop {
-        match opened() {
-            Err(DatabaseOpenError::Empty) => {}
-            opened => return opened,
-        }
-        if store.hold_lease(&settings.node, settings.lease)? {
-            store.take_over()?;
-            return opened();
-        }
-        // Another node makes it just now.
-        let waited = clock.monotonic().0.saturating_sub(began.0);
-        if waited > MAKING_SECONDS * 1_000_000_000 {
-            return Err(DatabaseOpenError::Empty);
-        }
-        std::thread::park_timeout(MAKING_PAUSE);
     }
 }

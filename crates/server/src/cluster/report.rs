@@ -26,3 +26,11 @@ pub struct Checked {
     pub commit: u64,
     pub entries: u64,
 }
+
+/// What a node lost when it was removed.
+#[derive(Copy, Clone, Debug)]
+pub struct Removed {
+    pub held_lease: bool,
+    /// Connections to the engine.
+    pub connections: u64,
+}

@@ -11,6 +11,7 @@ use larix_engine::{Database, Served};
 use larix_kv::Lease;
 
 use super::SharedStore;
+use super::opening::{self, Failure, Opening};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
@@ -81,6 +82,11 @@ impl Watch {
         self.lock().role.clone()
     }
 
+    /// The engine is away from the beginning.
+    pub(super) fn begin_cut_off(&self) {
+        self.lock().role = Role::CutOff;
+    }
+
     /// What the right to write stands on is to be settled again.
     pub(crate) fn settle_again(&self) {
         let mut state = self.lock();
@@ -110,7 +116,7 @@ impl Watch {
 /// The thread's own.
 pub(super) struct Holder {
     pub(super) watch: Arc<Watch>,
-    pub(super) served: Arc<Served<SharedStore>>,
+    pub(super) opening: Arc<Opening>,
     pub(super) node: String,
     pub(super) lease: Duration,
     pub(super) suffix: String,
@@ -123,16 +129,58 @@ type Trouble = String;
 
 impl Holder {
     pub(super) fn run(self) {
+        if let Some(served) = self.open() {
+            self.hold(&served);
+        }
+    }
+
+    /// The database: waits until the engine answers. None where the node ends before that.
+    fn open(&self) -> Option<Arc<Served<SharedStore>>> {
+        let mut told = String::new();
+        let mut failures = 0;
+        loop {
+            if let Some(served) = self.opening.served() {
+                return Some(Arc::clone(served));
+            }
+            // The first attempt was made before this thread.
+            if !self.watch.wait(opening::pause(failures, &SystemRandom)) {
+                return None;
+            }
+            failures = failures.saturating_add(1);
+            match self.opening.open(&self.clock) {
+                Ok(()) => self.log.notice(format_args!("\"{}\": the engine answers", self.suffix)),
+                Err(failure) => self.tell(failure, &mut told),
+            }
+        }
+    }
+
+    fn tell(&self, failure: Failure, told: &mut String) {
+        let needs_help = matches!(failure, Failure::Refused(_));
+        let why = failure.text();
+        if why == *told {
+            return;
+        }
+        match needs_help {
+            true => self.log.warning(format_args!(
+                "\"{}\": {why}; somebody has to mend it, and it is tried again",
+                self.suffix
+            )),
+            false => self.log.warning(format_args!("\"{}\": {why}; it is tried again", self.suffix)),
+        }
+        *told = why;
+    }
+
+    fn hold(&self, served: &Served<SharedStore>) {
         let pause = self.lease / LOOKS;
         let mut last = self.clock.monotonic();
         let mut told = String::new();
         loop {
             let began = self.clock.monotonic();
-            match self.look() {
+            match self.look(served) {
                 Ok(role) => {
                     last = began;
                     told.clear();
-                    self.publish(role);
+                    self.publish(served, role);
                 }
                 Err(why) => {
                     if why != told {
@@ -141,8 +189,8 @@ impl Holder {
                     }
                     if self.is_over(last) {
                         // Others may lead by now; if not, the lease is taken anew.
-                        self.served.database().store().resign();
-                        self.publish(Role::CutOff);
+                        served.database().store().resign();
+                        self.publish(served, Role::CutOff);
                     }
                 }
             }
@@ -150,9 +198,9 @@ impl Holder {
                 break;
             }
         }
-        let store = self.served.database().store();
+        let store = served.database().store();
         if store.leads() {
-            self.publish(Role::Vacant);
+            self.publish(served, Role::Vacant);
             store.resign();
             // Without it others wait for the lease's end.
             let _released = store.release_lease();
@@ -164,14 +212,14 @@ impl Holder {
         u128::from(passed) >= self.lease.as_nanos()
     }
 
-    fn publish(&self, role: Role) {
+    fn publish(&self, served: &Served<SharedStore>, role: Role) {
         let mut state = self.watch.lock();
         if state.role == role || state.hurries && role == Role::Leader {
             return;
         }
         match &role {
             Role::Leader => {
-                let epoch = self.served.database().store().figures().epoch;
+                let epoch = served.database().store().figures().epoch;
                 self.log.notice(format_args!("\"{}\": this node writes now (epoch {epoch})", self.suffix));
             }
             Role::Follower(leader) => self.log.notice(format_args!("\"{}\": {leader} writes", self.suffix)),
@@ -187,9 +235,9 @@ impl Holder {
     }
 
     /// Holds the lease, takes it if nobody has it, or learns who has.
-    fn look(&self) -> Result<Role, Trouble> {
+    fn look(&self, served: &Served<SharedStore>) -> Result<Role, Trouble> {
         let _turn = self.watch.turn();
-        let store = self.served.database().store();
+        let store = served.database().store();
         let text = |error: &dyn std::fmt::Display| error.to_string();
         if store.leads() {
             if store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
@@ -210,22 +258,22 @@ impl Holder {
             let leader = store.lease().map_err(|error| text(&error))?.leader;
             return Ok(leader.map_or(Role::Vacant, Role::Follower));
         }
-        self.take_over()?;
+        take_over(served)?;
         Ok(Role::Leader)
     }
+}
 
-    /// Fences everybody else off, and settles with the engine what this node's configuration says.
-    fn take_over(&self) -> Result<(), Trouble> {
-        let database = self.served.database();
-        let store = database.store();
-        let (schema, settings) = (database.schema(), database.settings());
-        let settled = store.take_over_and(|| {
-            // Opening a database brings the store up to what its settings say.
-            let opened = Database::open(Arc::clone(store), schema, (*settings).clone(), &SystemRandom);
-            opened.map(|_| ())
-        });
-        settled.map_err(|error: DatabaseOpenError| error.to_string())
-    }
+/// Fences everybody else off, and settles with the engine what this node's configuration says.
+fn take_over(served: &Served<SharedStore>) -> Result<(), Trouble> {
+    let database = served.database();
+    let store = database.store();
+    let (schema, settings) = (database.schema(), database.settings());
+    let settled = store.take_over_and(|| {
+        // Opening a database brings the store up to what its settings say.
+        let opened = Database::open(Arc::clone(store), schema, (*settings).clone(), &SystemRandom);
+        opened.map(|_| ())
+    });
+    settled.map_err(|error: DatabaseOpenError| error.to_string())
 }
 
 #[cfg(test)]

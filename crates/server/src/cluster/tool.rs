@@ -11,7 +11,7 @@ use larix_engine::tables::TABLES;
 use larix_kv::{Freshness, KvOptions, KvStore, Lease, take_noted};
 use larix_store::{Snapshot, Store};
 
-use super::{Checked, Connected, Status};
+use super::{Checked, Connected, Removed, Status};
 use crate::clock::SystemRandom;
 
 /// How the engine stands: `suffix` names the database where there are several.
@@ -48,6 +48,54 @@ pub fn step_down(
     let leader = store.lease().map_err(text)?.leader;
     let is_ended = leader.is_some() && store.end_lease(kept_away).map_err(text)?;
     Ok(leader.filter(|_| is_ended))
+}
+
+/// Takes a node out for now: ends its lease, which it may not take again for `kept_away`, and its connections to the engine.
+///
+/// # Errors
+/// As [`status`].
+pub fn remove(
+    config: &Config,
+    suffix: Option<&str>,
+    node: &str,
+    kept_away: Duration,
+) -> Result<Removed, String> {
+    let (section, store) = open(config, suffix)?;
+    let settings = section.kind.settings::<KvSettings>().ok_or("the database is in no engine")?;
+    let done = store.remove(node, &settings.connection_name(node), kept_away).map_err(text)?;
+    Ok(Removed { held_lease: done.held_lease, connections: done.connections })
+}
+
+/// The store of a database that tools read.
+pub type ToolStore = Arc<KvStore>;
+
+/// Whether a database is in a shared engine.
+pub fn is_shared(section: &Section) -> bool {
+    section.kind.settings::<KvSettings>().is_some()
+}
+
+/// Opens a database in a shared engine for reading, beside servers that write. Behind the reading, [`whole`] says whether
+/// everything could be read.
+///
+/// # Errors
+/// As [`status`].
+pub fn open_to_read(config: &Config, section: &Section) -> Result<Database<ToolStore>, String> {
+    let settings = section.kind.settings::<KvSettings>().ok_or("the database is in no engine")?;
+    let store = open_store(settings)?;
+    take_noted();
+    let settings = config.engine_settings(section).map_err(text)?;
+    Database::open(Arc::new(store), Arc::clone(&config.schema), settings, &SystemRandom).map_err(text)
+}
+
+/// # Errors
+/// Something could not be read on this thread since a database was opened: it must not pass for what is not there.
+pub fn whole() -> Result<(), String> {
+    match take_noted() {
+        None => Ok(()),
+        Some(_) => {
+            Err("the engine did not answer every question, so something may be missing: try again".to_owned())
+        }
+    }
 }
 
 /// Checks that tree, entries and indexes in the engine agree; `found` gets what does not.
@@ -100,6 +148,10 @@ fn open<'c>(config: &'c Config, suffix: Option<&str>) -> Result<(&'c Section, Kv
         [] => return Err("the configuration has no such `database kv`".to_owned()),
         _ => return Err("the configuration has several `database kv`: name one with -b SUFFIX".to_owned()),
     };
+    Ok((section, open_store(settings)?))
+}
+
+fn open_store(settings: &KvSettings) -> Result<KvStore, String> {
     let engine = settings.engine.as_ref().ok_or("the database has no `engine`")?;
     let options = KvOptions {
         schema: settings.schema.clone(),
@@ -111,5 +163,5 @@ fn open<'c>(config: &'c Config, suffix: Option<&str>) -> Result<(&'c Section, Kv
         ..KvOptions::default()
     };
     let store = KvStore::open(&engine.address, &TABLES, &options);
-    Ok((section, store.map_err(|error| format!("{}: {error}", engine.address))?))
+    store.map_err(|error| format!("{}: {error}", engine.address))
 }

@@ -25,6 +25,8 @@ impl Making<'_> {
             environment: self.environment(database),
             clock: Arc::clone(self.clock),
             log: self.log.clone(),
+            // A change of the configuration is refused instead: who makes it sees that.
+            may_be_away: self.earlier.is_none(),
         };
         let alike = self.earlier.is_some_and(|earlier| is_alike(&earlier.config, self.config, database));
         self.joining

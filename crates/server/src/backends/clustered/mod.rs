@@ -15,7 +15,7 @@ use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::referral;
 use larix_engine::write::Completion;
 use larix_engine::write::writer::hand_over_kept;
-use larix_engine::{Chosen, Directory, Fault, Held};
+use larix_engine::{Chosen, Directory, Fault, Held, Served};
 use larix_kv::{Noted, take_noted};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::alone::Alone;
 use super::{Common, passwords};
-use crate::cluster::{Cluster, Node, Place, Role, SharedStore, Turn};
+use crate::cluster::{Cluster, Node, OwnDirectory, Place, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
@@ -38,8 +38,7 @@ const AGAIN_MAX: usize = 8;
 #[derive(Debug)]
 struct Clustered {
     node: Arc<Node>,
-    /// Of this database alone: rules that ask for entries of others find none.
-    directory: Arc<Directory<SharedStore>>,
+    directory: Arc<OwnDirectory>,
     common: Arc<Common>,
     limits: Vec<LimitRule>,
 }
@@ -52,17 +51,18 @@ pub(crate) fn clustered(common: &Arc<Common>, database: &Database) -> Option<Arc
     Some(Arc::new(Clustered { node, directory, common, limits }))
 }
 
-/// What the threads need of a database.
+/// What the threads need of a database that is open.
 #[derive(Clone, Debug)]
 struct Part {
     node: Arc<Node>,
+    served: Arc<Served<SharedStore>>,
     directory: Arc<Directory<SharedStore>>,
     common: Arc<Common>,
 }
 
 impl Part {
     fn chosen(&self) -> Chosen<'_, SharedStore> {
-        self.directory.at(self.node.served())
+        self.directory.at(&self.served)
     }
 
     /// Reads, and reads again where what was read has changed meanwhile. What could not be read is never taken for what is not there.
@@ -102,6 +102,13 @@ fn out_of_reach() -> LdapResult {
     LdapResult::with(ResultCode::UNAVAILABLE, "the engine of this database cannot be reached: try again")
 }
 
+fn not_opened() -> LdapResult {
+    LdapResult::with(
+        ResultCode::UNAVAILABLE,
+        "the engine of this database has not let this server in since it started (its log says why): try again",
+    )
+}
+
 fn too_many() -> LdapResult {
     LdapResult::with(ResultCode::BUSY, "too many operations wait for the engine of this database: try again")
 }
@@ -130,17 +137,18 @@ impl Wanted {
 }
 
 impl Clustered {
-    fn part(&self) -> Part {
-        let (node, directory) = (Arc::clone(&self.node), Arc::clone(&self.directory));
-        Part { node, directory, common: Arc::clone(&self.common) }
+    /// # Errors
+    /// What is answered while the database is not open.
+    fn part(&self) -> Result<Part, LdapResult> {
+        let served = self.node.served().ok_or_else(not_opened)?;
+        note(served);
+        let directory = self.directory.of(served).ok_or_else(not_opened)?;
+        let (node, served, directory) = (Arc::clone(&self.node), Arc::clone(served), Arc::clone(directory));
+        Ok(Part { node, served, directory, common: Arc::clone(&self.common) })
     }
 
     fn place(&self) -> Result<Place<'_>, LdapResult> {
         self.node.pool.place().ok_or_else(too_many)
-    }
-
-    fn note(&self) {
-        in_database(self.node.served().database().instance());
     }
 
     /// # Errors
@@ -174,14 +182,21 @@ impl Clustered {
     /// The root DN's configured password where it is the right one and quickly compared: the engine is not asked.
     fn root_password(&self, bind: &Bind<'_>) -> Option<passwords::Stored> {
         let Proof::Password(sent) = bind.proof else { return None };
-        let found = self.directory.at(self.node.served()).root_lookup(bind.dn)?;
-        let passwords: Vec<Secret> = found.secrets.into_iter().map(Zeroizing::new).collect();
+        let settings = self.node.database_settings();
+        let secret =
+            settings.root_password.as_ref().filter(|_| settings.root_dn.as_ref() == Some(bind.dn))?;
+        let passwords: Vec<Secret> = vec![Zeroizing::new(secret.clone())];
         let is_right = |secret: &Secret| {
             password::cost(secret) == Cost::Light && password::verify(secret, sent) == Verification::Match
         };
-        let shown = Some(found.shown);
+        let shown = Some(settings.root_dn_text.clone());
         passwords.iter().all(is_right).then_some(passwords::Stored { passwords, shown, code_length: None })
     }
+}
+
+/// Which database's operations are counted.
+fn note(served: &Arc<Served<SharedStore>>) {
+    in_database(served.database().instance());
 }
 
 /// The database of a backend, if it is one of these.
@@ -192,17 +207,17 @@ fn of(backend: &dyn Backend) -> Option<&Clustered> {
 
 impl Backend for Clustered {
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
-        self.note();
-        Ok(Box::new(search::ClusteredSearch::new(self, context, search)))
+        let part = self.part().map_err(|result| Box::new((result, Vec::new())))?;
+        let limits = self.limits.clone();
+        Ok(Box::new(search::ClusteredSearch::new(part, limits, context, search)))
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
-        self.note();
-        let place = match self.place() {
-            Ok(place) => place,
-            Err(busy) => return Reply::Now((busy, Vec::new())),
+        let (part, place) = match self.part().and_then(|part| Ok((part, self.place()?))) {
+            Ok(both) => both,
+            Err(result) => return Reply::Now((result, Vec::new())),
         };
-        let (part, subject, wanted) = (self.part(), Arc::clone(context.subject), Wanted::default());
+        let (subject, wanted) = (Arc::clone(context.subject), Wanted::default());
         let (dn, controls) = (compare.dn.clone(), compare.controls.clone());
         let CompareRequest { entry, attribute, value } = *compare.request;
         let (entry, attribute, value) = (entry.to_owned(), attribute.to_owned(), value.to_vec());
@@ -215,7 +230,7 @@ impl Backend for Clustered {
                 return done((too_late(), Vec::new()));
             }
             let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
-            let database = part.node.served().database();
+            let database = part.served.database();
             let compared = part.read(|| {
                 let policy = database.current_policy();
                 let default_referrals = &part.common.default_referrals;
@@ -238,7 +253,7 @@ impl Backend for Clustered {
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
-        self.note();
+        self.node.served().into_iter().for_each(note);
         let judge = passwords::Judge::elsewhere(&self.common);
         let Proof::Password(password) = bind.proof else {
             return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
@@ -246,11 +261,11 @@ impl Backend for Clustered {
         if let Some(stored) = self.root_password(bind) {
             return self.common.bind(judge, context, bind, stored, later);
         }
-        let place = match self.place() {
-            Ok(place) => place,
-            Err(busy) => return Reply::Now(busy.into()),
+        let (part, place) = match self.part().and_then(|part| Ok((part, self.place()?))) {
+            Ok(both) => both,
+            Err(result) => return Reply::Now(result.into()),
         };
-        let (part, subject, wanted) = (self.part(), Arc::clone(context.subject), Wanted::default());
+        let (subject, wanted) = (Arc::clone(context.subject), Wanted::default());
         let (dn, password, controls) =
             (bind.dn.clone(), Zeroizing::new(password.to_vec()), bind.controls.clone());
         let (by_mechanism, policy_control, began) = (bind.by_mechanism, bind.policy_control, context.began);
@@ -297,18 +312,19 @@ impl Backend for Clustered {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        self.note();
         self.change_password(context, change, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
-        self.note();
         let target = changes.operations().next().map(|operation| operation.target().to_owned());
-        if let Err(result) = self.leads(&target.unwrap_or_default()) {
-            done(result.into());
-            return Pending::default();
-        }
-        let chosen = self.directory.at(self.node.served());
+        let part = match self.part().and_then(|part| self.leads(&target.unwrap_or_default()).map(|()| part)) {
+            Ok(part) => part,
+            Err(result) => {
+                done(result.into());
+                return Pending::default();
+            }
+        };
+        let chosen = part.chosen();
         let held = |dn: &NormalDn| self.held(context, dn);
         match changes {
             Changes::One(request, target) => chosen.submit_at(request, target, &held, done),
@@ -324,18 +340,27 @@ impl Backend for Clustered {
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {
-        Some(self.node.served().database().policy())
+        Some(match self.node.served() {
+            Some(served) => served.database().policy(),
+            None => {
+                let settings = self.node.database_settings();
+                let schema = Arc::clone(&self.common.config.schema);
+                let open = || Arc::new(AccessPolicy::open(schema, settings.root_dn.clone()));
+                settings.policy.clone().unwrap_or_else(open)
+            }
+        })
     }
 
     fn announce(&self, announced: &mut Announced) {
-        let settings = self.node.served().database().settings();
+        let settings = self.node.database_settings();
         if !settings.hidden {
             announced.naming_contexts.extend(settings.suffixes.iter().map(|suffix| suffix.text.clone()));
         }
     }
 
     fn set_read_only(&self, value: bool) -> LdapResult {
-        self.node.served().database().set_read_only(value);
+        let Some(served) = self.node.served() else { return not_opened() };
+        served.database().set_read_only(value);
         LdapResult::success()
     }
 }

@@ -25,6 +25,7 @@ impl Clustered {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Result<Reply<PasswordChanged>, LdapResult> {
+        let part = self.part()?;
         self.leads(&change.target)?;
         if change.old.is_some() {
             (change.proof_begins)()?;
@@ -32,7 +33,7 @@ impl Clustered {
         let place = self.place()?;
         let (new, generated) = new_password(change.new.as_ref());
         let job = Job {
-            part: self.part(),
+            part,
             hashers: self.common.config.hashers(),
             elsewhere: self.common.elsewhere(),
             subject: Arc::clone(context.subject),

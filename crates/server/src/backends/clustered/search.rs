@@ -16,7 +16,7 @@ use larix_proto::{ControlBuf, LdapResult, Message, MessageId, Request, ResultCod
 use larix_schema::NormalDn;
 use larix_store::{Snapshot, Store};
 
-use super::{AGAIN_MAX, Clustered, Part, too_late, too_many};
+use super::{AGAIN_MAX, Part, too_late, too_many};
 use crate::backends::stored::limits_of_subject;
 use crate::cluster::Turn;
 use larix_backend::{Context, Cursor, Effort, OUTPUT_HIGH, Search, Slice};
@@ -121,7 +121,7 @@ impl fmt::Debug for ClusteredSearch {
 }
 
 impl ClusteredSearch {
-    pub(super) fn new(backend: &Clustered, context: &Context<'_>, search: Search<'_>) -> Self {
+    pub(super) fn new(part: Part, rules: Vec<LimitRule>, context: &Context<'_>, search: Search<'_>) -> Self {
         let Search { request, base, controls, message } = search;
         let attributes: Vec<&str> = request.attributes.iter().collect();
         let mut encoded = Vec::new();
@@ -143,12 +143,12 @@ impl ClusteredSearch {
             base: base.clone(),
             controls,
             subject: Arc::clone(context.subject),
-            rules: backend.limits.clone(),
+            rules,
             began: context.began,
             size_limit: None,
             page_limit: None,
         };
-        let work = Work { part: backend.part(), asked, task: None, has_answered: false, again: 0 };
+        let work = Work { part, asked, task: None, has_answered: false, again: 0 };
         Self {
             desk: Shared::default(),
             work: Some(Box::new(work)),
@@ -299,7 +299,7 @@ impl Work {
 
     fn try_slice(&mut self, out: &mut Vec<u8>) -> Result<Step, Fault> {
         let Self { part, asked, task, .. } = self;
-        let database = part.node.served().database();
+        let database = part.served.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let task = match task {
@@ -323,7 +323,7 @@ type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
 
 impl Asked {
     fn begin<N: Snapshot>(&self, part: &Part, view: &View<'_, N>) -> Result<Begun, Fault> {
-        let database = part.node.served().database();
+        let database = part.served.database();
         let policy = database.current_policy();
         let limits: Option<Limits> = match policy.is_root(&self.subject) {
             true => None,
