@@ -381,7 +381,7 @@ mod tests {
                 format!(
                     "database ldap\nsuffix o=x\nuri ldap://a\noverlay rwm\nrwm-suffixmassage o=y\noverlay pcache\n{ONE}"
                 ),
-                "maps names behind `overlay pcache`",
+                "put `overlay rwm` behind `overlay pcache`",
             ),
             (
                 format!("database mdb\nsuffix o=x\ndirectory /x\noverlay pcache\n{ONE}"),
