@@ -254,7 +254,7 @@ fn changes_through_the_proxy_are_seen() {
     for (request, search, expected) in [
         ("delete uid=bob,ou=users,o=x", mail, "=> 0"),
         ("modrdn uid=eve,ou=users,o=x uid=bob keep", mail, "mail: eve@x"),
-        ("modrdn uid=bob,ou=users,o=x uid=adam drop", mail, "=> 0"),
+        ("modrdn uid=bob,ou=users,o=x uid=adam delete", mail, "=> 0"),
     ] {
         let answer = run(&mut writer, request);
         assert!(answer.contains("=> 0"), "{request}: {answer}");
