@@ -300,6 +300,7 @@ const KNOWN_ON_AN_ENGINE: &[(&str, Known)] = &[
     ("password-policy.txt", Known::Refused("the overlay ppolicy does not work in a kv database")),
     ("retcode.txt", Known::Refused("the overlay retcode does not work in a kv database")),
     ("rfc2891-sort.txt", Known::Refused("the overlay sssvlv does not work in a kv database")),
+    ("smbk5pwd.txt", Known::Refused("the overlay ppolicy does not work in a kv database")),
     ("valsort.txt", Known::Refused("the overlay valsort does not work in a kv database")),
     ("verify-credentials.txt", Known::Refused("the overlay ppolicy does not work in a kv database")),
     ("vlv.txt", Known::Refused("the overlay sssvlv does not work in a kv database")),
