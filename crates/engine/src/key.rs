@@ -54,7 +54,13 @@ impl KeyKind {
 
 /// Appends the whole key of `value`.
 pub fn put(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, value: &[u8]) {
-    put_prefix(out, number, kind, value);
+    put_head(out, number, kind);
+    put_value(out, value);
+}
+
+/// Appends what a whole key of `value` has behind its head.
+pub(crate) fn put_value(out: &mut Vec<u8>, value: &[u8]) {
+    put_escaped(out, value);
     if value.len() > VALUE_LIMIT {
         out.extend_from_slice(&CUT);
         out.extend_from_slice(&digest(value));
@@ -82,8 +88,16 @@ pub(crate) fn of_gram(number: AttributeNumber, gram: [u8; 3]) -> Option<[u8; HEA
 
 /// Appends what all keys of values that begin with `head` begin with. A head longer than [`VALUE_LIMIT`] is cut.
 pub fn put_prefix(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, head: &[u8]) {
+    put_head(out, number, kind);
+    put_escaped(out, head);
+}
+
+fn put_head(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind) {
     out.extend_from_slice(&number.0.to_be_bytes());
     out.push(kind as u8);
+}
+
+fn put_escaped(out: &mut Vec<u8>, head: &[u8]) {
     let head = head.get(..VALUE_LIMIT).unwrap_or(head);
     // Nearly every value has no zero byte.
     if !head.contains(&0) {

@@ -92,7 +92,7 @@ impl<S: Snapshot> Snapshot for Layered<'_, S> {
         range: KeyRange<'_>,
         direction: Direction,
     ) -> Result<Self::Scan<'a>, ReadError> {
-        let changes = Changes { range: self.changes.record_range(table, &range), direction };
+        let changes = Changes { range: self.changes.record_range(table, &range, direction) };
         Ok(LayeredScan {
             base: Peeked::new(self.base.scan(table, range, direction)?),
             changes: Peeked::new(changes),
@@ -211,20 +211,14 @@ fn side(base: Option<&[u8]>, change: Option<&[u8]>, direction: Direction) -> Opt
 }
 
 struct Changes<'a> {
-    range: RecordRange<'a>,
-    direction: Direction,
+    range: Option<RecordRange<'a>>,
 }
 
 impl<'a> Iterator for Changes<'a> {
     type Item = (&'a [u8], Option<&'a [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let range = self.range.as_mut()?;
-        let (key, value) = match self.direction {
-            Direction::Forward => range.next(),
-            Direction::Backward => range.next_back(),
-        }?;
-        Some((key, value.as_deref()))
+        self.range.as_mut()?.next()
     }
 }
 

@@ -31,4 +31,4 @@ pub use table::{
     Direction, KEY_BYTES_MAX, KeyRange, POSTING_ID_MAX, POSTING_KEY_BYTES_MAX, TABLES_MAX, TableId,
     TableKind, TableSpec, VALUE_BYTES_MAX, prefix_end,
 };
-pub use write_set::{PostingEdits, WriteSet};
+pub use write_set::{PostingEdits, SortedRows, WriteSet};

@@ -15,6 +15,7 @@ use crate::overlay::PasswordWork;
 use crate::password;
 use crate::search::referral;
 use crate::write::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
+use crate::write::prepared_sets::PreparedSets;
 use crate::write::writer::Task;
 use crate::write::{Completion, Origin, WriteOutcome, WriteRequest};
 
@@ -215,7 +216,8 @@ impl<S: Store> Chosen<'_, S> {
         if settings.shadow && origin == Origin::Client && !may_update && !is_import {
             return Err(self.shadow_refusal(&settings.update_referrals, &target));
         }
-        Ok(Task { operation, target, subject, controls, passwords })
+        let prepared = PreparedSets::new(&self.frontend.schema, &operation);
+        Ok(Task { operation, target, subject, controls, passwords, prepared })
     }
 
     /// What comparing with the passwords costs that a change stores.

@@ -22,6 +22,7 @@ use crate::search::present::Present;
 use crate::tables::META;
 use crate::write::WriteOutcome;
 use crate::write::prepare::{Latitude, prepare_at};
+use crate::write::prepared_sets::PreparedSets;
 use crate::write::writer::Task;
 use crate::write::writer::task::WriterTask;
 
@@ -439,7 +440,8 @@ impl<S: Store> Served<S> {
                     // Only this thread waits for it.
                     let tell = move |outcome: WriteOutcome| drop(done.send(outcome.result));
                     let subject = self.root_subject();
-                    let task = Task { operation: prepared, target, subject, controls, passwords: None };
+                    let (operation, prepared) = (prepared, PreparedSets::default());
+                    let task = Task { operation, target, subject, controls, passwords: None, prepared };
                     self.submit(vec![task], Box::new(tell));
                 }
             }

@@ -14,6 +14,7 @@ use crate::load::Rebuild;
 use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::time::{Clock, RandomSource};
 use crate::write::prepare::Prepared;
+use crate::write::prepared_sets::PreparedSets;
 use crate::write::writer::task::WriterTask;
 use crate::write::writer::{Follow, Job, Task};
 use crate::write::{
@@ -71,7 +72,8 @@ impl<S: Store> Served<S> {
         done: Completion,
     ) {
         let (subject, controls) = (self.root_subject(), RequestControls::default());
-        self.submit(vec![Task { operation, target, subject, controls, passwords }], done);
+        let prepared = PreparedSets::default();
+        self.submit(vec![Task { operation, target, subject, controls, passwords, prepared }], done);
     }
 
     /// Has what follows here from a change of another database carried out, in the name of the root DN.

@@ -1,9 +1,10 @@
 //! From an owned entry to a write set: record, blobs, large sets. The tree and the indexes are the caller's.
 
 use larix_schema::Schema;
-use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use larix_store::{Direction, KeyRange, Snapshot, SortedRows, TableId, WriteSet};
 
-use super::{AttributeNumber, Entry, EntryAttribute, EntryId, LargeValues, values};
+use super::members::members_of;
+use super::{AttributeNumber, Entry, EntryAttribute, EntryId, LargeValues, Members, values};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::fault::Fault;
 use crate::record::{
@@ -52,18 +53,16 @@ pub fn store<S: Snapshot>(
             Some(old) => old.get(number)?.is_some_and(|values| values.form() == Form::Large),
             None => false,
         };
+        let as_set = LargeSet { snapshot, entry: place.id, number, is_stored: stored };
         if let Some(changes) = &attribute.large {
-            change_large(set, place.id, number, changes);
+            match changes.whole() {
+                Some(members) => bytes += as_set.put(set, members, changes.count())?,
+                None => change_large(set, place.id, number, changes),
+            }
             writer.large_attribute(number, changes.count());
         } else if let Some(members) = large_members(schema, catalog.catalog(), number, attribute) {
-            if stored {
-                clear_large(set, snapshot, place.id, number)?;
-            }
-            writer.large_attribute(number, members.len() as u64);
-            for (member, value) in members {
-                bytes += value.len();
-                set.put(VALUES, &values::set_key(place.id, number, &member), value);
-            }
+            writer.large_attribute(number, members.len());
+            bytes += as_set.put(set, members.iter(), members.len())?;
         } else {
             if stored {
                 clear_large(set, snapshot, place.id, number)?;
@@ -110,9 +109,7 @@ pub fn remove<S: Snapshot>(set: &mut WriteSet, snapshot: &S, old: &EntryView<'_>
     set.delete(ENTRIES, &old.id().to_bytes());
     if old.flags().has(RecordFlags::OUTSIDE) {
         for table in [VALUES, BLOBS] {
-            for row in snapshot.scan(table, KeyRange::prefix(&old.id().to_bytes()), Direction::Forward)? {
-                set.delete(table, &row?.0);
-            }
+            clear(set, snapshot, table, &old.id().to_bytes())?;
         }
     }
     Ok(())
@@ -177,36 +174,66 @@ fn are_same(stored: &ValuesView<'_>, values: &[Vec<u8>]) -> bool {
             .all(|(stored, value)| stored.is_ok_and(|stored| is_inline(stored, value)))
 }
 
-type Members<'e> = Vec<(Vec<u8>, &'e [u8])>;
-
 /// The members of an attribute that has too many values for the record; `None` when it stays there.
-fn large_members<'e>(
+fn large_members(
     schema: &Schema,
     catalog: &Catalog,
     number: AttributeNumber,
-    attribute: &'e EntryAttribute,
-) -> Option<Members<'e>> {
-    let row = catalog.row(number).filter(|row| !row.classes)?;
+    attribute: &EntryAttribute,
+) -> Option<Members> {
     if attribute.values.len() <= INLINE_COUNT_LIMIT {
         return None;
     }
-    // Modifications in the access log have an order, and the same line may come twice.
-    let described =
-        row.description.as_ref().map(|description| schema.attribute(description.attribute).name());
-    if matches!(described, Some("reqMod" | "reqOld")) {
-        return None;
-    }
-    let rule = row.equality?;
-    let mut members = attribute
-        .values
-        .iter()
-        .map(|value| Some((values::member_key(schema, rule, value).ok()?, value.as_slice())))
-        .collect::<Option<Members<'_>>>()?;
-    members.sort_by(|a, b| a.0.cmp(&b.0));
-    members.dedup_by(|a, b| a.0 == b.0);
-    // Equal values (a schema check was skipped) or members that would not fit: keep what was given, as it was given.
-    (members.len() == attribute.values.len()).then_some(members)
+    let description = catalog.row(number)?.description.as_ref()?;
+    members_of(schema, schema.attribute(description.attribute), &attribute.values)
 }
+
+/// A large set of an entry, of which all members are known.
+struct LargeSet<'s, S> {
+    snapshot: &'s S,
+    entry: EntryId,
+    number: AttributeNumber,
+    /// The store has such a set already.
+    is_stored: bool,
+}
+
+impl<S: Snapshot> LargeSet<'_, S> {
+    /// Gives the set these `count` members, which ascend, and no others. Answers how many bytes their values have.
+    fn put<'m>(
+        &self,
+        set: &mut WriteSet,
+        members: impl Iterator<Item = (&'m [u8], &'m [u8])>,
+        count: u64,
+    ) -> Result<usize, Fault> {
+        let prefix = values::set_key(self.entry, self.number, &[]);
+        let count = usize::try_from(count).unwrap_or_default();
+        let mut rows = SortedRows::with_capacity(count, count * USUAL_ROW_BYTES);
+        let mut bytes = 0;
+        let mut members = members.inspect(|(_, value)| bytes += value.len()).peekable();
+        if self.is_stored {
+            for row in self.snapshot.scan(VALUES, KeyRange::prefix(&prefix), Direction::Forward)? {
+                let (key, stored) = row?;
+                let old = key.get(prefix.len()..).unwrap_or_default();
+                while let Some((member, value)) = members.next_if(|(member, _)| *member < old) {
+                    rows.push(&prefix, member, Some(value));
+                }
+                match members.next_if(|(member, _)| *member == old) {
+                    Some((_, value)) if value == &*stored => {}
+                    Some((_, value)) => rows.push(&prefix, old, Some(value)),
+                    None => rows.push(&prefix, old, None),
+                }
+            }
+        }
+        for (member, value) in members {
+            rows.push(&prefix, member, Some(value));
+        }
+        set.set_rows(VALUES, rows);
+        Ok(bytes)
+    }
+}
+
+/// Room for the key and the value of most members.
+const USUAL_ROW_BYTES: usize = 96;
 
 fn change_large(set: &mut WriteSet, entry: EntryId, number: AttributeNumber, changes: &LargeValues) {
     for member in &changes.removed {
@@ -223,10 +250,16 @@ fn clear_large<S: Snapshot>(
     entry: EntryId,
     number: AttributeNumber,
 ) -> Result<(), Fault> {
-    let prefix = values::set_key(entry, number, &[]);
-    for row in snapshot.scan(VALUES, KeyRange::prefix(&prefix), Direction::Forward)? {
-        set.delete(VALUES, &row?.0);
+    clear(set, snapshot, VALUES, &values::set_key(entry, number, &[]))
+}
+
+/// Removes all records of a table whose keys begin so.
+fn clear<S: Snapshot>(set: &mut WriteSet, snapshot: &S, table: TableId, prefix: &[u8]) -> Result<(), Fault> {
+    let mut rows = SortedRows::default();
+    for row in snapshot.scan(table, KeyRange::prefix(prefix), Direction::Forward)? {
+        rows.push(&row?.0, &[], None);
     }
+    set.set_rows(table, rows);
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! Owned entries: what writes, LDIF and tests work on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use larix_schema::{AttributeDescription, AttributeTypeId};
 
-use super::AttributeNumber;
+use super::{AttributeNumber, Members};
 
 /// An entry with its attributes in the order in which they came.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +99,20 @@ impl EntryAttribute {
             (None, None) => self.values.len() as u64,
         }
     }
+
+    /// The values that are at hand: all but what stays in the store.
+    pub(crate) fn loaded(&self) -> impl Iterator<Item = &[u8]> {
+        let fresh = self.large.as_ref().and_then(LargeValues::whole).into_iter().flatten();
+        self.values.iter().map(Vec::as_slice).chain(fresh.map(|(_, value)| value))
+    }
+
+    /// Makes values of a large set that the store does not have yet.
+    pub(crate) fn unfold(&mut self) {
+        if self.large.as_ref().is_some_and(|large| large.fresh.is_some()) {
+            self.values = self.loaded().map(<[u8]>::to_vec).collect();
+            self.large = None;
+        }
+    }
 }
 
 /// Changes to a set of values that stays in the store. The keys are those of [`values::member_key`].
@@ -113,9 +128,28 @@ pub struct LargeValues {
     pub added: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Member keys, all of them stored; applied before `added`.
     pub removed: BTreeSet<Vec<u8>>,
+    /// The set is new: these members, `stored` in number, come in place of what the store has of the attribute.
+    pub fresh: Option<Arc<Members>>,
 }
 
 impl LargeValues {
+    /// A set that is new.
+    pub(crate) fn of(members: &Arc<Members>) -> Self {
+        Self { stored: members.len(), fresh: Some(Arc::clone(members)), ..Self::default() }
+    }
+
+    /// All members of a set that is new, with their keys, ascending.
+    pub(crate) fn whole(&self) -> Option<impl Iterator<Item = (&[u8], &[u8])>> {
+        let stays = |(member, _): &(&[u8], &[u8])| self.removed.is_empty() || !self.removed.contains(*member);
+        let mut fresh = self.fresh.as_ref()?.iter().filter(stays).peekable();
+        let mut added = self.added.iter().map(|(member, value)| (&**member, &**value)).peekable();
+        Some(std::iter::from_fn(move || match (fresh.peek(), added.peek()) {
+            (Some((one, _)), Some((other, _))) if other < one => added.next(),
+            (Some(_), _) => fresh.next(),
+            (None, _) => added.next(),
+        }))
+    }
+
     pub fn count(&self) -> u64 {
         (self.stored + self.added.len() as u64).saturating_sub(self.removed.len() as u64)
     }

@@ -336,8 +336,8 @@ impl EntrySource for OwnedSource<'_> {
         description: &AttributeDescription,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Fault> {
-        let values = self.entry.attribute(description).into_iter().flat_map(|a| &a.values);
-        values.map(Vec::as_slice).take_while(|value| visit(value)).count();
+        let values = self.entry.attribute(description).into_iter().flat_map(EntryAttribute::loaded);
+        values.take_while(|value| visit(value)).count();
         Ok(())
     }
 
@@ -351,7 +351,7 @@ impl EntrySource for OwnedSource<'_> {
             .attributes
             .iter()
             .filter(|a| a.description.is_subdescription_of(self.schema, description));
-        for value in covered.flat_map(|a| &a.values) {
+        for value in covered.flat_map(EntryAttribute::loaded) {
             if !visit(value) {
                 break;
             }

@@ -12,9 +12,6 @@ use crate::key::{self, KeyKind};
 use crate::record::DIGEST_LENGTH;
 use crate::tables::{BLOBS, VALUES};
 
-/// Attribute number and kind precede the member key in an index key.
-const INDEX_KEY_HEAD: usize = 5;
-
 /// The key of a value within its large set.
 pub fn member_key(schema: &Schema, rule: &MatchingRule, value: &[u8]) -> Result<Vec<u8>, InvalidValue> {
     let mut normal = Vec::with_capacity(value.len());
@@ -24,7 +21,14 @@ pub fn member_key(schema: &Schema, rule: &MatchingRule, value: &[u8]) -> Result<
 
 /// The key of a value that is normalized already.
 pub fn member_key_of_normal(normal: &[u8]) -> Vec<u8> {
-    key::make(AttributeNumber(0), KeyKind::Equality, normal).split_off(INDEX_KEY_HEAD)
+    let mut out = Vec::with_capacity(normal.len() + key::END.len());
+    member_key_of_normal_into(&mut out, normal);
+    out
+}
+
+/// As [`member_key_of_normal`], behind what stands in `out`.
+pub(crate) fn member_key_of_normal_into(out: &mut Vec<u8>, normal: &[u8]) {
+    key::put_value(out, normal);
 }
 
 /// The equality index key of a member.

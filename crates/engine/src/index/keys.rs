@@ -176,8 +176,10 @@ pub fn visit_attribute_keys(
     if attribute.count() > 0 {
         maker.presence();
     }
-    let added = attribute.large.iter().flat_map(|large| large.added.values());
-    attribute.values.iter().chain(added).for_each(|value| maker.value(value));
+    attribute.loaded().for_each(|value| maker.value(value));
+    // Those of a set that is new are among the others.
+    let stored = attribute.large.iter().filter(|large| large.fresh.is_none());
+    stored.flat_map(|large| large.added.values()).for_each(|value| maker.value(value));
 }
 
 fn change_attribute<S: Snapshot>(
@@ -188,11 +190,12 @@ fn change_attribute<S: Snapshot>(
     new: Option<&EntryAttribute>,
     changes: &mut IndexChanges,
 ) -> Result<(), Fault> {
-    if let Some(large) = new.and_then(|new| new.large.as_ref()) {
+    let large = new.and_then(|new| new.large.as_ref());
+    if let Some(large) = large.filter(|large| large.fresh.is_none()) {
         change_large(schema, row, large, changes);
         return Ok(());
     }
-    if let Some(new) = new
+    if let Some(new) = new.filter(|_| large.is_none())
         && (new.kept.is_some() || same_values(stored, &new.values))
     {
         return Ok(());

@@ -31,7 +31,7 @@ pub use record::{
     Came, LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
     LoggedModification, OutlineKind, RecordForm,
 };
-pub(crate) use record::{LogHeading, encode_modify};
+pub(crate) use record::{LogHeading, encode_add, encode_modify};
 
 pub use retention::{LogRetention, RECORDS_MIN, TRIMMED_TOGETHER, Trimmed, Trimmer};
 pub use watch::{Follower, LogWatch};

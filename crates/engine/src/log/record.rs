@@ -17,11 +17,13 @@ use crate::log::EntryPlace;
 use crate::time::Timestamp;
 
 use decode::Reader;
-pub(crate) use encode::{LogHeading, encode_modify};
+pub(crate) use encode::{LogHeading, encode_add, encode_modify};
 
 const VERSION: u8 = 2;
 /// Without offset, entry id and superior.
 const VERSION_BEFORE: u8 = 1;
+/// The kind of an add.
+const ADD: u8 = 0;
 /// The kind of a modify.
 const MODIFY: u8 = 1;
 const FLAG_LOCAL: u8 = 1;

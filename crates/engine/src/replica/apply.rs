@@ -17,6 +17,7 @@ use crate::write::KnownSchema;
 use crate::write::group::Group;
 use crate::write::operational::Stamp;
 use crate::write::operator::{Envelope, Operator, WriteContext};
+use crate::write::prepared_sets::NONE_PREPARED;
 use crate::{log, tree};
 
 /// Moves and merges that one change may ask for.
@@ -232,6 +233,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             derived: false,
             trusted: false,
             idle: false,
+            prepared: &NONE_PREPARED,
         };
         let mut operator = Operator {
             ground: &ground,

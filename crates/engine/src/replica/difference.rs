@@ -138,7 +138,7 @@ pub(super) fn changed<V: Snapshot>(
             || description.attribute == known.structural_object_class
             || named.contains(description)
     })?;
-    let sets = StoredSets { reader };
+    let sets = StoredSets::new(reader);
     change::apply_all(op.schema(), &mut entry, &all, true, &sets, &RequestLimits::UNLIMITED)?;
     Ok(entry)
 }

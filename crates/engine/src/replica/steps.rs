@@ -283,7 +283,7 @@ pub(super) fn change<V: Snapshot>(
     entry.attributes.sort_by_cached_key(|held| place(&held.description).unwrap_or(usize::MAX));
     if rules.schema_checking {
         let mode = CheckMode { relax: true, add: false, auxiliary_needs_rule: false, dynamic_objects: true };
-        let sets = crate::write::operator::StoredSets { reader: op.reader(&held)? };
+        let sets = crate::write::operator::StoredSets::new(op.reader(&held)?);
         check_entry(op.ground.schema, op.ground.known, &mut entry, mode, &sets)?;
     }
     let all: Vec<&Change> = changes.iter().collect();

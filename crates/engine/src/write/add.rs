@@ -19,7 +19,6 @@ use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryId};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
-use crate::log::{LoggedAttribute, LoggedChange};
 use crate::replica_state;
 use crate::time::new_uuid;
 use crate::tree;
@@ -65,7 +64,7 @@ pub(crate) fn add<V: Snapshot>(
     check_access(operator, dn, &entry, mods)?;
     let id = store(operator, dn, &parent, &entry)?;
     operator.post_read(id)?;
-    log(operator, (id, parent.id()), &entry);
+    log(operator, (id, parent.id()), &entry, mods);
     Ok(())
 }
 
@@ -82,23 +81,22 @@ pub(crate) fn record<V: Snapshot>(
         _ => return Err(operator.missing(&resolved)?.into()),
     };
     let id = store(operator, dn, &parent, entry)?;
-    log(operator, (id, parent.id()), entry);
+    log(operator, (id, parent.id()), entry, &[]);
     Ok(())
 }
 
-fn log<V: Snapshot>(operator: &mut Operator<'_, V>, place: (EntryId, EntryId), entry: &Entry) {
+fn log<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    place: (EntryId, EntryId),
+    entry: &Entry,
+    mods: &[Change],
+) {
     let known = operator.ground.known;
     let uuid = entry
         .values(known.entry_uuid)
         .first()
         .map_or(Uuid::nil(), |value| Uuid::try_parse_ascii(value).unwrap_or_default());
-    operator.log(place, uuid, &entry.dn, |schema| {
-        let logged = |attribute: &crate::entry::EntryAttribute| LoggedAttribute {
-            description: attribute.description.to_text(schema),
-            values: attribute.values.clone(),
-        };
-        LoggedChange::Add(entry.attributes.iter().map(logged).collect())
-    });
+    operator.log_add(place, uuid, entry, mods);
 }
 
 /// The superior under which the entry will stand.

@@ -1,6 +1,8 @@
 //! What a modification does to an entry (RFC 4511 section 4.6, RFC 4525), with OpenLDAP's result codes and diagnostic
 //! messages. Works on an owned entry; of a large set it asks for single members and notes what is to change.
 
+use std::sync::Arc;
+
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, AttributeType, Schema};
 
@@ -10,7 +12,7 @@ use super::failure::Failure;
 use super::prepare::{Change, ChangeKind, refuse};
 use super::values;
 use crate::entry::values::member_key_of_normal;
-use crate::entry::{Entry, EntryAttribute, LargeValues};
+use crate::entry::{Entry, EntryAttribute, LargeValues, Members};
 use crate::fault::Fault;
 
 /// What was not loaded of the entry: its large sets, and values that it keeps.
@@ -20,6 +22,11 @@ pub trait LargeSets {
 
     /// Whether one of the values that the entry keeps of this attribute has the equality key.
     fn keeps(&self, description: &AttributeDescription, key: &[u8]) -> Result<bool, Fault>;
+
+    /// The values of a change as a large set has them, if they were made so before.
+    fn prepared(&self, _: &Change) -> Option<&Arc<Members>> {
+        None
+    }
 }
 
 /// An entry that has none.
@@ -46,7 +53,13 @@ pub(crate) fn large_contains(
     if large.added.contains_key(member) {
         return Ok(true);
     }
-    Ok(!large.removed.contains(member) && sets.contains(description, member)?)
+    if large.removed.contains(member) {
+        return Ok(false);
+    }
+    match &large.fresh {
+        Some(members) => Ok(members.contains(member)),
+        None => sets.contains(description, member),
+    }
 }
 
 pub(crate) use together::apply_all;
@@ -103,8 +116,13 @@ impl Apply<'_> {
 
     fn add(&self, entry: &mut Entry, operation: &str) -> Result<(), Failure> {
         let Some(attribute) = entry.attribute_mut(&self.change.description) else {
-            let values = self.change.values.clone();
-            entry.attributes.push(EntryAttribute::new(self.change.description.clone(), values));
+            let description = self.change.description.clone();
+            let mut attribute = EntryAttribute::new(description, Vec::new());
+            match self.sets.prepared(self.change) {
+                Some(members) => attribute.large = Some(LargeValues::of(members)),
+                None => attribute.values.clone_from(&self.change.values),
+            }
+            entry.attributes.push(attribute);
             return Ok(());
         };
         if self.attribute_type().equality.is_none() {
@@ -214,6 +232,7 @@ impl Apply<'_> {
             let text = "no such attribute";
             return Err(self.refuse(ResultCode::NO_SUCH_ATTRIBUTE, "increment", text).into());
         };
+        attribute.unfold();
         if attribute.large.is_some() {
             let text = "too many values to increment";
             return Err(self.refuse(ResultCode::UNWILLING_TO_PERFORM, "increment", text).into());

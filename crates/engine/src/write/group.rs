@@ -16,6 +16,7 @@ use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::operator::{Counters, Done, Envelope, Operator, WriteContext, insufficient};
 use super::prepare::{self, Latitude, Prepared};
+use super::prepared_sets::{NONE_PREPARED, PreparedSets};
 use super::request::WriteOutcome;
 use super::retiring::Retiring;
 use super::writer::{Follow, Task, WriterEnvironment};
@@ -90,7 +91,8 @@ fn consequence(Consequence { operation, local }: Consequence, subject: &Arc<Subj
     let target = operation.dn().as_str().to_owned();
     let controls = RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
     let role = if local { Role::LocalConsequence } else { Role::Consequence };
-    (Task { operation, target, subject: Arc::clone(subject), controls, passwords: None }, role)
+    let subject = Arc::clone(subject);
+    (Task { operation, target, subject, controls, passwords: None, prepared: PreparedSets::default() }, role)
 }
 
 fn too_many(limit: usize) -> LdapResult {
@@ -265,7 +267,9 @@ impl<'a, S: Store> Group<'a, S> {
                 follow_ups.extend(asked.follow_up);
                 if let Some(operation) = asked.altered {
                     idle = matches!(&operation, Prepared::Modify { mods, .. } if mods.is_empty());
-                    task = Cow::Owned(Task { operation, ..task.into_owned() });
+                    // What was made of the values before is of others.
+                    let prepared = PreparedSets::default();
+                    task = Cow::Owned(Task { operation, prepared, ..task.into_owned() });
                 }
             }
             if count > DERIVED_LIMIT {
@@ -376,7 +380,8 @@ impl<'a, S: Store> Group<'a, S> {
         let operation = prepare::prepare(&self.state.schema, operation, &NormalDn::root(), latitude)?;
         let controls =
             RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-        Ok(Task { operation, target, subject: Arc::clone(subject), controls, passwords: None })
+        let (subject, prepared) = (Arc::clone(subject), PreparedSets::default());
+        Ok(Task { operation, target, subject, controls, passwords: None, prepared })
     }
 
     /// What follows from a change that was carried out: `done` is what it wrote.
@@ -522,7 +527,9 @@ impl<'a, S: Store> Group<'a, S> {
         let role = if self.state.settings.shadow { Role::Derived } else { Role::Requested };
         let controls =
             RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, (role, false)) {
+        let prepared = PreparedSets::default();
+        let task = Task { operation, controls, prepared, ..task.clone() };
+        match self.one(transaction, unit, &task, (role, false)) {
             Ok(done) => {
                 if unit.is_empty() {
                     *unit = done.set;
@@ -581,7 +588,9 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, unit);
         let (subject, target, controls) = (&task.subject, &*task.target, &task.controls);
-        let envelope = Envelope { subject, target, controls, now, derived, trusted, idle };
+        // States of values ask for each.
+        let prepared = if ground.settings.keeps_states() { &NONE_PREPARED } else { &task.prepared };
+        let envelope = Envelope { subject, target, controls, now, derived, trusted, idle, prepared };
         let numbered = Arc::clone(self.catalog.catalog());
         let mut operator = Operator {
             ground: &ground,
@@ -597,7 +606,9 @@ impl<'a, S: Store> Group<'a, S> {
             old: Vec::new(),
         };
         let (dn, carried_out) = match &task.operation {
-            Prepared::Add { dn, entry, mods } => (dn, add::add(&mut operator, dn, entry.clone(), mods)),
+            Prepared::Add { dn, entry, mods } => {
+                (dn, add::add(&mut operator, dn, prepared.entry(entry, mods), mods))
+            }
             Prepared::Modify { dn, mods } => (dn, modify::modify(&mut operator, dn, mods)),
             Prepared::Delete { dn } => (dn, delete::delete(&mut operator, dn)),
             Prepared::ModifyDn(rename) => (&rename.dn, modify_dn::modify_dn(&mut operator, rename)),

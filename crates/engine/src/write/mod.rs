@@ -21,6 +21,7 @@ mod modify_dn;
 pub mod operational;
 pub(crate) mod operator;
 mod patched;
+pub(crate) mod prepared_sets;
 pub(crate) mod read_controls;
 pub mod record;
 pub mod replay;

@@ -6,15 +6,14 @@ use smallvec::SmallVec;
 
 use super::change;
 use super::failure::Failure;
-use super::operator::{Held, Operator, StoredSets, insufficient, logged};
+use super::operator::{Held, Operator, StoredSets, insufficient};
 use super::patched::Patched;
 use super::prepare::{Change, ChangeKind, Standing};
 use super::schema_check::{CheckMode, check_entry, check_part};
+use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
-use crate::entry::{Entry, EntryId};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
-use crate::log::LoggedChange;
 use crate::replica::value;
 
 /// The changes that were asked for, and those that go with them.
@@ -47,7 +46,7 @@ pub(crate) fn modify<V: Snapshot>(
         return Ok(());
     }
     let shown = operator.view.dn(&old)?;
-    let entry = changed_entry(operator, &held, shown, &changes)?;
+    let entry = changed_entry(operator, &held, shown, (&changes, requested))?;
     // The schema check may record another structural class: the log has to tell it, too.
     let structural = structural_change(operator, &held, &entry, &changes)?;
     operator.keep_old(&held, Some(&changes))?;
@@ -55,19 +54,18 @@ pub(crate) fn modify<V: Snapshot>(
     operator.check_size(bytes)?;
     operator.post_read(held.id)?;
     let uuid = operator.entry_uuid(&held)?;
-    operator.log((held.id, EntryId::ROOT), uuid, &entry.dn, |schema| {
-        let changes: Changes<'_> = changes.iter().copied().chain(&structural).collect();
-        LoggedChange::Modify(logged(schema, &changes))
-    });
+    let logged: Changes<'_> = changes.iter().copied().chain(&structural).collect();
+    operator.log_modify(held.id, uuid, &entry.dn, &logged);
     value::note_change(operator, (&held, &entry), &changes, None)
 }
 
-/// The stored entry under the DN `shown` with the changes applied, checked by the schema.
+/// The stored entry under the DN `shown` with the changes applied, checked by the schema. `requested`: those among the changes that
+/// are the operation's own.
 pub(crate) fn changed_entry<V: Snapshot>(
     operator: &Operator<'_, V>,
     held: &Held<'_>,
     shown: String,
-    changes: &[&Change],
+    (changes, requested): (&[&Change], &[Change]),
 ) -> Result<Entry, Failure> {
     let ground = operator.ground;
     let controls = operator.envelope.controls;
@@ -81,7 +79,7 @@ pub(crate) fn changed_entry<V: Snapshot>(
             || description.attribute == known.structural_object_class
             || changed.contains(description)
     })?;
-    let sets = StoredSets { reader };
+    let sets = StoredSets { reader, prepared: Some((requested, operator.envelope.prepared)) };
     let budget = &ground.settings.request_limits;
     change::apply_all(ground.schema, &mut entry, changes, controls.permissive_modify, &sets, budget)?;
     if ground.settings.holds_parts {

@@ -51,7 +51,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
         Some(superior) => format!("{},{}", rename.new_rdn, superior.dn),
         None => rename.new_rdn.clone(),
     };
-    let entry = modify::changed_entry(operator, &held, shown, &changes)?;
+    let entry = modify::changed_entry(operator, &held, shown, (&changes, &[]))?;
     // As OpenLDAP: of a rename only where attributes are named.
     if operator.ground.settings.old_values.as_ref().is_some_and(|old| !old.attributes.is_empty()) {
         operator.keep_old(&held, Some(&changes))?;

@@ -5,11 +5,14 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 use larix_store::{Snapshot, WriteSet};
 use uuid::Uuid;
 
+use std::sync::Arc;
+
 use super::change::LargeSets;
 use super::failure::Failure;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::prepare::{Change, ChangeKind, refuse};
+use super::prepared_sets::PreparedSets;
 use super::schema_check::CheckMode;
 use super::values;
 use super::writer::WriterEnvironment;
@@ -19,7 +22,7 @@ use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, DatabaseState, View};
 use crate::entry::record::{CODEC_PLAIN, RecordFlags};
-use crate::entry::{EntryId, EntryReader, EntrySource, EntryView, Record};
+use crate::entry::{Entry, EntryId, EntryReader, EntrySource, EntryView, Members, Record};
 use crate::fault::Fault;
 use crate::log::{
     self, CsnVector, LogHeading, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind,
@@ -104,6 +107,8 @@ pub(crate) struct Envelope<'a> {
     pub(crate) trusted: bool,
     /// An overlay found that nothing is left to be changed.
     pub(crate) idle: bool,
+    /// Of the modifications of the operation.
+    pub(crate) prepared: &'a PreparedSets,
 }
 
 /// What a record of the log is beside its change: see [`LogRecord`].
@@ -347,12 +352,39 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// As [`Self::log`] with a modify, of which nothing is copied but into the record.
     pub(crate) fn log_modify(&mut self, entry: EntryId, entry_uuid: Uuid, dn: &str, changes: &[&Change]) {
+        self.log_encoded((entry, EntryId::ROOT), entry_uuid, dn, |schema, heading, old| {
+            let modifications =
+                changes.iter().map(|change| (logged_kind(change.kind), &change.description, &*change.values));
+            log::encode_modify(schema, heading, modifications, old)
+        });
+    }
+
+    /// As [`Self::log_modify`], with an add of an entry that was made from `mods`.
+    pub(crate) fn log_add(
+        &mut self,
+        place: (EntryId, EntryId),
+        entry_uuid: Uuid,
+        entry: &Entry,
+        mods: &[Change],
+    ) {
+        self.log_encoded(place, entry_uuid, &entry.dn, |schema, heading, old| {
+            log::encode_add(schema, heading, &entry.attributes, mods, old)
+        });
+    }
+
+    fn log_encoded(
+        &mut self,
+        (entry, superior): (EntryId, EntryId),
+        entry_uuid: Uuid,
+        dn: &str,
+        encode: impl FnOnce(&Schema, &LogHeading<'_>, &[LoggedAttribute]) -> Vec<u8>,
+    ) {
         let Some(key) = self.next_log_key() else { return };
         let heading = LogHeading {
             csn: self.stamp.csn,
             offset: self.counters.logged_bytes,
             entry,
-            superior: EntryId::ROOT,
+            superior,
             entry_uuid,
             dn,
             requester: &self.stamp.name,
@@ -360,10 +392,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             continues: std::mem::replace(&mut self.continues, true),
             absent: false,
         };
-        let old = std::mem::take(&mut self.old);
-        let modifications =
-            changes.iter().map(|change| (logged_kind(change.kind), &change.description, &*change.values));
-        let bytes = log::encode_modify(self.ground.schema, &heading, modifications, &old);
+        let bytes = encode(self.ground.schema, &heading, &std::mem::take(&mut self.old));
         self.counters.logged_bytes += bytes.len() as u64;
         log::append_encoded(&mut self.set, key, bytes);
     }
@@ -459,6 +488,14 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 /// The large sets of a stored entry.
 pub(crate) struct StoredSets<'h, V> {
     pub(crate) reader: EntryReader<'h, V>,
+    /// Modifications, and what was made of their values before.
+    pub(crate) prepared: Option<(&'h [Change], &'h PreparedSets)>,
+}
+
+impl<'h, V> StoredSets<'h, V> {
+    pub(crate) fn new(reader: EntryReader<'h, V>) -> Self {
+        Self { reader, prepared: None }
+    }
 }
 
 impl<V: Snapshot> LargeSets for StoredSets<'_, V> {
@@ -477,6 +514,11 @@ impl<V: Snapshot> LargeSets for StoredSets<'_, V> {
             !found
         })?;
         Ok(found)
+    }
+
+    fn prepared(&self, change: &Change) -> Option<&Arc<Members>> {
+        let (changes, sets) = self.prepared?;
+        sets.of(changes, change)
     }
 }
 

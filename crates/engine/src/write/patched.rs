@@ -16,7 +16,7 @@ use super::prepare::{Change, ChangeKind};
 use super::schema_check::{CheckMode, unfit_for_naming};
 use crate::catalog::Catalog;
 use crate::entry::patch::{Patch, Touch};
-use crate::entry::record::StoredValue;
+use crate::entry::record::{INLINE_COUNT_LIMIT, StoredValue};
 use crate::entry::{AttributeNumber, EntryView, ValuesView};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
@@ -45,7 +45,13 @@ impl<'r> Patched<'r> {
         let known = ground.known;
         let decides = [known.object_class, known.structural_object_class, known.entry_uuid];
         let changes_type = |change: &&Change| decides.contains(&change.description.attribute);
-        if controls.relax || ground.settings.keeps_states() || changes.iter().any(changes_type) {
+        // What is to be a large set has no place in the record.
+        let is_large =
+            |change: &&Change| change.kind != ChangeKind::Delete && change.values.len() > INLINE_COUNT_LIMIT;
+        if controls.relax
+            || ground.settings.keeps_states()
+            || changes.iter().any(|change| changes_type(change) || is_large(change))
+        {
             return Ok(None);
         }
         let catalog = &operator.view.catalog;
@@ -79,7 +85,7 @@ impl<'r> Patched<'r> {
             scan.touch(row.number, row.description.as_ref()?.attribute, stored)
         })?;
         let Some(mut patch) = read.filter(|_| scan.is_structural && scan.is_named) else { return Ok(None) };
-        let sets = StoredSets { reader: operator.reader_of(*old) };
+        let sets = StoredSets::new(operator.reader_of(*old));
         let (budget, permissive) = (&ground.settings.request_limits, controls.permissive_modify);
         change::apply_all(ground.schema, &mut patch.entry, changes, permissive, &sets, budget)?;
         let after = &patch.entry.attributes;

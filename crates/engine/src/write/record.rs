@@ -15,6 +15,7 @@ use super::modify;
 use super::operational::{self, Stamp};
 use super::operator::{Envelope, Operator, StoredSets, WriteContext, logged};
 use super::prepare::{Change, ChangeKind, internal_change};
+use super::prepared_sets::NONE_PREPARED;
 use super::writer::Task;
 use crate::change::{NewRecord, Recording};
 use crate::csn::Csn;
@@ -129,6 +130,7 @@ impl<S: Store> Group<'_, S> {
             derived,
             trusted: false,
             idle: false,
+            prepared: &NONE_PREPARED,
         };
         let root = &ground.settings.root_dn_text;
         let name = if root.is_empty() { &recording.suffix_text } else { root };
@@ -225,7 +227,7 @@ fn set_min_csns<V: Snapshot>(
     // The class does not allow every name that a suffix may have.
     let reader = operator.reader(&held)?;
     let mut entry = reader.owned_in_part(shown, |description| *description == change.description)?;
-    change::apply(operator.schema(), &mut entry, &change, false, &StoredSets { reader })?;
+    change::apply(operator.schema(), &mut entry, &change, false, &StoredSets::new(reader))?;
     modify::store(operator, &held, &entry)?;
     let uuid = operator.entry_uuid(&held)?;
     operator

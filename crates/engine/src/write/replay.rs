@@ -17,6 +17,7 @@ use super::operational::Stamp;
 use super::operator::{Counters, Envelope, Operator, StoredSets, WriteContext};
 use super::prepare::split_rdn;
 use super::prepare::{Change, ChangeKind, Standing};
+use super::prepared_sets::NONE_PREPARED;
 use super::{Failure, values};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
@@ -256,6 +257,7 @@ impl Replay {
                 derived: true,
                 trusted: false,
                 idle: false,
+                prepared: &NONE_PREPARED,
             };
             let mut operator = Operator {
                 ground: &ground,
@@ -377,7 +379,7 @@ fn changed<V: Snapshot>(
     let held = operator.hold(record.entry)?;
     let reader = operator.reader(&held)?;
     let mut entry = reader.to_owned(record.dn.clone(), false)?;
-    let sets = StoredSets { reader };
+    let sets = StoredSets::new(reader);
     for modification in modifications {
         let change = resolved(schema, modification)?;
         // The schema check put it in its place.

@@ -351,7 +351,11 @@ fn check_naming(
         if let Some(text) = missing_value {
             return Err(naming(text.replace("{}", ava.attribute)).into());
         }
-        entry.attribute_or_insert(&description).values.push(ava.value.to_vec());
+        let attribute = entry.attribute_or_insert(&description);
+        match &mut attribute.large {
+            Some(large) => drop(large.added.insert(member_key_of_normal(&key), ava.value.to_vec())),
+            None => attribute.values.push(ava.value.to_vec()),
+        }
     }
     Ok(())
 }

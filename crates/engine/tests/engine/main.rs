@@ -15,6 +15,7 @@ mod log_marks;
 mod model;
 mod modify_ways;
 mod own_thread;
+mod prepared_sets;
 mod replay;
 mod replica;
 mod replica_forgotten;

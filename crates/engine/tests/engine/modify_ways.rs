@@ -2,12 +2,11 @@
 //! relax rules control has a modify go the long way and changes nothing about these.
 
 use larix_engine::check;
-use larix_engine::log::{self, LogKey};
 use larix_engine::time::{RandomSource, SeededRandom};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
-use crate::common::{self, Fixture, TREE, describe, memory, records, schema, settings};
+use crate::common::{self, Fixture, TREE, describe, logged, memory, records, schema, settings};
 
 const MORE: &str = "
     dn: cn=Bo+sn=Lee,ou=People,dc=example,dc=com
@@ -134,18 +133,6 @@ fn fixture() -> Fixture<MemoryStore> {
     fixture.apply(TREE);
     fixture.apply(MORE);
     fixture
-}
-
-/// What is logged, as it is stored.
-fn logged(fixture: &Fixture<MemoryStore>) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    let snapshot = fixture.database().store().snapshot().unwrap();
-    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, _, stored| {
-        all.push(stored.to_vec());
-        true
-    })
-    .unwrap();
-    all
 }
 
 #[test]

@@ -1,15 +1,18 @@
 //! Records to bytes.
 
+use std::collections::BTreeMap;
+
 use larix_schema::{AttributeDescription, Schema};
 use uuid::Uuid;
 
 use super::{
-    Came, FLAG_ABSENT, FLAG_CAME, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE, LogRecord,
+    ADD, Came, FLAG_ABSENT, FLAG_CAME, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE, LogRecord,
     LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, MODIFY, RecordForm, VERSION,
 };
+use crate::change::prepare::Change;
 use crate::csn::Csn;
-use crate::entry::EntryId;
 use crate::entry::record::put_varint;
+use crate::entry::{EntryAttribute, EntryId};
 use crate::log::EntryPlace;
 
 /// Room for most records.
@@ -90,6 +93,32 @@ impl LogHeading<'_> {
     }
 }
 
+/// The record of an add: what [`LogRecord::encode`] makes of [`LoggedChange::Add`]. The values of a large set come in the order of
+/// the modification in `mods` that they came by.
+pub(crate) fn encode_add(
+    schema: &Schema,
+    heading: &LogHeading<'_>,
+    attributes: &[EntryAttribute],
+    mods: &[Change],
+    old: &[LoggedAttribute],
+) -> Vec<u8> {
+    let mut out = heading.encode(ADD, if old.is_empty() { 0 } else { FLAG_OLD });
+    put_varint(&mut out, attributes.len() as u64);
+    for EntryAttribute { description, values, large, .. } in attributes {
+        put_description(&mut out, schema, description);
+        let came = mods.iter().filter(|_| large.is_some()).find(|change| change.description == *description);
+        let came = came.map_or(&[][..], |change| &change.values);
+        let added = large.as_ref().map(|large| &large.added);
+        let count = values.len() + came.len() + added.map_or(0, BTreeMap::len);
+        put_varint(&mut out, count as u64);
+        put_values(&mut out, values);
+        put_values(&mut out, came);
+        added.into_iter().flat_map(BTreeMap::values).for_each(|value| put_bytes(&mut out, value));
+    }
+    put_old(&mut out, old);
+    out
+}
+
 /// The record of a modify: what [`LogRecord::encode`] makes of [`LoggedChange::Modify`].
 pub(crate) fn encode_modify<'m>(
     schema: &Schema,
@@ -101,25 +130,42 @@ pub(crate) fn encode_modify<'m>(
     put_varint(&mut out, modifications.len() as u64);
     for (kind, description, values) in modifications {
         out.push(kind as u8);
-        let name = schema.attribute(description.attribute).name();
-        let options = description.options();
-        let length = name.len() + options.iter().map(|option| 1 + option.len()).sum::<usize>();
-        put_varint(&mut out, length as u64);
-        out.extend_from_slice(name.as_bytes());
-        for option in options {
-            out.push(b';');
-            out.extend_from_slice(option.as_bytes());
-        }
+        put_description(&mut out, schema, description);
         put_varint(&mut out, values.len() as u64);
-        values.iter().for_each(|value| put_bytes(&mut out, value));
+        put_values(&mut out, values);
     }
     put_old(&mut out, old);
     out
 }
 
+fn put_description(out: &mut Vec<u8>, schema: &Schema, description: &AttributeDescription) {
+    let name = schema.attribute(description.attribute).name();
+    let options = description.options();
+    let length = name.len() + options.iter().map(|option| 1 + option.len()).sum::<usize>();
+    put_varint(out, length as u64);
+    out.extend_from_slice(name.as_bytes());
+    for option in options {
+        out.push(b';');
+        out.extend_from_slice(option.as_bytes());
+    }
+}
+
+fn put_values(out: &mut Vec<u8>, values: &[Vec<u8>]) {
+    if values.len() > USUAL_VALUES {
+        // One piece of memory at once, where growing would copy most of it several times.
+        out.reserve(values.iter().map(|value| value.len() + LENGTH_BYTES).sum());
+    }
+    values.iter().for_each(|value| put_bytes(out, value));
+}
+
+/// More values than most attributes have.
+const USUAL_VALUES: usize = 16;
+/// What the length of a value takes, nearly always at most.
+const LENGTH_BYTES: usize = 2;
+
 fn kind_of(change: &LoggedChange) -> u8 {
     match change {
-        LoggedChange::Add(_) => 0,
+        LoggedChange::Add(_) => ADD,
         LoggedChange::Modify(_) => MODIFY,
         LoggedChange::Delete => 2,
         LoggedChange::ModifyDn { .. } => 3,

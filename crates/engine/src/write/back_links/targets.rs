@@ -15,6 +15,7 @@ use crate::write::group::Group;
 use crate::write::operational::Stamp;
 use crate::write::operator::{Envelope, Operator, StoredSets, WriteContext, logged};
 use crate::write::prepare::Change;
+use crate::write::prepared_sets::NONE_PREPARED;
 use crate::write::{change, modify};
 
 impl<S: Store> Group<'_, S> {
@@ -43,6 +44,7 @@ impl<S: Store> Group<'_, S> {
             derived: true,
             trusted: false,
             idle: false,
+            prepared: &NONE_PREPARED,
         };
         let mut operator = Operator {
             ground: &ground,
@@ -83,7 +85,7 @@ fn edit_target<V: Snapshot>(
     let mut entry = reader.owned_in_part(shown, |description| {
         changes.iter().any(|change| change.description == *description)
     })?;
-    let sets = StoredSets { reader };
+    let sets = StoredSets::new(reader);
     let places = places(&entry, changes);
     for change in changes {
         change::apply(operator.schema(), &mut entry, change, true, &sets)?;

@@ -6,6 +6,7 @@ use larix_schema::{AttributeDescription, AttributeType, Schema};
 
 use super::{Apply, LargeSets, apply, integer, refuse};
 use crate::budget::{Exceeded, Meter, RequestLimit, RequestLimits};
+use crate::entry::record::INLINE_COUNT_LIMIT;
 use crate::entry::{Entry, EntryAttribute};
 use crate::write::failure::Failure;
 use crate::write::prepare::{Change, ChangeKind};
@@ -22,6 +23,23 @@ const MANY: usize = 32;
 /// # Errors
 /// As [`apply`]; adminLimitExceeded where they look at more values than the request may.
 pub(crate) fn apply_all(
+    schema: &Schema,
+    entry: &mut Entry,
+    changes: &[&Change],
+    permissive: bool,
+    sets: &dyn LargeSets,
+    limits: &RequestLimits,
+) -> Result<(), Failure> {
+    apply_in_order(schema, entry, changes, permissive, sets, limits)?;
+    if changes.iter().any(|change| change.values.len() > INLINE_COUNT_LIMIT) {
+        // What came as a large set may be none any more.
+        let is_small = |attribute: &&mut EntryAttribute| attribute.count() <= INLINE_COUNT_LIMIT as u64;
+        entry.attributes.iter_mut().filter(is_small).for_each(EntryAttribute::unfold);
+    }
+    Ok(())
+}
+
+fn apply_in_order(
     schema: &Schema,
     entry: &mut Entry,
     changes: &[&Change],
@@ -66,7 +84,9 @@ fn together(
             None => {
                 let attribute = places.attribute(entry, description);
                 let is_large = attribute.as_ref().is_some_and(|attribute| attribute.large.is_some());
-                if is_large || !(places.looked_up || is_repeated(description)) {
+                let becomes_large = (attribute.is_none() || change.kind == ChangeKind::Replace)
+                    && sets.prepared(change).is_some();
+                if is_large || becomes_large || !(places.looked_up || is_repeated(description)) {
                     open.note_created(number, change, attribute.is_some());
                     budget.charge(attribute.map_or(0, |attribute| attribute.values.len()))?;
                     places.around(entry, |entry| apply(schema, entry, change, permissive, sets))?;

@@ -16,6 +16,7 @@ use crate::controls::RequestControls;
 use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::replica::ReplicatedJob;
 use crate::write::prepare::{Change, Prepared};
+use crate::write::prepared_sets::PreparedSets;
 use crate::write::request::Completion;
 
 /// The answer to changes of a database that is no longer there.
@@ -30,6 +31,8 @@ pub(crate) struct Task {
     pub(crate) subject: Arc<Subject>,
     pub(crate) controls: RequestControls,
     pub(crate) passwords: Option<Arc<PasswordWork>>,
+    /// Of the operation as it is here.
+    pub(crate) prepared: PreparedSets,
 }
 
 /// Changes that happen together or not at all, and whom to tell.

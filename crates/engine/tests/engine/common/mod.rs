@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 
 use larix_engine::access::{AccessPolicy, AccessRule, Subject};
 use larix_engine::controls::{OperationKind, RequestControls};
+use larix_engine::log::{self, LogKey};
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock, ManualClock, RandomSource, SeededRandom, Timestamp};
@@ -305,3 +306,15 @@ pub(crate) const TREE: &str = "
     cn: Bo
     sn: Bo
 ";
+
+/// What is logged, as it is stored.
+pub(crate) fn logged(fixture: &Fixture<MemoryStore>) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, _, stored| {
+        all.push(stored.to_vec());
+        true
+    })
+    .unwrap();
+    all
+}

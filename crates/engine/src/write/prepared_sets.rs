@@ -1,0 +1,58 @@
+//! Large sets made before the writer has the request.
+
+use std::sync::Arc;
+
+use larix_schema::Schema;
+
+use super::prepare::{Change, ChangeKind, Prepared};
+use crate::entry::record::INLINE_COUNT_LIMIT;
+use crate::entry::{Entry, EntryAttribute, LargeValues, Members};
+
+/// Of those modifications of an operation whose values are too many for a record: their place in its list, and their values as
+/// the table `values` will have them. It holds for the operation that it was made of, and for no other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PreparedSets(Vec<(usize, Arc<Members>)>);
+
+/// For operations that were not prepared so.
+pub(crate) static NONE_PREPARED: PreparedSets = PreparedSets(Vec::new());
+
+impl PreparedSets {
+    /// To be made on the caller's thread.
+    pub(crate) fn new(schema: &Schema, operation: &Prepared) -> Self {
+        let (Prepared::Add { mods, .. } | Prepared::Modify { mods, .. }) = operation else {
+            return Self::default();
+        };
+        let large = mods.iter().enumerate().filter(|(_, change)| {
+            change.values.len() > INLINE_COUNT_LIMIT
+                && matches!(change.kind, ChangeKind::Add | ChangeKind::Replace)
+        });
+        let members = large.filter_map(|(at, change)| {
+            let kind = schema.attribute(change.description.attribute);
+            Some((at, Arc::new(Members::new(kind, &change.values, &change.keys)?)))
+        });
+        Self(members.collect())
+    }
+
+    /// Of one of the operation's modifications.
+    pub(crate) fn of(&self, all: &[Change], change: &Change) -> Option<&Arc<Members>> {
+        let found = self.0.iter().find(|(at, _)| all.get(*at).is_some_and(|one| std::ptr::eq(one, change)));
+        found.map(|(_, members)| members)
+    }
+
+    /// A copy of the entry that is to be added by `mods`, in which they stand for values.
+    pub(crate) fn entry(&self, entry: &Entry, mods: &[Change]) -> Entry {
+        if self.0.is_empty() {
+            return entry.clone();
+        }
+        let sets: foldhash::HashMap<_, _> =
+            self.0.iter().filter_map(|(at, members)| Some((&mods.get(*at)?.description, members))).collect();
+        let copied = |attribute: &EntryAttribute| match sets.get(&attribute.description) {
+            Some(members) if members.len() == attribute.values.len() as u64 => EntryAttribute {
+                large: Some(LargeValues::of(members)),
+                ..EntryAttribute::new(attribute.description.clone(), Vec::new())
+            },
+            _ => attribute.clone(),
+        };
+        Entry { dn: entry.dn.clone(), attributes: entry.attributes.iter().map(copied).collect() }
+    }
+}
