@@ -22,9 +22,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 fn script(folder: &Path, name: &str) -> Command {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/container").join(name);
     let program = Kind::Larix.program().expect("larix is built");
-    let text = fs::read_to_string(source).unwrap().replace("/usr/bin/larix", &program.display().to_string());
     let file = folder.join(name);
-    fs::write(&file, text).unwrap();
+    // Once: a shell that just reads it must not find it cut short.
+    if !file.exists() {
+        let text =
+            fs::read_to_string(source).unwrap().replace("/usr/bin/larix", &program.display().to_string());
+        fs::write(&file, text).unwrap();
+    }
     let mut command = Command::new("sh");
     command.arg(file).env_clear().env("PATH", "/usr/bin:/bin");
     command
@@ -89,18 +93,46 @@ impl Set {
             .env("LARIX_REPLICA_NAME", self.url(member))
             .env("LARIX_REPLICA_PASSWORD_FILE", file("replication"))
             .stdout(shown)
+            .stderr(File::create(self.errors(member)).unwrap())
             .spawn()
             .unwrap();
         Running(child)
     }
 
+    /// Where the server's log is.
+    fn errors(&self, member: usize) -> PathBuf {
+        self.folder.path().join(format!("errors-{member}"))
+    }
+
     /// What `/health/ready` answers.
-    fn is_ready(&self, member: usize) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.health[member])) else { return false };
-        let asked =
-            stream.write_all(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    fn health(&self, member: usize) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.health[member]))?;
+        stream.write_all(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
-        asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
+        stream.read_to_string(&mut answer).map(|_| answer)
+    }
+
+    /// # Panics
+    /// The server ends, or is not ready in time: with what all of them have said.
+    fn wait_until_ready(&self, member: usize, server: &mut Running) {
+        let mut last = String::new();
+        for _ in 0..LOOKS {
+            if let Some(status) = server.try_wait().unwrap() {
+                panic!("server {member} has ended, {status}: {}", self.said());
+            }
+            match self.health(member) {
+                Ok(answer) if answer.starts_with("HTTP/1.1 200") => return,
+                Ok(answer) => last = answer,
+                Err(error) => last = error.to_string(),
+            }
+            thread::park_timeout(PAUSE);
+        }
+        panic!("server {member} is not ready, {last}: {}", self.said());
+    }
+
+    fn said(&self) -> String {
+        let read = |member| fs::read_to_string(self.errors(member)).unwrap_or_default();
+        (0..self.ports.len()).map(|member| format!("\n-- server {member}:\n{}", read(member))).collect()
     }
 
     fn client(&self, member: usize, command: &str) -> Command {
@@ -136,8 +168,8 @@ fn stop(mut server: Running) {
 fn servers_find_each_other_by_a_list() {
     let set = Set::new(3);
     let mut servers: Vec<Running> = (0..3).map(|member| set.start(member)).collect();
-    for member in 0..3 {
-        until("a server is ready", || set.is_ready(member));
+    for (member, server) in servers.iter_mut().enumerate() {
+        set.wait_until_ready(member, server);
     }
     assert!(set.shown(0).contains("2 entries were loaded"), "{}", set.shown(0));
     for member in 1..3 {
@@ -156,7 +188,7 @@ fn servers_find_each_other_by_a_list() {
     stop(servers.remove(0));
     fs::remove_dir_all(set.data(0)).unwrap();
     servers.insert(0, set.start(0));
-    until("it is ready", || set.is_ready(0));
+    set.wait_until_ready(0, &mut servers[0]);
     assert!(set.shown(0).contains("come from the other servers"), "{}", set.shown(0));
     until("it has all", || uuids(0) == uuids(1));
 
@@ -233,14 +265,14 @@ fn export(set: &Set) {
 #[test]
 fn a_longer_list_counts_at_the_next_start() {
     let mut set = Set::new(2);
-    let server = set.start(0);
-    until("it is ready", || set.is_ready(0));
+    let mut server = set.start(0);
+    set.wait_until_ready(0, &mut server);
     stop(server);
     let more = free_ports(1);
     set.ports.extend(more);
     fs::write(set.folder.path().join("replication"), "it's two words").unwrap();
-    let server = set.start(0);
-    until("it is ready", || set.is_ready(0));
+    let mut server = set.start(0);
+    set.wait_until_ready(0, &mut server);
     let lines = set
         .client(0, "search")
         .args(["-LLL", "-o", "ldif_wrap=no", "-b", "cn=config", "(olcSyncrepl=*)", "olcSyncrepl"])
