@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,6 +21,10 @@ use zeroize::Zeroizing;
 const REPLICAS_MAX: usize = 64;
 /// How long a server may take to connect, and to answer, when it is asked for entries before the first start.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How often a server that is there, and leaves it open whether it has entries, is asked before the start fails.
+const QUESTIONS: usize = 20;
+/// Between two questions.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The flags of a server that is one of several.
 #[derive(Args, Debug)]
@@ -154,20 +159,18 @@ impl Replicas {
         words
     }
 
-    /// Whether another server has the suffix entry already. A server that does not answer has none.
+    /// Whether another server has the suffix entry already. A server that cannot be reached has none; one that is there and does
+    /// not answer, or is just starting or busy, is asked again.
     ///
     /// # Errors
-    /// A server that answers and does not let this one in: what it has is not known then.
+    /// A server that answers and does not let this one in, or leaves it open after [`QUESTIONS`]: what it has is not known then.
     pub(super) fn have_entries(&self, suffix: &str) -> anyhow::Result<bool> {
         for (_, url, text) in &self.others {
-            match self.has_entries(url, suffix) {
-                Ok(true) => return Ok(true),
-                Ok(false) | Err(ClientError::Connect { .. } | ClientError::Io(_) | ClientError::Closed) => (),
-                Err(error) => {
-                    return Err(error).with_context(|| {
-                        format!("cannot ask {text} for entries: each server needs the same replication password and authorities")
-                    });
-                }
+            let has = repeated(PAUSE, || self.has_entries(url, suffix)).with_context(|| {
+                format!("cannot ask {text} for entries: each server needs the same replication password and authorities")
+            })?;
+            if has {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -196,6 +199,34 @@ impl Replicas {
             ResultCode::NO_SUCH_OBJECT => Ok(false),
             _ => Err(ClientError::Refused { step: "ldap_compare", result: reply.result }),
         }
+    }
+}
+
+/// What a server answers in the end: `ask` is called again, [`QUESTIONS`] times at most, while the server is there and cannot say.
+fn repeated(
+    pause: Duration,
+    mut ask: impl FnMut() -> Result<bool, ClientError>,
+) -> Result<bool, ClientError> {
+    let mut asked = 0;
+    loop {
+        asked += 1;
+        match ask() {
+            Err(ClientError::Connect { .. }) => return Ok(false),
+            Err(error) if asked < QUESTIONS && is_passing(&error) => thread::park_timeout(pause),
+            answer => return answer,
+        }
+    }
+}
+
+/// Whether the same question may be answered a moment later.
+fn is_passing(error: &ClientError) -> bool {
+    match error {
+        ClientError::Io(_) | ClientError::Closed | ClientError::Disconnected(_) => true,
+        ClientError::Refused { result, .. } => {
+            matches!(result.code, ResultCode::BUSY | ResultCode::UNAVAILABLE)
+        }
+        ClientError::At { error, .. } | ClientError::Advised { error, .. } => is_passing(error),
+        _ => false,
     }
 }
 
@@ -239,6 +270,34 @@ mod tests {
             assert!(lines.iter().flatten().all(|word| *word != own), "{lines:?}");
             assert!(lines.iter().all(|line| line.contains(&"credentials=a word".to_owned())), "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_cannot_say_yet_is_asked_again() {
+        let refused = |code| {
+            let result = larix_proto::LdapResult::with(code, String::new());
+            Err(ClientError::Refused { step: "ldap_compare", result })
+        };
+        let asked = |answers: &mut dyn Iterator<Item = Result<bool, ClientError>>| {
+            repeated(Duration::ZERO, || answers.next().expect("an answer"))
+        };
+        let mut late = [refused(ResultCode::BUSY), Err(ClientError::Closed), Ok(true)].into_iter();
+        assert!(asked(&mut late).unwrap());
+        let mut wrong =
+            [refused(ResultCode::UNAVAILABLE), refused(ResultCode::INVALID_CREDENTIALS)].into_iter();
+        assert!(matches!(asked(&mut wrong), Err(ClientError::Refused { .. })));
+        let mut silent = 0;
+        let never = repeated(Duration::ZERO, || {
+            silent += 1;
+            Err(ClientError::Io(std::io::ErrorKind::WouldBlock.into()))
+        });
+        assert!(matches!(never, Err(ClientError::Io(_))));
+        assert_eq!(silent, QUESTIONS);
+        let absent = ClientError::Connect {
+            url: "ldap://a".to_owned(),
+            source: std::io::ErrorKind::ConnectionRefused.into(),
+        };
+        assert!(!asked(&mut [Err(absent)].into_iter()).unwrap());
     }
 
     #[test]
