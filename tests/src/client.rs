@@ -52,6 +52,20 @@ pub struct Client {
     cookie: Vec<u8>,
 }
 
+/// Runs one request without controls, in the text of scenarios, and shows what came back.
+pub fn run(client: &mut Client, request: &str) -> String {
+    client.run(&Step { request: request.to_owned(), ..Step::default() })
+}
+
+/// An answer without the texts beside its result codes, in which two servers may differ.
+pub fn codes_alone(answer: &str) -> String {
+    let lines = answer.lines().map(|line| match line.strip_prefix("=> ") {
+        Some(end) => format!("=> {}\n", end.split_whitespace().next().unwrap_or_default()),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
 impl Client {
     /// Connects; panics when the server is not there.
     pub fn connect(address: SocketAddr) -> Self {

@@ -8,6 +8,7 @@ pub mod matrix;
 pub mod raw;
 pub mod relay;
 pub mod replicas;
+pub mod running;
 pub mod scenario;
 pub mod scripted;
 pub mod secure;

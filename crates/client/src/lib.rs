@@ -23,6 +23,7 @@ mod session;
 mod stop;
 mod tls;
 mod trust;
+mod verifier;
 
 pub use channel::{Channel, Opening, Security};
 pub use connection::{Connection, ConnectionOptions};

@@ -1,16 +1,15 @@
 //! Servers that are known by the hash of their public key, beside or instead of their certificate's chain and name
 //! (`remoteauth_tls_peerkey_hash` of slapo-remoteauth(5)).
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use larix_proto::DecodeError;
 use larix_proto::ber::Reader;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme, SupportedCipherSuite};
+use rustls::pki_types::ServerName;
+use rustls::{Error, SupportedCipherSuite};
+
+use crate::verifier::{Judge, Presented};
 
 /// A host, and the hash of the public key that its certificate must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,19 +68,17 @@ fn spelled(name: &ServerName<'_>) -> String {
     name.to_str().to_ascii_lowercase()
 }
 
-/// The usual judgement, and then the public key.
+/// The public keys that hosts must have.
 #[derive(Debug)]
-pub(crate) struct Pinned {
-    pub(crate) inner: Arc<dyn ServerCertVerifier>,
-    pub(crate) pins: Vec<PeerKeyHash>,
-}
+pub(crate) struct Pinned(pub(crate) Vec<PeerKeyHash>);
 
-impl Pinned {
+impl Judge for Pinned {
     /// # Errors
     /// A host without a hash, or one with another key.
-    fn check(&self, certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
+    fn judge(&self, presented: Presented<'_>) -> Result<(), Error> {
+        let Presented { certificate, name, .. } = presented;
         let host = spelled(name);
-        let Some(pin) = self.pins.iter().find(|pin| pin.host == host) else {
+        let Some(pin) = self.0.iter().find(|pin| pin.host == host) else {
             return Err(Error::General(format!("no hash of the public key of {host} is configured")));
         };
         let key = public_key(certificate).map_err(|_| Error::General("no public key in it".to_owned()))?;
@@ -91,42 +88,6 @@ impl Pinned {
                 "the public key of {host} has another hash than the configured one"
             ))),
         }
-    }
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.check(end_entity, server_name)?;
-        self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use larix_sasl::scram::ClientBinding;
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
@@ -19,7 +18,8 @@ use crate::error::ClientError;
 use crate::fault::{self, SettingNames};
 use crate::peer_fault::PeerFault;
 use crate::pins::{PeerKeyHash, Pinned};
-use crate::trust::{AnyCertificate, NameRule, Named, Shown};
+use crate::trust::{NameRule, Named, Shown};
+use crate::verifier::Verifier;
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
@@ -162,11 +162,14 @@ impl TlsOptions {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
             .map_err(|error| usage(error.to_string()))?;
-        let mut verifier = self.verifier(provider, Arc::clone(shown))?;
+        let mut verifier = Verifier::new(Arc::clone(&provider));
         if !pins.is_empty() {
-            verifier = Arc::new(Pinned { inner: verifier, pins: pins.to_vec() });
+            verifier.add(Pinned(pins.to_vec()));
         }
-        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        if let Some(named) = self.named(provider, Arc::clone(shown))? {
+            verifier.add(named);
+        }
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
         let chain = certificates(Path::new(path))?;
         let key_path = self.get("TLS_KEY").unwrap_or(path);
@@ -177,15 +180,11 @@ impl TlsOptions {
             .map_err(|error| unreadable(Path::new(path), &format!("TLS_CERT and TLS_KEY: {error}")))
     }
 
-    /// What judges the server's certificate.
-    fn verifier(
-        &self,
-        provider: Arc<CryptoProvider>,
-        shown: Shown,
-    ) -> Result<Arc<dyn ServerCertVerifier>, ClientError> {
+    /// What judges the chain and the name of the server's certificate; `None`: nothing does.
+    fn named(&self, provider: Arc<CryptoProvider>, shown: Shown) -> Result<Option<Named>, ClientError> {
         let word = |name: &str| self.get(name).map(str::to_ascii_lowercase);
         match word("TLS_REQCERT").as_deref() {
-            Some("never" | "allow") => return Ok(Arc::new(AnyCertificate::new(provider))),
+            Some("never" | "allow") => return Ok(None),
             None | Some("try" | "demand" | "hard") => {}
             Some(other) => {
                 let text = format!("TLS_REQCERT {other}: never, allow, try, demand or hard");
@@ -227,7 +226,7 @@ impl TlsOptions {
         };
         let inner = builder.build().map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?;
         let asks_revocation = matches!(check.as_deref(), Some("peer" | "all"));
-        Ok(Arc::new(Named { inner, rule, trusted, asks_revocation, shown }))
+        Ok(Some(Named { inner, rule, trusted, asks_revocation, shown }))
     }
 
     /// Of `TLS_CRLFILE`, and those that stand beside the authorities.

@@ -7,9 +7,10 @@ use std::net::{SocketAddr, TcpListener};
 
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
-use larix_tests::client::Client;
+use larix_tests::client::{Client, run};
 use larix_tests::relay::Relay;
-use larix_tests::scenario::{self, Step};
+use larix_tests::running::Running;
+use larix_tests::scenario;
 use larix_tests::secure::Secure;
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -40,26 +41,6 @@ cn: Bob
 sn: Brewer
 userPassword: bobpw
 ";
-
-struct Running {
-    server: Server,
-    _site: Site,
-}
-
-impl Running {
-    fn start(kind: Kind, body: &str, ldif: &str) -> Self {
-        let site = Site::new(kind, body);
-        if !ldif.is_empty() {
-            site.load(ldif);
-        }
-        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-        Self { server, _site: site }
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.server.address
-    }
-}
 
 fn database(more: &str) -> String {
     format!(
@@ -93,10 +74,6 @@ fn bind() -> String {
 /// The overlay with one server.
 fn chain(url: &str, more: &str) -> String {
     format!("overlay chain\nchain-uri {url}\n{}{more}\n", bind())
-}
-
-fn run(client: &mut Client, request: &str) -> String {
-    client.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 const REQUESTS: &str = "anonymous
@@ -311,7 +288,7 @@ fn circles_end() {
         site.load(&referring(&other));
         let url = format!("ldap://127.0.0.1:{}/", ports[number]);
         let server = Server::start_on(Kind::Larix, &site.configuration(), &[&url], &[], &[]);
-        Running { server: server.unwrap_or_else(|error| panic!("{error}")), _site: site }
+        Running::with(server.unwrap_or_else(|error| panic!("{error}")), site)
     });
     let mut client = Client::connect(fronts[0].address());
     assert!(run(&mut client, &format!("as {ADMIN} secret")).starts_with("=> 0"));

@@ -3,28 +3,11 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 
-use larix_testkit::{Kind, Server, Site};
-use larix_tests::client::Client;
+use larix_testkit::{Kind, Site};
+use larix_tests::client::{Client, run};
 use larix_tests::relay::{Passage, Relay};
-use larix_tests::scenario::{self, Step};
-
-/// A server, with its folder.
-struct Running {
-    server: Server,
-    _site: Site,
-}
-
-impl Running {
-    fn new(kind: Kind, body: &str) -> Self {
-        let site = Site::new(kind, body);
-        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-        Self { server, _site: site }
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(self.server.address)
-    }
-}
+use larix_tests::running::Running;
+use larix_tests::scenario;
 
 /// A target with entries below `dc=NAME`.
 fn target(name: &str) -> Running {
@@ -45,8 +28,7 @@ fn target(name: &str) -> Running {
         "dn: cn=team,dc={name}\nobjectClass: groupOfNames\ncn: team\nmember: uid=ann{name},dc={name}\n"
     );
     site.load(&[top, person("ann"), person("bob"), person("eve"), group].concat());
-    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    Running { server, _site: site }
+    Running::of(site)
 }
 
 /// The lines of a database of two targets; `lines` stand before the first, `first` and `second` behind each.
@@ -58,10 +40,6 @@ fn of_two(kind: Kind, servers: [SocketAddr; 2], lines: &str, [first, second]: [&
          uri ldap://{one}/ou=one,o=all\nsuffixmassage ou=one,o=all dc=one\n{first}\n\
          uri ldap://{two}/ou=two,o=all\nsuffixmassage ou=two,o=all dc=two\nmap attribute title description\n{second}\n"
     )
-}
-
-fn run(client: &mut Client, request: &str) -> String {
-    client.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 /// Requests in the text of scenarios.
@@ -104,7 +82,8 @@ search uid=anntwo,ou=two,o=all base (objectClass=*) title
 fn two_servers_are_one_tree() {
     let answers = |kind: Kind| {
         let (one, two) = (target("one"), target("two"));
-        let front = Running::new(kind, &of_two(kind, [one.server.address, two.server.address], "", ["", ""]));
+        let front =
+            Running::start(kind, &of_two(kind, [one.server.address, two.server.address], "", ["", ""]), "");
         let mut client = front.client();
         let steps = scenario::parse(REQUESTS);
         let answers: Vec<String> =
@@ -153,7 +132,7 @@ fn sorted(answer: &str) -> String {
 fn limits_hold_over_all_targets() {
     let (one, two) = (target("one"), target("two"));
     let servers = [one.server.address, two.server.address];
-    let front = Running::new(Kind::Larix, &of_two(Kind::Larix, servers, "sizelimit 5", ["", ""]));
+    let front = Running::start(Kind::Larix, &of_two(Kind::Larix, servers, "sizelimit 5", ["", ""]), "");
     let mut client = front.client();
     let count = |answer: &str| answer.matches("-> ").count();
     for (request, entries, code) in [
@@ -193,7 +172,7 @@ fn a_target_that_is_gone() {
         let relay = Relay::start();
         relay.lead_to(two.server.address);
         let body = of_two(Kind::Larix, [one.server.address, relay.address], onerr, ["", ""]);
-        let front = Running::new(Kind::Larix, &body);
+        let front = Running::start(Kind::Larix, &body, "");
         let mut client = front.client();
         let ask = "search o=all sub (uid=*) uid";
         let both = run(&mut client, ask);
@@ -221,7 +200,7 @@ fn one_target_takes_changes() {
             servers[0], servers[1]
         )
     };
-    let front = Running::new(Kind::Larix, &overlapping(""));
+    let front = Running::start(Kind::Larix, &overlapping(""), "");
     let mut client = front.client();
     assert!(run(&mut client, "as cn=root,o=all secret").contains("=> 0"));
     for request in [
@@ -233,7 +212,7 @@ fn one_target_takes_changes() {
         assert!(refused.starts_with("=> 53") && refused.contains("default-target"), "{request}: {refused}");
     }
     assert!(run(&mut client, "as uid=annone,o=all annpw").starts_with("=> 49"));
-    let front = Running::new(Kind::Larix, &overlapping("default-target"));
+    let front = Running::start(Kind::Larix, &overlapping("default-target"), "");
     let mut client = front.client();
     assert!(run(&mut client, "as cn=root,o=all secret").contains("=> 0"));
     let add = "add uid=new,o=all\n  objectClass: inetOrgPerson\n  uid: new\n  cn: New\n  sn: New";
@@ -251,7 +230,7 @@ fn identities_of_each_target() {
     let servers = [one.server.address, two.server.address];
     let assertion = "idassert-bind bindmethod=simple binddn=cn=admin,dc=two credentials=secret mode=none\n\
                      idassert-authzFrom dn.exact:uid=annone,ou=one,o=all";
-    let front = Running::new(Kind::Larix, &of_two(Kind::Larix, servers, "", ["", assertion]));
+    let front = Running::start(Kind::Larix, &of_two(Kind::Larix, servers, "", ["", assertion]), "");
     let mut client = front.client();
     assert!(run(&mut client, "as uid=annone,ou=one,o=all annpw").contains("=> 0"));
     let change = "modify uid=bobtwo,ou=two,o=all\n  replace title: by ann";
@@ -271,13 +250,14 @@ fn identities_of_each_target() {
 #[test]
 fn cn_config_changes_the_targets() {
     let (one, two) = (target("one"), target("two"));
-    let front = Running::new(
+    let front = Running::start(
         Kind::Larix,
         &format!(
             "database config\nrootpw secret\ndatabase asyncmeta\nsuffix o=all\nuri ldap://{}/ou=one,o=all\n\
              suffixmassage ou=one,o=all dc=one\n",
             one.server.address
         ),
+        "",
     );
     let (mut client, mut config) = (front.client(), front.client());
     assert!(run(&mut config, "as cn=config secret").starts_with("=> 0"));
@@ -312,7 +292,7 @@ fn a_target_that_hangs() {
     let relay = Relay::start();
     relay.lead_to(two.server.address);
     let body = of_two(Kind::Larix, [one.server.address, relay.address], "onerr report", ["", "timeout 3"]);
-    let front = Running::new(Kind::Larix, &body);
+    let front = Running::start(Kind::Larix, &body, "");
     let mut client = front.client();
     let count = |answer: &str| answer.matches("-> ").count();
     assert_eq!(count(&run(&mut client, "search o=all sub (uid=*) uid")), 6);
@@ -341,7 +321,8 @@ fn a_target_that_lies() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
-    let front = Running::new(Kind::Larix, &of_two(Kind::Larix, [one.server.address, address], "", ["", ""]));
+    let front =
+        Running::start(Kind::Larix, &of_two(Kind::Larix, [one.server.address, address], "", ["", ""]), "");
     let mut client = front.client();
     for _ in 0..3 {
         let found = run(&mut client, "search o=all sub (uid=*) uid");
@@ -353,6 +334,6 @@ fn a_target_that_lies() {
     }
     // One that has another suffix than it is asked for answers for itself alone: it has no such entry.
     let body = of_two(Kind::Larix, [one.server.address, one.server.address], "", ["", ""]);
-    let found = run(&mut Running::new(Kind::Larix, &body).client(), "search o=all sub (uid=*) uid");
+    let found = run(&mut Running::start(Kind::Larix, &body, "").client(), "search o=all sub (uid=*) uid");
     assert!(found.matches("-> ").count() == 3 && found.contains("=> 0"), "{found}");
 }

@@ -10,8 +10,7 @@ use std::time::Duration;
 use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Running, Site};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 /// So that a server that does not answer is seen.
@@ -163,10 +162,6 @@ fn spawn(site: &Site, panics: &Path) -> (Running, [u16; 3]) {
         assert!(child.try_wait().expect("its state").is_none(), "it ended");
         std::thread::yield_now();
     }
-}
-
-fn run(client: &mut Client, request: &str) -> String {
-    client.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 /// Whether a request on a connection of its own is answered before that is closed.

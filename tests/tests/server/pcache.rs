@@ -3,29 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use larix_testkit::{Kind, Server, Site};
-use larix_tests::client::Client;
+use larix_testkit::Kind;
+use larix_tests::client::{Client, codes_alone, run};
 use larix_tests::relay::{Passage, Relay};
-use larix_tests::scenario::{self, Step};
-
-/// A server, with its folder.
-struct Running {
-    server: Server,
-    _site: Site,
-}
-
-impl Running {
-    fn new(kind: Kind, body: &str, ldif: Option<&str>) -> Self {
-        let site = Site::new(kind, body);
-        ldif.into_iter().for_each(|ldif| site.load(ldif));
-        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-        Self { server, _site: site }
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(self.server.address)
-    }
-}
+use larix_tests::running::Running;
+use larix_tests::scenario;
 
 /// The remote server: `mobile` is for ann alone.
 fn remote() -> Running {
@@ -41,7 +23,7 @@ fn remote() -> Running {
     };
     let top = "dn: o=x\nobjectClass: organization\no: x\n\ndn: ou=users,o=x\nobjectClass: organizationalUnit\nou: users\n\n";
     let people: String = ["ann", "bob", "bill", "eve"].map(person).concat();
-    Running::new(Kind::Larix, body, Some(&format!("{top}{people}")))
+    Running::start(Kind::Larix, body, &format!("{top}{people}"))
 }
 
 const TEMPLATES: &str = "pcache mdb 100 2 3 1\npcacheAttrset 0 cn sn mail\npcacheAttrset 1 uid mobile\n\
@@ -58,11 +40,7 @@ fn in_front(kind: Kind, remote: SocketAddr, (head, lines): (&str, &str)) -> Runn
         "{modules}database ldap\nsuffix o=x\nrootdn cn=root,o=x\nrootpw secret\nuri ldap://{remote}\n{head}\
          overlay pcache\n{TEMPLATES}{lines}\n{store}"
     );
-    Running::new(kind, &body, None)
-}
-
-fn run(client: &mut Client, request: &str) -> String {
-    client.run(&Step { request: request.to_owned(), ..Step::default() })
+    Running::start(kind, &body, "")
 }
 
 /// Whether so much time has passed since the first call.
@@ -130,19 +108,12 @@ fn answers_as_slapd_keeps_them() {
     if Kind::Slapd.is_lacking() || !std::path::Path::new("/usr/lib/ldap/pcache.la").exists() {
         return;
     }
-    let bare = |answer: &String| {
-        let lines = answer.lines().map(|line| match line.strip_prefix("=> ") {
-            Some(end) => format!("=> {}\n", end.split_whitespace().next().unwrap_or_default()),
-            None => format!("{line}\n"),
-        });
-        lines.collect::<String>()
-    };
     let theirs = answers(Kind::Slapd);
     // slapd takes that nothing was found below the suffix for an answer about a base of which it does not know that it is there.
     let is_known = |one: &str, other: &str| {
         one.contains("search uid=nobody,") && one.contains("=> 32") && other.contains("=> 0")
     };
-    let pairs = ours.iter().zip(&theirs).filter(|(one, other)| bare(one) != bare(other));
+    let pairs = ours.iter().zip(&theirs).filter(|(one, other)| codes_alone(one) != codes_alone(other));
     let differences: Vec<_> = pairs.filter(|(one, other)| !is_known(one, other)).collect();
     assert!(differences.is_empty(), "{differences:#?}");
 }
@@ -307,7 +278,7 @@ fn a_cache_that_goes_offline() {
          overlay pcache\npcache mdb 100 1 3 1\npcacheAttrset 0 cn mail\npcacheTemplate (uid=) 0 1 1\n",
         remote.server.address
     );
-    let front = Running::new(Kind::Larix, &body, None);
+    let front = Running::start(Kind::Larix, &body, "");
     let (mut client, mut config, mut admin) = (front.client(), front.client(), admin(&remote));
     assert!(run(&mut config, "as cn=config config").contains("=> 0"));
     let set_offline = |config: &mut Client, value: &str| {

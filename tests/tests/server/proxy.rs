@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use larix_testkit::{Kind, Server, Site};
-use larix_tests::client::Client;
+use larix_tests::client::{Client, run};
 use larix_tests::relay::Relay;
-use larix_tests::scenario::{self, Step};
+use larix_tests::running::Running;
+use larix_tests::scenario;
 use larix_tests::secure::Secure;
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -54,39 +55,26 @@ ou: elsewhere
 ref: ldap://other.example.com/ou=elsewhere,dc=example,dc=com
 ";
 
-/// A target, with its folder.
-struct Target {
-    server: Server,
-    _site: Site,
-}
-
-fn target(kind: Kind) -> Target {
+fn target(kind: Kind) -> Running {
     let body = format!(
         "authz-policy to\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\nindex uid eq\n\
          access to attrs=userPassword by self =xw by anonymous auth by * none\naccess to * by self write by * read\n"
     );
-    let site = Site::new(kind, &body);
-    site.load(ENTRIES);
-    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    Target { server, _site: site }
+    Running::start(kind, &body, ENTRIES)
 }
 
 /// A proxy in front of an address.
-fn proxy(target: SocketAddr, settings: &str) -> Target {
+fn proxy(target: SocketAddr, settings: &str) -> Running {
     proxy_with(&format!("ldap://{target}"), settings, "")
 }
 
-fn proxy_with(uri: &str, settings: &str, beside: &str) -> Target {
+fn proxy_with(uri: &str, settings: &str, beside: &str) -> Running {
     let body = format!(
         "http-listener http://127.0.0.1:0/\nallow update_anon\ndatabase ldap\nsuffix {SUFFIX}\nuri \"{uri}\"\n{settings}\n{beside}"
     );
     let site = Site::new(Kind::Larix, &body);
     let server = Server::start_with(Kind::Larix, &site.configuration(), &["-d", "256"], &[]);
-    Target { server: server.unwrap_or_else(|error| panic!("{error}")), _site: site }
-}
-
-fn run(client: &mut Client, request: &str) -> String {
-    client.run(&Step { request: request.to_owned(), ..Step::default() })
+    Running::with(server.unwrap_or_else(|error| panic!("{error}")), site)
 }
 
 /// Requests in the text of scenarios.

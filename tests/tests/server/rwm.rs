@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use larix_testkit::{Kind, Server, Site};
-use larix_tests::client::Client;
-use larix_tests::scenario::{self, Step};
+use larix_testkit::{Kind, Site};
+use larix_tests::client::{Client, run};
+use larix_tests::running::Running;
+use larix_tests::scenario;
 
 const ENTRIES: &str = "dn: dc=real,dc=com
 objectClass: organization
@@ -48,30 +49,16 @@ ref: ldap://other.example.com/ou=elsewhere,dc=real,dc=com
 const REAL: &str = "database mdb\nsuffix dc=real,dc=com\nrootdn cn=admin,dc=real,dc=com\nrootpw secret\ndirectory @DATA@\nindex uid eq\n\
     access to attrs=userPassword by self =xw by anonymous auth by * none\naccess to * by self write by * read\n";
 
-/// A server, with its folder.
-struct Running {
-    server: Server,
-    _site: Site,
-}
-
-impl Running {
-    fn new(kind: Kind, body: &str, ldif: &str) -> Self {
-        let site = Site::new(kind, body);
-        if !ldif.is_empty() {
-            site.load_into(Some("dc=real,dc=com"), ldif);
-        }
-        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-        Self { server, _site: site }
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(self.server.address)
-    }
+/// A server that has the entries below `dc=real,dc=com`.
+fn loaded(body: &str) -> Running {
+    let site = Site::new(Kind::Larix, body);
+    site.load_into(Some("dc=real,dc=com"), ENTRIES);
+    Running::of(site)
 }
 
 /// The server that has the entries.
 fn behind() -> Running {
-    Running::new(Kind::Larix, &format!("authz-policy to\n{REAL}"), ENTRIES)
+    loaded(&format!("authz-policy to\n{REAL}"))
 }
 
 /// A database that a server has, under `o=view`.
@@ -82,10 +69,6 @@ fn over_ldap(kind: Kind, target: SocketAddr, more: &str) -> String {
          rwm-suffixmassage o=view dc=real,dc=com\nrwm-map attribute title description\nrwm-map attribute uniqueMember member\n\
          rwm-map objectclass groupOfUniqueNames groupOfNames\n"
     )
-}
-
-fn run(client: &mut Client, request: &str) -> String {
-    client.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 /// Requests in the text of scenarios.
@@ -136,7 +119,7 @@ fn answers(front: SocketAddr) -> Vec<String> {
 fn a_proxy_gives_other_names() {
     let ours = {
         let behind = behind();
-        let front = Running::new(Kind::Larix, &over_ldap(Kind::Larix, behind.server.address, ""), "");
+        let front = Running::start(Kind::Larix, &over_ldap(Kind::Larix, behind.server.address, ""), "");
         let answers = answers(front.server.address);
         // slapd leaves controls as they are.
         let mut client = front.client();
@@ -158,7 +141,7 @@ fn a_proxy_gives_other_names() {
     }
     let theirs = {
         let behind = behind();
-        let front = Running::new(Kind::Slapd, &over_ldap(Kind::Slapd, behind.server.address, ""), "");
+        let front = Running::start(Kind::Slapd, &over_ldap(Kind::Slapd, behind.server.address, ""), "");
         answers(front.server.address)
     };
     // There a client that has bound is known by the name that the other server has for it, which may be somebody else's here.
@@ -176,7 +159,7 @@ fn rules_hold_for_the_names_in_front() {
     let more = "idassert-bind bindmethod=simple binddn=cn=admin,dc=real,dc=com credentials=secret mode=none\nrootdn cn=root,o=view\n\
                 rootpw secret\naccess to dn.base=uid=bob,ou=people,o=view by * none\naccess to attrs=mail \
                 by dn.exact=uid=ann,ou=people,o=view read by * none\naccess to attrs=title by * none\naccess to * by * read";
-    let front = Running::new(Kind::Larix, &over_ldap(Kind::Larix, behind.server.address, more), "");
+    let front = Running::start(Kind::Larix, &over_ldap(Kind::Larix, behind.server.address, more), "");
     let mut client = front.client();
     let all = "search o=view sub (uid=*) uid mail title description";
     let found = run(&mut client, all);
@@ -193,7 +176,7 @@ fn rules_hold_for_the_names_in_front() {
 #[test]
 fn before_all_databases() {
     let body = format!("overlay rwm\nrwm-suffixmassage o=view dc=real,dc=com\n{REAL}");
-    let server = Running::new(Kind::Larix, &body, ENTRIES);
+    let server = loaded(&body);
     let mut client = server.client();
     let found = run(&mut client, "search o=view sub (manager=uid=ann,ou=people,o=view) manager");
     assert!(found.contains("-> uid=bob,ou=people,o=view\n   manager: uid=ann,ou=people,o=view"), "{found}");
@@ -210,7 +193,7 @@ fn a_relay_has_rules_of_its_own() {
     let relay = "database relay\nsuffix o=View\nrelay dc=real,dc=com\noverlay rwm\nrwm-suffixmassage dc=real,dc=com\n\
                  access to dn.base=uid=bob,ou=people,o=View by * none\n\
                  access to attrs=sn by dn.exact=uid=ann,ou=people,dc=real,dc=com read by * none\naccess to * by * read\n";
-    let server = Running::new(Kind::Larix, &format!("{REAL}{relay}"), ENTRIES);
+    let server = loaded(&format!("{REAL}{relay}"));
     let mut client = server.client();
     let all = "search o=view sub (uid=*) sn userPassword";
     let found = run(&mut client, all);
@@ -237,7 +220,7 @@ fn relays_in_circles_end() {
     };
     let nowhere = "database relay\nsuffix o=nowhere\noverlay rwm\nrwm-suffixmassage o=gone\n";
     let body = format!("{}{}{nowhere}{REAL}", circle("o=one", "o=two"), circle("o=two", "o=one"));
-    let server = Running::new(Kind::Larix, &body, ENTRIES);
+    let server = loaded(&body);
     let mut client = server.client();
     assert!(run(&mut client, "as cn=admin,dc=real,dc=com secret").contains("=> 0"));
     for (request, code) in [
@@ -261,7 +244,7 @@ fn views_of_views() {
          database mdb\nsuffix dc=real,dc=com\nrootdn cn=admin,dc=real,dc=com\nrootpw secret\ndirectory @DATA@/real\n\
          database relay\nsuffix o=one\nrelay dc=real,dc=com\noverlay rwm\nrwm-suffixmassage dc=real,dc=com\n\
          database relay\nsuffix o=two\nrelay o=one\noverlay rwm\nrwm-suffixmassage o=one\nrwm-map attribute title description\n";
-    let server = Running::new(Kind::Larix, body, ENTRIES);
+    let server = loaded(body);
     let mut client = server.client();
     assert!(run(&mut client, "as cn=admin,dc=real,dc=com secret").contains("=> 0"));
     let add =
@@ -276,8 +259,7 @@ fn views_of_views() {
 #[test]
 fn cn_config_changes_the_mapping() {
     let relay = "database relay\nsuffix o=view\nrelay dc=real,dc=com\noverlay rwm\nrwm-suffixmassage dc=real,dc=com\n";
-    let server =
-        Running::new(Kind::Larix, &format!("database config\nrootpw secret\n{REAL}{relay}"), ENTRIES);
+    let server = loaded(&format!("database config\nrootpw secret\n{REAL}{relay}"));
     let (mut client, mut config) = (server.client(), server.client());
     assert!(run(&mut config, "as cn=config secret").starts_with("=> 0"));
     let overlay = "olcOverlay={0}rwm,olcDatabase={2}relay,cn=config";
@@ -315,7 +297,7 @@ fn rules_with_maps_and_sessions() {
                  rwm-rewriteContext bindDN\nrwm-rewriteRule \"^mail=([^,@]+)@[^,]*,o=view$\" \"${&&who($1)}${byuid($1))}\" \":@\"\n\
                  rwm-rewriteContext searchDN\nrwm-rewriteRule \"^cn=me,o=view$\" \"uid=${**who},ou=people,dc=real,dc=com\" \":@\"\n\
                  rwm-rewriteRule \"(.*)o=view$\" \"$1dc=real,dc=com\" \":@\"\n";
-    let server = Running::new(Kind::Larix, &format!("{REAL}{rules}"), ENTRIES);
+    let server = loaded(&format!("{REAL}{rules}"));
     let mut client = server.client();
     let me = "search cn=me,o=view base (objectClass=*) uid";
     assert!(run(&mut client, me).starts_with("=> 80"));

@@ -2,29 +2,11 @@
 
 use std::net::SocketAddr;
 
-use larix_testkit::{Kind, Server, Site};
-use larix_tests::client::Client;
+use larix_testkit::Kind;
+use larix_tests::client::{codes_alone, run};
 use larix_tests::relay::{Passage, Relay};
-use larix_tests::scenario::{self, Step};
-
-/// A server, with its folder.
-struct Running {
-    server: Server,
-    _site: Site,
-}
-
-impl Running {
-    fn new(kind: Kind, body: &str, ldif: Option<&str>) -> Self {
-        let site = Site::new(kind, body);
-        ldif.into_iter().for_each(|ldif| site.load(ldif));
-        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-        Self { server, _site: site }
-    }
-
-    fn client(&self) -> Client {
-        Client::connect(self.server.address)
-    }
-}
+use larix_tests::running::Running;
+use larix_tests::scenario;
 
 /// The remote server.
 fn remote() -> Running {
@@ -41,7 +23,7 @@ fn remote() -> Running {
     let top = "dn: o=x\nobjectClass: organization\no: x\n\ndn: ou=users,o=x\nobjectClass: organizationalUnit\nou: users\n\n";
     let people: String =
         [("ann", "staff"), ("bob", "staff"), ("eve", "guest")].map(|(uid, kind)| person(uid, kind)).concat();
-    Running::new(Kind::Larix, body, Some(&format!("{top}{people}")))
+    Running::start(Kind::Larix, body, &format!("{top}{people}"))
 }
 
 /// The lines of the server in front.
@@ -54,14 +36,10 @@ fn in_front(kind: Kind, remote: SocketAddr, lines: &str) -> String {
     )
 }
 
-fn run(client: &mut Client, request: &str) -> String {
-    client.run(&Step { request: request.to_owned(), ..Step::default() })
-}
-
 /// Runs requests in front of a fresh remote server.
 fn answers(kind: Kind, lines: &str, requests: &str) -> Vec<String> {
     let remote = remote();
-    let front = Running::new(kind, &in_front(kind, remote.server.address, lines), None);
+    let front = Running::start(kind, &in_front(kind, remote.server.address, lines), "");
     let mut client = front.client();
     let steps = scenario::parse(requests);
     steps.iter().map(|step| format!("{}\n{}", step.request, client.run(step))).collect()
@@ -74,14 +52,7 @@ fn as_slapd(lines: &str, requests: &str, is_known: impl Fn(&str, &str) -> bool) 
         return ours;
     }
     let theirs = answers(Kind::Slapd, lines, requests);
-    let bare = |answer: &str| {
-        let lines = answer.lines().map(|line| match line.strip_prefix("=> ") {
-            Some(end) => format!("=> {}\n", end.split_whitespace().next().unwrap_or_default()),
-            None => format!("{line}\n"),
-        });
-        lines.collect::<String>()
-    };
-    let differences = ours.iter().zip(&theirs).filter(|(one, other)| bare(one) != bare(other));
+    let differences = ours.iter().zip(&theirs).filter(|(one, other)| codes_alone(one) != codes_alone(other));
     let differences: Vec<_> = differences.filter(|(one, other)| !is_known(one, other)).collect();
     assert!(differences.is_empty(), "{lines}: {differences:#?}");
     ours
@@ -283,7 +254,7 @@ fn binds_and_passwords_here() {
     relay.lead_to(remote.server.address);
     let lines = "translucent_bind_local on\ntranslucent_pwmod_local on\n\
                  access to attrs=userPassword by self =xw by anonymous auth by * none\naccess to * by * read";
-    let front = Running::new(Kind::Larix, &in_front(Kind::Larix, relay.address, lines), None);
+    let front = Running::start(Kind::Larix, &in_front(Kind::Larix, relay.address, lines), "");
     let mut client = front.client();
     for (request, expected) in [
         ("as uid=ann,ou=users,o=x wrong", "=> 49"),
@@ -334,7 +305,7 @@ fn binds_and_passwords_here() {
 fn limits_pages_and_what_is_stored() {
     let remote = remote();
     let lines = "translucent_local roomNumber\ntranslucent_remote carLicense\nsizelimit 2";
-    let front = Running::new(Kind::Larix, &in_front(Kind::Larix, remote.server.address, lines), None);
+    let front = Running::start(Kind::Larix, &in_front(Kind::Larix, remote.server.address, lines), "");
     let mut client = front.client();
     assert!(run(&mut client, "as cn=root,o=x secret").contains("=> 0"));
     for uid in ["ann", "bob", "eve"] {

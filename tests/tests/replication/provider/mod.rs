@@ -12,8 +12,7 @@ use larix_proto::control::{SyncMode, SyncRequest};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{ControlBuf, ControlValue as _, FilterBuf, MessageId, Response, Scope, client};
 use larix_testkit::{Kind, Site};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run};
 use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, Held, Wanted, read};
 
@@ -48,10 +47,6 @@ fn admin(address: SocketAddr) -> Client {
     let mut client = Client::connect(address);
     assert!(run(&mut client, &format!("as {ADMIN} secret")).contains("=> 0"));
     client
-}
-
-fn run(client: &mut Client, request: &str) -> String {
-    client.run(&Step { line: 0, request: request.to_owned(), ..Step::default() })
 }
 
 fn change(client: &mut Client, request: &str) {

@@ -30,7 +30,7 @@ fn shadow(provider: SocketAddr, url: &str, chained: bool) -> Running {
     );
     let site = Site::new(Kind::Larix, &format!("{overlay}\n{}", database(&consumer)));
     let server = Server::start_with(Kind::Larix, &site.configuration(), &["-d", "256"], &[]);
-    let shadow = Running { server: server.unwrap_or_else(|error| panic!("{error}")), _site: site };
+    let shadow = Running::with(server.unwrap_or_else(|error| panic!("{error}")), site);
     let mut client = Client::connect(shadow.address());
     until(&mut client, "search uid=tom,ou=people,dc=example,dc=com base (objectClass=*) sn", "Tower");
     shadow
