@@ -39,6 +39,29 @@ impl Members {
         self.0.iter().map(|(member, value)| (member, value.unwrap_or_default()))
     }
 
+    /// These members and those of a stored set, which `visit` gives in their order.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub(crate) fn joined<E>(
+        &self,
+        visit: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<(), E>,
+    ) -> Result<Joined, E> {
+        let mut rows = SortedRows::with_capacity(2 * self.0.len(), 2 * self.0.byte_len());
+        let (mut both, mut own) = (Vec::new(), self.iter().peekable());
+        visit(&mut |stored, value| {
+            while let Some((member, value)) = own.next_if(|(member, _)| *member < stored) {
+                rows.push(&[], member, Some(value));
+            }
+            rows.push(&[], stored, Some(value));
+            if own.next_if(|(member, _)| *member == stored).is_some() {
+                both.push(stored.to_vec());
+            }
+        })?;
+        own.for_each(|(member, value)| rows.push(&[], member, Some(value)));
+        Ok(Joined { members: Self(rows), both })
+    }
+
     /// Whether there is a value with this [member key](super::values::member_key).
     pub(crate) fn contains(&self, member: &[u8]) -> bool {
         self.0.get(member).is_some()
@@ -48,6 +71,14 @@ impl Members {
     pub(crate) fn len(&self) -> u64 {
         self.0.len() as u64
     }
+}
+
+/// A stored set with new members.
+#[derive(Debug)]
+pub struct Joined {
+    pub(crate) members: Members,
+    /// The keys of those that were there before, ascending: they are as they are stored.
+    pub(crate) both: Vec<Vec<u8>>,
 }
 
 /// What a key has beside its normal value, unless something is escaped in it.

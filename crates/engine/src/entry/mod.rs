@@ -12,6 +12,6 @@ pub use crate::fault::RecordError;
 pub use crate::ids::{AttributeNumber, EntryId};
 pub use crate::record::{self, EntryView, ValuesView};
 pub use encode::Placement;
-pub use members::Members;
+pub use members::{Joined, Members};
 pub use owned::{Entry, EntryAttribute, LargeValues, UnchangedValues, split_rdn};
 pub use reader::{EntryReader, EntrySource, OwnedSource, Target};

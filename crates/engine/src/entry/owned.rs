@@ -138,6 +138,11 @@ impl LargeValues {
         Self { stored: members.len(), fresh: Some(Arc::clone(members)), ..Self::default() }
     }
 
+    /// Whether nothing was noted yet about a set that the store has.
+    pub(crate) fn is_as_stored(&self) -> bool {
+        self.fresh.is_none() && self.added.is_empty() && self.removed.is_empty()
+    }
+
     /// All members of a set that is new, with their keys, ascending.
     pub(crate) fn whole(&self) -> Option<impl Iterator<Item = (&[u8], &[u8])>> {
         let stays = |(member, _): &(&[u8], &[u8])| self.removed.is_empty() || !self.removed.contains(*member);

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::prepare::{Change, ChangeKind, refuse};
 use super::values;
 use crate::entry::values::member_key_of_normal;
-use crate::entry::{Entry, EntryAttribute, LargeValues, Members};
+use crate::entry::{Entry, EntryAttribute, Joined, LargeValues, Members};
 use crate::fault::Fault;
 
 /// What was not loaded of the entry: its large sets, and values that it keeps.
@@ -26,6 +26,11 @@ pub trait LargeSets {
     /// The values of a change as a large set has them, if they were made so before.
     fn prepared(&self, _: &Change) -> Option<&Arc<Members>> {
         None
+    }
+
+    /// The stored large set with the prepared values of a change in it. `None` where it takes less to ask for each value.
+    fn joined(&self, _: &Change) -> Result<Option<Joined>, Fault> {
+        Ok(None)
     }
 }
 
@@ -134,6 +139,19 @@ impl Apply<'_> {
             self.refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, operation, &text)
         };
         if let Some(large) = &mut attribute.large {
+            if large.is_as_stored()
+                && let Some(Joined { members, both }) = self.sets.joined(self.change)?
+            {
+                let is_there = |key: &Vec<u8>| both.binary_search(&member_key_of_normal(key)).is_ok();
+                if !self.permissive
+                    && !both.is_empty()
+                    && let Some(position) = self.change.keys.iter().position(is_there)
+                {
+                    return Err(exists(position).into());
+                }
+                *large = LargeValues::of(&Arc::new(members));
+                return Ok(());
+            }
             for (position, (key, value)) in self.pairs().enumerate() {
                 let member = member_key_of_normal(key);
                 if !large_contains(self.sets, &self.change.description, large, &member)? {
