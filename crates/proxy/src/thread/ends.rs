@@ -1,0 +1,228 @@
+//! How requests and connections end: given up, late, lost, idle.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use larix_client::PeerFault;
+use larix_proto::{LdapResult, MessageId, ResultCode};
+
+use super::{Proxy, SWEEP, leave};
+use crate::connection::{Connection, Numbered, Stage};
+use crate::job::{Job, Owner, Sink};
+
+impl Proxy {
+    pub(super) fn forget(&mut self, number: u64) {
+        self.places.remove(&number);
+        self.given.shared.jobs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn end(&mut self, number: u64, job: Box<Job>, result: LdapResult) {
+        self.forget(number);
+        job.sink.end(result);
+    }
+
+    /// Ends a request that was never sent.
+    pub(super) fn end_unsent(&mut self, number: u64, job: Box<Job>, result: LdapResult) {
+        self.forget(number);
+        job.sink.end_unsent(result);
+    }
+
+    /// Nobody waits for a request any more, or it gets this result.
+    pub(super) fn give_up(&mut self, number: u64, result: Option<LdapResult>) {
+        let how = self.given.settings.giving_up;
+        let Some(id) = self.places.get(&number).copied() else {
+            let at = self.binds.iter().position(|(waiting, _)| *waiting == number);
+            if let Some(removed) = at.and_then(|at| self.binds.remove(at)) {
+                self.forget(number);
+                answer(Some(removed), result);
+            }
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if let Some(at) = connection.waiting.iter().position(|(waiting, _)| *waiting == number) {
+            let removed = connection.waiting.remove(at);
+            self.forget(number);
+            answer(removed, result);
+            return;
+        }
+        let message =
+            connection.sent.iter().find(|(_, (sent, _))| *sent == number).map(|(message, _)| *message);
+        let Some(message) = message else { return };
+        if let Stage::Open(channel) = &mut connection.stage {
+            channel.layer().give_up(MessageId(message), how);
+        }
+        let removed = connection.sent.remove(&message);
+        self.forget(number);
+        answer(removed, result);
+        let ended = match self.connections.get(&id).map(|connection| &connection.stage) {
+            Some(Stage::Open(channel)) => channel.messages().ended().cloned(),
+            _ => None,
+        };
+        match ended {
+            Some(fault) => self.lost(id, &fault, false),
+            None => self.flush(id),
+        }
+    }
+
+    /// A server could not be connected.
+    pub(super) fn unreachable(&mut self, id: u64, why: &str) {
+        self.lost(id, &PeerFault::Socket(why.to_owned()), false);
+    }
+
+    /// A connection is of no use any more: what it had under way is sent elsewhere where that can be, or ends.
+    pub(super) fn lost(&mut self, id: u64, fault: &PeerFault, is_stray: bool) {
+        let now = self.now();
+        let Some(mut connection) = self.taken(id) else { return };
+        let was_ready = connection.is_ready() && connection.has_spoken;
+        let idle_end = was_ready
+            && connection.load() == 0
+            && matches!(fault, PeerFault::Closed | PeerFault::Disconnected(_));
+        if !idle_end {
+            self.given.shared.count_fault(fault);
+            let url = self.url(connection.target).map(ToString::to_string).unwrap_or_default();
+            (self.given.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
+        }
+        let is_refused = matches!(fault, PeerFault::Refused { .. } | PeerFault::Sasl(_));
+        if is_refused {
+            self.targets.answered(connection.target);
+        } else if !connection.has_spoken {
+            let mut jitter = [0];
+            (self.given.ambient.random)(&mut jitter);
+            self.targets.failed(connection.target, now, jitter[0]);
+        }
+        let result = match (fault, &connection.owner) {
+            // What the target says of his password is for him to know.
+            (PeerFault::Refused { result, .. }, Owner::User(_)) => result.clone(),
+            _ => LdapResult::with(ResultCode::UNAVAILABLE, format!("the target could not be used: {fault}")),
+        };
+        let is_lie = is_stray || fault.is_a_lie();
+        let sent: Vec<Numbered> = connection.sent.drain().map(|(_, numbered)| numbered).collect();
+        let waiting: Vec<Numbered> = connection.waiting.drain(..).collect();
+        drop(connection);
+        for (number, mut job) in sent {
+            let untouched = match &job.sink {
+                Sink::Feed(feed) => feed.is_untouched(),
+                Sink::Once(_) => true,
+            };
+            if job.is_repeatable && untouched && !is_lie && job.tries_left() {
+                self.place(number, job);
+            } else {
+                self.end(number, job, result.clone());
+            }
+        }
+        if let Some((number, job)) = self.binds.pop_front() {
+            self.place_bind(number, job);
+        }
+        for (number, mut job) in waiting {
+            if is_refused || is_lie || (!was_ready && self.targets.choose(now).is_none()) || !job.tries_left()
+            {
+                self.end_unsent(number, job, result.clone());
+            } else {
+                self.place(number, job);
+            }
+        }
+    }
+
+    /// Takes a connection that is no longer used out of everything that knows it.
+    fn taken(&mut self, id: u64) -> Option<Connection> {
+        let connection = self.connections.remove(&id)?;
+        leave(&mut self.pools, &connection.owner, id);
+        self.given.shared.open.hide(id);
+        Some(connection)
+    }
+
+    pub(super) fn close_if_done(&mut self, id: u64) {
+        let is_done = self.connections.get(&id).is_some_and(|connection| {
+            let worn = matches!(&connection.stage, Stage::Open(channel) if channel.messages().is_worn());
+            (connection.is_closing || worn) && connection.sent.is_empty()
+        });
+        if is_done {
+            self.close(id);
+        }
+    }
+
+    /// Ends a connection that has nothing under way; what waits for it goes elsewhere.
+    fn close(&mut self, id: u64) {
+        let Some(mut connection) = self.taken(id) else { return };
+        if let Stage::Open(channel) = &mut connection.stage {
+            let _ = channel.layer().request(None, None, larix_proto::client::unbind);
+            // Out of courtesy: the server sees the end of the connection as well.
+            let _ = connection.write();
+        }
+        let waiting: Vec<Numbered> = connection.waiting.drain(..).collect();
+        drop(connection);
+        for (number, job) in waiting {
+            self.place(number, job);
+        }
+    }
+
+    /// What is late, idle or old.
+    pub(super) fn expire(&mut self) {
+        let now = self.now();
+        if now < self.alarm {
+            return;
+        }
+        let mut late: Vec<(u64, MessageId)> = Vec::new();
+        let mut unopened: Vec<u64> = Vec::new();
+        for (id, connection) in &self.connections {
+            match &connection.stage {
+                Stage::Open(channel) if channel.is_ready() => {
+                    late.extend(channel.messages().expired(now).map(|message| (*id, message)));
+                }
+                _ if connection.opening_until <= now => unopened.push(*id),
+                _ => {}
+            }
+        }
+        for id in unopened {
+            self.lost(id, &PeerFault::Late("the connection"), false);
+        }
+        for (id, message) in late {
+            let sent = self.connections.get(&id).and_then(|connection| connection.sent.get(&message.0));
+            if let Some(number) = sent.map(|(number, _)| *number) {
+                let text = "the target did not answer in time";
+                self.give_up(number, Some(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)));
+            }
+        }
+        if now >= self.swept + SWEEP {
+            self.swept = now;
+            self.sweep(now);
+        }
+        self.alarm = self.first_deadline();
+    }
+
+    fn sweep(&mut self, now: Duration) {
+        let bound: HashSet<_> = self.given.shared.sweep_bound();
+        let settings = Arc::clone(&self.given.settings);
+        let mut closed = Vec::new();
+        let is_late = |job: &Job| job.deadline.is_some_and(|deadline| deadline <= now);
+        let binds = self.binds.iter().filter(|(_, job)| is_late(job));
+        let mut overdue: Vec<u64> = binds.map(|(number, _)| *number).collect();
+        for (id, connection) in &mut self.connections {
+            overdue
+                .extend(connection.waiting.iter().filter(|(_, job)| is_late(job)).map(|(number, _)| *number));
+            let is_old = settings.connection_ttl.is_some_and(|ttl| now >= connection.opened + ttl);
+            let is_idle = settings.idle_timeout.is_some_and(|idle| now >= connection.used + idle);
+            let is_nobodys = matches!(&connection.owner, Owner::User(dn) if !bound.contains(dn));
+            connection.is_closing |= connection.is_ready() && (is_old || is_nobodys);
+            if connection.load() == 0 && connection.is_ready() && (connection.is_closing || is_idle) {
+                closed.push(*id);
+            }
+        }
+        for id in closed {
+            self.close(id);
+        }
+        for number in overdue {
+            let text = "the target did not answer in time";
+            self.give_up(number, Some(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)));
+        }
+    }
+}
+
+/// Ends a request that was taken from where it waited.
+fn answer(removed: Option<Numbered>, result: Option<LdapResult>) {
+    if let (Some((_, job)), Some(result)) = (removed, result) {
+        job.sink.end(result);
+    }
+}

@@ -1,0 +1,169 @@
+//! How a connection comes about: its address, its socket, TLS and the proxy's own bind.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use larix_client::dial::{begin_tcp, begin_unix};
+use larix_client::{Channel, Credentials, MessageLimits, Opening, PeerFault, Security};
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::{LdapResult, ResultCode, limits};
+use rustix::event::epoll;
+use rustix::event::epoll::EventFlags;
+use socket2::SockRef;
+
+use super::{CONNECTION_OPERATIONS, CONNECTION_OUTPUT, DEFAULT_SOCKET, Proxy};
+use crate::connection::{Connection, Stage};
+use crate::job::{Job, Owner};
+use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
+
+impl Proxy {
+    pub(super) fn open_for(&mut self, number: u64, job: Box<Job>, now: Duration) {
+        let Some(target) = self.targets.choose(now) else {
+            let text = "no target can be reached";
+            return self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
+        };
+        let id = self.next;
+        self.next += 1;
+        let patience = self.given.settings.network_timeout.unwrap_or(NETWORK_TIMEOUT);
+        self.alarm = self.alarm.min(now + patience);
+        self.pools.entry(job.owner.clone()).or_default().push(id);
+        self.places.insert(number, id);
+        self.connections.insert(
+            id,
+            Connection {
+                owner: job.owner.clone(),
+                credentials: job.credentials.clone(),
+                target,
+                stage: Stage::Resolving,
+                socket: None,
+                waiting: VecDeque::from([(number, job)]),
+                sent: HashMap::new(),
+                opened: now,
+                used: now,
+                opening_until: now + patience,
+                interest: (false, false),
+                is_reserved: false,
+                is_shown: false,
+                has_spoken: false,
+                is_closing: false,
+                addresses: VecDeque::new(),
+            },
+        );
+        self.given.shared.counts.connections_opened.fetch_add(1, Ordering::Relaxed);
+        self.begin(id, target);
+    }
+
+    pub(super) fn url(&self, target: usize) -> Option<&LdapUrl> {
+        self.given.settings.targets.get(target)
+    }
+
+    fn begin(&mut self, id: u64, target: usize) {
+        let Some(url) = self.url(target).cloned() else { return };
+        if url.scheme == UrlScheme::Ldapi {
+            let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
+            let begun = begin_unix(path);
+            return self.connecting(id, begun);
+        }
+        let port = url.effective_port().unwrap_or(if url.scheme == UrlScheme::Ldaps { 636 } else { 389 });
+        let host = if url.host.is_empty() { "localhost" } else { &url.host };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        match host.parse::<IpAddr>() {
+            Ok(address) => {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.addresses.push_back(SocketAddr::new(address, port));
+                }
+                self.connect_next(id, String::new());
+            }
+            Err(_) => {
+                // The thread for names lives as long as this one.
+                let _ = self.resolver.send((id, host.to_owned(), port));
+            }
+        }
+    }
+
+    pub(super) fn connect_next(&mut self, id: u64, why: String) {
+        let next = self.connections.get_mut(&id).and_then(|connection| connection.addresses.pop_front());
+        match next {
+            Some(address) => {
+                let settings = &self.given.settings;
+                let begun = begin_tcp(address, settings.keep_alive, settings.user_timeout);
+                self.connecting(id, begun);
+            }
+            None => self.unreachable(id, &why),
+        }
+    }
+
+    fn connecting(&mut self, id: u64, begun: io::Result<socket2::Socket>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let registered = begun.and_then(|socket| {
+            epoll::add(&self.poll, &socket, epoll::EventData::new_u64(id), EventFlags::OUT)?;
+            Ok(socket)
+        });
+        match registered {
+            Ok(socket) => {
+                connection.socket = Some(socket);
+                connection.stage = Stage::Connecting;
+                connection.interest = (false, true);
+            }
+            Err(error) => self.connect_next(id, error.to_string()),
+        }
+    }
+
+    /// The socket is connected, or not.
+    pub(super) fn connected(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(socket) = &connection.socket else { return };
+        let error = match SockRef::from(socket).take_error() {
+            Ok(None) => None,
+            Ok(Some(error)) | Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = error {
+            // Closed, it leaves the poll.
+            connection.socket = None;
+            return self.connect_next(id, error);
+        }
+        let (owner, credentials, target) =
+            (connection.owner.clone(), connection.credentials.clone(), connection.target);
+        let credentials = if owner == Owner::Spare { None } else { credentials };
+        match self.opening(target, credentials).and_then(Channel::begin) {
+            Ok(channel) => {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.stage = Stage::Open(Box::new(channel));
+                }
+                self.flush(id);
+            }
+            Err(fault) => self.lost(id, &fault, false),
+        }
+    }
+
+    fn opening(&self, target: usize, credentials: Option<Credentials>) -> Result<Opening, PeerFault> {
+        let url = self.url(target).ok_or(PeerFault::Closed)?;
+        let tls = || {
+            self.given
+                .tls
+                .clone()
+                .ok_or_else(|| PeerFault::Tls("the settings of TLS cannot be used".to_owned()))
+        };
+        let security = match (url.scheme, self.given.settings.tls.begins) {
+            (UrlScheme::Ldaps, _) => Security::Ldaps(tls()?),
+            (UrlScheme::Ldapi, _) | (_, TlsBegins::Never) => Security::Clear,
+            (_, TlsBegins::Start) => Security::StartTls { client: tls()?, required: true },
+            (_, TlsBegins::TryStart) => Security::StartTls { client: tls()?, required: false },
+        };
+        let host = if url.host.is_empty() { "localhost".to_owned() } else { url.host.clone() };
+        Ok(Opening {
+            host,
+            security,
+            credentials,
+            limits: MessageLimits {
+                message_bytes: limits::PDU_AUTHENTICATED.saturating_mul(4),
+                operations: CONNECTION_OPERATIONS,
+                output_bytes: CONNECTION_OUTPUT,
+            },
+            ambient: self.given.ambient,
+        })
+    }
+}

@@ -1,0 +1,69 @@
+//! Where requests go: which connection takes one, and what is answered where none does.
+
+use std::time::Duration;
+
+use larix_proto::{LdapResult, ResultCode};
+
+use super::{BINDS_MAX, CONNECTION_BUSY, POOL_CEILING, Proxy};
+use crate::job::{Job, Owner};
+
+impl Proxy {
+    /// Finds a connection for a request, or opens one.
+    pub(super) fn place(&mut self, number: u64, job: Box<Job>) {
+        let now = self.now();
+        if job.owner == Owner::Spare {
+            return self.place_bind(number, job);
+        }
+        let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
+        let loads = pool.iter().filter_map(|id| {
+            let connection = self.connections.get(id)?;
+            let takes = !connection.is_closing && !connection.is_reserved;
+            takes.then(|| (connection.load(), *id))
+        });
+        let loads: Vec<(usize, u64)> = loads.collect();
+        let least = loads.iter().min().copied();
+        let may_open = match &job.owner {
+            // Nobody else knows his password.
+            Owner::User(_) => least.is_none() && job.credentials.is_some(),
+            // Those that slow clients have for themselves do not count, up to a limit.
+            _ => loads.len() < self.given.settings.pool_max as usize && pool.len() < POOL_CEILING,
+        };
+        match least {
+            Some((load, id)) if load < CONNECTION_BUSY || !may_open => self.put(id, number, job, now),
+            _ if may_open => self.open_for(number, job, now),
+            _ if matches!(job.owner, Owner::User(_)) => {
+                let text =
+                    "the connection that was bound to the target is gone: bind again, or set rebind-as-user";
+                self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
+            }
+            _ => {
+                let text = "every connection to the target is taken by a client that reads slowly";
+                self.end_unsent(number, job, LdapResult::with(ResultCode::BUSY, text));
+            }
+        }
+    }
+
+    /// A bind goes alone, on a connection that is nobody's.
+    pub(super) fn place_bind(&mut self, number: u64, job: Box<Job>) {
+        let now = self.now();
+        let pool = self.pools.get(&Owner::Spare).map(Vec::as_slice).unwrap_or_default();
+        let free = pool.iter().copied().find(|id| {
+            self.connections
+                .get(id)
+                .is_some_and(|connection| connection.load() == 0 && !connection.is_closing)
+        });
+        match free {
+            Some(id) => self.put(id, number, job, now),
+            None if pool.len() < BINDS_MAX => self.open_for(number, job, now),
+            None => self.binds.push_back((number, job)),
+        }
+    }
+
+    fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.used = now;
+        connection.waiting.push_back((number, job));
+        self.places.insert(number, id);
+        self.flush(id);
+    }
+}

@@ -1,0 +1,227 @@
+//! What goes over a connection that is open: requests out, answers in, and to whom they belong.
+
+use std::collections::HashMap;
+
+use larix_client::PeerFault;
+use larix_proto::{LdapResult, MessageId, Response, ResultCode};
+use rustix::event::epoll;
+use rustix::event::epoll::EventFlags;
+
+use super::{Proxy, READS_IN_TURN, leave};
+use crate::connection::{Numbered, Stage};
+use crate::job::{FEED_MAX, Outcome, Owner, Sink, body, envelope};
+
+impl Proxy {
+    pub(super) fn happened(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8]) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        if matches!(connection.stage, Stage::Connecting) {
+            return self.connected(id);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP) {
+            self.read(id, buffer);
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.flush(id);
+        }
+    }
+
+    fn read(&mut self, id: u64, buffer: &mut [u8]) {
+        for _ in 0..READS_IN_TURN {
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            let read = connection.read(buffer);
+            let count = match read {
+                Ok(Some(count)) => count,
+                Ok(None) => break,
+                Err(fault) => return self.lost(id, &fault, false),
+            };
+            let received = match &mut connection.stage {
+                Stage::Open(channel) => channel.receive(buffer.get(..count).unwrap_or_default()),
+                Stage::Resolving | Stage::Connecting => Ok(()),
+            };
+            // Who never gets through TLS or the proxy's own bind is no better than who does not answer: the next one is tried.
+            if !connection.has_spoken && connection.is_ready() {
+                connection.has_spoken = true;
+                self.targets.answered(connection.target);
+            }
+            if let Err(fault) = received.and_then(|()| self.take_answers(id)) {
+                return self.lost(id, &fault, false);
+            }
+            if count < buffer.len() || !self.connections.get(&id).is_some_and(|c| c.interest.0) {
+                break;
+            }
+        }
+        self.flush(id);
+    }
+
+    /// Hands out what has come whole.
+    fn take_answers(&mut self, id: u64) -> Result<(), PeerFault> {
+        let now = self.now();
+        let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
+        let Stage::Open(channel) = &mut connection.stage else { return Ok(()) };
+        // Messages in a row for one search go together.
+        let mut gathered: (u32, Vec<u8>) = (0, Vec::new());
+        let mut fed: Vec<u32> = Vec::new();
+        let mut ended: Vec<(Numbered, Outcome)> = Vec::new();
+        let fault = loop {
+            let answer = match channel.next_answer() {
+                Ok(Some(answer)) => answer,
+                Ok(None) => break None,
+                Err(fault) => break Some(fault),
+            };
+            let message = answer.message.id.0;
+            if message != gathered.0 {
+                hand_over(&connection.sent, &mut gathered);
+            }
+            if answer.is_last {
+                hand_over(&connection.sent, &mut gathered);
+                let Some(numbered) = connection.sent.remove(&message) else { continue };
+                let result = answer.message.response.result().map(|(_, result)| result.to_owned());
+                let value = match answer.message.response {
+                    Response::Extended { value, .. } => value.map(<[u8]>::to_vec),
+                    _ => None,
+                };
+                let controls = answer.message.controls.iter().map(|control| control.to_owned()).collect();
+                let result = result.unwrap_or_else(|| LdapResult::new(ResultCode::OTHER));
+                let outcome = Outcome { result, controls, value, is_unsent: false, is_of_target: true };
+                ended.push((numbered, outcome));
+                continue;
+            }
+            let Some((_, job)) = connection.sent.get(&message) else { continue };
+            if matches!(answer.message.response, Response::Reference(_)) && self.given.settings.no_references
+            {
+                continue;
+            }
+            if let Sink::Feed(_) = &job.sink {
+                gathered.0 = message;
+                envelope(&mut gathered.1, job.message, body(answer.pdu));
+                if fed.last() != Some(&message) {
+                    fed.push(message);
+                }
+            }
+        };
+        hand_over(&connection.sent, &mut gathered);
+        // A search that has had an answer may be silent for as long again.
+        for message in &fed {
+            if let Some((_, job)) = connection.sent.get(message)
+                && let Some(patience) = job.patience
+            {
+                let deadline = job.deadline.into_iter().chain([now + patience]).min();
+                channel.layer().set_deadline(MessageId(*message), deadline);
+            }
+        }
+        let waiting: Vec<u64> = fed
+            .iter()
+            .filter_map(|message| connection.sent.get(message))
+            .filter_map(|(number, job)| match &job.sink {
+                Sink::Feed(feed) if feed.bytes() >= FEED_MAX => Some(*number),
+                _ => None,
+            })
+            .collect();
+        let is_alone = connection.sent.len() == waiting.len();
+        for (numbered, outcome) in ended {
+            self.answered(id, numbered, outcome);
+        }
+        if !is_alone {
+            // Its client does not read, and others wait for this connection.
+            for number in waiting {
+                let text = "the client takes its answers too slowly for a connection that others use";
+                self.give_up(number, Some(LdapResult::with(ResultCode::BUSY, text)));
+            }
+        }
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn answered(&mut self, id: u64, (number, mut job): Numbered, outcome: Outcome) {
+        self.forget(number);
+        if let Some(binds) = job.binds.take() {
+            if outcome.result.code == ResultCode::SUCCESS {
+                let owner = Owner::User(binds.dn.clone());
+                let has_one = self.pools.get(&owner).is_some_and(|pool| {
+                    pool.iter().any(|id| {
+                        self.connections
+                            .get(id)
+                            .is_some_and(|c| !c.is_closing && !c.is_reserved && c.is_ready())
+                    })
+                });
+                if let Some(client) = binds.client {
+                    self.given.shared.note_bound(client, binds.dn, binds.password);
+                    if !has_one {
+                        self.change_owner(id, owner);
+                    }
+                }
+            }
+            if let Some((number, job)) = self.binds.pop_front() {
+                self.place_bind(number, job);
+            }
+        }
+        match job.sink {
+            Sink::Once(done) => done(outcome),
+            Sink::Feed(feed) => feed.end((outcome.result, outcome.controls)),
+        }
+    }
+
+    fn change_owner(&mut self, id: u64, owner: Owner) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let old = std::mem::replace(&mut connection.owner, owner.clone());
+        connection.is_shown = false;
+        leave(&mut self.pools, &old, id);
+        self.pools.entry(owner).or_default().push(id);
+    }
+
+    /// Sends what waits and looks again at what the connection waits for.
+    pub(super) fn flush(&mut self, id: u64) {
+        let now = self.now();
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.send_waiting(now);
+        if !connection.is_shown
+            && let Some(url) = self.given.settings.targets.get(connection.target)
+            && let Some(shown) = connection.shown(url)
+        {
+            connection.is_shown = true;
+            self.given.shared.open.show(id, shown);
+        }
+        if let Stage::Open(channel) = &connection.stage {
+            self.alarm = channel.next_deadline().into_iter().chain([self.alarm]).min().unwrap_or_default();
+        }
+        match connection.write() {
+            Ok(_) => self.set_interest(id),
+            Err(fault) => return self.lost(id, &fault, false),
+        }
+        self.close_if_done(id);
+    }
+
+    pub(super) fn set_interest(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let (Stage::Open(channel), Some(socket)) = (&mut connection.stage, &connection.socket) else {
+            return;
+        };
+        let is_full = |(_, job): &Numbered| matches!(&job.sink, Sink::Feed(feed) if feed.is_full());
+        let full = connection.sent.values().filter(|numbered| is_full(numbered)).count();
+        connection.is_reserved = full > 0;
+        // Others that are under way are not kept waiting by one whose client does not read.
+        let reads = full == 0 || full < connection.sent.len();
+        let writes = channel.output().is_ok_and(|output| !output.is_empty());
+        let interest = (reads, writes);
+        if interest != connection.interest {
+            connection.interest = interest;
+            let mut flags = EventFlags::empty();
+            flags.set(EventFlags::IN, reads);
+            flags.set(EventFlags::OUT, writes);
+            let _ = epoll::modify(&self.poll, socket, epoll::EventData::new_u64(id), flags);
+        }
+    }
+}
+
+/// Gives a search what was gathered for it.
+fn hand_over(sent: &HashMap<u32, Numbered>, gathered: &mut (u32, Vec<u8>)) {
+    if gathered.1.is_empty() {
+        return;
+    }
+    let messages = std::mem::take(&mut gathered.1);
+    if let Some((_, job)) = sent.get(&gathered.0)
+        && let Sink::Feed(feed) = &job.sink
+    {
+        feed.add(messages);
+        feed.tell();
+    }
+}
