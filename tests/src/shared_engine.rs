@@ -8,6 +8,8 @@ use larix_testkit::postgresql::Engine;
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
 
+use crate::sections::{OF_SCHEMA, is_one_of, sections, those_of};
+
 /// Directives of `database mdb` that `database kv` does not have.
 const OF_FILES: [&str; 11] = [
     "checkpoint",
@@ -21,17 +23,6 @@ const OF_FILES: [&str; 11] = [
     "recycle-rtxn",
     "rtxnsize",
     "searchstack",
-];
-/// What a configuration needs of its global lines so that entries can be loaded.
-const OF_SCHEMA: [&str; 8] = [
-    "attributetype",
-    "ditcontentrule",
-    "include",
-    "ldapsyntax",
-    "moduleload",
-    "modulepath",
-    "objectclass",
-    "objectidentifier",
 ];
 /// A server on a busy machine keeps its lease.
 const LEASE_SECONDS: u32 = 120;
@@ -51,50 +42,6 @@ pub struct OnEngine {
     databases: Vec<(String, String)>,
 }
 
-/// One `database` with what stands below it.
-struct Section<'t> {
-    lines: Vec<&'t str>,
-}
-
-impl<'t> Section<'t> {
-    fn is_stored(&self) -> bool {
-        self.lines.first().is_some_and(|line| words(line) == ["database", "mdb"])
-    }
-
-    /// The first argument of a directive.
-    fn value(&self, name: &str) -> Option<String> {
-        self.lines.iter().map(|line| words(line)).find_map(|words| {
-            let (first, value) = (words.first()?, words.get(1)?);
-            first.eq_ignore_ascii_case(name).then(|| value.clone())
-        })
-    }
-}
-
-/// Words of a line, quotes taken off.
-fn words(line: &str) -> Vec<String> {
-    crate::scenario::words(line)
-}
-
-fn is_one_of(line: &str, names: &[&str]) -> bool {
-    let first = line.split_whitespace().next().unwrap_or_default();
-    names.iter().any(|name| name.eq_ignore_ascii_case(first))
-}
-
-fn sections(text: &str) -> (Vec<&str>, Vec<Section<'_>>) {
-    let (mut global, mut sections) = (Vec::new(), Vec::<Section<'_>>::new());
-    for line in text.lines() {
-        if is_one_of(line, &["database"]) {
-            sections.push(Section { lines: vec![line] });
-        } else {
-            match sections.last_mut() {
-                Some(section) => section.lines.push(line),
-                None => global.push(line),
-            }
-        }
-    }
-    (global, sections)
-}
-
 impl OnEngine {
     /// The lines of slapd.conf below the schema, for Larix.
     ///
@@ -105,9 +52,7 @@ impl OnEngine {
         let port = free_port();
         let (global, sections) = sections(configuration);
         let mut body = global.iter().map(|line| format!("{line}\n")).collect::<String>();
-        let schema =
-            global.iter().filter(|line| is_one_of(line, &OF_SCHEMA) || line.starts_with([' ', '\t']));
-        let mut loading = schema.map(|line| format!("{line}\n")).collect::<String>();
+        let mut loading = those_of(&global, &OF_SCHEMA);
         let mut databases = Vec::new();
         for section in &sections {
             if !section.is_stored() {

@@ -1,6 +1,9 @@
 //! Conformance by RFC: every scenario is run against Larix, and against a real slapd when one is installed; both must
 //! answer what the scenario says (see `tests/conformance/README.md`).
 
+#[path = "conformance/proxied.rs"]
+mod proxied;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -228,6 +231,20 @@ const ALSO_ON_AN_ENGINE: [&str; 8] = [
     "unique.txt",
 ];
 
+/// The files to run: these, unless a variable of the environment says `all`, or names files with commas between them.
+fn chosen(variable: &str, usual: &[&str]) -> Vec<String> {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let Ok(asked) = std::env::var(variable) else { return owned(usual) };
+    if asked != "all" {
+        return owned(&asked.split(',').collect::<Vec<_>>());
+    }
+    let files = std::fs::read_dir(folder()).expect("the scenarios");
+    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".txt")).collect();
+    names.sort();
+    names
+}
+
 /// The configuration that is meant where a file has none: that of [`Site::example`].
 const EXAMPLE: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
     index objectClass,uid,uidNumber eq\nindex cn,sn,mail pres,eq,sub\n";
@@ -249,14 +266,7 @@ fn differences_on_an_engine(engine: &Engine, name: &str) -> Result<Vec<String>, 
 #[test]
 fn databases_in_a_shared_engine() {
     let Some(engine) = Engine::start_with(&["max_connections = 400"]) else { return };
-    let all = std::env::var("LARIX_CONFORMANCE_KV").is_ok_and(|asked| asked == "all");
-    let mut names: Vec<String> = ALSO_ON_AN_ENGINE.iter().map(|name| (*name).to_owned()).collect();
-    if all {
-        let files = std::fs::read_dir(folder()).expect("the scenarios");
-        names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned()).collect();
-        names.retain(|name| name.ends_with(".txt"));
-        names.sort();
-    }
+    let names = chosen("LARIX_CONFORMANCE_KV", &ALSO_ON_AN_ENGINE);
     let mut wrong = Vec::new();
     for name in &names {
         let known = KNOWN_ON_AN_ENGINE.iter().find(|(file, ..)| file == name);

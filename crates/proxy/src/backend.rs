@@ -36,9 +36,8 @@ pub struct ProxyBackend {
 }
 
 impl ProxyBackend {
-    /// Who asks here: the database's root may be somebody else to the target.
     pub(crate) fn asker(&self, context: &Context<'_>) -> Asker {
-        Asker { is_root: self.policy.is_root(context.subject), ..Asker::of(context) }
+        Asker::by(&self.policy, context)
     }
 }
 

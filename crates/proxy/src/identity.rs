@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use larix_backend::Context;
 use larix_client::Credentials;
-use larix_engine::access::Subject;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, ResultCode};
 
@@ -22,6 +22,8 @@ pub(crate) struct Asker {
     pub(crate) began: Monotonic,
     /// The root of the database, who goes by `acl-bind`.
     pub(crate) is_root: bool,
+    /// The root of the database, who acts for somebody else (RFC 4370).
+    pub(crate) root_acts: bool,
 }
 
 impl Asker {
@@ -31,7 +33,17 @@ impl Asker {
             client: context.client.lifetime(),
             began: context.began,
             is_root: false,
+            root_acts: false,
         }
+    }
+
+    /// As a database with these rules sees it: its root may be somebody else to the target.
+    pub(crate) fn by(policy: &AccessPolicy, context: &Context<'_>) -> Self {
+        let subject = context.subject;
+        let acts = subject.authentication_dn().filter(|dn| subject.dn.as_ref() != Some(*dn));
+        let root_acts =
+            acts.is_some_and(|dn| policy.is_root(&Subject::default().bound_as(dn.clone(), dn.as_str())));
+        Self { is_root: policy.is_root(subject), root_acts, ..Self::of(context) }
     }
 }
 
@@ -66,6 +78,16 @@ pub(crate) fn choose(proxy: &Proxy, asker: &Asker) -> Result<Chosen, LdapResult>
             None => Chosen::anonymous(),
         });
     }
+    let client = || match &subject.dn {
+        Some(dn) => format!("dn:{dn}"),
+        None => "dn:".to_owned(),
+    };
+    if asker.root_acts
+        && let Some(identity) = &settings.acl_bind
+    {
+        let acting = Some((client(), true));
+        return Ok(Chosen { owner: Owner::Root, credentials: identity.credentials.clone(), acting });
+    }
     // Rules of a target of `database meta` are about names as they are here, whatever the target calls them.
     let name = subject.outer_dn.as_ref().or(subject.dn.as_ref());
     let passes = |rules: &[crate::settings::IdentityRule]| rules.iter().any(|rule| rule.matches(name));
@@ -83,10 +105,6 @@ pub(crate) fn choose(proxy: &Proxy, asker: &Asker) -> Result<Chosen, LdapResult>
         }
         return Ok(Chosen::anonymous());
     }
-    let client = || match &subject.dn {
-        Some(dn) => format!("dn:{dn}"),
-        None => "dn:".to_owned(),
-    };
     let acting = match &assertion.mode {
         Mode::Legacy if subject.is_anonymous() => return Ok(Chosen::anonymous()),
         Mode::Itself => Some(client()),
@@ -104,8 +122,10 @@ fn bound(proxy: &Proxy, asker: &Asker) -> Option<Chosen> {
     let client = asker.client.as_ref()?;
     let credentials = proxy.shared.is_bound(client, authenticated)?;
     // Who acts for somebody else (RFC 4370) is let to do so by the target.
-    let acting = subject.dn.as_ref().filter(|dn| *dn != authenticated);
-    let acting = acting.map(|dn| (format!("dn:{dn}"), true));
+    let acting = (subject.dn.as_ref() != Some(authenticated)).then(|| {
+        let dn = subject.dn.as_ref().map_or("", |dn| dn.as_str());
+        (format!("dn:{dn}"), true)
+    });
     Some(Chosen { owner: Owner::User(authenticated.clone()), credentials, acting })
 }
 

@@ -121,7 +121,7 @@ impl Translucent {
     }
 
     fn asker(&self, context: &Context<'_>) -> Asker {
-        Asker { is_root: self.policy.is_root(context.subject), ..Asker::of(context) }
+        Asker::by(&self.policy, context)
     }
 
     /// The parts of a filter that the remote server and the local database are asked; none: that side is not asked.
