@@ -62,6 +62,27 @@ impl Members {
         Ok(Joined { members: Self(rows), both })
     }
 
+    /// The members of a stored set, which `visit` gives in their order, but for these; and how many of these it has.
+    ///
+    /// # Errors
+    /// Those of `visit`.
+    pub(crate) fn left_of<E>(
+        &self,
+        visit: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<(), E>,
+    ) -> Result<(Self, u64), E> {
+        let mut rows = SortedRows::default();
+        let (mut found, mut own) = (0, self.iter().peekable());
+        visit(&mut |stored, value| {
+            while own.next_if(|(member, _)| *member < stored).is_some() {}
+            if own.next_if(|(member, _)| *member == stored).is_some() {
+                found += 1;
+            } else {
+                rows.push(&[], stored, Some(value));
+            }
+        })?;
+        Ok((Self(rows), found))
+    }
+
     /// Whether there is a value with this [member key](super::values::member_key).
     pub(crate) fn contains(&self, member: &[u8]) -> bool {
         self.0.get(member).is_some()

@@ -32,6 +32,11 @@ pub trait LargeSets {
     fn joined(&self, _: &Change) -> Result<Option<Joined>, Fault> {
         Ok(None)
     }
+
+    /// The stored large set without the prepared values of a change, and how many of them it has. `None` as for [`Self::joined`].
+    fn left(&self, _: &Change) -> Result<Option<(Members, u64)>, Fault> {
+        Ok(None)
+    }
 }
 
 /// An entry that has none.
@@ -207,6 +212,15 @@ impl Apply<'_> {
     fn delete_values(&self, attribute: &mut EntryAttribute) -> Result<(), Failure> {
         let missing = || self.refuse(ResultCode::NO_SUCH_ATTRIBUTE, "delete", "no such value");
         if let Some(large) = &mut attribute.large {
+            if large.is_as_stored()
+                && let Some((members, found)) = self.sets.left(self.change)?
+            {
+                if !self.permissive && found < self.change.keys.len() as u64 {
+                    return Err(missing().into());
+                }
+                *large = LargeValues::of(&Arc::new(members));
+                return Ok(());
+            }
             let mut doomed = Vec::with_capacity(self.change.keys.len());
             for key in &self.change.keys {
                 let member = member_key_of_normal(key);

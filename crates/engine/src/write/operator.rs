@@ -23,7 +23,9 @@ use crate::csn::Csn;
 use crate::database::{DatabaseSettings, DatabaseState, View};
 use crate::entry::record::{CODEC_PLAIN, Form, RecordFlags, ValuesView};
 use crate::entry::values as values_apart;
-use crate::entry::{Entry, EntryId, EntryReader, EntrySource, EntryView, Joined, Members, Record};
+use crate::entry::{
+    AttributeNumber, Entry, EntryId, EntryReader, EntrySource, EntryView, Joined, Members, Record,
+};
 use crate::fault::Fault;
 use crate::log::{
     self, CsnVector, LogHeading, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind,
@@ -523,23 +525,36 @@ impl<V: Snapshot> LargeSets for StoredSets<'_, V> {
     }
 
     fn joined(&self, change: &Change) -> Result<Option<Joined>, Fault> {
+        let Some((members, number)) = self.to_go_through(change)? else { return Ok(None) };
+        members.joined(|visit| self.go_through(number, visit)).map(Some)
+    }
+
+    fn left(&self, change: &Change) -> Result<Option<(Members, u64)>, Fault> {
+        let Some((members, number)) = self.to_go_through(change)? else { return Ok(None) };
+        members.left_of(|visit| self.go_through(number, visit)).map(Some)
+    }
+}
+
+impl<V: Snapshot> StoredSets<'_, V> {
+    /// The prepared values of a change, and the number of its attribute, where the stored set is best gone through for it.
+    fn to_go_through(&self, change: &Change) -> Result<Option<(&Arc<Members>, AttributeNumber)>, Fault> {
         let Some(members) = LargeSets::prepared(self, change) else { return Ok(None) };
-        let EntryReader { catalog, view, snapshot, .. } = self.reader;
-        // The keys of an index would have to be made of all members, not of the new ones alone.
+        let EntryReader { catalog, view, .. } = self.reader;
+        // The keys of an index would have to be made of all members, not of those alone that change.
         let row = catalog.number(&change.description).and_then(|number| catalog.row(number));
         let Some(row) = row.filter(|row| row.wanted.is_empty()) else { return Ok(None) };
         let is_worth_it =
             |stored: &ValuesView<'_>| stored.form() == Form::Large && stored.len() <= JOINED * members.len();
-        if !view.get(row.number)?.as_ref().is_some_and(is_worth_it) {
-            return Ok(None);
-        }
-        let joined = members.joined(|visit| {
-            values_apart::visit(snapshot, view.id(), row.number, &mut |member, value| {
-                visit(member, value);
-                true
-            })
-        });
-        joined.map(Some)
+        let stored = view.get(row.number)?;
+        Ok(stored.as_ref().is_some_and(is_worth_it).then_some((members, row.number)))
+    }
+
+    fn go_through(&self, number: AttributeNumber, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), Fault> {
+        let EntryReader { view, snapshot, .. } = self.reader;
+        values_apart::visit(snapshot, view.id(), number, &mut |member, value| {
+            visit(member, value);
+            true
+        })
     }
 }
 

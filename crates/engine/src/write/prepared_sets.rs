@@ -24,7 +24,7 @@ impl PreparedSets {
         };
         let large = mods.iter().enumerate().filter(|(_, change)| {
             change.values.len() > INLINE_COUNT_LIMIT
-                && matches!(change.kind, ChangeKind::Add | ChangeKind::Replace)
+                && matches!(change.kind, ChangeKind::Add | ChangeKind::Replace | ChangeKind::Delete)
         });
         let members = large.filter_map(|(at, change)| {
             let kind = schema.attribute(change.description.attribute);
