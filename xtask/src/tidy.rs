@@ -29,6 +29,9 @@ const BANNED: [(&str, &str); 8] = [
     (concat!("crates", ".io/"), "the crate's name"),
 ];
 
+/// Names of types that say too little by themselves: a reader who knows the field has to guess what they stand for.
+const VAGUE_TYPES: [&str; 8] = ["Asked", "Told", "Kept", "Ground", "Place", "Facts", "Errand", "Veil"];
+
 /// Functions that may be longer, each with its reason.
 const LONG_FUNCTIONS: [(&str, &str); 0] = [];
 
@@ -40,6 +43,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         banned_words(file, &text, &mut faults);
         if file.extension().is_some_and(|extension| extension == "rs") {
             lengths(file, &text, &mut faults);
+            vague_types(file, &text, &mut faults);
         }
     }
     dead_files(root, &files, &mut faults);
@@ -120,6 +124,25 @@ fn banned_words(file: &Path, text: &str, faults: &mut Vec<String>) {
 /// What git writes around the two sides of a conflict. The line between them may be the underline of a heading.
 fn is_conflict_marker(line: &str) -> bool {
     ["<<<<<<< ", ">>>>>>> ", "||||||| "].iter().any(|marker| line.starts_with(marker))
+}
+
+fn vague_types(file: &Path, text: &str, faults: &mut Vec<String>) {
+    for (number, line) in text.lines().enumerate() {
+        if let Some(name) = defined_type(line).filter(|name| VAGUE_TYPES.contains(name)) {
+            let line = number + 1;
+            faults.push(format!("{}:{line}: type {name}: name it in the terms of the field", file.display()));
+        }
+    }
+}
+
+/// The type that a line defines.
+fn defined_type(line: &str) -> Option<&str> {
+    if line.trim_start().starts_with("//") {
+        return None;
+    }
+    let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let mut words = words.skip_while(|word| ["", "pub", "crate", "super", "in"].contains(word));
+    ["struct", "enum", "trait", "type", "union"].contains(&words.next()?).then(|| words.next())?
 }
 
 fn is_test(file: &Path) -> bool {
@@ -282,6 +305,14 @@ mod tests {
         let code = "impl A {\n    pub(crate) fn short(&self) {\n        1\n    }\n}\n\nfn other() -> u8 {\n    2\n}\n";
         let found = functions(code);
         assert_eq!(found, [("short".into(), 2, 3), ("other".into(), 7, 3)]);
+    }
+
+    #[test]
+    fn types_are_found_where_they_are_defined() {
+        assert_eq!(defined_type("pub(crate) struct Place<'p> {"), Some("Place"));
+        assert_eq!(defined_type("enum Kept {"), Some("Kept"));
+        assert_eq!(defined_type("    fn place(&self) -> Place {"), None);
+        assert_eq!(defined_type("    // struct Place"), None);
     }
 
     #[test]

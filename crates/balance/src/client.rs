@@ -20,7 +20,7 @@ pub(crate) struct Client {
     /// It is bound as the balancer itself.
     pub(crate) is_privileged: bool,
     /// Where its operations are under way, by its message ids.
-    pub(crate) pending: HashMap<u32, Place>,
+    pub(crate) pending: HashMap<u32, PendingOperation>,
     pub(crate) restriction: Restriction,
     /// Connections that are not read until it takes its answers.
     pub(crate) pauses: HashSet<u64>,
@@ -46,7 +46,7 @@ pub(crate) enum State {
 
 /// Where an operation is under way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PendingOperation {
     pub(crate) upstream: u64,
     pub(crate) message: u32,
 }

@@ -110,7 +110,7 @@ struct Connecting {
 }
 
 /// A number, and the host and port that are looked up under it.
-type Asked = (u64, String, u16);
+type HostLookUp = (u64, String, u16);
 type Resolved = (u64, io::Result<Vec<SocketAddr>>);
 
 /// The loop.
@@ -125,7 +125,7 @@ pub struct EventLoop {
     upstreams: HashMap<u64, Polled>,
     connecting: HashMap<u64, Connecting>,
     next: u64,
-    resolver: Sender<Asked>,
+    resolver: Sender<HostLookUp>,
     resolved: Receiver<Resolved>,
     /// Listeners rest: no descriptor is left.
     is_resting: bool,
@@ -541,8 +541,8 @@ impl EventLoop {
 }
 
 /// Names are looked up beside the loop: that waits for others.
-fn start_resolver(shared: Arc<Shared>) -> io::Result<(Sender<Asked>, Receiver<Resolved>)> {
-    let (sender, asked) = channel::<Asked>();
+fn start_resolver(shared: Arc<Shared>) -> io::Result<(Sender<HostLookUp>, Receiver<Resolved>)> {
+    let (sender, asked) = channel::<HostLookUp>();
     let (answer, resolved) = channel();
     thread::Builder::new().name("balance-names".to_owned()).spawn(move || {
         for (number, host, port) in asked {

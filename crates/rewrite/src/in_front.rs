@@ -13,7 +13,7 @@ use larix_proto::url::LdapUrl;
 use larix_proto::{CompareRequest, LdapResult, Message, Request, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 
-use crate::mapping::{Answers, Mapped, Mapping, Place, Surroundings};
+use crate::mapping::{Answers, Mapped, Mapping, RewriteContext, Surroundings};
 use crate::rules::{Session, Sessions};
 
 /// What stands in front of a backend whose names are others: requests are mapped on their way in, answers on their way out.
@@ -106,7 +106,7 @@ impl NamesInFront {
             return None;
         }
         let mapped = |dn: &NormalDn| {
-            let name = self.mapping.name(Place::Bind, dn.as_str(), around).ok()?;
+            let name = self.mapping.name(RewriteContext::Bind, dn.as_str(), around).ok()?;
             self.schema.parse_and_show_dn(&name).ok()
         };
         let acting = Some(dn).filter(|dn| is_here(dn)).and_then(mapped);
@@ -245,7 +245,7 @@ impl Interceptor for NamesInFront {
             return next.bind(context, bind, later);
         }
         self.mapped(next, context, |around, context, answers| {
-            let mapped = self.mapping.name(Place::Bind, bind.dn.as_str(), around);
+            let mapped = self.mapping.name(RewriteContext::Bind, bind.dn.as_str(), around);
             let mapped = mapped.and_then(|name| {
                 let controls = self.mapping.request_controls(bind.controls, around)?;
                 Ok((self.schema.parse_dn(&name).map_err(|_| invalid_dn())?, controls))
@@ -317,7 +317,7 @@ impl Interceptor for NamesInFront {
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
         self.mapped(next, context, |around, context, answers| {
-            let target = match self.mapping.name(Place::Password, &change.target, around) {
+            let target = match self.mapping.name(RewriteContext::Password, &change.target, around) {
                 Ok(target) => target.into_owned(),
                 Err(refused) => return Reply::Now(refused.into()),
             };
@@ -348,7 +348,7 @@ impl Interceptor for NamesInFront {
     ) -> Reply<ExtendedAnswer> {
         let name = asked.dn.as_str();
         let stays = self.mapped(next, context, |around, _, _| {
-            self.mapping.name(Place::Modify, name, around).is_ok_and(|mapped| mapped == name)
+            self.mapping.name(RewriteContext::Modify, name, around).is_ok_and(|mapped| mapped == name)
         });
         if stays {
             return next.extended(context, asked, later);

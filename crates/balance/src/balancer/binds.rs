@@ -223,7 +223,7 @@ impl Balancer {
                     Operation { to: Some(to), kind, sent: now, is_answered: false, is_write: false };
                 upstream.pending.insert(message.0, operation);
                 if let Some(client) = self.clients.get_mut(&to.0) {
-                    let place = crate::client::Place { upstream: number, message: message.0 };
+                    let place = crate::client::PendingOperation { upstream: number, message: message.0 };
                     client.pending.insert(to.1, place);
                 }
                 self.touch_upstream(number);

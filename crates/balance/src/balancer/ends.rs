@@ -6,7 +6,7 @@ use larix_client::PeerFault;
 use larix_proto::{LdapResult, MessageId, ResultCode, client, encode};
 
 use super::{Balancer, OPENING, SASL_PAUSE, SHORT_LIFE};
-use crate::client::{Place, State};
+use crate::client::{PendingOperation, State};
 use crate::upstream::{Kind, Pool};
 
 impl Balancer {
@@ -45,14 +45,14 @@ impl Balancer {
     /// Abandons what a client has under way. A bind goes on, for nobody.
     pub(super) fn abandon_all(&mut self, id: u64) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let places: Vec<Place> = client.pending.drain().map(|(_, place)| place).collect();
+        let places: Vec<PendingOperation> = client.pending.drain().map(|(_, place)| place).collect();
         client.pauses.clear();
         self.counters.abandoned += places.len() as u64;
         places.into_iter().for_each(|place| self.give_up(place));
     }
 
     /// Nobody waits for an operation any more.
-    pub(super) fn give_up(&mut self, place: Place) {
+    pub(super) fn give_up(&mut self, place: PendingOperation) {
         let Some(upstream) = self.upstreams.get_mut(&place.upstream) else { return };
         let backend = upstream.backend;
         match upstream.pending.get_mut(&place.message) {

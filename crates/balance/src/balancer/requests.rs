@@ -11,7 +11,7 @@ use larix_proto::{
 
 use super::choice::Choice;
 use super::{Balancer, authorize};
-use crate::client::{Place, Restriction, State};
+use crate::client::{PendingOperation, Restriction, State};
 use crate::envelope::{self, HOPS_MAX};
 use crate::settings::{Action, Coherence};
 use crate::upstream::{Kind, Operation, Pool};
@@ -279,7 +279,9 @@ impl Balancer {
                     is_write: sent.is_write,
                 };
                 upstream.pending.insert(message.0, operation);
-                client.pending.insert(sent.message.0, Place { upstream: number, message: message.0 });
+                client
+                    .pending
+                    .insert(sent.message.0, PendingOperation { upstream: number, message: message.0 });
                 self.counters.forwarded += 1;
                 if pool == Pool::Shared
                     && let Some(backend) = self.backends.get_mut(upstream.backend)

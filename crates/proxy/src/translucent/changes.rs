@@ -14,13 +14,13 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use super::Settings;
 use super::local::{LocalEntries, LocalEntry, LocalPasswordChange};
-use super::search::{Ground, messages};
+use super::search::{SearchContext, messages};
 use crate::identity::Asker;
 use crate::lookup::{self, Found};
 
 /// Superiors of one entry that are made for it.
 const GLUE_MAX: usize = 64;
-/// How often a change is tried whose ground has changed meanwhile.
+/// How often a change is tried whose search_context has changed meanwhile.
 const TRIES_MAX: u8 = 4;
 
 /// What it takes to change what is stored here.
@@ -116,7 +116,7 @@ impl Changing {
     /// A modify of an entry that the remote server has: what it changes becomes values here.
     pub(super) fn modify(
         self,
-        ground: &Ground,
+        search_context: &SearchContext,
         asker: &Asker,
         (request, dn): (WriteRequest, NormalDn),
         done: Completion,
@@ -131,7 +131,7 @@ impl Changing {
         if names.is_empty() {
             names.push("1.1".to_owned());
         }
-        let cursor = match ground.ask_for_one(asker, (&dn, request.controls.hops), &names) {
+        let cursor = match search_context.ask_for_one(asker, (&dn, request.controls.hops), &names) {
             Ok(cursor) => cursor,
             Err(refused) => {
                 done(refused.into());
@@ -247,12 +247,12 @@ impl Changing {
     /// The password of an entry that the remote server has becomes one here. Rights were judged before.
     pub(super) fn first_password(
         self,
-        ground: &Ground,
+        search_context: &SearchContext,
         (asker, hops): (&Asker, u8),
         change: LocalPasswordChange,
         done: Done<PasswordChanged>,
     ) -> Pending {
-        let cursor = match ground.ask_for_one(asker, (&change.dn, hops), &["1.1".to_owned()]) {
+        let cursor = match search_context.ask_for_one(asker, (&change.dn, hops), &["1.1".to_owned()]) {
             Ok(cursor) => cursor,
             Err(refused) => {
                 done(refused.into());

@@ -30,7 +30,7 @@ use crate::backend::{ProxyBackend, is_undefined};
 use crate::identity::Asker;
 use crate::request::HOPS_MAX;
 use changes::Changing;
-use search::{ClientSearch, Ground, RemoteSearch};
+use search::{ClientSearch, RemoteSearch, SearchContext};
 use split::{Mentioned, part_about};
 
 /// What the overlay does.
@@ -100,8 +100,8 @@ impl Translucent {
         self.remote.as_ref().ok_or_else(not_available)
     }
 
-    fn ground(&self, remote: &ProxyBackend) -> Ground {
-        Ground {
+    fn search_context(&self, remote: &ProxyBackend) -> SearchContext {
+        SearchContext {
             proxy: Arc::clone(&remote.proxy),
             local: Arc::clone(&self.local),
             schema: Arc::clone(&self.schema),
@@ -218,7 +218,7 @@ impl Interceptor for Translucent {
         let remote_names = ClientSearch::remote_names(&self.schema, &names, &asked, &mentioned);
         let candidates =
             here.as_ref().map(|here| self.candidates(next, context, &search, here)).transpose()?;
-        let (ground, asker) = (self.ground(remote), self.asker(context));
+        let (search_context, asker) = (self.search_context(remote), self.asker(context));
         // Below a database that this one is glued to, the base is not what the request says.
         let is_own = self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);
         let following = there.as_ref().map(|there| {
@@ -233,7 +233,7 @@ impl Interceptor for Translucent {
                 controls: &search.controls,
                 message: search.message,
             };
-            ground.ask(&asker, &search)
+            search_context.ask(&asker, &search)
         });
         let following = following.transpose().map_err(refused)?;
         let asked = ClientSearch {
@@ -248,7 +248,7 @@ impl Interceptor for Translucent {
             size_limit: limits.size,
             time_limit: limits.time,
         };
-        Ok(Box::new(search::Translucent::new(ground, asked, following, candidates)))
+        Ok(Box::new(search::Translucent::new(search_context, asked, following, candidates)))
     }
 
     /// An attribute that is stored here is compared here, any other at the remote server.
@@ -340,7 +340,7 @@ impl Interceptor for Translucent {
             WriteOperation::Modify { .. } => match self.remote() {
                 Ok(remote) => {
                     let asker = Asker { is_root: true, ..Asker::of(context) };
-                    self.changing().modify(&self.ground(remote), &asker, (request, dn), done)
+                    self.changing().modify(&self.search_context(remote), &asker, (request, dn), done)
                 }
                 Err(result) => {
                     done(result.into());
@@ -406,7 +406,7 @@ impl Interceptor for Translucent {
             subject: Arc::clone(context.subject),
             began: context.began,
         };
-        let (ground, changing) = (self.ground(remote), self.changing());
-        Reply::Later(changing.first_password(&ground, (&asker, change.hops), first, later()))
+        let (search_context, changing) = (self.search_context(remote), self.changing());
+        Reply::Later(changing.first_password(&search_context, (&asker, change.hops), first, later()))
     }
 }

@@ -23,7 +23,7 @@ use super::split::Mentioned;
 use crate::identity::Asker;
 use crate::lookup;
 use crate::proxy::Proxy;
-use crate::search::{Following, Judge, Wanted as Asked};
+use crate::search::{Following, Judge, Wanted as RemoteWanted};
 
 /// Stored entries whose remote part has been answered already, kept so that none is answered twice.
 const ANSWERED_MAX: usize = 1_000_000;
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What all parts of a search need.
 #[derive(Debug)]
-pub(super) struct Ground {
+pub(super) struct SearchContext {
     pub(super) proxy: Arc<Proxy>,
     pub(super) local: Arc<dyn LocalEntries>,
     pub(super) schema: Arc<Schema>,
@@ -91,7 +91,7 @@ const NO_ATTRIBUTES: &str = "1.1";
 /// A search under way: first what the remote server finds, then what is found here.
 #[derive(Debug)]
 pub(super) struct Translucent {
-    ground: Ground,
+    context: SearchContext,
     asked: ClientSearch,
     /// Until it has ended.
     remote: Option<Following>,
@@ -131,12 +131,12 @@ pub(super) struct RemoteSearch<'a> {
     pub(super) message: MessageId,
 }
 
-impl Ground {
+impl SearchContext {
     /// # Errors
     /// A request that has come through too many proxies; somebody who may not be asserted.
     pub(super) fn ask(&self, asker: &Asker, search: &RemoteSearch<'_>) -> Result<Following, LdapResult> {
         let attributes: Vec<&str> = search.names.iter().map(String::as_str).collect();
-        let wanted = Asked {
+        let wanted = RemoteWanted {
             base: search.base,
             normal: search.normal,
             scope: search.scope,
@@ -193,14 +193,14 @@ fn too_many() -> LdapResult {
 impl Translucent {
     /// `candidates`: a search of the local database for names alone.
     pub(super) fn new(
-        ground: Ground,
+        context: SearchContext,
         asked: ClientSearch,
         remote: Option<Following>,
         candidates: Option<Box<dyn Cursor>>,
     ) -> Self {
         let writes_anew = asked.types_only || asked.remote_names != asked.names;
         Self {
-            ground,
+            context,
             asked,
             judges_all: candidates.is_some(),
             writes_anew,
@@ -228,9 +228,9 @@ impl Translucent {
             return Ok(());
         };
         self.looked += 1;
-        let dn = self.ground.schema.parse_dn(entry.dn).ok();
+        let dn = self.context.schema.parse_dn(entry.dn).ok();
         let stored = match &dn {
-            Some(dn) => self.ground.local.entry(dn)?,
+            Some(dn) => self.context.local.entry(dn)?,
             None => None,
         };
         if let Some(stored) = stored.as_ref().filter(|_| self.candidates.is_some()) {
@@ -255,7 +255,7 @@ impl Translucent {
     ) -> Result<(), LdapResult> {
         let Ok(decoded) = Response::decode_message(message) else { return Ok(()) };
         let Response::Entry(remote) = &decoded.response else { return Ok(()) };
-        let (schema, asked) = (&*self.ground.schema, &self.asked);
+        let (schema, asked) = (&*self.context.schema, &self.asked);
         let is_plain = stored.is_none() && !judges && !self.writes_anew;
         let overlaid = (!is_plain).then(|| Overlaid::new(schema, remote, stored.map(|stored| &stored.entry)));
         if let Some(overlaid) = &overlaid {
@@ -290,8 +290,8 @@ impl Translucent {
 
     fn is_true_of(&self, dn: &NormalDn, overlaid: &Overlaid<'_>) -> Result<bool, LdapResult> {
         let tree = MemoryTree {
-            schema: &self.ground.schema,
-            policy: &self.ground.policy,
+            schema: &self.context.schema,
+            policy: &self.context.policy,
             subject: &self.asked.asker.subject,
             entries: Vec::new(),
             counted: None,
@@ -340,7 +340,7 @@ impl Translucent {
         let Some(candidates) = &mut self.candidates else { return Ok(None) };
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = candidates.step(Budget { bytes: NAMES_BYTES, ..budget }, &mut buffer);
-        let schema = &self.ground.schema;
+        let schema = &self.context.schema;
         let names = messages(&buffer).filter_map(entry_name).filter_map(|dn| schema.parse_dn(dn).ok());
         self.waiting.extend(names);
         buffer.clear();
@@ -360,13 +360,13 @@ impl Translucent {
     }
 
     fn begin_fetch(&mut self, dn: &NormalDn) -> Result<(), LdapResult> {
-        let Some(stored) = self.ground.local.entry(dn)? else { return Ok(()) };
+        let Some(stored) = self.context.local.entry(dn)? else { return Ok(()) };
         self.looked += 1;
         if self.answered.contains(&stored.id) {
             return Ok(());
         }
         let asked = &self.asked;
-        let mut cursor = self.ground.ask_for_one(&asked.asker, (dn, asked.hops), &asked.remote_names)?;
+        let mut cursor = self.context.ask_for_one(&asked.asker, (dn, asked.hops), &asked.remote_names)?;
         if let Some(follower) = &self.follower {
             cursor.follow(Arc::clone(follower));
         }
@@ -387,7 +387,7 @@ impl Translucent {
         let Some(Fetching { stored, messages: found, .. }) = self.fetching.take() else { return Ok(None) };
         // What the remote server has no longer is not shown.
         let Some(found) = lookup::outcome(end, found)? else { return Ok(None) };
-        let dn = self.ground.schema.parse_dn(&stored.entry.dn).ok();
+        let dn = self.context.schema.parse_dn(&stored.entry.dn).ok();
         if let Some(message) = messages(&found).find(|message| entry_name(message).is_some()) {
             self.answer(message, dn.as_ref(), Some(&stored), true, out)?;
         }

@@ -9,7 +9,7 @@ use larix_proto::{Attributes, ControlBuf, LdapResult, Response, Strings};
 use larix_schema::{AttributeDescription, Schema};
 
 use super::names::parted;
-use super::{Mapping, Place, Surroundings, ValueKind};
+use super::{Mapping, RewriteContext, Surroundings, ValueKind};
 use crate::rules::Session;
 
 /// Attributes of an entry: a description and values each.
@@ -95,10 +95,10 @@ impl Answers {
     pub fn result(&self, result: &mut LdapResult) {
         let (mapping, around) = (&self.mapping, self.around());
         if !result.matched_dn.is_empty() {
-            let matched = mapping.name(Place::Matched, &result.matched_dn, &around);
+            let matched = mapping.name(RewriteContext::Matched, &result.matched_dn, &around);
             result.matched_dn = matched.map_or_else(|_| String::new(), |dn| dn.into_owned());
         }
-        if mapping.has_rules(Place::Referral) {
+        if mapping.has_rules(RewriteContext::Referral) {
             result.referrals = self.urls(std::mem::take(&mut result.referrals));
         }
     }
@@ -106,7 +106,7 @@ impl Answers {
     fn urls(&self, urls: Vec<String>) -> Vec<String> {
         let around = self.around();
         let mapped = urls.into_iter().filter_map(|url| {
-            let mapped = self.mapping.url(Place::Referral, &url, &around).ok()?;
+            let mapped = self.mapping.url(RewriteContext::Referral, &url, &around).ok()?;
             Some(mapped.unwrap_or(url))
         });
         mapped.collect()
@@ -134,7 +134,7 @@ impl Answers {
                 write(&mut encoder, &attributes);
                 encoder.finish(&controls());
             }
-            Response::Reference(urls) if mapping.has_rules(Place::Referral) => {
+            Response::Reference(urls) if mapping.has_rules(RewriteContext::Referral) => {
                 let urls = self.urls(urls.iter().map(str::to_owned).collect());
                 if !urls.is_empty() {
                     encode::search_reference(out, decoded.id, &urls, &controls());
@@ -163,7 +163,7 @@ impl Mapping {
         requested: Option<&Requested>,
         around: &Surroundings<'_>,
     ) -> Option<(Cow<'e, str>, Vec<Attribute<'e>>)> {
-        let dn = self.name(Place::Entry, dn, around).ok()?;
+        let dn = self.name(RewriteContext::Entry, dn, around).ok()?;
         let mut mapped: Vec<Attribute<'e>> = Vec::new();
         // Two attributes there may be one here.
         let mut places: HashMap<String, usize> = HashMap::new();
@@ -211,17 +211,21 @@ impl Mapping {
                 });
                 classes.collect()
             }
-            kind @ (ValueKind::Name | ValueKind::NameAndUid) if self.has_rules(Place::EntryValue) => {
+            kind @ (ValueKind::Name | ValueKind::NameAndUid)
+                if self.has_rules(RewriteContext::EntryValue) =>
+            {
                 let names = values.filter_map(|value| match std::str::from_utf8(value) {
-                    Ok(text) => self.name_in(kind, Place::EntryValue, text, around).ok().map(super::bytes),
+                    Ok(text) => {
+                        self.name_in(kind, RewriteContext::EntryValue, text, around).ok().map(super::bytes)
+                    }
                     Err(_) => Some(Cow::Borrowed(value)),
                 });
                 names.collect()
             }
-            ValueKind::Url if self.has_rules(Place::EntryValue) => {
+            ValueKind::Url if self.has_rules(RewriteContext::EntryValue) => {
                 let urls = values.filter_map(|value| {
                     let Ok(text) = std::str::from_utf8(value) else { return Some(Cow::Borrowed(value)) };
-                    let url = self.url(Place::EntryValue, text, around).ok()?;
+                    let url = self.url(RewriteContext::EntryValue, text, around).ok()?;
                     Some(url.map_or(Cow::Borrowed(value), |url| Cow::Owned(url.into_bytes())))
                 });
                 urls.collect()

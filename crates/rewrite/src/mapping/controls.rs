@@ -8,7 +8,7 @@ use larix_proto::ber::{Tag, write};
 use larix_proto::control::{self, Assertion, ControlValue};
 use larix_proto::{Control, ControlBuf, Controls, FilterBuf, LdapResult, ResultCode, oid};
 
-use super::{Mapping, Place, Surroundings};
+use super::{Mapping, RewriteContext, Surroundings};
 
 /// Controls of requests that say nothing of names, attributes or filters.
 const PASSED: [&str; 20] = [
@@ -57,7 +57,8 @@ impl Mapping {
             return Ok(RequestControls::default());
         }
         let mut values = ControlValues::clone(controls);
-        let filter = |filter: &FilterBuf| self.filter(filter.as_filter(), Place::SearchFilterValue, around);
+        let filter =
+            |filter: &FilterBuf| self.filter(filter.as_filter(), RewriteContext::SearchFilterValue, around);
         if let Some(assertion) = &mut values.assertion {
             *assertion = filter(assertion)?;
         }
@@ -144,7 +145,8 @@ impl Mapping {
             }
             oid::ENTRY_CHANGE_NOTIFICATION => {
                 let told = control::EntryChangeNotification::decode(given).ok()?;
-                let previous = told.previous_dn.map(|dn| self.name(Place::Entry, dn, around)).transpose();
+                let previous =
+                    told.previous_dn.map(|dn| self.name(RewriteContext::Entry, dn, around)).transpose();
                 let previous = previous.ok()?;
                 control::EntryChangeNotification { previous_dn: previous.as_deref(), ..told }.encode()?
             }

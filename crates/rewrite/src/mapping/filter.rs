@@ -7,13 +7,13 @@ use larix_proto::{
     AttributeValueAssertion, Filter, FilterBuf, FilterNode, FilterSet, LdapResult, ResultCode, limits,
 };
 
-use super::{Mapping, Place, Surroundings};
+use super::{Mapping, RewriteContext, Surroundings};
 
 /// One filter on its way.
 struct Writer<'a> {
     mapping: &'a Mapping,
     around: &'a Surroundings<'a>,
-    place: Place,
+    place: RewriteContext,
     /// An attribute or a class is not there, so what asks for it is undefined.
     dropped: bool,
     failure: Option<LdapResult>,
@@ -24,7 +24,7 @@ impl Mapping {
     pub(super) fn filter(
         &self,
         filter: Filter<'_>,
-        place: Place,
+        place: RewriteContext,
         around: &Surroundings<'_>,
     ) -> Result<FilterBuf, LdapResult> {
         let mut writer = Writer { mapping: self, around, place, dropped: false, failure: None };
@@ -46,11 +46,11 @@ impl Mapping {
         filter: Filter<'_>,
         around: &Surroundings<'_>,
     ) -> Result<FilterBuf, LdapResult> {
-        let mapped = self.filter(filter, Place::SearchFilterValue, around)?;
-        if !self.has_rules(Place::SearchFilter) {
+        let mapped = self.filter(filter, RewriteContext::SearchFilterValue, around)?;
+        if !self.has_rules(RewriteContext::SearchFilter) {
             return Ok(mapped);
         }
-        match self.text(Place::SearchFilter, &mapped.to_string(), around)? {
+        match self.text(RewriteContext::SearchFilter, &mapped.to_string(), around)? {
             None => Ok(mapped),
             Some(text) => FilterBuf::parse(&text).map_err(|_| {
                 LdapResult::with(ResultCode::OTHER, "what the rules have made of the filter is no filter")

@@ -32,7 +32,7 @@ const REFERRAL: &str = "2.16.840.1.113730.3.1.34";
 
 /// Where a name stands; rules go by that.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RewriteContext {
     /// What binds.
     Bind,
     /// The base of a search.
@@ -67,33 +67,34 @@ pub enum Place {
 }
 
 /// Every place, the context of its rules, and the one whose rules hold where it has no context.
-const PLACES: [(Place, &str, &str); 20] = [
-    (Place::Bind, "bindDN", DEFAULT),
-    (Place::Search, "searchDN", DEFAULT),
-    (Place::SearchFilter, "searchFilter", ""),
-    (Place::SearchFilterValue, "searchFilterAttrDN", DEFAULT),
-    (Place::Compare, "compareDN", DEFAULT),
-    (Place::CompareValue, "compareAttrDN", DEFAULT),
-    (Place::Add, "addDN", DEFAULT),
-    (Place::AddValue, "addAttrDN", DEFAULT),
-    (Place::Modify, "modifyDN", DEFAULT),
-    (Place::ModifyValue, "modifyAttrDN", DEFAULT),
-    (Place::ReferralValue, "referralAttrDN", ""),
-    (Place::Rename, "renameDN", DEFAULT),
-    (Place::NewSuperior, "newSuperiorDN", DEFAULT),
-    (Place::NewRdn, "newRDN", ""),
-    (Place::Delete, "deleteDN", DEFAULT),
-    (Place::Password, "exopPasswdDN", DEFAULT),
-    (Place::Entry, "searchEntryDN", ""),
-    (Place::EntryValue, "searchAttrDN", "searchEntryDN"),
-    (Place::Matched, "matchedDN", "searchEntryDN"),
-    (Place::Referral, "referralDN", ""),
+const CONTEXTS: [(RewriteContext, &str, &str); 20] = [
+    (RewriteContext::Bind, "bindDN", DEFAULT),
+    (RewriteContext::Search, "searchDN", DEFAULT),
+    (RewriteContext::SearchFilter, "searchFilter", ""),
+    (RewriteContext::SearchFilterValue, "searchFilterAttrDN", DEFAULT),
+    (RewriteContext::Compare, "compareDN", DEFAULT),
+    (RewriteContext::CompareValue, "compareAttrDN", DEFAULT),
+    (RewriteContext::Add, "addDN", DEFAULT),
+    (RewriteContext::AddValue, "addAttrDN", DEFAULT),
+    (RewriteContext::Modify, "modifyDN", DEFAULT),
+    (RewriteContext::ModifyValue, "modifyAttrDN", DEFAULT),
+    (RewriteContext::ReferralValue, "referralAttrDN", ""),
+    (RewriteContext::Rename, "renameDN", DEFAULT),
+    (RewriteContext::NewSuperior, "newSuperiorDN", DEFAULT),
+    (RewriteContext::NewRdn, "newRDN", ""),
+    (RewriteContext::Delete, "deleteDN", DEFAULT),
+    (RewriteContext::Password, "exopPasswdDN", DEFAULT),
+    (RewriteContext::Entry, "searchEntryDN", ""),
+    (RewriteContext::EntryValue, "searchAttrDN", "searchEntryDN"),
+    (RewriteContext::Matched, "matchedDN", "searchEntryDN"),
+    (RewriteContext::Referral, "referralDN", ""),
 ];
 
 const DEFAULT: &str = "default";
 
 /// The places of answers, whose rules run on threads that have no directory to search.
-const ANSWERS: [Place; 4] = [Place::Entry, Place::EntryValue, Place::Matched, Place::Referral];
+const ANSWERS: [RewriteContext; 4] =
+    [RewriteContext::Entry, RewriteContext::EntryValue, RewriteContext::Matched, RewriteContext::Referral];
 
 /// What rules may use beside the text.
 #[derive(Copy, Clone)]
@@ -113,8 +114,8 @@ impl std::fmt::Debug for Surroundings<'_> {
 pub struct Mapping {
     schema: Arc<Schema>,
     rules: Rewrite,
-    /// The context of each place, in the order of [`PLACES`], where it has rules.
-    contexts: [Option<ContextId>; PLACES.len()],
+    /// The context of each place, in the order of [`CONTEXTS`], where it has rules.
+    contexts: [Option<ContextId>; CONTEXTS.len()],
     attributes: NameMap,
     classes: NameMap,
     absolute_filters: bool,
@@ -127,7 +128,7 @@ impl Mapping {
         Self {
             schema,
             rules: Rewrite::with_sessions(),
-            contexts: [None; PLACES.len()],
+            contexts: [None; CONTEXTS.len()],
             attributes: NameMap::new(Of::Attributes),
             classes: NameMap::new(Of::Classes),
             absolute_filters: false,
@@ -141,7 +142,7 @@ impl Mapping {
     /// The context of answers whose rules search the directory: there is none where these are mapped.
     pub fn with_rules(mut self, rules: Rewrite) -> Result<Self, &'static str> {
         let context = |name: &str| rules.context(name);
-        for (found, (place, own, other)) in self.contexts.iter_mut().zip(PLACES) {
+        for (found, (place, own, other)) in self.contexts.iter_mut().zip(CONTEXTS) {
             let Some((id, has_rules)) = context(own).or_else(|| context(other)) else { continue };
             if ANSWERS.contains(&place) && rules.searches(id) {
                 return Err(own);
@@ -184,19 +185,19 @@ impl Mapping {
         self.rules.uses_session()
     }
 
-    fn has_rules(&self, place: Place) -> bool {
+    fn has_rules(&self, place: RewriteContext) -> bool {
         self.context_of(place).is_some()
     }
 
-    fn context_of(&self, place: Place) -> Option<ContextId> {
-        let at = PLACES.iter().position(|(known, ..)| *known == place)?;
+    fn context_of(&self, place: RewriteContext) -> Option<ContextId> {
+        let at = CONTEXTS.iter().position(|(known, ..)| *known == place)?;
         self.contexts.get(at).copied().flatten()
     }
 
     /// What the rules make of a text; none: it stays.
     fn text(
         &self,
-        place: Place,
+        place: RewriteContext,
         text: &str,
         around: &Surroundings<'_>,
     ) -> Result<Option<String>, LdapResult> {
@@ -216,7 +217,7 @@ impl Mapping {
     /// Rules that refuse the name, or have failed.
     pub fn name<'n>(
         &self,
-        place: Place,
+        place: RewriteContext,
         name: &'n str,
         around: &Surroundings<'_>,
     ) -> Result<Cow<'n, str>, LdapResult> {
@@ -229,7 +230,12 @@ impl Mapping {
     }
 
     /// A URL whose DN is mapped; one that cannot be parsed, or has no DN, stays.
-    fn url(&self, place: Place, url: &str, around: &Surroundings<'_>) -> Result<Option<String>, LdapResult> {
+    fn url(
+        &self,
+        place: RewriteContext,
+        url: &str,
+        around: &Surroundings<'_>,
+    ) -> Result<Option<String>, LdapResult> {
         if !self.has_rules(place) {
             return Ok(None);
         }
@@ -283,7 +289,7 @@ impl Mapping {
         &self,
         attribute: &str,
         value: &'v [u8],
-        place: Place,
+        place: RewriteContext,
         around: &Surroundings<'_>,
     ) -> Result<Option<Cow<'v, [u8]>>, LdapResult> {
         let kept = Ok(Some(Cow::Borrowed(value)));
@@ -292,7 +298,7 @@ impl Mapping {
             ValueKind::Other => kept,
             ValueKind::Class => Ok(self.classes.there(&self.schema, text).map(bytes)),
             ValueKind::Url => {
-                let url = self.url(Place::ReferralValue, text, around)?;
+                let url = self.url(RewriteContext::ReferralValue, text, around)?;
                 Ok(Some(url.map_or(Cow::Borrowed(value), |url| Cow::Owned(url.into_bytes()))))
             }
             kind @ (ValueKind::Name | ValueKind::NameAndUid) => {
@@ -304,7 +310,7 @@ impl Mapping {
     fn name_in<'v>(
         &self,
         kind: ValueKind,
-        place: Place,
+        place: RewriteContext,
         text: &'v str,
         around: &Surroundings<'_>,
     ) -> Result<Cow<'v, str>, LdapResult> {
@@ -318,8 +324,8 @@ impl Mapping {
 }
 
 /// What is answered where rules do not let a name through.
-fn fault(place: Place, code: ResultCode) -> LdapResult {
-    let context = PLACES.iter().find(|(known, ..)| *known == place).map_or("", |(_, context, _)| *context);
+fn fault(place: RewriteContext, code: ResultCode) -> LdapResult {
+    let context = CONTEXTS.iter().find(|(known, ..)| *known == place).map_or("", |(_, context, _)| *context);
     LdapResult::with(code, format!("{context} massage error"))
 }
 

@@ -5,7 +5,7 @@ use larix_engine::write::WriteOperation;
 use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, SearchRequest, client};
 
 use super::names::parted;
-use super::{Mapping, Place, Surroundings};
+use super::{Mapping, RewriteContext, Surroundings};
 
 /// Attribute selectors that are no names (RFC 4511 section 4.5.1.8, RFC 3673).
 const SELECTORS: [&str; 3] = ["*", "+", "1.1"];
@@ -29,7 +29,7 @@ impl Mapping {
         request: &SearchRequest<'_>,
         around: &Surroundings<'_>,
     ) -> Result<Vec<u8>, LdapResult> {
-        let base = self.name(Place::Search, base, around)?;
+        let base = self.name(RewriteContext::Search, base, around)?;
         let filter = self.search_filter(request.filter, around)?;
         let attributes = self.selection(request.attributes.iter());
         let attributes: Vec<&str> = attributes.iter().map(String::as_str).collect();
@@ -77,9 +77,10 @@ impl Mapping {
     ) -> Result<MappedCompare, LdapResult> {
         let there = self.attributes.there(&self.schema, request.attribute);
         let missing = || LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, "attribute is not mapped");
-        let value = self.value_there(request.attribute, request.value, Place::CompareValue, around)?;
+        let value =
+            self.value_there(request.attribute, request.value, RewriteContext::CompareValue, around)?;
         Ok(MappedCompare {
-            entry: self.name(Place::Compare, request.entry, around)?.into_owned(),
+            entry: self.name(RewriteContext::Compare, request.entry, around)?.into_owned(),
             attribute: there.ok_or_else(missing)?.into_owned(),
             // No entry has a class that is not there.
             value: value.ok_or_else(|| LdapResult::new(ResultCode::COMPARE_FALSE))?.into_owned(),
@@ -95,29 +96,31 @@ impl Mapping {
         operation: WriteOperation,
         around: &Surroundings<'_>,
     ) -> Result<WriteOperation, LdapResult> {
-        let name = |place: Place, dn: &str| self.name(place, dn, around).map(|dn| dn.into_owned());
+        let name = |place: RewriteContext, dn: &str| self.name(place, dn, around).map(|dn| dn.into_owned());
         Ok(match operation {
             WriteOperation::Add { entry, mut attributes } => {
                 for attribute in &mut attributes {
-                    self.attribute_there(attribute, Place::AddValue, around)?;
+                    self.attribute_there(attribute, RewriteContext::AddValue, around)?;
                 }
-                WriteOperation::Add { entry: name(Place::Add, &entry)?, attributes }
+                WriteOperation::Add { entry: name(RewriteContext::Add, &entry)?, attributes }
             }
             WriteOperation::Modify { object, mut changes } => {
                 for change in &mut changes {
-                    self.attribute_there(&mut change.attribute, Place::ModifyValue, around)?;
+                    self.attribute_there(&mut change.attribute, RewriteContext::ModifyValue, around)?;
                 }
-                WriteOperation::Modify { object: name(Place::Modify, &object)?, changes }
+                WriteOperation::Modify { object: name(RewriteContext::Modify, &object)?, changes }
             }
             WriteOperation::Delete { entry } => {
-                WriteOperation::Delete { entry: name(Place::Delete, &entry)? }
+                WriteOperation::Delete { entry: name(RewriteContext::Delete, &entry)? }
             }
             WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior } => {
                 WriteOperation::ModifyDn {
-                    entry: name(Place::Rename, &entry)?,
-                    new_rdn: name(Place::NewRdn, &new_rdn)?,
+                    entry: name(RewriteContext::Rename, &entry)?,
+                    new_rdn: name(RewriteContext::NewRdn, &new_rdn)?,
                     delete_old_rdn,
-                    new_superior: new_superior.map(|dn| name(Place::NewSuperior, &dn)).transpose()?,
+                    new_superior: new_superior
+                        .map(|dn| name(RewriteContext::NewSuperior, &dn))
+                        .transpose()?,
                 }
             }
         })
@@ -126,7 +129,7 @@ impl Mapping {
     fn attribute_there(
         &self,
         attribute: &mut larix_engine::change::AttributeValues,
-        place: Place,
+        place: RewriteContext,
         around: &Surroundings<'_>,
     ) -> Result<(), LdapResult> {
         let description = &attribute.description;

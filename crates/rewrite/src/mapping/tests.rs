@@ -48,7 +48,7 @@ const AROUND: Surroundings<'static> = Surroundings { searches: &nothing, session
 
 const MASSAGE: &str = "massage dc=here dc=there";
 
-fn name(mapping: &Mapping, place: Place, name: &str) -> String {
+fn name(mapping: &Mapping, place: RewriteContext, name: &str) -> String {
     match mapping.name(place, name, &AROUND) {
         Ok(name) => name.into_owned(),
         Err(refused) => format!("{} {}", refused.code.0, refused.diagnostic),
@@ -59,10 +59,10 @@ fn name(mapping: &Mapping, place: Place, name: &str) -> String {
 fn suffixes_are_massaged_both_ways() {
     let both = |lines: &str, there: &str, here: &str| {
         let mapping = mapping(lines);
-        assert_eq!(name(&mapping, Place::Search, here), there, "{lines}: {here}");
-        assert_eq!(name(&mapping, Place::Entry, there), here, "{lines}: {there}");
-        assert_eq!(name(&mapping, Place::EntryValue, there), here, "{lines}: {there}");
-        assert_eq!(name(&mapping, Place::Matched, there), here, "{lines}: {there}");
+        assert_eq!(name(&mapping, RewriteContext::Search, here), there, "{lines}: {here}");
+        assert_eq!(name(&mapping, RewriteContext::Entry, there), here, "{lines}: {there}");
+        assert_eq!(name(&mapping, RewriteContext::EntryValue, there), here, "{lines}: {there}");
+        assert_eq!(name(&mapping, RewriteContext::Matched, there), here, "{lines}: {there}");
     };
     both(MASSAGE, "dc=there", "dc=here");
     both(MASSAGE, "ou=a,dc=there", "ou=a,dc=here");
@@ -75,15 +75,15 @@ fn suffixes_are_massaged_both_ways() {
     both("massage o=$1 o=%2", "cn=a,o=%2", "cn=a,o=$1");
     let mapping = mapping(MASSAGE);
     for (place, given, made) in [
-        (Place::Search, "OU=a, domainComponent=HERE", "ou=a,dc=there"),
-        (Place::Search, "", ""),
-        (Place::Search, "foreign=a,dc=here", "foreign=a,dc=there"),
-        (Place::Search, "foreign=a, dc=here", "foreign=a,dc=there"),
+        (RewriteContext::Search, "OU=a, domainComponent=HERE", "ou=a,dc=there"),
+        (RewriteContext::Search, "", ""),
+        (RewriteContext::Search, "foreign=a,dc=here", "foreign=a,dc=there"),
+        (RewriteContext::Search, "foreign=a, dc=here", "foreign=a,dc=there"),
         // What is no name of an entry, and what slapd does not touch by itself.
-        (Place::NewRdn, "dc=here", "dc=here"),
-        (Place::Referral, "dc=there", "dc=there"),
-        (Place::ReferralValue, "dc=here", "dc=here"),
-        (Place::SearchFilter, "dc=here", "dc=here"),
+        (RewriteContext::NewRdn, "dc=here", "dc=here"),
+        (RewriteContext::Referral, "dc=there", "dc=there"),
+        (RewriteContext::ReferralValue, "dc=here", "dc=here"),
+        (RewriteContext::SearchFilter, "dc=here", "dc=here"),
     ] {
         assert_eq!(name(&mapping, place, given), made, "{place:?} {given}");
     }
@@ -93,10 +93,10 @@ fn suffixes_are_massaged_both_ways() {
 #[test]
 fn the_empty_suffix_is_one_too() {
     let below = mapping("massage dc=here ");
-    assert_eq!(name(&below, Place::Search, "ou=a,dc=here"), "ou=a");
-    assert_eq!(name(&below, Place::Search, "dc=here"), "");
-    assert_eq!(name(&below, Place::Entry, "ou=a"), "ou=a,dc=here");
-    assert_eq!(name(&below, Place::Entry, ""), "dc=here");
+    assert_eq!(name(&below, RewriteContext::Search, "ou=a,dc=here"), "ou=a");
+    assert_eq!(name(&below, RewriteContext::Search, "dc=here"), "");
+    assert_eq!(name(&below, RewriteContext::Entry, "ou=a"), "ou=a,dc=here");
+    assert_eq!(name(&below, RewriteContext::Entry, ""), "dc=here");
 }
 
 #[test]
@@ -117,26 +117,26 @@ fn contexts_hold_where_they_are_defined() {
         rewriteRule ^cn= sn= :";
     let mapping = mapping(rules);
     for (place, made) in [
-        (Place::Search, "cn=a,dc=default"),
-        (Place::Bind, "cn=a,dc=default"),
-        (Place::AddValue, "cn=a,dc=default"),
-        (Place::Add, "cn=a,dc=add"),
-        (Place::Compare, "cn=a,dc=add"),
-        (Place::Delete, "cn=a,dc=here"),
-        (Place::Rename, "53 renameDN massage error"),
-        (Place::Modify, "32 modifyDN massage error"),
-        (Place::NewSuperior, "80 newSuperiorDN massage error"),
-        (Place::NewRdn, "sn="),
+        (RewriteContext::Search, "cn=a,dc=default"),
+        (RewriteContext::Bind, "cn=a,dc=default"),
+        (RewriteContext::AddValue, "cn=a,dc=default"),
+        (RewriteContext::Add, "cn=a,dc=add"),
+        (RewriteContext::Compare, "cn=a,dc=add"),
+        (RewriteContext::Delete, "cn=a,dc=here"),
+        (RewriteContext::Rename, "53 renameDN massage error"),
+        (RewriteContext::Modify, "32 modifyDN massage error"),
+        (RewriteContext::NewSuperior, "80 newSuperiorDN massage error"),
+        (RewriteContext::NewRdn, "sn="),
         // Answers have no default.
-        (Place::Entry, "cn=a,dc=here"),
-        (Place::EntryValue, "cn=a,dc=here"),
-        (Place::Matched, "cn=a,dc=here"),
-        (Place::Referral, "cn=a,dc=here"),
+        (RewriteContext::Entry, "cn=a,dc=here"),
+        (RewriteContext::EntryValue, "cn=a,dc=here"),
+        (RewriteContext::Matched, "cn=a,dc=here"),
+        (RewriteContext::Referral, "cn=a,dc=here"),
     ] {
         assert_eq!(name(&mapping, place, "cn=a,dc=here"), made, "{place:?}");
     }
     let off = rules.replace("rewriteEngine on", "rewriteEngine off");
-    assert_eq!(name(&self::mapping(&off), Place::Add, "cn=a,dc=here"), "cn=a,dc=here");
+    assert_eq!(name(&self::mapping(&off), RewriteContext::Add, "cn=a,dc=here"), "cn=a,dc=here");
 }
 
 #[test]
@@ -151,12 +151,15 @@ fn variables_live_as_long_as_the_session() {
     assert!(mapping.uses_session() && !self::mapping(MASSAGE).uses_session());
     let (one, other) = (Session::default(), Session::default());
     let of = |session| Surroundings { searches: &nothing, session: Some(session) };
-    assert_eq!(mapping.name(Place::Bind, "cn=a", &of(&one)).unwrap(), "cn=a");
-    assert_eq!(mapping.name(Place::Search, "dc=x", &of(&one)).unwrap(), "cn=a");
-    assert_eq!(mapping.name(Place::Search, "dc=x", &of(&other)).unwrap_err().code, ResultCode::OTHER);
+    assert_eq!(mapping.name(RewriteContext::Bind, "cn=a", &of(&one)).unwrap(), "cn=a");
+    assert_eq!(mapping.name(RewriteContext::Search, "dc=x", &of(&one)).unwrap(), "cn=a");
+    assert_eq!(
+        mapping.name(RewriteContext::Search, "dc=x", &of(&other)).unwrap_err().code,
+        ResultCode::OTHER
+    );
     let long = format!("cn={}", "x".repeat(16_380));
-    assert_eq!(mapping.name(Place::Bind, &long, &of(&one)).unwrap_err().code, ResultCode::OTHER);
-    assert_eq!(mapping.name(Place::Search, "dc=x", &of(&one)).unwrap(), "cn=a");
+    assert_eq!(mapping.name(RewriteContext::Bind, &long, &of(&one)).unwrap_err().code, ResultCode::OTHER);
+    assert_eq!(mapping.name(RewriteContext::Search, "dc=x", &of(&one)).unwrap(), "cn=a");
 }
 
 #[test]

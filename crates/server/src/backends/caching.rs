@@ -40,20 +40,20 @@ pub(crate) fn caching(
         settings,
         request_limits: common.config.global.request_limits,
         clock: Arc::clone(&services.clock) as _,
-        log: Arc::new(Told(Arc::clone(services))),
+        log: Arc::new(ServerLog(Arc::clone(services))),
     }))
 }
 
 /// The server's log.
-struct Told(Arc<Services>);
+struct ServerLog(Arc<Services>);
 
-impl fmt::Debug for Told {
+impl fmt::Debug for ServerLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Told")
+        f.write_str("ServerLog")
     }
 }
 
-impl Tell for Told {
+impl Tell for ServerLog {
     fn is_heard(&self) -> bool {
         self.0.log.wants(LogLevel::PCACHE)
     }

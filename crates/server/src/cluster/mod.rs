@@ -25,7 +25,7 @@ use crate::log::Log;
 use opening::{Failure, Opening, Plan};
 
 pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, OwnDirectory, Turnover};
-pub(crate) use pool::{EnginePool, Place, THREADS, Turn};
+pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
 pub use report::{Checked, Connected, Removed, Status};
 pub(crate) use role::Role;
 pub use tool::{ToolStore, check, is_shared, open_to_read, remove, status, step_down, whole};

@@ -47,7 +47,7 @@ struct State {
 }
 
 /// Room for one operation.
-pub(crate) struct Place<'p> {
+pub(crate) struct Permit<'p> {
     shared: &'p Shared,
 }
 
@@ -66,13 +66,13 @@ impl EnginePool {
     }
 
     /// Room for an operation; none where too many wait already.
-    pub(crate) fn place(&self) -> Option<Place<'_>> {
+    pub(crate) fn permit(&self) -> Option<Permit<'_>> {
         let mut state = self.shared.lock();
         if state.ended || state.waiting.len() + state.promised >= WAITING_MAX {
             return None;
         }
         state.promised += 1;
-        Some(Place { shared: &self.shared })
+        Some(Permit { shared: &self.shared })
     }
 
     /// Operations that wait.
@@ -81,7 +81,7 @@ impl EnginePool {
     }
 }
 
-impl Place<'_> {
+impl Permit<'_> {
     pub(crate) fn take(self, job: impl FnOnce(Turn) + Send + 'static) {
         let since = self.shared.clock.monotonic();
         self.shared.lock().waiting.push_back((since, Box::new(job)));
@@ -89,7 +89,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.shared.lock().promised -= 1;
     }
@@ -150,7 +150,7 @@ mod tests {
             .map(|_| {
                 let (open, gate) = channel::<()>();
                 let told = told.clone();
-                pool.place().expect("room").take(move |turn| {
+                pool.permit().expect("room").take(move |turn| {
                     told.send(turn).expect("told");
                     // Until the other side is gone.
                     let _closed = gate.recv();
@@ -162,11 +162,11 @@ mod tests {
             assert_eq!(said.recv().expect("a turn"), Turn::Go);
         }
         // All threads are taken.
-        let held: Vec<_> = std::iter::from_fn(|| pool.place()).collect();
+        let held: Vec<_> = std::iter::from_fn(|| pool.permit()).collect();
         assert_eq!(held.len(), WAITING_MAX);
         drop(held);
         let waits = told.clone();
-        pool.place().expect("room again").take(move |turn| waits.send(turn).expect("told"));
+        pool.permit().expect("room again").take(move |turn| waits.send(turn).expect("told"));
         assert_eq!(pool.waiting(), 1);
         drop(told);
         drop(pool);

@@ -24,7 +24,7 @@ const INCREMENTS_LISTED: usize = 20;
 
 /// A directory of the schedule, and what its manifests say or why they cannot be read.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct ScheduledBackup {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) chain: Result<Chain, String>,
@@ -88,14 +88,14 @@ pub(super) fn hidden() -> Markup {
 }
 
 /// The backups in the schedule's directory, newest first. On a thread beside the page's: manifests are files.
-pub(super) async fn list(schedule: &BackupSchedule) -> Result<Vec<Kept>, Problem> {
+pub(super) async fn list(schedule: &BackupSchedule) -> Result<Vec<ScheduledBackup>, Problem> {
     let directory = schedule.directory.clone();
     let read = move || {
         let newest = kept::all(&directory).into_iter().rev().take(LISTED);
         newest
             .map(|path| {
                 let chain = Chain::read(&path).map_err(|error| error.to_string());
-                Kept { name: name(&path), path, chain }
+                ScheduledBackup { name: name(&path), path, chain }
             })
             .collect()
     };
@@ -154,7 +154,7 @@ async fn unscheduled(visit: &Visit<'_>) -> Result<Markup, Problem> {
     })
 }
 
-fn content(visit: &Visit<'_>, schedule: &BackupSchedule, kept: &[Kept]) -> Markup {
+fn content(visit: &Visit<'_>, schedule: &BackupSchedule, kept: &[ScheduledBackup]) -> Markup {
     let status = visit.admin.server.backups.status();
     let now = visit.admin.server.now();
     html! {
@@ -225,7 +225,7 @@ fn ask(visit: &Visit<'_>, kind: &str, text: &str, class: &str) -> Markup {
     }
 }
 
-fn row(visit: &Visit<'_>, backup: &Kept, status: &BackupStatus, now: Timestamp) -> Markup {
+fn row(visit: &Visit<'_>, backup: &ScheduledBackup, status: &BackupStatus, now: Timestamp) -> Markup {
     let verified = status.verified.as_ref().filter(|verified| verified.directory == backup.path);
     html! {
         tr {

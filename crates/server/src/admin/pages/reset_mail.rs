@@ -113,7 +113,7 @@ pub(in crate::admin) fn ask(
         lifetime: reset.lifetime,
         mail,
     };
-    let place = Place::take(admin);
+    let place = LookUpPermit::take(admin);
     tokio::task::spawn_local(async move {
         if let Err(why) = request.answer().await {
             place
@@ -127,16 +127,16 @@ pub(in crate::admin) fn ask(
 }
 
 /// One of [`LOOK_UPS_MAX`], given back however the look-up ends.
-struct Place(Rc<Admin>);
+struct LookUpPermit(Rc<Admin>);
 
-impl Place {
+impl LookUpPermit {
     fn take(admin: &Rc<Admin>) -> Self {
         admin.looking_up.set(admin.looking_up.get() + 1);
         Self(admin.clone())
     }
 }
 
-impl Drop for Place {
+impl Drop for LookUpPermit {
     fn drop(&mut self) {
         self.0.looking_up.set(self.0.looking_up.get().saturating_sub(1));
     }

@@ -8,7 +8,7 @@ use larix_engine::time::Timestamp;
 use larix_store::lmdb::{DATA_FILE, REPLACED_FILE};
 use maud::{Markup, html};
 
-use super::backups::{self, Kept, time};
+use super::backups::{self, ScheduledBackup, time};
 use super::layout::{self, MenuItem};
 use super::overview::{bytes, thousands};
 use crate::admin::reply::{Reply, Shown};
@@ -18,7 +18,7 @@ use crate::backup::{BackupError, CONFIGURATION, Chain, DatabaseBackup, Until, Ve
 /// What a restore would put back.
 #[derive(Debug)]
 struct Plan<'k> {
-    kept: &'k Kept,
+    kept: &'k ScheduledBackup,
     chain: &'k Chain,
     /// As it was typed; empty: the last state that the backup has.
     moment: &'k str,
@@ -55,7 +55,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 /// The form that asks what a restore needs.
-pub(super) fn question(visit: &Visit<'_>, kept: &[Kept]) -> Markup {
+pub(super) fn question(visit: &Visit<'_>, kept: &[ScheduledBackup]) -> Markup {
     let fields = visit.query;
     let chosen = fields.trimmed("backup");
     let mut suffixes: Vec<&str> = Vec::new();
@@ -106,7 +106,12 @@ pub(super) fn question(visit: &Visit<'_>, kept: &[Kept]) -> Markup {
 ///
 /// # Errors
 /// Why none does, and what would help.
-fn plan<'k>(kept: &'k [Kept], wanted: &str, moment: &'k str, suffix: &'k str) -> Result<Plan<'k>, String> {
+fn plan<'k>(
+    kept: &'k [ScheduledBackup],
+    wanted: &str,
+    moment: &'k str,
+    suffix: &'k str,
+) -> Result<Plan<'k>, String> {
     let until = if moment.is_empty() { Until::End } else { Until::parse_time(moment)? };
     if !wanted.is_empty() && !kept.iter().any(|kept| kept.name == wanted) {
         return Err(format!("There is no backup {wanted:?} any more. Choose another."));

@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::alone::Alone;
 use super::{Common, passwords};
-use crate::cluster::{Cluster, Node, OwnDirectory, Place, Role, SharedStore, Turn};
+use crate::cluster::{Cluster, Node, OwnDirectory, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
@@ -53,14 +53,14 @@ pub(crate) fn clustered(common: &Arc<Common>, database: &Database) -> Option<Arc
 
 /// What the threads need of a database that is open.
 #[derive(Clone, Debug)]
-struct Part {
+struct SharedDatabase {
     node: Arc<Node>,
     served: Arc<Served<SharedStore>>,
     directory: Arc<Directory<SharedStore>>,
     common: Arc<Common>,
 }
 
-impl Part {
+impl SharedDatabase {
     fn chosen(&self) -> Chosen<'_, SharedStore> {
         self.directory.at(&self.served)
     }
@@ -139,16 +139,16 @@ impl Wanted {
 impl Clustered {
     /// # Errors
     /// What is answered while the database is not open.
-    fn part(&self) -> Result<Part, LdapResult> {
+    fn part(&self) -> Result<SharedDatabase, LdapResult> {
         let served = self.node.served().ok_or_else(not_opened)?;
         note(served);
         let directory = self.directory.of(served).ok_or_else(not_opened)?;
         let (node, served, directory) = (Arc::clone(&self.node), Arc::clone(served), Arc::clone(directory));
-        Ok(Part { node, served, directory, common: Arc::clone(&self.common) })
+        Ok(SharedDatabase { node, served, directory, common: Arc::clone(&self.common) })
     }
 
-    fn place(&self) -> Result<Place<'_>, LdapResult> {
-        self.node.pool.place().ok_or_else(too_many)
+    fn permit(&self) -> Result<Permit<'_>, LdapResult> {
+        self.node.pool.permit().ok_or_else(too_many)
     }
 
     /// # Errors
@@ -213,7 +213,7 @@ impl Backend for Clustered {
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
-        let (part, place) = match self.part().and_then(|part| Ok((part, self.place()?))) {
+        let (part, place) = match self.part().and_then(|part| Ok((part, self.permit()?))) {
             Ok(both) => both,
             Err(result) => return Reply::Now((result, Vec::new())),
         };
@@ -261,7 +261,7 @@ impl Backend for Clustered {
         if let Some(stored) = self.root_password(bind) {
             return self.common.bind(judge, context, bind, stored, later);
         }
-        let (part, place) = match self.part().and_then(|part| Ok((part, self.place()?))) {
+        let (part, place) = match self.part().and_then(|part| Ok((part, self.permit()?))) {
             Ok(both) => both,
             Err(result) => return Reply::Now(result.into()),
         };

@@ -10,7 +10,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
-use super::{Clustered, Part, Wanted, too_late};
+use super::{Clustered, SharedDatabase, Wanted, too_late};
 use crate::backends::passwords::{Elsewhere, is_match, new_password, replacement};
 use crate::clock::SystemRandom;
 use crate::cluster::Turn;
@@ -30,7 +30,7 @@ impl Clustered {
         if change.old.is_some() {
             (change.proof_begins)()?;
         }
-        let place = self.place()?;
+        let place = self.permit()?;
         let (new, generated) = new_password(change.new.as_ref());
         let job = Job {
             part,
@@ -66,7 +66,7 @@ fn unwilling() -> LdapResult {
 
 /// A change of a password on its way.
 struct Job {
-    part: Part,
+    part: SharedDatabase,
     hashers: Vec<Hasher>,
     elsewhere: Option<Elsewhere>,
     subject: Arc<Subject>,

@@ -16,7 +16,7 @@ use larix_proto::{ControlBuf, LdapResult, Message, MessageId, Request, ResultCod
 use larix_schema::NormalDn;
 use larix_store::{Snapshot, Store};
 
-use super::{AGAIN_MAX, Part, too_late, too_many};
+use super::{AGAIN_MAX, SharedDatabase, too_late, too_many};
 use crate::backends::stored::limits_of_subject;
 use crate::cluster::Turn;
 use larix_backend::{Context, Cursor, Effort, OUTPUT_HIGH, Search, Slice};
@@ -26,7 +26,7 @@ const SLICE_CANDIDATES: u32 = 8_192;
 const SLICE_NANOS: u64 = 20_000_000;
 
 /// The search as it was asked.
-struct Asked {
+struct OwnedSearch {
     /// The request once more, as a message: what it borrows outlives it.
     request: Vec<u8>,
     message: MessageId,
@@ -41,8 +41,8 @@ struct Asked {
 
 /// What goes to a thread and comes back.
 struct Work {
-    part: Part,
-    asked: Asked,
+    part: SharedDatabase,
+    asked: OwnedSearch,
     task: Option<Box<SearchTask>>,
     /// Whether the client was sent anything.
     has_answered: bool,
@@ -121,7 +121,12 @@ impl fmt::Debug for ClusteredSearch {
 }
 
 impl ClusteredSearch {
-    pub(super) fn new(part: Part, rules: Vec<LimitRule>, context: &Context<'_>, search: Search<'_>) -> Self {
+    pub(super) fn new(
+        part: SharedDatabase,
+        rules: Vec<LimitRule>,
+        context: &Context<'_>,
+        search: Search<'_>,
+    ) -> Self {
         let Search { request, base, controls, message } = search;
         let attributes: Vec<&str> = request.attributes.iter().collect();
         let mut encoded = Vec::new();
@@ -137,7 +142,7 @@ impl ClusteredSearch {
         };
         client::search(&mut encoded, message, &again, &[]);
         let size_limit = (request.size_limit > 0).then_some(request.size_limit);
-        let asked = Asked {
+        let asked = OwnedSearch {
             request: encoded,
             message,
             base: base.clone(),
@@ -164,7 +169,7 @@ impl ClusteredSearch {
     fn send_out(&mut self) -> Result<(), LdapResult> {
         let Some(work) = self.work.take() else { return Err(LdapResult::new(ResultCode::OTHER)) };
         let node = Arc::clone(&work.part.node);
-        let place = node.pool.place().ok_or_else(too_many)?;
+        let place = node.pool.permit().ok_or_else(too_many)?;
         let leaving = Leaving { desk: self.desk.clone(), over: None };
         self.is_out = true;
         place.take(move |turn| {
@@ -321,8 +326,8 @@ impl Work {
 /// A search, or what is answered without looking.
 type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
 
-impl Asked {
-    fn begin<N: Snapshot>(&self, part: &Part, view: &View<'_, N>) -> Result<Begun, Fault> {
+impl OwnedSearch {
+    fn begin<N: Snapshot>(&self, part: &SharedDatabase, view: &View<'_, N>) -> Result<Begun, Fault> {
         let database = part.served.database();
         let policy = database.current_policy();
         let limits: Option<Limits> = match policy.is_root(&self.subject) {
