@@ -151,6 +151,13 @@ fn overlays(parent: &str, overlays: &[Overlay], all: &mut Vec<ConfigEntry>) {
         let mut entry = ConfigEntry::new(format!("olcOverlay={name},{parent}"), &classes);
         entry.text("olcOverlay", &name);
         entry.settings(&overlay.settings);
+        if overlay.name == super::remote_auth::NAME {
+            for (attribute, value) in super::remote_auth::SHOWN_ALWAYS {
+                if entry.values(attribute).is_empty() {
+                    entry.text(attribute, value);
+                }
+            }
+        }
         let dn = entry.dn.clone();
         all.push(entry);
         for (number, database) in overlay.below.iter().enumerate() {

@@ -10,6 +10,7 @@ use super::builder::Builder;
 use super::builder::call::{Call, Fault};
 use super::builder::directive::{Apply, Directive, Form, Scope};
 use super::diagnostic::ConfigError;
+use super::line;
 use super::model::{Config, Overlay};
 use super::values::TLS_KEYS;
 
@@ -42,9 +43,12 @@ pub(super) static TABLE: &[Directive] = &[
             false => Ok(()),
         }
     }),
-    own("remoteauth_tls", "olcRemoteAuthTLS", Form::Words, |_, c| {
+    own("remoteauth_tls", "olcRemoteAuthTLS", Form::Own, |builder, c| {
         let words: Vec<&str> = c.arguments.iter().map(String::as_str).collect();
-        tls(&words).map(|_| ()).map_err(|(number, text)| Fault::argument(number, text).with_help(TLS_HELP))
+        tls(&words).map_err(|(number, text)| Fault::argument(number, text).with_help(TLS_HELP))?;
+        let shown = shown_tls(&words).into_bytes();
+        builder.settings(c.directive).set(c.directive.attribute, shown);
+        Ok(())
     }),
     own("remoteauth_tls_peerkey_hash", "olcRemoteAuthTLSPeerkeyHash", Form::Words, |_, c| {
         PeerKeyHash::parse(c.argument(0)?, c.argument(1)?).map(|_| ()).map_err(|text| {
@@ -150,6 +154,45 @@ fn tls(words: &[&str]) -> Result<TargetTls, (usize, String)> {
     }
     Ok(tls)
 }
+
+/// The value of olcRemoteAuthTLS as OpenLDAP writes it: keys in one order, files in quotes, defaults where there is any
+/// setting. The last of several values of a key counts.
+fn shown_tls(words: &[&str]) -> String {
+    /// The key, whether its value stands in quotes, and what holds without it.
+    const ORDER: [(&str, bool, Option<&str>); 11] = [
+        ("starttls", false, Some("no")),
+        ("tls_cert", true, None),
+        ("tls_key", true, None),
+        ("tls_cacert", true, None),
+        ("tls_cacertdir", true, None),
+        ("tls_reqcert", false, Some("demand")),
+        ("tls_reqsan", false, Some("allow")),
+        ("tls_cipher_suite", false, None),
+        ("tls_protocol_min", false, None),
+        ("tls_ecname", false, None),
+        ("tls_crlcheck", false, Some("none")),
+    ];
+    if words.iter().all(|word| word.eq_ignore_ascii_case("starttls=no")) {
+        return "starttls=no".to_owned();
+    }
+    let value_of = |wanted: &str| {
+        let pairs = words.iter().rev().filter_map(|word| word.split_once('='));
+        pairs.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
+    };
+    let shown = ORDER.iter().filter_map(|(key, in_quotes, default)| {
+        let value = value_of(key).or(*default)?;
+        let value = if *key == "starttls" { value.to_ascii_lowercase() } else { value.to_owned() };
+        Some(match *in_quotes && !value.contains('"') {
+            true => format!("{key}=\"{value}\""),
+            false => line::join([format!("{key}={value}").as_str()]),
+        })
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+/// What OpenLDAP's entry under cn=config shows if no line says it: its object class requires olcRemoteAuthTLS.
+pub(super) const SHOWN_ALWAYS: [(&str, &str); 3] =
+    [("olcRemoteAuthTLS", "starttls=no"), ("olcRemoteAuthRetryCount", "3"), ("olcRemoteAuthStore", "FALSE")];
 
 /// Whether the overlay stands on databases with entries of their own.
 ///

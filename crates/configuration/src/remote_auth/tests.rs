@@ -75,3 +75,24 @@ fn it_is_the_same_by_way_of_cn_config() {
         assert!(config.difference(&again).is_empty() && again.difference(&config).is_empty());
     }
 }
+
+#[test]
+fn its_entry_shows_what_openldap_shows() {
+    let shown = |lines: &str| {
+        let config = read(lines).unwrap();
+        let entries = config.entries();
+        let entry = entries.iter().find(|entry| entry.dn.starts_with("olcOverlay={0}remoteauth")).unwrap();
+        ["olcRemoteAuthTLS", "olcRemoteAuthRetryCount", "olcRemoteAuthStore"].map(|attribute| {
+            let values: Vec<_> = entry.values(attribute).iter().map(|v| String::from_utf8_lossy(v)).collect();
+            values.join("|")
+        })
+    };
+    assert_eq!(shown(""), ["starttls=no", "3", "FALSE"]);
+    let given = "remoteauth_tls tls_reqsan=try tls_key=/k STARTTLS=Critical \"tls_cacert=/a b\"\n\
+                 remoteauth_retry_count 1\nremoteauth_store on";
+    let tls = "starttls=critical tls_key=\"/k\" tls_cacert=\"/a b\" tls_reqcert=demand tls_reqsan=try tls_crlcheck=none";
+    assert_eq!(shown(given), [tls, "1", "TRUE"]);
+    let settings = settings(&read(given).unwrap()).unwrap();
+    assert_eq!(settings.tls.begins, TlsBegins::Start);
+    assert!(settings.tls.options.contains(&("tls_cacert".to_owned(), "/a b".to_owned())));
+}
