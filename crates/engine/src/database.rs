@@ -4,6 +4,7 @@ mod facts;
 mod mirror;
 mod settings;
 mod shared;
+mod touched;
 mod unfinished;
 mod view;
 
@@ -34,6 +35,7 @@ use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{FoundChildren, Names};
 use facts::CommitFacts;
+use touched::Touched;
 
 pub use mirror::{Mirror, Mirrored, MirroredEntry};
 pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};
@@ -122,6 +124,8 @@ pub struct DatabaseState {
     pub shown: Arc<[Arc<dyn Overlay>]>,
     /// Where entries were found by their names.
     pub(crate) found: Arc<FoundChildren>,
+    /// Which commits have changed what, since schema and settings are these.
+    pub(crate) touched: Arc<Touched>,
 }
 
 impl DatabaseState {
@@ -235,6 +239,7 @@ impl<S: Store> Database<S> {
             computed: Arc::new([]),
             shown: Arc::new([]),
             found: Arc::default(),
+            touched: Arc::default(),
         };
         state.find_doors();
         Ok(Self {
@@ -294,6 +299,10 @@ impl<S: Store> Database<S> {
         Arc::clone(&self.state.load().settings)
     }
 
+    pub(crate) fn current_touched(&self) -> Arc<Touched> {
+        Arc::clone(&self.state.load().touched)
+    }
+
     pub fn cookie_secret(&self) -> &[u8; COOKIE_SECRET_LENGTH] {
         &self.cookie_secret
     }
@@ -347,6 +356,8 @@ impl<S: Store> Database<S> {
         change(&mut next);
         if !Arc::ptr_eq(&next.settings, &before.settings) || !Arc::ptr_eq(&next.schema, &before.schema) {
             next.find_doors();
+            // Other attributes may be indexed.
+            next.touched = Arc::default();
         }
         self.state.store(Arc::new(next));
         self.configuration.fetch_add(1, Ordering::Release);

@@ -326,6 +326,15 @@ impl From<Failure> for Refusal {
     }
 }
 
+/// What something depends on that is remembered from one commit to the next, beside renames and deletes.
+#[derive(Copy, Clone, Debug)]
+pub struct Lasting<'a> {
+    /// The values of these, in any entry. One without an equality index has always changed.
+    pub attributes: &'a [AttributeDescription],
+    /// That no entry is added.
+    pub entries: bool,
+}
+
 /// Entries by name: the database's in the state that the change finds, others as they are committed.
 pub trait Entries: Debug {
     /// The entry of this DN, here or in another database, large sets left in the store; `None` when there is none.
@@ -353,6 +362,12 @@ pub trait Entries: Debug {
 
     /// Tells the state of this database that is read apart from others; `None`: changes are laid over it.
     fn commit(&self) -> Option<u64>;
+
+    /// Whether what was found in the state of an earlier [`Self::commit`] holds in this one, if it depends on this alone. False also where
+    /// that is not known.
+    fn is_as_at(&self, _commit: u64, _lasting: &Lasting<'_>) -> bool {
+        false
+    }
 
     /// Whether the subject has the privilege on an attribute of this entry, which need not be stored.
     ///

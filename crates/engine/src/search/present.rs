@@ -12,10 +12,11 @@ use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntryId};
 use crate::failure::Failure;
 use crate::filter::charge;
+use crate::index::Kinds;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
 use crate::overlay::second_factor::{FactorJudgement, GivenCode};
 use crate::overlay::{
-    BindAttempt, Entries, Interests, Judgement, NobodysBind, Overlays, PendingBind, Referrer, Sought,
+    BindAttempt, Entries, Interests, Judgement, Lasting, NobodysBind, Overlays, PendingBind, Referrer, Sought,
 };
 use crate::time::Timestamp;
 use crate::tree;
@@ -62,6 +63,23 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
 
     fn commit(&self) -> Option<u64> {
         self.view.facts.is_some().then(|| self.view.snapshot.commit_counter())
+    }
+
+    fn is_as_at(&self, commit: u64, lasting: &Lasting<'_>) -> bool {
+        let Some(now) = Entries::commit(self) else { return false };
+        if now <= commit {
+            return now == commit;
+        }
+        let (schema, settings) = (&self.view.schema, &self.view.settings);
+        let is_kept =
+            |attribute: &&AttributeDescription| settings.index.kinds(schema, attribute).has(Kinds::EQUALITY);
+        if !lasting.attributes.iter().all(|attribute| is_kept(&attribute)) {
+            return false;
+        }
+        let covered: Vec<_> =
+            lasting.attributes.iter().map(|attribute| self.view.catalog.covered(schema, attribute)).collect();
+        let numbers = covered.iter().flat_map(|covered| covered.as_slice().iter().copied());
+        self.view.touched.is_unchanged((commit, now), lasting.entries, numbers)
     }
 
     fn exists(&self, dn: &NormalDn) -> Result<bool, Failure> {

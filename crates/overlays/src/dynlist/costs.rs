@@ -17,12 +17,11 @@ use super::DESCRIPTOR;
 use crate::testing::{Fixture, TREE, found, ruled};
 use crate::{memberof, nestgroup};
 
-const GROUPS: usize = 1_000;
-const MEMBERS: usize = 100;
-const ROUNDS: usize = 200;
+/// Groups, members of each, and how often one is asked for.
+const SIZES: [(usize, usize, usize); 2] = [(1_000, 100, 200), (1, 100_000, 5)];
 
 /// Groups of different people each, and one of all groups' people through groups.
-fn directory(overlays: &[(&Descriptor, &str)]) -> Fixture<MemoryStore> {
+fn directory(overlays: &[(&Descriptor, &str)], groups: usize, members_each: usize) -> Fixture<MemoryStore> {
     let fixture = ruled(overlays, &[]);
     let mut settings = DatabaseSettings::clone(&fixture.database().settings());
     for indexed in ["memberOf", "cn"] {
@@ -30,10 +29,10 @@ fn directory(overlays: &[(&Descriptor, &str)]) -> Fixture<MemoryStore> {
     }
     fixture.database().publish_settings(settings).unwrap();
     fixture.apply(TREE);
-    for group in 0..GROUPS {
+    for group in 0..groups {
         let mut ldif = String::new();
         let mut members = String::new();
-        for member in group * MEMBERS..(group + 1) * MEMBERS {
+        for member in group * members_each..(group + 1) * members_each {
             write!(
                 ldif,
                 "dn: cn=p{member},ou=People,dc=example,dc=com\nobjectClass: person\ncn: p{member}\nsn: s\n\n"
@@ -71,31 +70,45 @@ fn a_filter_for_one_group() {
             ],
         ),
     ];
-    let mut answers: Vec<String> = Vec::new();
-    for (name, overlays) in ways {
-        let fixture = directory(overlays);
-        let filter = |group: usize| format!("(memberOf=cn=g{group},ou=groups,dc=example,dc=com)");
-        answers.push(found(&fixture, &filter(7), &["1.1"]));
-        let pass = || {
+    for (groups, members, rounds) in SIZES {
+        let mut answers: Vec<String> = Vec::new();
+        for (name, overlays) in ways {
+            let fixture = directory(overlays, groups, members);
+            let filter = |group: usize| format!("(memberOf=cn=g{group},ou=groups,dc=example,dc=com)");
+            answers.push(found(&fixture, &filter(groups / 2), &["1.1"]));
+            let pass = || {
+                let began = Instant::now();
+                for round in 0..rounds {
+                    found(&fixture, &filter(round % groups), &["1.1"]);
+                }
+                began.elapsed() / u32::try_from(rounds).unwrap()
+            };
+            // Groups that were not asked for in this state of the directory, and those that were.
+            let (first, again) = (pass(), pass());
+            let change = |dn: &str, step: &str| {
+                fixture.apply(&format!(
+                    "dn: {dn},dc=example,dc=com\nchangetype: modify\n{step},dc=example,dc=com\n"
+                ));
+            };
+            change("cn=p1,ou=People", "replace: seeAlso\nseeAlso: ou=People");
+            let elsewhere = pass();
+            change("cn=g0,ou=Groups", "add: member\nmember: ou=People");
+            let of_groups = pass();
             let began = Instant::now();
-            for round in 0..ROUNDS {
-                found(&fixture, &filter(round % GROUPS), &["1.1"]);
+            for round in 0..rounds {
+                let (member, group) = (round % groups * members, round % groups);
+                found(
+                    &fixture,
+                    &format!("(&(cn=p{member})(memberOf=cn=g{group},ou=groups,dc=example,dc=com))"),
+                    &["1.1"],
+                );
             }
-            began.elapsed() / u32::try_from(ROUNDS).unwrap()
-        };
-        // Groups that were not asked for in this state of the directory, and those that were.
-        let (first, again) = (pass(), pass());
-        let began = Instant::now();
-        for round in 0..ROUNDS {
-            let member = round * MEMBERS;
-            found(
-                &fixture,
-                &format!("(&(cn=p{member})(memberOf=cn=g{round},ou=groups,dc=example,dc=com))"),
-                &["1.1"],
+            let one = began.elapsed() / u32::try_from(rounds).unwrap();
+            println!(
+                "{groups} groups of {members}, {name}: {first:?}, {again:?} again, {elsewhere:?} after a change of another entry, \
+                 {of_groups:?} after one of a group, {one:?} for one of them"
             );
         }
-        let one = began.elapsed() / u32::try_from(ROUNDS).unwrap();
-        println!("{name}: {first:?} for {MEMBERS} members, {again:?} again, {one:?} for one of them");
+        assert!(answers.windows(2).all(|pair| pair[0] == pair[1]) && !answers[0].is_empty());
     }
-    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]) && !answers[0].is_empty());
 }

@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use larix_engine::entry::{EntryId, EntrySource};
 use larix_engine::fault::Fault;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
-use larix_engine::overlay::{Entries, Failure};
+use larix_engine::overlay::{Entries, Failure, Lasting};
 use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::{BoundFilter, NormalDn, ObjectClassId, Schema};
@@ -19,6 +19,8 @@ use super::{AttributeSet, DynList, Shared};
 #[derive(Debug, Default)]
 pub(super) struct Known {
     commit: Option<u64>,
+    /// Some groups are, or may become, dynamic: every commit may change what they are.
+    is_dynamic: bool,
     pub(super) groups: Vec<Group>,
     by_name: HashMap<Box<str>, usize>,
     /// Members that are remembered, of all groups.
@@ -160,8 +162,7 @@ impl DynList {
     /// The groups as they are in this state of the database.
     pub(super) fn known(&self, schema: &Schema, entries: &dyn Entries) -> Result<Shared, Failure> {
         let commit = entries.commit();
-        if let Some(known) = self.known.load_full().filter(|known| commit.is_some() && known.commit == commit)
-        {
+        if let Some(known) = self.known.load_full().filter(|known| self.holds(known, commit, entries)) {
             return Ok(known);
         }
         let mut known = Known { commit, ..Known::default() };
@@ -175,6 +176,18 @@ impl DynList {
             self.known.store(Some(Arc::clone(&known)));
         }
         Ok(known)
+    }
+
+    /// Whether what was found holds in this state: static groups and their members do until an entry comes or goes, or one becomes a
+    /// group or has other members.
+    fn holds(&self, known: &Known, commit: Option<u64>, entries: &dyn Entries) -> bool {
+        let (Some(from), Some(until)) = (known.commit, commit) else { return false };
+        if from >= until || known.is_dynamic {
+            return from == until;
+        }
+        let members = self.sets.iter().filter_map(AttributeSet::group).map(|map| &map.attribute);
+        let attributes: Vec<_> = members.chain(&self.object_class).cloned().collect();
+        entries.is_as_at(from, &Lasting { attributes: &attributes, entries: true })
     }
 
     fn gather(
@@ -196,8 +209,10 @@ impl DynList {
                 }
                 _ => filter,
             };
+            known.is_dynamic |= set.restriction.is_some();
             let query = InternalSearch::new(&root, Scope::Subtree, &filter);
             entries.search(&query, &mut |found| {
+                known.is_dynamic |= !is_static;
                 add(schema, (at, set), found, is_static, known)?;
                 Ok(true)
             })?;

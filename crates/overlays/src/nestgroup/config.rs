@@ -6,6 +6,7 @@ use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Overlay, WordFault};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
+use super::nested::Nested;
 use super::{NestGroup, Wanted};
 
 const DN: &str = "1.3.6.1.4.1.1466.115.121.1.12";
@@ -27,6 +28,7 @@ pub(super) fn build(
         bases: Vec::new(),
         member_wanted: Wanted::default(),
         member_of_wanted: Wanted::default(),
+        nested: Nested::default(),
     };
     for value in settings.values("olcNestGroupBase") {
         let text = value.text.trim().trim_matches('"').to_owned();

@@ -5,6 +5,7 @@
 //! group by its name; a group is looked at once, so that circles end. All is found with the requester's rights.
 
 mod config;
+mod nested;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,8 @@ use larix_engine::overlay::{Descriptor, Failure, Interests, Overlay, OverlayDire
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
+use nested::Nested;
+
 pub static DESCRIPTOR: Descriptor = Descriptor::new("nestgroup", "olcNestGroupConfig", config::build)
     .directives(&[
         OverlayDirective::whole("nestgroup-member", "olcNestGroupMember").checked(config::check_attribute),
@@ -28,13 +31,14 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("nestgroup", "olcNestGroupCo
     ]);
 
 /// The overlay on one database.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct NestGroup {
     member: AttributeDescription,
     member_of: AttributeDescription,
     bases: Vec<NormalDn>,
     member_wanted: Wanted,
     member_of_wanted: Wanted,
+    nested: Nested,
 }
 
 /// `nestgroup-flags` of one attribute.
@@ -214,6 +218,17 @@ impl NestGroup {
         Ok(())
     }
 
+    /// The members of a group that are within the bases, as far as the requester may read them.
+    fn inner_readable(&self, within: &ComputedIn<'_>, group: &NormalDn) -> Result<Vec<NormalDn>, Failure> {
+        let inner = self.inner(within, group)?;
+        let reads_all = within.requester.is_none_or(|requester| within.entries.is_root(requester));
+        if inner.is_empty() || reads_all {
+            return Ok(inner.to_vec());
+        }
+        let children = self.children(within, group)?.into_iter().map(|(dn, _)| dn);
+        Ok(children.filter(|dn| self.is_within_base(dn)).collect())
+    }
+
     /// The names from which the attribute leads to `dn` through groups, without itself.
     fn reaching(
         &self,
@@ -224,13 +239,12 @@ impl NestGroup {
         let mut all = HashSet::new();
         let mut todo = VecDeque::from([dn]);
         while let Some(dn) = todo.pop_front() {
-            let next = if *attribute == self.member {
-                self.parents(within, &dn)?
+            let next: Vec<NormalDn> = if *attribute == self.member {
+                self.parents(within, &dn)?.into_iter().map(|(dn, _)| dn).collect()
             } else {
-                let children = self.children(within, &dn)?.into_iter();
-                children.filter(|(dn, _)| self.is_within_base(dn)).collect()
+                self.inner_readable(within, &dn)?
             };
-            for (dn, _) in next {
+            for dn in next {
                 if all.insert(dn.clone()) {
                     todo.push_back(dn);
                 }
@@ -257,6 +271,31 @@ impl ComputedAttributes for NestGroup {
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure> {
         self.visit_values(&of.within(), of.entry, attribute, visit)
+    }
+
+    fn has_value(
+        &self,
+        of: &ComputedOf<'_>,
+        attribute: &AttributeDescription,
+        normal: &[u8],
+    ) -> Result<Option<bool>, Failure> {
+        let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
+        let asked = NormalDn::from_normal(normal);
+        if *attribute != self.member_of {
+            return Ok(None);
+        }
+        if !self.is_within_base(&asked) {
+            return Ok(Some(false));
+        }
+        let leading = self.reaching(&of.within(), attribute, asked)?;
+        let mut leads = false;
+        if !leading.is_empty() {
+            of.entry.source().visit_exact(attribute, &mut |value| {
+                leads = name(of.schema, value).is_some_and(|(dn, _)| leading.contains(&dn));
+                !leads
+            })?;
+        }
+        Ok(Some(leads))
     }
 
     fn holders(

@@ -6,7 +6,7 @@ use larix_store::memory::MemoryStore;
 
 use super::DESCRIPTOR;
 use crate::memberof;
-use crate::testing::{Fixture, TREE, build, found, ruled, schema};
+use crate::testing::{Fixture, ROOT, TREE, build, found, ruled, schema};
 
 /// Three groups in a circle, and one elsewhere that names one of them.
 const GROUPS: &str = "
@@ -136,5 +136,44 @@ fn mistakes_are_named() {
     ] {
         let error = build(&DESCRIPTOR, &schema, lines).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(fault), "{lines}: {error}");
+    }
+}
+
+fn modify(fixture: &Fixture<MemoryStore>, name: &str, rest: &str) {
+    fixture.apply(&format!("dn: {name},dc=example,dc=com\nchangetype: {rest}\n"));
+}
+
+#[test]
+fn what_is_remembered_ends_with_the_change_that_ends_it() {
+    let mut fixture = directory(ALL, OPEN);
+    let in_top = |fixture: &Fixture<MemoryStore>| found(fixture, IN_TOP, &["1.1"]);
+    const LOW: &str = "cn=low,ou=Groups";
+    for _ in 0..3 {
+        assert_eq!(in_top(&fixture), "Ann Lee; Bo; low; mid; top");
+        // Such changes end nothing.
+        fixture.bind(ROOT);
+        modify(&fixture, "cn=Bo,ou=People", "modify\nreplace: description\ndescription: x");
+        modify(&fixture, LOW, "modify\nreplace: description\ndescription: y");
+        fixture.bind("");
+    }
+    for (name, change, expected) in [
+        (LOW, "modify\ndelete: member\nmember: cn=Ann Lee,ou=People,dc=example,dc=com", "Bo; low; mid; top"),
+        (
+            LOW,
+            "modify\nadd: member\nmember: cn=Ann Lee,ou=People,dc=example,dc=com",
+            "Ann Lee; Bo; low; mid; top",
+        ),
+        (LOW, "modrdn\nnewrdn: cn=lower\ndeleteoldrdn: 1", "Bo; mid"),
+        (
+            "cn=mid,ou=Groups",
+            "modify\nadd: member\nmember: cn=lower,ou=Groups,dc=example,dc=com",
+            "Ann Lee; Bo; lower; mid; top",
+        ),
+        ("cn=lower,ou=Groups", "delete", "Bo; mid"),
+    ] {
+        fixture.bind(ROOT);
+        modify(&fixture, name, change);
+        fixture.bind("");
+        assert_eq!(in_top(&fixture), expected, "{name} {change}");
     }
 }

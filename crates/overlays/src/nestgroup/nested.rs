@@ -1,0 +1,106 @@
+//! Which groups are members of which, remembered from one commit to the next.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use larix_engine::overlay::computed::ComputedIn;
+use larix_engine::overlay::internal_search::InternalSearch;
+use larix_engine::overlay::{Entries, Failure, Lasting};
+use larix_proto::Scope;
+use larix_schema::{BoundFilter, NormalDn};
+
+use super::{NestGroup, name};
+
+/// What is remembered may take so many bytes; beyond that it is begun anew.
+const BYTES_MAX: usize = 16 << 20;
+/// Beside the names.
+const BYTES_EACH: usize = 96;
+
+/// Members of a group that are within the bases, whoever asks.
+pub(super) type Inner = Arc<[NormalDn]>;
+
+/// What was found in the latest state that was looked at.
+#[derive(Debug, Default)]
+pub(super) struct Nested(ArcSwapOption<Known>);
+
+/// What holds in the state of one commit.
+#[derive(Debug)]
+struct Known {
+    commit: u64,
+    groups: Mutex<Groups>,
+}
+
+#[derive(Debug, Default)]
+struct Groups {
+    inner: HashMap<NormalDn, Inner>,
+    bytes: usize,
+}
+
+impl Known {
+    fn get(&self, group: &NormalDn) -> Option<Inner> {
+        // A panic of another thread leaves a whole map.
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).inner.get(group).cloned()
+    }
+
+    fn keep(&self, group: &NormalDn, inner: &Inner) {
+        let names = std::iter::once(group).chain(inner.iter());
+        let bytes: usize = names.map(|name| name.as_str().len() + BYTES_EACH).sum();
+        if bytes > BYTES_MAX {
+            return;
+        }
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if groups.bytes + bytes > BYTES_MAX {
+            *groups = Groups::default();
+        }
+        if groups.inner.insert(group.clone(), Arc::clone(inner)).is_none() {
+            groups.bytes += bytes;
+        }
+    }
+}
+
+impl Nested {
+    /// What holds in this state; none in one that changes are laid over, or in an older one that somebody still reads.
+    fn at(&self, entries: &dyn Entries, lasting: &Lasting<'_>) -> Option<Arc<Known>> {
+        let commit = entries.commit()?;
+        if let Some(known) = self.0.load_full() {
+            if known.commit == commit || known.commit < commit && entries.is_as_at(known.commit, lasting) {
+                return Some(known);
+            }
+            if known.commit > commit {
+                return None;
+            }
+        }
+        let known = Arc::new(Known { commit, groups: Mutex::default() });
+        self.0.store(Some(Arc::clone(&known)));
+        Some(known)
+    }
+}
+
+impl NestGroup {
+    /// The members of a group that are within the bases, whoever asks: usually none, and then nothing leads anywhere.
+    pub(super) fn inner(&self, within: &ComputedIn<'_>, group: &NormalDn) -> Result<Inner, Failure> {
+        let lasting = Lasting { attributes: std::slice::from_ref(&self.member), entries: false };
+        let known = self.nested.at(within.entries, &lasting);
+        if let Some(inner) = known.as_ref().and_then(|known| known.get(group)) {
+            return Ok(inner);
+        }
+        let (mut is_there, mut inner) = (false, Vec::new());
+        let query = InternalSearch::new(group, Scope::Base, &BoundFilter::True);
+        within.entries.search(&query, &mut |found| {
+            is_there = true;
+            found.source().visit_exact(&self.member, &mut |value| {
+                let member = name(within.schema, value).map(|(dn, _)| dn);
+                inner.extend(member.filter(|dn| self.is_within_base(dn)));
+                true
+            })?;
+            Ok(false)
+        })?;
+        let inner = Inner::from(inner);
+        // Names that nobody has are not kept: anybody may ask for them, and an entry may be added.
+        if let Some(known) = known.filter(|_| is_there) {
+            known.keep(group, &inner);
+        }
+        Ok(inner)
+    }
+}
