@@ -21,6 +21,11 @@ const NAMED_ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("crates/configuration/src/directives/database.rs", "lastbind", "a directive of databases, too"),
     ("crates/configuration/src/directives/database.rs", "olclastbind", "a directive of databases, too"),
+    (
+        "crates/configuration/src/directives/global.rs",
+        "olctls",
+        "the server's settings, which autoca changes",
+    ),
     ("crates/configuration/src/quick_start.rs", "syncprov", "servers of a list follow each other"),
     ("crates/configuration/src/values/sync_replication.rs", "accesslog", "a word of syncrepl"),
     ("crates/configuration/src/values/sync_replication.rs", "logbase", "a word of syncrepl"),

@@ -60,6 +60,11 @@ pub trait Interceptor: Debug + Send + Sync {
         Operations::NONE
     }
 
+    /// Whether it does anything about this search. Others take the shortest way to the backend.
+    fn sees(&self, _search: &Search<'_>) -> bool {
+        true
+    }
+
     /// A search begins. A cursor of its own may stand in the place of what `next` gives, or around it.
     ///
     /// # Errors
@@ -224,7 +229,8 @@ impl Stack {
         search: Search<'_>,
         out: &mut Vec<u8>,
     ) -> First {
-        if self.requests.has(Operations::SEARCH) {
+        let sees = |one: &Arc<dyn Interceptor>| one.requests().has(Operations::SEARCH) && one.sees(&search);
+        if self.requests.has(Operations::SEARCH) && self.interceptors.iter().any(sees) {
             return match self.open(backend, context, search) {
                 Ok(cursor) => First::slice_of(cursor, context.clock, out),
                 Err(end) => First::ended(*end),

@@ -5,6 +5,7 @@ pub mod accesslog;
 pub mod allowed;
 pub mod auditlog;
 pub mod authzid;
+pub mod autoca;
 pub mod autogroup;
 pub mod automember;
 pub mod cloak;
@@ -106,6 +107,7 @@ pub type BuildInterceptor = fn(&Settings, &BuildContext<'_>) -> Result<Arc<dyn I
 /// Every overlay that sees requests in front of a backend, whether it is part of databases, too, or not.
 pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[
     (&authzid::DESCRIPTOR, authzid::build),
+    (&autoca::DESCRIPTOR, autoca::intercept),
     (&dds::DESCRIPTOR, dds::intercept),
     (&denyop::DESCRIPTOR, denyop::build),
     (&emptyds::DESCRIPTOR, emptyds::build),

@@ -5,6 +5,7 @@
 mod access_matrix;
 mod accesslog;
 mod across_databases;
+mod autoca;
 mod balance;
 mod chain;
 mod changelog;

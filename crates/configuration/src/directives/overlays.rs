@@ -33,7 +33,6 @@ pub(crate) enum OverlayHandling {
 use OverlayHandling::{BuiltIn, Noted, Refused};
 
 const OVERLAYS: &[OverlayKind] = &[
-    overlay("autoca", "olcAutoCAConfig", Refused("no certificates would be made")),
     overlay("chain", "olcChainConfig", BuiltIn),
     overlay("glue", "olcOverlayConfig", BuiltIn),
     overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
@@ -55,7 +54,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
 }
 
 /// Of those without a descriptor: those that a database has once at most.
-const SINGLE: [&str; 4] = ["autoca", pcache::NAME, "remoteauth", translucent::NAME];
+const SINGLE: [&str; 3] = [pcache::NAME, "remoteauth", translucent::NAME];
 
 impl OverlayKind {
     fn of(descriptor: &'static Descriptor) -> Self {
@@ -150,13 +149,4 @@ static TABLE: &[Directive] = &[
     kept("homedir-regexp", "olcHomedirRegexp", Scope::Overlay("homedir"), Form::Words).ordered(),
     kept("homedir-delete-style", "olcHomedirDeleteStyle", Scope::Overlay("homedir"), Form::Words),
     kept("homedir-archive-path", "olcHomedirArchivePath", Scope::Overlay("homedir"), Form::Whole),
-    kept("userClass", "olcAutoCAuserClass", Scope::Overlay("autoca"), Form::Whole),
-    kept("serverClass", "olcAutoCAserverClass", Scope::Overlay("autoca"), Form::Whole),
-    kept("userKeybits", "olcAutoCAuserKeybits", Scope::Overlay("autoca"), Form::Whole),
-    kept("serverKeybits", "olcAutoCAserverKeybits", Scope::Overlay("autoca"), Form::Whole),
-    kept("caKeybits", "olcAutoCAKeybits", Scope::Overlay("autoca"), Form::Whole),
-    kept("userDays", "olcAutoCAuserDays", Scope::Overlay("autoca"), Form::Whole),
-    kept("serverDays", "olcAutoCAserverDays", Scope::Overlay("autoca"), Form::Whole),
-    kept("caDays", "olcAutoCADays", Scope::Overlay("autoca"), Form::Whole),
-    kept("localdn", "olcAutoCAlocalDN", Scope::Overlay("autoca"), Form::Whole),
 ];

@@ -90,7 +90,7 @@ mod tests {
     fn changing(attribute: u32) -> WriteSet {
         let mut set = WriteSet::new();
         let mut key = attribute.to_be_bytes().to_vec();
-        key.push(KeyKind::Equality.to_byte());
+        key.push(KeyKind::Equality as u8);
         set.add_posting(INDEX, &key, 1);
         set
     }
