@@ -20,7 +20,7 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 
 use super::authority::{Authority, Issued, Wanted};
 use super::certificate::Purpose;
-use super::places::{Moment, Place};
+use super::internal_backend::{InternalBackend, Moment};
 use super::{Found, NO_AUTHORITY, NO_KEY, Rules, filter, keeping};
 
 /// Entries that get keys by one search. The next one goes on.
@@ -152,7 +152,7 @@ impl Issuer {
         let place = |name: &NormalDn| {
             let mount = context.router.mounts().iter().find(|mount| mount.suffixes.contains(name))?;
             let moment = Moment { now: context.clock.now(), monotonic: context.clock.monotonic() };
-            Some(Place { backend: Arc::clone(&mount.backend), moment })
+            Some(InternalBackend { backend: Arc::clone(&mount.backend), moment })
         };
         let lost = || LdapResult::with(ResultCode::OTHER, "autoca: no database has the suffix");
         let own = place(&self.rules.suffix).ok_or_else(lost)?;
@@ -203,8 +203,8 @@ fn request(
 /// Makes keys for entries and has them stored, on the thread of the request or on the writer's.
 struct Job {
     rules: Arc<Rules>,
-    own: Place,
-    configuration: Option<Place>,
+    own: InternalBackend,
+    configuration: Option<InternalBackend>,
     subject: Arc<Subject>,
     progress: Arc<Progress>,
     wanting: Vec<(NormalDn, Entry)>,
@@ -355,7 +355,7 @@ struct Local {
 
 impl Local {
     /// Sets them in cn=config, and the authority where clients' certificates are judged by none.
-    fn install(self, place: &Place, progress: Arc<Progress>) {
+    fn install(self, place: &InternalBackend, progress: Arc<Progress>) {
         // The root DN of cn=config.
         let root = NormalDn::from_normal("cn=config");
         let subject = Arc::new(Subject::default().bound_as(root, "cn=config"));

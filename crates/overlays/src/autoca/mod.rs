@@ -7,8 +7,8 @@
 mod authority;
 mod certificate;
 mod config;
+mod internal_backend;
 mod issue;
-mod places;
 #[cfg(test)]
 mod tests;
 

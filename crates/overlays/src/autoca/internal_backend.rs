@@ -15,7 +15,7 @@ use larix_schema::{BoundFilter, NormalDn};
 
 /// A backend, and the moment of the request that led here.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct InternalBackend {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) moment: Moment,
 }
@@ -54,7 +54,7 @@ impl ClientHandle for Inside {
 }
 
 /// All names are the backend's.
-impl Routing for Place {
+impl Routing for InternalBackend {
     fn mounts(&self) -> &[Mount] {
         &[]
     }
@@ -72,7 +72,7 @@ impl Routing for Place {
     }
 }
 
-impl Place {
+impl InternalBackend {
     /// Behind all overlays that see requests: these are about clients.
     fn innermost(&self) -> &dyn Backend {
         let mut backend = &*self.backend;
