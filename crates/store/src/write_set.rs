@@ -131,7 +131,7 @@ impl WriteSet {
     /// The changes to records of `table` in key order; a removal has no value.
     pub fn records(&self, table: TableId) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         let changes = self.records.get(&table).into_iter();
-        changes.flat_map(|changes| changes.range(&KeyRange::all(), Direction::Forward))
+        changes.flat_map(RecordChanges::iter)
     }
 
     /// The changes to posting lists of `table` in key order.

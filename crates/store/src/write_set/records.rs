@@ -71,6 +71,14 @@ impl RecordChanges {
         (self.single, self.rows)
     }
 
+    /// All changes in key order.
+    pub(super) fn iter(&self) -> Records<'_> {
+        match self.rows.is_empty() {
+            true => Records::Single(self.single.iter()),
+            false => Records::Merged(self.range(&KeyRange::all(), Direction::Forward)),
+        }
+    }
+
     pub(super) fn range(&self, range: &KeyRange<'_>, direction: Direction) -> RecordRange<'_> {
         let mut rows: Vec<RowRange<'_>> = Vec::new();
         if !self.rows.is_empty() {
@@ -112,6 +120,25 @@ fn replace(entry: btree_map::Entry<'_, Key, Option<Box<[u8]>>>, value: Option<Bo
             let bytes = record_bytes(occupied.key(), occupied.get().as_deref());
             occupied.insert(value);
             Some(bytes)
+        }
+    }
+}
+
+/// All changes to the records of a table. Most tables of a commit have single changes alone.
+#[derive(Debug)]
+pub(super) enum Records<'a> {
+    Single(btree_map::Iter<'a, Key, Option<Box<[u8]>>>),
+    Merged(RecordRange<'a>),
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = RecordChange<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Single(changes) => changes.next().map(|(key, value)| (key.as_slice(), value.as_deref())),
+            Self::Merged(changes) => changes.next(),
         }
     }
 }
