@@ -397,7 +397,7 @@ fn a_provider_and_a_consumer() {
         site
     };
     let provider = secured(&format!("{}{rules}", provider.replace(directory.0, directory.1)));
-    let account = account.replace("{ARGON2}...                  # of larix hash-password", &hash("secret"));
+    let account = account.replace("{ARGON2}...", &hash("secret"));
     let user = format!(
         "dn: uid=ann,dc=example,dc=com\nobjectClass: account\nobjectClass: simpleSecurityObject\nuid: ann\nuserPassword: {}\n",
         hash("annpass")
