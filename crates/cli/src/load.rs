@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 
 pub(crate) use generate::kind;
 
-/// Generate directories and drive servers.
+/// Generate directories, and measure servers under load.
 #[derive(Args, Debug)]
 pub(crate) struct LoadArgs {
     #[command(subcommand)]

@@ -41,7 +41,7 @@ struct Larix {
 }
 
 const NAMES: &str = "\
-Offline tools (slapadd's, slapcat's ... flags; LARIX COMMAND --help lists them):
+Offline tools (they take slapadd's, slapcat's ... flags: larix COMMAND --help):
   add              Load LDIF into a database            (slapadd)
   cat              Write a database as LDIF             (slapcat)
   index            Rebuild indexes                      (slapindex)
@@ -70,7 +70,7 @@ enum LarixCommand {
     /// Balance clients over several servers, with the keywords of OpenLDAP's lloadd.conf
     #[command(disable_help_flag = true)]
     Balance(Box<balance::BalanceArgs>),
-    /// Generate directories and drive servers
+    /// Generate directories, and measure servers under load
     Load(load::LoadArgs),
     /// Say what disk, memory and processors a directory needs, from a sample of it
     Size(size::SizeArgs),
@@ -88,7 +88,7 @@ enum LarixCommand {
     },
     /// Print version, commit, features and disk format
     Version,
-    /// Print what a shell completes commands and flags by
+    /// Print a completion script for bash, zsh or fish
     Completions(manual::CompletionsArgs),
     /// Write man pages: of each command, and of the keywords of slapd.conf
     Manual(manual::ManualArgs),

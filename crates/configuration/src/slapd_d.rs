@@ -46,11 +46,17 @@ const MANY: usize = 256;
 pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
     let (all, notes) = read_entries(directory)?;
     if all.is_empty() {
+        let below = directory.join("slapd.d");
+        let help = if is_kept_in(&below) {
+            format!("name the directory `{}`", below.display())
+        } else {
+            "fill it with `slaptest -f slapd.conf -F` or `slapadd -n0 -F`".to_owned()
+        };
         return Err(ConfigError::new(
             Origin::BuiltIn,
             format!("`{}` holds no cn=config.ldif", directory.display()),
         )
-        .with_help("fill it with `slaptest -f slapd.conf -F` or `slapadd -n0 -F`"));
+        .with_help(help));
     }
     let mut config =
         from_entries(all.into_iter().map(Arc::new).collect(), Source::Directory(directory.to_owned()), None)?;

@@ -111,6 +111,20 @@ fn databases_go_only_when_that_is_said() {
 }
 
 #[test]
+fn ldapuri_names_the_server() {
+    let bench = Bench::new();
+    let file = bench.export("own.conf");
+    let program = Kind::Larix.program().expect("larix is built");
+    let output = Command::new(program)
+        .args(["config", "diff", "-D", "cn=config", "-w", "secret"])
+        .arg(&file)
+        .env("LDAPURI", format!("ldap://{}", bench.server.address))
+        .output()
+        .expect("larix runs");
+    assert_eq!(said(&output), "", "the server's own configuration is compared");
+}
+
+#[test]
 fn bad_files_and_strangers_are_told_why() {
     let bench = Bench::new();
     let file = bench.site.path().join("bad.conf");

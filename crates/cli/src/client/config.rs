@@ -46,8 +46,8 @@ pub(super) enum ConfigCommand {
     Apply(Box<ApplyArgs>),
 }
 
-/// Whose configuration. With -H that of a server that runs, read and changed over LDAP; else that of a slapd.d, whose
-/// server must not run when it is changed.
+/// Whose configuration. With -H, -D, -Y or LDAPURI that of a server that runs, read and changed over LDAP; else that of a slapd.d,
+/// whose server must not run when it is changed.
 #[derive(Args, Debug)]
 pub(super) struct Target {
     #[command(flatten)]
@@ -302,12 +302,15 @@ fn record(step: &Step, controls: Vec<ControlBuf>) -> Record {
 }
 
 impl Target {
-    /// A connection, if the configuration is a server's.
+    /// A connection, if the configuration is a server's: without -F, one that -H or LDAPURI names, or that is to be bound at.
     fn session(&self) -> Result<Option<Session>, ClientError> {
-        if self.common.uri.is_none() && self.common.host.is_none() && self.common.port.is_none() {
-            return Ok(None);
-        }
-        session::open(&self.common).map(Some)
+        let common = &self.common;
+        let is_a_server = common.names_server()
+            || self.directory.is_none()
+                && (common.bind_dn.is_some()
+                    || common.mechanism.is_some()
+                    || std::env::var_os("LDAPURI").is_some());
+        if is_a_server { session::open(common).map(Some) } else { Ok(None) }
     }
 
     /// The slapd.d, if the configuration is no server's.

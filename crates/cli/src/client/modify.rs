@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::ldif::{Body, Change, LdifAttribute, LocalFiles, Modification, Reader, Record, Writer};
-use larix_proto::{ControlBuf, MessageId, ResultCode};
+use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode};
 use serde_json::json;
 
 use super::options::CommonArgs;
@@ -212,11 +212,35 @@ fn show(
     if reply.result.code != ResultCode::SUCCESS {
         let refused = ClientError::Refused { step: step.call, result: reply.result.clone() };
         eprintln!("{refused}");
+        if let Some(advice) = advice(record, &reply.result) {
+            eprintln!("\t{advice}");
+        }
     }
     let mut text = Vec::new();
     report::controls(&mut text, writer, ControlStyle::Plain, &reply.controls);
     text.push(b'\n');
     report::write(out, &text)
+}
+
+/// What the result alone does not say: which entry is missing, which value was meant.
+fn advice(record: &Record, result: &LdapResult) -> Option<String> {
+    let attributes = match &record.body {
+        Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. } => attributes,
+        Body::Change { .. } => return None,
+    };
+    match result.code {
+        ResultCode::NO_SUCH_OBJECT => Some("the entry above it is missing: add that one first".to_owned()),
+        ResultCode::INVALID_ATTRIBUTE_SYNTAX => {
+            let (name, rest) = result.diagnostic.split_once(": value #")?;
+            let number: usize = rest.split_once(' ')?.0.parse().ok()?;
+            let named =
+                attributes.iter().filter(|attribute| attribute.description.eq_ignore_ascii_case(name));
+            let value = named.flat_map(|attribute| &attribute.values).nth(number)?;
+            let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= 64)?;
+            Some(format!("that value is {text:?}"))
+        }
+        _ => None,
+    }
 }
 
 fn skip(file: &mut File, writer: &Writer, record: &Record, reply: &Reply) -> Result<(), ClientError> {

@@ -159,9 +159,32 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         attributes: &attributes,
         remarks: &remarks,
     };
-    let Some(path) = &args.file else { return search.pages(filter, &heading, &mut output) };
+    let Some(path) = &args.file else {
+        let code = search.all_pages(filter, &heading, &mut output, true)?;
+        if code == ResultCode::NO_SUCH_OBJECT
+            && let Some(advice) = no_base(args, base)?
+        {
+            eprintln!("larix: {advice}");
+        }
+        return Ok(report::status(code));
+    };
     output.heading(&heading)?;
     search.each_line(path, filter, &heading, &mut output)
+}
+
+/// What may be the reason where the server shows no entry at the base.
+fn no_base(args: &SearchArgs, base: &str) -> Result<Option<&'static str>, ClientError> {
+    if base.is_empty() {
+        return Ok(Some("no base was named: -b does, as in -b dc=example,dc=com"));
+    }
+    let environment = std::env::var("LDAPURI").ok();
+    let is_anonymous = match args.common.urls(environment.as_deref())?.first() {
+        Some(url) => session::is_anonymous(&args.common, url),
+        None => false,
+    };
+    Ok(is_anonymous.then_some(
+        "this search was anonymous; if the entry is there, the access rules hide it: bind with -D and -W",
+    ))
 }
 
 fn parse_filter(text: &str) -> Result<FilterBuf, ClientError> {
@@ -220,15 +243,6 @@ impl Search<'_> {
             }
         }
         Ok(status)
-    }
-
-    fn pages(
-        &mut self,
-        filter: &str,
-        heading: &Heading<'_>,
-        output: &mut Output<'_>,
-    ) -> Result<ExitCode, ClientError> {
-        self.all_pages(filter, heading, output, true).map(report::status)
     }
 
     fn all_pages(

@@ -7,6 +7,7 @@ use larix_client::{
     Ambient, ClientError, ConnectionOptions, Credentials, Mechanism, SaslPassword, Session, TlsOptions,
 };
 use larix_engine::time::RandomSource as _;
+use larix_proto::ResultCode;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_server::clock::SystemRandom;
 use larix_server::tls::end_point_binding;
@@ -59,9 +60,15 @@ fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<
         && let Some(result) = session.start_tls(&tls)?
     {
         // Unless it must, the session goes on without it where the server refuses.
+        let is_unknown = result.code == ResultCode::PROTOCOL_ERROR;
         let refused = ClientError::Refused { step: "ldap_start_tls", result };
         if args.start_tls > 1 {
-            return Err(refused);
+            if !is_unknown {
+                return Err(refused);
+            }
+            let advice =
+                "the server has no TLS: give it a certificate (TLSCertificateFile; larix serve --tls-cert)";
+            return Err(ClientError::Advised { error: Box::new(refused), advice: advice.to_owned() });
         }
         eprintln!("{refused}");
     }

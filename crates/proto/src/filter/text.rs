@@ -342,7 +342,7 @@ impl fmt::Display for FilterSyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "filter, column {}: ", self.position + 1)?;
         match &self.fault {
-            FilterFault::UnexpectedEnd => f.write_str("ends too early"),
+            FilterFault::UnexpectedEnd => f.write_str("')' expected, and the text ends"),
             FilterFault::MissingOpen => f.write_str("'(' expected"),
             FilterFault::MissingClose => f.write_str("')' expected"),
             FilterFault::Trailing => f.write_str("text after the end of the filter"),

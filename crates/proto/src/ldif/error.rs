@@ -102,10 +102,16 @@ impl fmt::Display for LdifFault {
                 write!(f, "changetype \"{found}\" is not add, delete, modify, modrdn or moddn")
             }
             Self::UnknownModification(found) => {
-                write!(f, "\"{found}\" is not add, delete, replace or increment")
+                write!(
+                    f,
+                    "\"{found}\" is not add, delete, replace or increment (an entry to add has a line \"changetype: add\")"
+                )
             }
             Self::WrongAttribute { expected, found } => {
-                write!(f, "value for \"{found}\" where \"{expected}\" is modified")
+                write!(
+                    f,
+                    "value for \"{found}\" where \"{expected}\" is modified (a line \"-\" ends a modification)"
+                )
             }
             Self::Expected(what) => write!(f, "\"{what}\" expected"),
             Self::Unexpected(found) => write!(f, "\"{found}\" has no place here"),

@@ -150,9 +150,12 @@ fn errors_name_their_line() {
     check("dn: dc=x\nchangetype: delete\ncn: a\n", "line 3: \"cn\" has no place here");
     check(
         "dn: dc=x\nchangetype: modify\nput: a\n",
-        "line 3: \"put\" is not add, delete, replace or increment",
+        "line 3: \"put\" is not add, delete, replace or increment (an entry to add has a line \"changetype: add\")",
     );
-    check("dn: dc=x\nchangetype: modify\nadd: a\nb: 1\n", "line 4: value for \"b\" where \"a\" is modified");
+    check(
+        "dn: dc=x\nchangetype: modify\nadd: a\nb: 1\n",
+        "line 4: value for \"b\" where \"a\" is modified (a line \"-\" ends a modification)",
+    );
     check("dn: dc=x\nchangetype: modrdn\n", "line 2: \"newrdn:\" expected");
     check(
         "dn: dc=x\nchangetype: modrdn\nnewrdn: a=b\ndeleteoldrdn: 2\n",
