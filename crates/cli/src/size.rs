@@ -44,11 +44,14 @@ const ROOM_FACTOR: u64 = 4;
 #[derive(Args, Debug)]
 pub(crate) struct SizeArgs {
     /// The sample: LDIF as slapcat writes it. Without it, a directory is generated
-    #[arg(long, value_name = "FILE", requires = "config")]
+    #[arg(long, value_name = "FILE", requires = "configuration")]
     ldif: Option<PathBuf>,
     /// The slapd.conf whose schema, suffix and index lines are used (with --ldif)
-    #[arg(short = 'f', id = "config", value_name = "FILE", requires = "ldif")]
+    #[arg(short = 'f', id = "config", value_name = "FILE", requires = "ldif", group = "configuration")]
     config: Option<PathBuf>,
+    /// The same of a slapd.d
+    #[arg(short = 'F', value_name = "DIRECTORY", requires = "ldif", group = "configuration")]
+    directory: Option<PathBuf>,
     /// The suffix of the database that the sample belongs to; without it the first one
     #[arg(short = 'b', value_name = "SUFFIX")]
     suffix: Option<String>,
@@ -154,8 +157,13 @@ struct Source {
 }
 
 fn source(args: &SizeArgs, folder: &Path) -> anyhow::Result<Source> {
-    if let (Some(ldif), Some(config)) = (&args.ldif, &args.config) {
-        return Ok(Source { ldif: ldif.clone(), config: config.clone(), generated: None });
+    if let Some(ldif) = &args.ldif {
+        let config = match (&args.config, &args.directory) {
+            (Some(file), _) => file.clone(),
+            (None, Some(directory)) => as_file(directory, folder)?,
+            (None, None) => bail!("--ldif needs -f FILE or -F DIRECTORY"),
+        };
+        return Ok(Source { ldif: ldif.clone(), config, generated: None });
     }
     // 2.5 KB an entry is more than any kind has.
     room(folder, args.entries.saturating_mul(2_500).saturating_mul(ROOM_FACTOR + 1))?;
@@ -163,6 +171,15 @@ fn source(args: &SizeArgs, folder: &Path) -> anyhow::Result<Source> {
     let schema = crate::demo::write_bundled_schema(&folder.join("schema"))?;
     let made = generate::write_directory(args.generate, args.entries, 1, folder, &schema)?;
     Ok(Source { ldif: made.ldif, config: made.configuration, generated: Some(args.generate) })
+}
+
+/// A slapd.d as a slapd.conf in the temporary folder.
+fn as_file(directory: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+    let config = Config::from_slapd_d(directory).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let file = folder.join("exported.conf");
+    std::fs::write(&file, config.to_slapd_conf().text)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(file)
 }
 
 fn enough_room(folder: &Path, ldif: &Path) -> anyhow::Result<()> {

@@ -105,8 +105,14 @@ fn take(journal: &Journal, lock: &File, digests: &Digests, first: &[Content]) ->
             changed => {
                 tools.empty_directory(&journal.data(number))?;
                 tools.larix_add(&database.suffix, &dump)?;
-                if let Some((_, count)) = changed {
-                    println!("{:?}: {count} entries were written meanwhile", database.suffix);
+                match changed {
+                    Some((_, 0)) => {
+                        println!("{:?}: only its contextCSN was written meanwhile", database.suffix)
+                    }
+                    Some((_, count)) => {
+                        println!("{:?}: {count} entries were written meanwhile", database.suffix)
+                    }
+                    None => {}
                 }
             }
         }

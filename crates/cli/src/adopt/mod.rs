@@ -111,10 +111,9 @@ fn run(arguments: &AdoptArgs) -> anyhow::Result<()> {
         return back::run(&mut journal, &lock);
     }
     match journal.step {
-        Step::Adopted => bail!(
-            "slapd was adopted already: larix adopt --back returns to it ({})",
-            Journal::path(place).display()
-        ),
+        Step::Adopted => {
+            bail!("slapd was adopted already: larix adopt --back --place {} returns to it", place.display())
+        }
         step if step >= Step::Returning => {
             bail!("the way back was begun: larix adopt --back goes on with it")
         }

@@ -177,7 +177,8 @@ fn by_name(targets: &[Target]) -> (String, Workload, Workload) {
 
 /// The lines of a slapd.conf that make its schema, with their continuation lines; those before the first database.
 fn schema_lines(text: &str) -> String {
-    const KEPT: [&str; 8] = [
+    const KEPT: [&str; 9] = [
+        "schema",
         "include",
         "attributetype",
         "attributetypes",
@@ -231,9 +232,10 @@ mod tests {
 
     #[test]
     fn only_the_schema_is_kept() {
-        let text = "# c\ninclude /s/core.schema\npidfile /run/slapd.pid\nTLSCertificateFile /x\n\
+        let text = "# c\nschema core\ninclude /s/core.schema\npidfile /run/slapd.pid\nTLSCertificateFile /x\n\
                     attributetype ( 1.2\n  NAME 'a' )\nloglevel\n  stats\nObjectClass ( 1.3 )\ndatabase mdb\ninclude /no\n";
-        let expected = "include /s/core.schema\nattributetype ( 1.2\n  NAME 'a' )\nObjectClass ( 1.3 )\n";
+        let expected =
+            "schema core\ninclude /s/core.schema\nattributetype ( 1.2\n  NAME 'a' )\nObjectClass ( 1.3 )\n";
         assert_eq!(schema_lines(text), expected);
     }
 

@@ -8,7 +8,7 @@ use larix_schema::Schema;
 use super::client::{AttributeChange, FoundAttribute};
 use super::{export, names, schema};
 
-/// Steps of one import. More is work for `larix modify` or `larix load`.
+/// Steps of one import. `larix modify` and `larix add` take more.
 pub(super) const STEPS_MAX: usize = 20_000;
 /// Faults that are listed; the rest is counted.
 const FAULTS_MAX: usize = 50;
@@ -74,7 +74,7 @@ impl Import {
         if self.steps.len() == STEPS_MAX {
             self.fault(
                 line,
-                format!("an import has at most {STEPS_MAX} records: larix modify or larix load takes more"),
+                format!("an import has at most {STEPS_MAX} records: larix modify and larix add take more"),
             );
             return false;
         }

@@ -59,7 +59,10 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             Some(entry) => (account(visit, &schema, entry)),
             None => {
                 p { "You are logged in as " code { (dn) } "." }
-                p.help { "There is no entry of this name, or you may not see it." }
+                p.help {
+                    "There is no entry of this name, or you may not see it. The password of a root DN without an entry is "
+                    code { "olcRootPW" } " of its database, in the configuration."
+                }
                 (password())
             }
         }

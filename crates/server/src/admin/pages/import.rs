@@ -137,9 +137,9 @@ fn begin(visit: &Visit<'_>, form: &Form, trouble: Option<&str>) -> Reply {
                 label.inline { input type="radio" name="format" value="csv" checked[is_csv];
                     "CSV: a table whose first line names attributes" }
             }
-            label for="text" { "Its text" }
+            label for="text" { "Text of the file" }
             textarea #text name="text" rows="14" spellcheck="false" aria-describedby="text-help" { "\n" (form.get("text")) }
-            p.help #text-help { "Some 3 MiB and " (import::STEPS_MAX) " records at most. More is work for " code { "larix modify" } " or " code { "larix load" } "." }
+            p.help #text-help { "About 3 MiB and " (import::STEPS_MAX) " records at most. " code { "larix modify" } " and " code { "larix add" } " take more." }
             input type="file" data-text-file="text" hidden aria-label="A file to be read into the text";
             details open[is_csv] {
                 summary { "For CSV" }
