@@ -76,8 +76,15 @@ pub(super) fn changed(old: &Path, new: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 fn lines(entry: ConfigEntry) -> Vec<String> {
-    let stamps =
-        ["entryCSN", "modifyTimestamp", "modifiersName", "createTimestamp", "creatorsName", "entryUUID"];
+    let stamps = [
+        "contextCSN",
+        "entryCSN",
+        "modifyTimestamp",
+        "modifiersName",
+        "createTimestamp",
+        "creatorsName",
+        "entryUUID",
+    ];
     let kept = entry
         .into_ldif()
         .into_iter()
