@@ -104,14 +104,28 @@ fn pages(larix: Command, slapd: Command) -> anyhow::Result<Vec<Page>> {
 
 /// The page of a command, and those of the commands below it.
 fn add_pages(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
-    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-    let is_tool = name.strip_prefix("larix-").is_some_and(|name| Tool::by_subcommand(name).is_some());
-    let section = if is_tool || name == "slapd" || name == "larix-serve" { ADMINISTRATION } else { COMMANDS };
-    let mut text = Vec::new();
+    let name = page_name(command).to_owned();
+    let section = section_of(&name);
+    let mut rendered = Vec::new();
     // A date would make each build another.
-    Man::new(command.clone()).section(section).date("").source(SOURCE).manual("Larix").render(&mut text)?;
-    pages.push(Page { name, section, text });
+    Man::new(command.clone()).section(section).date("").source(SOURCE).manual("Larix").render(&mut rendered)?;
+    let mut text = String::from_utf8_lossy(&rendered).into_owned();
+    // The page refers to the commands below it as if all were in section 1.
+    for below in command.get_subcommands().map(page_name).filter(|name| section_of(name) != COMMANDS) {
+        let escaped = below.replace('-', "\\-");
+        text = text.replace(&format!("{escaped}({COMMANDS})"), &format!("{escaped}({ADMINISTRATION})"));
+    }
+    pages.push(Page { name, section, text: text.into_bytes() });
     command.get_subcommands().try_for_each(|below| add_pages(below, pages))
+}
+
+fn page_name(command: &Command) -> &str {
+    command.get_display_name().unwrap_or_else(|| command.get_name())
+}
+
+fn section_of(name: &str) -> &'static str {
+    let is_tool = name.strip_prefix("larix-").is_some_and(|name| Tool::by_subcommand(name).is_some());
+    if is_tool || name == "slapd" || name == "larix-serve" { ADMINISTRATION } else { COMMANDS }
 }
 
 /// larix-slapd.conf(5): every keyword with its attribute, and what becomes of it.
@@ -232,6 +246,9 @@ mod tests {
         let first = text(&pages, "larix");
         let title = first.lines().find(|line| line.starts_with(".TH")).unwrap();
         assert!(!title.contains("20"), "{title}");
+        for reference in ["larix\\-serve(8)", "larix\\-cat(8)", "larix\\-search(1)"] {
+            assert!(first.contains(reference), "{reference}");
+        }
     }
 
     #[test]
