@@ -108,7 +108,12 @@ fn add_pages(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
     let section = section_of(&name);
     let mut rendered = Vec::new();
     // A date would make each build another.
-    Man::new(command.clone()).section(section).date("").source(SOURCE).manual("Larix").render(&mut rendered)?;
+    Man::new(command.clone())
+        .section(section)
+        .date("")
+        .source(SOURCE)
+        .manual("Larix")
+        .render(&mut rendered)?;
     let mut text = String::from_utf8_lossy(&rendered).into_owned();
     // The page refers to the commands below it as if all were in section 1.
     for below in command.get_subcommands().map(page_name).filter(|name| section_of(name) != COMMANDS) {
