@@ -70,9 +70,17 @@ fn rank(scope: Scope, place: &DirectiveContext<'_>) -> usize {
 
 /// The known keyword or attribute nearest to an unknown one, if it is near enough to be a slip.
 pub(super) fn suggestion(word: &str, attribute: bool) -> Option<&'static str> {
+    nearest(word, all().map(|directive| if attribute { directive.attribute } else { directive.keyword }))
+}
+
+/// The overlay whose name is nearest, if it is near.
+fn overlay_suggestion(name: &str) -> Option<&'static str> {
+    nearest(name, overlays::kinds().iter().map(|kind| kind.name))
+}
+
+fn nearest(word: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
-    all()
-        .map(|directive| if attribute { directive.attribute } else { directive.keyword })
+    known
         .filter(|known| !known.is_empty())
         .map(|known| (distance(&word, &known.to_ascii_lowercase()), known))
         .filter(|(distance, known)| *distance <= 1 + known.len() / 4)

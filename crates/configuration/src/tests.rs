@@ -79,6 +79,10 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:2:1: unknown directive `sufix`\n    | sufix dc=x\n    | ^^^^^\n    = help: did you mean `suffix`?",
         ),
         (
+            &[("slapd.conf", "database mdb\noverlay membrof\n")],
+            "$D/slapd.conf:2:9: no overlay `membrof`\n    | overlay membrof\n    |         ^^^^^^^\n    = help: did you mean `memberof`?",
+        ),
+        (
             &[("slapd.conf", "database mdb\nindex cn\n  eq,foo\n")],
             "$D/slapd.conf:3:3: index type \"foo\" undefined\n    |   eq,foo\n    |   ^^^^^^\n    = help: some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes",
         ),

@@ -78,11 +78,16 @@ impl OverlayKind {
 
 /// The overlay of this name: one that the server has, or else one that is known of.
 pub(crate) fn overlay_kind(name: &str) -> Option<&'static OverlayKind> {
+    kinds().iter().find(|kind| kind.name.eq_ignore_ascii_case(name))
+}
+
+/// All of them.
+pub(super) fn kinds() -> &'static [OverlayKind] {
     static KINDS: LazyLock<Vec<OverlayKind>> = LazyLock::new(|| {
         let own = larix_overlays::all().map(OverlayKind::of);
         own.chain(OVERLAYS.iter().copied()).collect()
     });
-    KINDS.iter().find(|kind| kind.name.eq_ignore_ascii_case(name))
+    &KINDS
 }
 
 /// The directives of all overlays.

@@ -5,7 +5,7 @@ use super::super::builder::{Builder, Section};
 use super::super::kinds::DatabaseKind;
 use super::super::model::{Backend, Overlay};
 use super::super::settings::Settings;
-use super::{Directive, Form, Scope, keep, overlay_kind};
+use super::{Directive, Form, Scope, keep, overlay_kind, overlay_suggestion};
 
 /// A keyword of `backend harness`.
 const fn harness(
@@ -111,7 +111,11 @@ fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let name = call.argument(0)?;
     let bare = name.strip_prefix('-').unwrap_or(name);
     let Some(kind) = overlay_kind(bare) else {
-        return Err(Fault::argument(0, format!("no overlay `{bare}`")));
+        let fault = Fault::argument(0, format!("no overlay `{bare}`"));
+        return Err(match overlay_suggestion(bare) {
+            Some(known) => fault.with_help(format!("did you mean `{known}`?")),
+            None => fault,
+        });
     };
     let overlay = Overlay {
         name: kind.name.to_owned(),
