@@ -27,17 +27,17 @@ pub(crate) struct ClusterArgs {
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
     /// Print which node writes, the newest commit, and which servers are connected
-    Status(PlaceArgs),
+    Status(SharedDatabaseArgs),
     /// End the lease: another node takes over, and the one that writes may not for ten seconds
-    StepDown(PlaceArgs),
+    StepDown(SharedDatabaseArgs),
     /// Take a node out: end its lease and its connections to the engine. Stop its server first, or it comes back
     Remove(RemoveArgs),
     /// Check that tree, entries and indexes in the engine agree
-    Check(PlaceArgs),
+    Check(SharedDatabaseArgs),
 }
 
 #[derive(Debug, Args)]
-struct PlaceArgs {
+struct SharedDatabaseArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// A suffix of the kv database; needed where there are several
@@ -48,7 +48,7 @@ struct PlaceArgs {
 #[derive(Debug, Args)]
 struct RemoveArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    place: SharedDatabaseArgs,
     /// The node's URL, as `larix cluster status` prints it
     #[arg(value_name = "NODE")]
     node: String,
@@ -67,7 +67,7 @@ pub(crate) fn main(arguments: &ClusterArgs) -> ExitCode {
     })
 }
 
-fn status(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
+fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     let Status { leader, epoch, commit, connected } =
         cluster::status(&place.config.read()?, place.suffix()).map_err(anyhow::Error::msg)?;
     match leader {
@@ -82,7 +82,7 @@ fn status(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn step_down(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
+fn step_down(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     let before = cluster::step_down(&place.config.read()?, place.suffix(), KEPT_AWAY);
     let Some(leader) = before.map_err(anyhow::Error::msg)? else { bail!("no node holds the lease") };
     println!("{leader} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
@@ -107,7 +107,7 @@ fn removed(arguments: &RemoveArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn checked(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
+fn checked(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     let mut findings = 0;
     let checked = cluster::check(&place.config.read()?, place.suffix(), &mut |finding| {
         findings += 1;
@@ -120,7 +120,7 @@ fn checked(place: &PlaceArgs) -> anyhow::Result<ExitCode> {
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }
 
-impl PlaceArgs {
+impl SharedDatabaseArgs {
     fn suffix(&self) -> Option<&str> {
         self.suffix.as_deref()
     }

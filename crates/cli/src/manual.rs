@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use larix_configuration::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
+use larix_configuration::{ListedDirective, ListedEffect, ListedScope, listed_directives};
 use roff::{Inline, Roff, bold, italic, roman};
 
 use crate::tools::{self, Tool};
@@ -179,16 +179,16 @@ fn directives() -> io::Result<String> {
     Ok(page.to_roff())
 }
 
-fn heading(place: ListedPlace) -> String {
+fn heading(place: ListedScope) -> String {
     match place {
-        ListedPlace::Anywhere => "ANYWHERE, FOR THE SERVER".to_owned(),
-        ListedPlace::BeforeDatabases => "BEFORE THE FIRST DATABASE".to_owned(),
-        ListedPlace::Shared => "BEFORE THE FIRST DATABASE, OR IN ONE".to_owned(),
-        ListedPlace::AnyDatabase => "IN ANY DATABASE".to_owned(),
-        ListedPlace::Database(kind) => format!("IN A DATABASE OF THE KIND {}", kind.to_uppercase()),
-        ListedPlace::ForeignDatabase => "IN A DATABASE OF A KIND THAT IS NOT SERVED".to_owned(),
-        ListedPlace::Backend => "BEHIND A BACKEND LINE".to_owned(),
-        ListedPlace::Overlay(name) => format!("BEHIND OVERLAY {}", name.to_uppercase()),
+        ListedScope::Anywhere => "ANYWHERE, FOR THE SERVER".to_owned(),
+        ListedScope::BeforeDatabases => "BEFORE THE FIRST DATABASE".to_owned(),
+        ListedScope::Shared => "BEFORE THE FIRST DATABASE, OR IN ONE".to_owned(),
+        ListedScope::AnyDatabase => "IN ANY DATABASE".to_owned(),
+        ListedScope::Database(kind) => format!("IN A DATABASE OF THE KIND {}", kind.to_uppercase()),
+        ListedScope::ForeignDatabase => "IN A DATABASE OF A KIND THAT IS NOT SERVED".to_owned(),
+        ListedScope::Backend => "BEHIND A BACKEND LINE".to_owned(),
+        ListedScope::Overlay(name) => format!("BEHIND OVERLAY {}", name.to_uppercase()),
     }
 }
 

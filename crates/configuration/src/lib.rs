@@ -57,7 +57,7 @@ pub use kinds::{
     ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings,
     MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
 };
-pub use listing::{ListedDirective, ListedEffect, ListedPlace, listed_directives};
+pub use listing::{ListedDirective, ListedEffect, ListedScope, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::{
     AccessLine, Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,

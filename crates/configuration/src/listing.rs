@@ -12,13 +12,13 @@ pub struct ListedDirective {
     pub aliases: &'static [&'static str],
     /// The attribute under cn=config; empty for a keyword that has none.
     pub attribute: &'static str,
-    pub place: ListedPlace,
+    pub place: ListedScope,
     pub effect: ListedEffect,
 }
 
 /// Where a directive may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ListedPlace {
+pub enum ListedScope {
     Anywhere,
     BeforeDatabases,
     /// Before the first database for all, or in a database for that one.
@@ -57,14 +57,14 @@ fn listed(directive: &Directive) -> ListedDirective {
         aliases: directive.aliases,
         attribute: directive.attribute,
         place: match directive.scope {
-            Scope::Global | Scope::Frontend | Scope::Structure => ListedPlace::Anywhere,
-            Scope::GlobalFirst | Scope::Schema | Scope::Module => ListedPlace::BeforeDatabases,
-            Scope::Shared => ListedPlace::Shared,
-            Scope::Database => ListedPlace::AnyDatabase,
-            Scope::Kind(kind) => ListedPlace::Database(kind),
-            Scope::Foreign => ListedPlace::ForeignDatabase,
-            Scope::Backend => ListedPlace::Backend,
-            Scope::Overlay(name) => ListedPlace::Overlay(name),
+            Scope::Global | Scope::Frontend | Scope::Structure => ListedScope::Anywhere,
+            Scope::GlobalFirst | Scope::Schema | Scope::Module => ListedScope::BeforeDatabases,
+            Scope::Shared => ListedScope::Shared,
+            Scope::Database => ListedScope::AnyDatabase,
+            Scope::Kind(kind) => ListedScope::Database(kind),
+            Scope::Foreign => ListedScope::ForeignDatabase,
+            Scope::Backend => ListedScope::Backend,
+            Scope::Overlay(name) => ListedScope::Overlay(name),
         },
         effect: match directive.handling {
             Handling::Done => ListedEffect::Obeyed,

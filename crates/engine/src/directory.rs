@@ -3,6 +3,7 @@
 //! A [`Directory`] is immutable. A change of the configuration makes a new one that shares the databases; each database's
 //! own settings are published in place ([`Database::publish_settings`]).
 
+mod absent;
 mod binds;
 mod changes;
 mod committed;

@@ -44,6 +44,7 @@ pub mod tables;
 pub mod time;
 pub mod tree;
 pub mod write;
+pub mod writer;
 
 pub use larix_acl as access;
 pub use larix_passwords as password;

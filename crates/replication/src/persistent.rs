@@ -18,7 +18,7 @@ use larix_engine::log::{self, Follower, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::synchronised::EntryIds;
 use larix_engine::search::task::storage_failure;
 use larix_engine::search::{Budget, SearchTask, Step};
-use larix_engine::write::writer::REMOVED;
+use larix_engine::writer::REMOVED;
 use larix_engine::{Fault, Served, View, tree};
 use larix_proto::control::{ChangeType, EntryChangeNotification, PersistentSearch};
 use larix_proto::encode::EntryEncoder;

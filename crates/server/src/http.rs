@@ -6,7 +6,7 @@
 
 mod health;
 mod metrics;
-mod places;
+mod slots;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -30,10 +30,10 @@ use tokio::task::AbortHandle;
 
 use crate::panics::contained_part;
 use crate::server::Server;
-pub(crate) use places::ConnectionSlot;
-use places::Places;
+pub(crate) use slots::ConnectionSlot;
+use slots::ConnectionSlots;
 
-/// Connections of one listener served at once; the next gets the place of one that lets us wait.
+/// Connections of one listener served at once; the next gets the slot of one that lets us wait.
 const CONNECTIONS_MAX: usize = 64;
 /// Bytes of a request's line and headers.
 const HEADERS_MAX: usize = 16 * 1024;
@@ -145,8 +145,7 @@ impl HttpListener {
     }
 
     async fn run(self, server: Arc<Server>) -> io::Result<()> {
-        accept_each(self.socket, TAKING_PATIENCE, |stream, _, place| serve(stream, place, server.clone()))
-            .await
+        accept_each(self.socket, TAKING_PATIENCE, |stream, _, slot| serve(stream, slot, server.clone())).await
     }
 }
 
@@ -165,17 +164,17 @@ pub(crate) async fn accept_each<F: Future<Output = ()> + 'static>(
     serve: impl Fn(TcpStream, SocketAddr, Rc<ConnectionSlot>) -> F,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(socket)?;
-    let places = Places::new(CONNECTIONS_MAX);
+    let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let accepted = contained_part(async {
             let (stream, peer) = listener.accept().await?;
             injected::panic_at("http-accept");
-            // Without a place it is closed.
-            let Some(seat) = places.take(peer.ip()) else { return Ok(()) };
-            let place = seat.place().clone();
-            let serving = serve(stream, peer, place.clone());
+            // Without a slot it is closed.
+            let Some(seat) = slots.take(peer.ip()) else { return Ok(()) };
+            let slot = seat.slot().clone();
+            let serving = serve(stream, peer, slot.clone());
             let task = tokio::task::spawn_local(seat.serve(serving, patience));
-            place.set_task(task.abort_handle());
+            slot.set_task(task.abort_handle());
             io::Result::Ok(())
         });
         if let Ok(Err(_)) = accepted.await {
@@ -191,10 +190,10 @@ pub(crate) fn protocol() -> hyper::server::conn::http1::Builder {
     http
 }
 
-async fn serve(stream: TcpStream, place: Rc<ConnectionSlot>, server: Arc<Server>) {
-    let stream = place.time(stream);
+async fn serve(stream: TcpStream, slot: Rc<ConnectionSlot>, server: Arc<Server>) {
+    let stream = slot.time(stream);
     let service = service_fn(move |request: Request<Incoming>| {
-        let _answering = place.begin();
+        let _answering = slot.begin();
         injected::panic_at("http");
         let response = respond(&server, request.method(), request.uri().path());
         std::future::ready(Ok::<_, Infallible>(response))

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larix_engine::time::{Clock, Monotonic};
-use larix_engine::{injected, write};
+use larix_engine::{injected, writer};
 use larix_store::lmdb;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -90,7 +90,7 @@ impl Worker {
             .max_blocking_threads(HANDSHAKE_THREADS)
             // All that was ready is served: a batch is over, and nothing may keep its pages while the loop waits.
             .on_thread_park(|| {
-                write::hand_over_kept();
+                writer::hand_over_kept();
                 lmdb::release_snapshots();
                 log::hand_over();
             })
@@ -319,15 +319,15 @@ impl Core {
     /// A client that connects meanwhile waits, too, once.
     fn carry_out_kept(&self) {
         let alone = self.count.load(Ordering::Relaxed) == 1;
-        if write::is_keeping() {
+        if writer::is_keeping() {
             if alone {
                 lmdb::release_snapshots();
-                write::carry_out_kept();
+                writer::carry_out_kept();
             } else {
-                write::hand_over_kept();
+                writer::hand_over_kept();
             }
         }
-        write::may_keep(alone);
+        writer::may_keep(alone);
     }
 
     fn take_buffer(&self) -> Vec<u8> {

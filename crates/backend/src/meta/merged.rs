@@ -13,7 +13,7 @@ use crate::cursor::{Cursor, Effort, End, Slice};
 /// A search under way in several targets.
 #[derive(Debug)]
 pub(super) struct Merged {
-    parts: Vec<Part>,
+    parts: Vec<TargetCursor>,
     /// The part whose turn it is.
     turn: usize,
     on_error: OnError,
@@ -27,7 +27,7 @@ pub(super) struct Merged {
 }
 
 #[derive(Debug)]
-struct Part {
+struct TargetCursor {
     cursor: Box<dyn Cursor>,
     /// It begins at the suffix of the target, below the base of the request.
     is_moved: bool,
@@ -68,7 +68,7 @@ impl Merged {
     ) -> Result<(), Box<End>> {
         match opened {
             Ok(cursor) => {
-                self.parts.push(Part { cursor, is_moved });
+                self.parts.push(TargetCursor { cursor, is_moved });
                 Ok(())
             }
             Err(end) => match self.ended(end.0, 0, is_moved) {

@@ -159,7 +159,7 @@ mod tests {
                 Err(ResultCode::INVALID_ATTRIBUTE_SYNTAX),
             ),
         ];
-        let ground = TestSources::new();
+        let sources = TestSources::new();
         for classes in [10, 64, 400] {
             let folder = tempfile::tempdir().unwrap();
             let before = config(classes, folder.path());
@@ -169,7 +169,7 @@ mod tests {
                         reads.then(|| ReadAttributes { critical: false, attributes: vec!["*".to_owned()] });
                     let controls =
                         RequestControls::from(ControlValues { pre_read, ..ControlValues::default() });
-                    let changed = ground.change(&before, operations(&add(values)).remove(0), controls);
+                    let changed = sources.change(&before, operations(&add(values)).remove(0), controls);
                     let code = changed.as_ref().map(|_| ()).map_err(|refused| refused.0.code);
                     assert_eq!(code, expected.map(|_| ()), "{values:?} behind {classes}");
                     let (Ok(changed), Ok(new)) = (changed, expected) else { continue };
@@ -188,12 +188,12 @@ mod tests {
 
     #[test]
     fn what_grew_is_what_is_read() {
-        let (folder, ground) = (tempfile::tempdir().unwrap(), TestSources::new());
+        let (folder, sources) = (tempfile::tempdir().unwrap(), TestSources::new());
         let mut config = config(400, folder.path());
         for number in 0..70 {
             let value = format!("( 1.3.9999.30.{number} NAME 'more{number}' SUP top AUXILIARY )");
             let operation = operations(&add(&[&value])).remove(0);
-            let changed = ground.change(&config, operation, RequestControls::default()).unwrap();
+            let changed = sources.change(&config, operation, RequestControls::default()).unwrap();
             changed.commit().unwrap();
             config = changed.config;
         }
@@ -206,13 +206,13 @@ mod tests {
     /// An earlier definition must not use a later one, because the files are read in this order.
     #[test]
     fn sections_in_front_grow_without_what_is_behind() {
-        let (folder, ground) = (tempfile::tempdir().unwrap(), TestSources::new());
+        let (folder, sources) = (tempfile::tempdir().unwrap(), TestSources::new());
         let mut config = config(300, folder.path());
         let mut check = |section: &str, attribute: &str, value: &str, accepted: bool| {
             let text = format!(
                 "dn: cn={section},cn=schema,cn=config\nchangetype: modify\nadd: {attribute}\n{attribute}: {value}\n"
             );
-            let changed = ground.change(&config, operations(&text).remove(0), RequestControls::default());
+            let changed = sources.change(&config, operations(&text).remove(0), RequestControls::default());
             assert_eq!(changed.is_ok(), accepted, "{value}: {changed:?}");
             let Ok(changed) = changed else { return };
             changed.commit().unwrap();

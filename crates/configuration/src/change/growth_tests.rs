@@ -27,7 +27,7 @@ fn config(classes: usize, folder: &std::path::Path) -> Config {
 
 /// Microseconds of this thread a change.
 fn cost(mut config: Config, change: &dyn Fn(usize) -> String) -> u128 {
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as u128 * 1_000_000 + time.tv_nsec as u128 / 1_000
@@ -39,7 +39,7 @@ fn cost(mut config: Config, change: &dyn Fn(usize) -> String) -> u128 {
             before = now();
         }
         for operation in operations(&change(number)) {
-            let changed = ground.change(&config, operation, RequestControls::default()).unwrap();
+            let changed = sources.change(&config, operation, RequestControls::default()).unwrap();
             changed.commit().unwrap();
             config = changed.config;
         }

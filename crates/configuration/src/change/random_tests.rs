@@ -206,17 +206,17 @@ fn whatever_is_accepted_reads_back_as_the_same_model() {
     let (changes, seed) = (setting("LARIX_CONFIG_CHANGES", 400), setting("LARIX_CONFIG_SEED", 5));
     println!("seed {seed}");
     let directory = tempfile::tempdir().unwrap();
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let mut entries = start(Source::QuickStart).entries();
-    entries.iter_mut().for_each(|entry| ground.stamp().complete(entry));
-    super::super::slapd_d::write_entries(directory.path(), &entries, &ground.stamp()).unwrap();
+    entries.iter_mut().for_each(|entry| sources.stamp().complete(entry));
+    super::super::slapd_d::write_entries(directory.path(), &entries, &sources.stamp()).unwrap();
     let mut config = Config::from_slapd_d(directory.path()).unwrap();
     let (mut dice, mut accepted, mut bare) = (Dice(seed), 0, 0);
     for number in 0..changes {
         let operation = operation(&mut dice, &config);
         let told = format!("{operation:?}");
         let before = shown(&config);
-        match ground.change(&config, operation, RequestControls::default()) {
+        match sources.change(&config, operation, RequestControls::default()) {
             Ok(changed) => {
                 accepted += 1;
                 check_numbers(&changed.config);

@@ -419,12 +419,12 @@ mod tests {
 
     #[test]
     fn a_providers_entries_become_the_configuration() {
-        let ground = TestSources::new();
+        let sources = TestSources::new();
         let mut config = start(Source::QuickStart);
         let mut carry =
             |changes: &[ReplicatedChange], present: Option<&Present>, second: u32, expected: &[&str]| {
                 let seen = [csn(second).parse().unwrap()];
-                let done = config.replicated(changes, present, &seen, &ground.stamp()).unwrap();
+                let done = config.replicated(changes, present, &seen, &sources.stamp()).unwrap();
                 if let Some(changed) = done.changed {
                     config = changed.config;
                 }
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn what_would_not_be_a_configuration_is_refused_whole() {
-        let ground = TestSources::new();
+        let sources = TestSources::new();
         let config = start(Source::QuickStart);
         let good = null(0, 1, "olcDatabase={3}null,cn=config", "cn=three");
         let bad = put(
@@ -481,13 +481,13 @@ mod tests {
             "olcDatabase={4}mdb,cn=config",
             &[("objectClass", "olcMdbConfig"), ("olcDatabase", "{4}mdb"), ("olcSuffix", "cn=four")],
         );
-        let refused = config.replicated(&[good, bad], None, &[], &ground.stamp()).unwrap_err();
+        let refused = config.replicated(&[good, bad], None, &[], &sources.stamp()).unwrap_err();
         assert!(refused.to_string().contains("directory"), "{refused}");
     }
 
     #[test]
     fn a_newer_entry_of_the_same_name_stays_and_is_theirs_from_now_on() {
-        let ground = TestSources::new();
+        let sources = TestSources::new();
         let config = start(Source::QuickStart);
         let theirs = ReplicatedChange::Put {
             entry_uuid: UUIDS[2].parse().unwrap(),
@@ -507,7 +507,7 @@ mod tests {
             state: None,
             place: None,
         };
-        let done = config.replicated(&[theirs], None, &[], &ground.stamp()).unwrap();
+        let done = config.replicated(&[theirs], None, &[], &sources.stamp()).unwrap();
         assert_eq!(done.applied, [Applied::Older]);
         let config = done.changed.unwrap().config;
         let entries = config.entries();

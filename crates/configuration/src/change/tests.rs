@@ -7,11 +7,11 @@ use super::fixture::{TestSources, operations, start};
 
 /// The DNs of the databases and overlays with what follows them, and the values of `shown` in the changed entry.
 fn outcome(ldif: &str, shown: &[&str], controls: &RequestControls) -> String {
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let mut config = start(Source::QuickStart);
     let mut last = String::new();
     for operation in operations(ldif) {
-        match ground.change(&config, operation, controls.clone()) {
+        match sources.change(&config, operation, controls.clone()) {
             Ok(changed) => {
                 last = changed.dn.clone();
                 if let Some(after) = &changed.after {
@@ -93,10 +93,10 @@ fn names_and_values_may_differ_in_their_number() {
 
 #[test]
 fn an_inserted_database_moves_those_behind_it_with_all_below() {
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let config = start(Source::QuickStart);
     let ldif = format!("dn: olcDatabase={{1}}mdb,cn=config\nchangetype: add\n{NEW}olcDatabase: {{1}}mdb\n");
-    let changed = ground.change(&config, operations(&ldif).remove(0), RequestControls::default()).unwrap();
+    let changed = sources.change(&config, operations(&ldif).remove(0), RequestControls::default()).unwrap();
     assert_eq!(
         names(&changed.config),
         [
@@ -114,17 +114,17 @@ fn an_inserted_database_moves_those_behind_it_with_all_below() {
     assert_eq!(changed.config.databases[1].suffixes[0].text, "cn=new");
     assert_eq!(changed.config.databases[2].suffixes[0].text, "cn=one");
     let back = "dn: olcDatabase={1}mdb,cn=config\nchangetype: delete\n";
-    let back = ground.change(&changed.config, operations(back).remove(0), RequestControls::default());
+    let back = sources.change(&changed.config, operations(back).remove(0), RequestControls::default());
     assert_eq!(names(&back.unwrap().config), names(&config));
 }
 
 /// As slapd cuts words: `384"` is 384.
 #[test]
 fn a_quote_at_the_end_of_a_mode_is_passed_over() {
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let ldif = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: olcDbMode\nolcDbMode: 416\"\n";
     let config = start(Source::QuickStart);
-    let changed = ground.change(&config, operations(ldif).remove(0), RequestControls::default()).unwrap();
+    let changed = sources.change(&config, operations(ldif).remove(0), RequestControls::default()).unwrap();
     let mdb = changed.config.databases[1].kind.mdb().expect("an mdb database");
     assert_eq!(mdb.mode, Some(0o640));
 }
@@ -275,9 +275,9 @@ fn renames() {
     for (dn, rdn, expected) in cases {
         assert_eq!(outcome(&rename(dn, rdn), &[], &RequestControls::default()), *expected, "{dn} -> {rdn}");
     }
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let operation = operations(&rename(overlay, "olcOverlay={1}seqmod")).remove(0);
-    let changed = ground.change(&start(Source::QuickStart), operation, RequestControls::default()).unwrap();
+    let changed = sources.change(&start(Source::QuickStart), operation, RequestControls::default()).unwrap();
     let kinds: Vec<_> = changed.config.databases[1].overlays.iter().map(|o| o.name.clone()).collect();
     assert_eq!(kinds, ["ppolicy", "seqmod", "deref"]);
 }
@@ -350,11 +350,11 @@ fn several_attributes_of_one_request_are_judged_together() {
 
 #[test]
 fn operational_attributes_follow() {
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let config = start(Source::QuickStart);
     let first = "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 5\n";
-    let one = ground.change(&config, operations(first).remove(0), RequestControls::default()).unwrap();
-    let two = ground.change(&one.config, operations(first).remove(0), RequestControls::default()).unwrap();
+    let one = sources.change(&config, operations(first).remove(0), RequestControls::default()).unwrap();
+    let two = sources.change(&one.config, operations(first).remove(0), RequestControls::default()).unwrap();
     let (one, two) = (one.config.entries(), two.config.entries());
     for name in ["entryCSN", "contextCSN", "entryUUID", "creatorsName", "modifiersName"] {
         assert_eq!(one[0].values(name).len(), 1, "{name}");
@@ -368,12 +368,12 @@ fn operational_attributes_follow() {
 /// slapd keeps these in an `int` without a look at it; an unsigned one reads what is below 0 as very much.
 #[test]
 fn numbers_below_0_are_taken_as_slapd_takes_them() {
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let config = start(Source::QuickStart);
     let changed = |name: &str, value: &str| {
         let text = format!("dn: cn=config\nchangetype: modify\nreplace: {name}\n{name}: {value}\n");
         let changed =
-            ground.change(&config, operations(&text).remove(0), RequestControls::default()).unwrap();
+            sources.change(&config, operations(&text).remove(0), RequestControls::default()).unwrap();
         assert_eq!(changed.config.entries()[0].values(name).first().unwrap(), value.as_bytes());
         changed.config.global
     };

@@ -52,7 +52,7 @@ const MANY: usize = 500;
 
 /// The entries of the fixture, with their operational attributes.
 pub(super) fn entries() -> Vec<ConfigEntry> {
-    let ground = TestSources::new();
+    let sources = TestSources::new();
     let mut entries = start(Source::QuickStart).entries();
     let mut many = ConfigEntry::new("cn={2}many,cn=schema,cn=config", &["olcSchemaConfig"]);
     many.text("cn", "{2}many");
@@ -62,7 +62,7 @@ pub(super) fn entries() -> Vec<ConfigEntry> {
     };
     many.attributes.push(ConfigAttribute::new("olcObjectClasses", (0..MANY).map(class).collect::<Vec<_>>()));
     entries.push(many);
-    entries.iter_mut().for_each(|entry| ground.stamp().complete(entry));
+    entries.iter_mut().for_each(|entry| sources.stamp().complete(entry));
     entries
 }
 

@@ -41,9 +41,9 @@ const OWN_BITS: u32 = 10;
 // Everything can be reached from everywhere: no match has to be checked for its distance.
 const _: () = assert!(DICTIONARY_BYTES_MAX + RECORD_BYTES_MAX <= OFFSET_MAX);
 
-/// Where a dictionary has which bytes. Places are counted from 1; 0 is none.
+/// Where a dictionary has which bytes. Offsets are counted from 1; 0 is none.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct DictionaryIndex {
     /// The last place of each hash of four bytes.
     short: Box<[u16; 1 << SHORT_BITS]>,
     /// The place of the same hash before each place.
@@ -52,7 +52,7 @@ pub(super) struct Places {
     long: Box<[u16; 1 << LONG_BITS]>,
 }
 
-impl Places {
+impl DictionaryIndex {
     pub(super) fn new(dictionary: &[u8]) -> Self {
         let mut short = Box::new([0; 1 << SHORT_BITS]);
         let mut before = vec![0; dictionary.len() + 1].into_boxed_slice();
@@ -86,14 +86,14 @@ pub(super) struct Earlier<'a> {
 /// there, so that a record does not grow by being changed again and again.
 pub(super) fn pack(
     dictionary: &[u8],
-    places: &Places,
+    index: &DictionaryIndex,
     record: &[u8],
     head: Range<usize>,
     earlier: Option<Earlier<'_>>,
     out: &mut Vec<u8>,
 ) {
     let matches_start = record.len().saturating_sub(NO_MATCH_AT_END);
-    let mut finder = Finder::new(dictionary, places, record, head.start);
+    let mut finder = Finder::new(dictionary, index, record, head.start);
     (head.start..head.end.min(matches_start)).for_each(|at| finder.note(at));
     let begin = match earlier {
         Some(earlier) => finder.take_over(&earlier, head.end, matches_start, out),
@@ -131,7 +131,7 @@ struct Match {
 
 struct Finder<'a> {
     dictionary: &'a [u8],
-    places: &'a Places,
+    index: &'a DictionaryIndex,
     record: &'a [u8],
     /// Where matches are found first, and where they end at the latest.
     start: usize,
@@ -141,9 +141,9 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn new(dictionary: &'a [u8], places: &'a Places, record: &'a [u8], start: usize) -> Self {
+    fn new(dictionary: &'a [u8], index: &'a DictionaryIndex, record: &'a [u8], start: usize) -> Self {
         let end = record.len().saturating_sub(LITERALS_AT_END);
-        Self { dictionary, places, record, start, end, own: [0; 1 << OWN_BITS] }
+        Self { dictionary, index, record, start, end, own: [0; 1 << OWN_BITS] }
     }
 
     fn note(&mut self, at: usize) {
@@ -193,14 +193,14 @@ impl<'a> Finder<'a> {
             best.take(self.record, place, rest, at - place);
         }
         let length = at + self.dictionary.len();
-        if let Some(place) = usize::from(self.places.long[hash8(word)]).checked_sub(1) {
+        if let Some(place) = usize::from(self.index.long[hash8(word)]).checked_sub(1) {
             best.take(self.dictionary, place, rest, length - place);
         }
-        let mut next = self.places.short[hash4(word as u32, SHORT_BITS)];
+        let mut next = self.index.short[hash4(word as u32, SHORT_BITS)];
         for _ in 0..DEPTH {
             let Some(place) = usize::from(next).checked_sub(1) else { break };
             best.take(self.dictionary, place, rest, length - place);
-            next = self.places.before.get(place + 1).copied().unwrap_or_default();
+            next = self.index.before.get(place + 1).copied().unwrap_or_default();
         }
         (best.length >= MATCH_MIN).then_some(best)
     }

@@ -67,7 +67,7 @@ pub struct Dictionary {
     /// The dictionary, and zeros behind it for copies that need not be exact.
     padded: Box<[u8]>,
     /// Made when the first record is packed: who only reads needs none.
-    places: OnceLock<lz4::Places>,
+    places: OnceLock<lz4::DictionaryIndex>,
 }
 
 impl fmt::Debug for Dictionary {
@@ -109,7 +109,7 @@ impl Dictionary {
         out.extend_from_slice(rest_of_head);
         put_varint(out, u64::from(number));
         put_varint(out, (plain.len() - head.len()) as u64);
-        let places = self.places.get_or_init(|| lz4::Places::new(self.bytes()));
+        let places = self.places.get_or_init(|| lz4::DictionaryIndex::new(self.bytes()));
         let earlier = before.and_then(|before| {
             let packed = Packed::parse(before.packed()?).filter(|packed| packed.dictionary == number)?;
             let alike = RDN_IN_RECORD + lz4::equal_start(tail(before), tail(plain));

@@ -16,7 +16,7 @@ use crate::password;
 use crate::search::referral;
 use crate::write::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
 use crate::write::prepared_sets::PreparedSets;
-use crate::write::writer::Task;
+use crate::write::task::Task;
 use crate::write::{Completion, Origin, WriteOutcome, WriteRequest};
 
 /// Why changes were refused, and which of them is at fault.

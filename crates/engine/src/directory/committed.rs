@@ -23,8 +23,8 @@ use crate::tables::META;
 use crate::write::WriteOutcome;
 use crate::write::prepare::{Latitude, prepare_at};
 use crate::write::prepared_sets::PreparedSets;
-use crate::write::writer::Task;
-use crate::write::writer::task::WriterTask;
+use crate::write::task::Task;
+use crate::writer::WriterTask;
 
 /// Changes that an overlay is handed at once.
 const BATCH_RECORDS: usize = 1_024;

@@ -5,16 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
-use super::Served;
+use super::{Served, absent};
 use crate::load::{Fill, FillOptions};
 use crate::overlay::Interests;
 use crate::replica::{
-    self, DeleteCompletion, DeleteLimit, ReplicatedBatch, ReplicatedCompletion, ReplicatedJob,
-    ReplicatedOutcome, Share, UuidSet, prepare,
+    DeleteCompletion, DeleteLimit, ReplicatedBatch, ReplicatedCompletion, ReplicatedJob, ReplicatedOutcome,
+    Share, UuidSet, prepare,
 };
 use crate::write::KnownSchema;
-use crate::write::writer::Job;
-use crate::write::writer::task::WriterTask;
+use crate::writer::{Job, WriterTask};
 
 impl<S: Store> Served<S> {
     /// Carries out what another server did, in one commit. Success means durable. What takes no entry is checked here, on
@@ -67,6 +66,6 @@ impl<S: Store> Served<S> {
         limit: DeleteLimit,
         done: DeleteCompletion,
     ) {
-        replica::delete_absent(self.database(), self.writer.submitter(), share, present, limit, done);
+        absent::delete_absent(self.database(), self.writer.submitter(), share, present, limit, done);
     }
 }

@@ -15,11 +15,9 @@ use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::time::{Clock, RandomSource};
 use crate::write::prepare::Prepared;
 use crate::write::prepared_sets::PreparedSets;
-use crate::write::writer::task::WriterTask;
-use crate::write::writer::{Follow, Job, Task};
-use crate::write::{
-    Completion, Reconfiguration, Recording, Retiring, Writer, WriterEnvironment, WriterStartError,
-};
+use crate::write::task::{Follow, Task};
+use crate::write::{Completion, Recording, Retiring, WriterEnvironment};
+use crate::writer::{Job, Reconfiguration, Writer, WriterStartError, WriterTask};
 
 /// A database with its writer.
 #[derive(Debug)]

@@ -220,7 +220,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
         }
         let group = &mut *self.group;
-        let ground = WriteContext::of(&group.state, &group.known, &group.policy, group.environment);
+        let context = WriteContext::of(&group.state, &group.known, &group.policy, group.environment);
         let before = Layered::new(self.transaction, &group.set);
         let view = Layered::new(&before, &self.unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());
@@ -236,7 +236,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             prepared: &NONE_PREPARED,
         };
         let mut operator = Operator {
-            ground: &ground,
+            context: &context,
             view: crate::View::over_changes(&view, group.instance, group.catalog.state(&group.state))?,
             instance: group.instance,
             catalog: &mut group.catalog,

@@ -4,13 +4,13 @@
 use larix_schema::AttributeDescription;
 use larix_store::Snapshot;
 
-use super::steps::{SENT, value_of};
-use super::{difference, state, value};
+use super::steps::SENT;
+use super::{difference, state};
 use crate::entry::{EntryId, EntrySource};
 use crate::log::{LoggedChange, RecordForm};
 use crate::write::operator::{Held, LogMark, Operator, logged};
 use crate::write::prepare::{Change, ChangeKind, Standing, naming_changes};
-use crate::write::{Failure, modify, values};
+use crate::write::{Failure, entry_state, modify, values};
 
 /// An entry has the name that it has by a change of this server, for all.
 pub(super) fn keep_name<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
@@ -36,7 +36,7 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     modify::store(op, &held, &entry)?;
     let all: Vec<&Change> = changes.iter().collect();
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
-    let told = match named && op.ground.settings.merges_records {
+    let told = match named && op.context.settings.merges_records {
         // The glue entry above it may be gone when the record is sent.
         true => RecordForm::AsItCame { change: None, place: state::stands(&op.view, id)? },
         false => RecordForm::AsDone,
@@ -50,8 +50,8 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
         },
         false => LoggedChange::Modify(logged(schema, &all)),
     });
-    let renamed = named.then(|| value::Renamed { old_rdn: view.rdn() });
-    value::note_change(op, (&held, &entry), &all, renamed)
+    let renamed = named.then(|| entry_state::Renamed { old_rdn: view.rdn() });
+    entry_state::note_change(op, (&held, &entry), &all, renamed)
 }
 
 /// What an entry lacks of the values of its name. A move that is taken back gives it the name that it had before: the values
@@ -85,11 +85,11 @@ pub(super) fn stamped<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Res
         values: vec![value],
         standing: Standing::Internal,
     };
-    let mut changes = vec![set(op.ground.known.entry_csn, op.stamp.csn.text().into_bytes())];
-    if op.ground.settings.merges_records {
+    let mut changes = vec![set(op.context.known.entry_csn, op.stamp.csn.text().into_bytes())];
+    if op.context.settings.merges_records {
         // The latest change says who changed the entry last, and when: this one says what is known here.
-        for id in [op.ground.known.modifiers_name, op.ground.known.modify_timestamp] {
-            changes.extend(value_of(op, held, id)?.map(|value| set(id, value)));
+        for id in [op.context.known.modifiers_name, op.context.known.modify_timestamp] {
+            changes.extend(op.first_value(held, id)?.map(|value| set(id, value)));
         }
     }
     Ok(changes)

@@ -58,7 +58,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
         let born = self.step(|op| {
             let held = op.hold(here.id)?;
-            steps::value_of(op, &held, op.ground.known.create_timestamp).map_err(Failure::from)
+            op.first_value(&held, op.context.known.create_timestamp).map_err(Failure::from)
         })?;
         let born =
             born.and_then(|text| crate::time::Timestamp::parse_generalized(std::str::from_utf8(&text).ok()?));

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::apply::Applier;
 use super::prepare::{Delta, DeltaChange, Put, modifications_of, names};
 use super::steps::{self, Here};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state, value};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
 use crate::csn::Csn;
 use crate::entry::EntrySource;
 use crate::log::{LogKey, LogRecord, LoggedChange};
@@ -19,7 +19,7 @@ use crate::write::operational::Stamp;
 use crate::write::operator::{LogMark, Operator, logged};
 use crate::write::prepare::{Change, ChangeKind, Standing, naming_changes, refuse};
 use crate::write::split_rdn;
-use crate::write::{modify, values};
+use crate::write::{entry_state, modify, values};
 
 /// Records of the log that are looked through for newer changes of an entry.
 const LOOKED_THROUGH_MAX: usize = 65_536;
@@ -181,7 +181,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                     LogMark::default(),
                     |schema| LoggedChange::Modify(logged(schema, &all)),
                 );
-                value::note_change(op, (&held, &entry), &all, None)
+                entry_state::note_change(op, (&held, &entry), &all, None)
             })?;
         }
         Ok(())
@@ -372,11 +372,11 @@ fn newer_records<V: Snapshot>(
         let text = "the change log does not tell what was changed since: the entry has to be sent whole";
         LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into()
     };
-    if !op.ground.settings.log {
+    if !op.context.settings.log {
         return Err(cannot_tell());
     }
     let mut found = Vec::new();
-    let prefix = op.ground.order.server_id().to_be_bytes();
+    let prefix = op.context.order.server_id().to_be_bytes();
     let rows = op.snapshot().scan(LOG, KeyRange::prefix(&prefix), Direction::Backward)?;
     let mut last = None;
     for (looked, row) in rows.enumerate() {

@@ -40,7 +40,7 @@ pub(super) fn changes<V: Snapshot>(
         let Some(wanted) = sent.get(description) else {
             // A provider that sends no operational attributes says nothing about this one.
             if share.covers(op.schema(), description)
-                && description.attribute != op.ground.known.structural_object_class
+                && description.attribute != op.context.known.structural_object_class
             {
                 changes.push(replaced(description, Vec::new(), Vec::new()));
             }
@@ -130,7 +130,7 @@ pub(super) fn changed<V: Snapshot>(
     changes: &[Change],
 ) -> Result<Entry, Failure> {
     let reader = op.reader(held)?;
-    let known = op.ground.known;
+    let known = op.context.known;
     let all: Vec<&Change> = changes.iter().collect();
     let named: foldhash::HashSet<_> = changes.iter().map(|change| &change.description).collect();
     let mut entry = reader.owned_in_part(shown, |description| {

@@ -5,7 +5,6 @@
 //! newer change, a name that is taken, a delete) is settled by rules that give the same on every server
 //! (`docs/adr/0025-replicated-changes-and-conflicts.md`).
 
-mod absent;
 mod apply;
 mod conflicts;
 mod decided;
@@ -25,12 +24,11 @@ pub(crate) mod value;
 
 pub use crate::log::EntryPlace;
 use crate::replica_state as state;
-pub use crate::replica_state::{ENTRY_PLACE_OID, Places};
-pub(crate) use absent::delete_absent;
+pub use crate::replica_state::{ENTRY_PLACE_OID, EntryPlaces};
 pub(crate) use apply::ReplicatedJob;
 pub(crate) use conflicts::is_conflict;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
-pub(crate) use prepare::prepare;
+pub(crate) use prepare::{Ready, prepare};
 pub(crate) use state::check;
 pub use state::{ReplicaRows, deletes_after, entry_of};
 

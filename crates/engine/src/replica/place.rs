@@ -84,12 +84,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let Some(place) = put.place.as_ref().filter(|_| self.rules.places) else {
             return carry_out(self, put);
         };
-        let (name, ground) = self.step(|op| locate(op, put, place))?;
+        let (name, context) = self.step(|op| locate(op, put, place))?;
         let located = name.map(|(dn, shown)| Put { dn, shown, ..put.clone() });
         let applied = carry_out(self, located.as_ref().unwrap_or(put))?;
         // Of a name of several RDNs the superiors may be glue there and entries here.
-        let is_below = ground == Placing::Superior && split_rdn(&place.name).1.is_empty();
-        if !(ground == Placing::Same || is_below && applied == Applied::Done) {
+        let is_below = context == Placing::Superior && split_rdn(&place.name).1.is_empty();
+        if !(context == Placing::Same || is_below && applied == Applied::Done) {
             self.note_place(put, place)?;
         }
         Ok(applied)

@@ -55,7 +55,7 @@ pub(super) struct Here {
 
 /// The entry with this entryUUID.
 pub(super) fn find<V: Snapshot>(op: &Operator<'_, V>, uuid: &Uuid) -> Result<Option<EntryId>, Failure> {
-    let description = AttributeDescription::plain(op.ground.known.entry_uuid);
+    let description = AttributeDescription::plain(op.context.known.entry_uuid);
     let catalog = op.catalog.catalog();
     let Some(number) = catalog.number(&description) else { return Ok(None) };
     if !catalog.row(number).is_some_and(|row| row.usable().has(Kinds::EQUALITY)) {
@@ -72,10 +72,10 @@ pub(super) fn find<V: Snapshot>(op: &Operator<'_, V>, uuid: &Uuid) -> Result<Opt
 pub(super) fn here<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<Here, Failure> {
     let held = op.hold(id)?;
     let view = held.view()?;
-    let csn = value_of(op, &held, op.ground.known.entry_csn)?;
+    let csn = op.first_value(&held, op.context.known.entry_csn)?;
     let csn = csn.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
     let uuid = op.entry_uuid(&held)?;
-    let named = match op.ground.settings.keeps_states() {
+    let named = match op.context.settings.keeps_states() {
         true => value::named_csn(op.snapshot(), &uuid, csn)?,
         false => csn,
     };
@@ -88,24 +88,6 @@ pub(super) fn here<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<Her
         glue: view.flags().has(RecordFlags::GLUE),
         dn: op.view.names.normal_dn(&view)?,
     })
-}
-
-/// The first value of an attribute.
-pub(super) fn value_of<V: Snapshot>(
-    op: &Operator<'_, V>,
-    held: &Held<'_>,
-    attribute: larix_schema::AttributeTypeId,
-) -> Result<Option<Vec<u8>>, Fault> {
-    let description = AttributeDescription::plain(attribute);
-    let Some(number) = op.catalog.catalog().number(&description) else { return Ok(None) };
-    let view = held.view()?;
-    let Some(stored) = view.get(number)? else { return Ok(None) };
-    let mut found = None;
-    op.reader(held)?.visit_values(number, &stored, &mut |value| {
-        found = Some(value.to_vec());
-        false
-    })?;
-    Ok(found)
 }
 
 /// The place of a DN whose superior is there; `None` when that is missing.
@@ -160,15 +142,15 @@ fn entry_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, rules: &ReplicaRules) 
         .iter()
         .map(|change| EntryAttribute::new(change.description.clone(), change.values.clone()))
         .collect();
-    let ground = op.ground;
+    let context = op.context;
     let mode = CheckMode { relax: true, add: true, auxiliary_needs_rule: false, dynamic_objects: true };
     if rules.schema_checking {
-        check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?;
-    } else if entry.values(ground.known.structural_object_class).is_empty() {
+        check_entry(context.schema, context.known, &mut entry, mode, &NoLargeSets)?;
+    } else if entry.values(context.known.structural_object_class).is_empty() {
         let mut checked = entry.clone();
         // A provider that sends no operational attributes leaves it to us; of an entry that breaks the rules it is
         // unknown.
-        if check_entry(ground.schema, ground.known, &mut checked, mode, &NoLargeSets).is_ok() {
+        if check_entry(context.schema, context.known, &mut checked, mode, &NoLargeSets).is_ok() {
             entry = checked;
         }
     }
@@ -203,7 +185,7 @@ pub(super) fn add<V: Snapshot>(
 
 /// What an access log tells of the entry that a put makes, or changes.
 fn told_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> RecordForm {
-    if !op.ground.settings.merges_records {
+    if !op.context.settings.merges_records {
         return RecordForm::AsDone;
     }
     let place = put.place.clone();
@@ -284,7 +266,7 @@ pub(super) fn change<V: Snapshot>(
     if rules.schema_checking {
         let mode = CheckMode { relax: true, add: false, auxiliary_needs_rule: false, dynamic_objects: true };
         let sets = crate::write::operator::StoredSets::new(op.reader(&held)?);
-        check_entry(op.ground.schema, op.ground.known, &mut entry, mode, &sets)?;
+        check_entry(op.context.schema, op.context.known, &mut entry, mode, &sets)?;
     }
     let all: Vec<&Change> = changes.iter().collect();
     let mark = LogMark { told: told_of(op, put, false), ..SENT };
@@ -418,7 +400,7 @@ pub(super) fn add_glue<V: Snapshot>(
 }
 
 fn glue_entry<V: Snapshot>(op: &Operator<'_, V>, shown: &str) -> Entry {
-    let known = op.ground.known;
+    let known = op.context.known;
     let mut entry = Entry::new(shown);
     let classes = vec![b"top".to_vec(), b"glue".to_vec()];
     entry.attributes.push(EntryAttribute::new(AttributeDescription::plain(known.object_class), classes));

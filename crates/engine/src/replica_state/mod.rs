@@ -22,7 +22,7 @@ use crate::record::{DIGEST_LENGTH, digest};
 use crate::tables::{INDEX, REPLICA};
 
 pub(crate) use places::stands;
-pub use places::{ENTRY_PLACE_OID, Places};
+pub use places::{ENTRY_PLACE_OID, EntryPlaces};
 pub use wire::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};
 
 const TOMBSTONE: u8 = b'd';

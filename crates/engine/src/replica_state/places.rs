@@ -16,19 +16,19 @@ use crate::record::RecordFlags;
 /// The control that says where an entry stands: sixteen bytes of the superior's entryUUID, then the DN from there down.
 pub const ENTRY_PLACE_OID: &str = "2.25.87610412117718157885716886434399491440.3.3";
 
-/// The entryUUIDs of superiors that [`Places`] remembers.
+/// The entryUUIDs of superiors that [`EntryPlaces`] remembers.
 const SUPERIORS_MAX: usize = 1_024;
 
 /// Tells the places of entries, one after the other: the superior's entryUUID is looked up once for its subordinates.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct EntryPlaces {
     /// No other entry ever gets an id, and none another entryUUID. Glue is not among them.
     superiors: HashMap<EntryId, Uuid>,
     /// The commit that was looked at last, and whether any entry stood elsewhere than its version says.
     elsewhere: Option<(u64, bool)>,
 }
 
-impl Places {
+impl EntryPlaces {
     /// The place that a change of the log gave its entry, as it is sent to other servers. `None`: it gave none, or its superior is
     /// here no more.
     ///

@@ -40,7 +40,7 @@ use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::overlay::Interests;
 use crate::overlay::shown::{ShownEntries, ShownRequest};
-use crate::replica_state::Places;
+use crate::replica_state::EntryPlaces;
 use crate::time::{Clock, Monotonic, Timestamp};
 
 /// A longer base as the client wrote it is kept on the heap.
@@ -131,7 +131,7 @@ pub struct SearchTask {
     /// For a search that goes on with changes: which entries it has found.
     pub(super) noted: Option<Box<Noted>>,
     /// For a consumer of our kind: where entries stand goes beside them.
-    pub(super) places: Option<Box<Places>>,
+    pub(super) places: Option<Box<EntryPlaces>>,
 }
 
 /// Who searches, under which rules.

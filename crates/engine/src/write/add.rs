@@ -33,31 +33,31 @@ pub(crate) fn add<V: Snapshot>(
     mut entry: Entry,
     mods: &[Change],
 ) -> Result<(), Failure> {
-    let ground = operator.ground;
-    let mode = CheckMode { relax: operator.envelope.controls.relax, add: true, ..ground.check_mode() };
+    let context = operator.context;
+    let mode = CheckMode { relax: operator.envelope.controls.relax, add: true, ..context.check_mode() };
     match operator.envelope.controls.import {
         Some(Import { schema_check: false, .. }) => {
-            name_structural_class(ground.schema, ground.known, &mut entry)
+            name_structural_class(context.schema, context.known, &mut entry)
         }
-        _ if ground.settings.holds_parts => {
-            check_part(ground.schema, &entry)?;
-            name_structural_class(ground.schema, ground.known, &mut entry);
+        _ if context.settings.holds_parts => {
+            check_part(context.schema, &entry)?;
+            name_structural_class(context.schema, context.known, &mut entry);
         }
-        _ => check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?,
+        _ => check_entry(context.schema, context.known, &mut entry, mode, &NoLargeSets)?,
     }
-    if operator.envelope.controls.import.is_some() && ground.settings.provider.is_some() && operator.stamps()
+    if operator.envelope.controls.import.is_some() && context.settings.provider.is_some() && operator.stamps()
     {
         // Consumers pass over what is older than what they have: under its old entryCSN they would never take it.
-        entry.remove(&AttributeDescription::plain(ground.known.entry_csn));
+        entry.remove(&AttributeDescription::plain(context.known.entry_csn));
     }
-    if let Some(given) = entry.values(ground.known.entry_uuid).first()
+    if let Some(given) = entry.values(context.known.entry_uuid).first()
         && let Ok(uuid) = Uuid::try_parse_ascii(given)
     {
         replica_state::unbury(&mut operator.set, &uuid);
     }
-    if ground.settings.last_modified {
-        let uuid = new_uuid(operator.envelope.now, ground.random);
-        operational::complete_entry(ground.known, &mut entry, &operator.stamp, uuid);
+    if context.settings.last_modified {
+        let uuid = new_uuid(operator.envelope.now, context.random);
+        operational::complete_entry(context.known, &mut entry, &operator.stamp, uuid);
     }
     operator.check_assertion_of_new(&entry, dn)?;
     let parent = find_place(operator, dn)?;
@@ -91,7 +91,7 @@ fn log<V: Snapshot>(
     entry: &Entry,
     mods: &[Change],
 ) {
-    let known = operator.ground.known;
+    let known = operator.context.known;
     let uuid = entry
         .values(known.entry_uuid)
         .first()
@@ -159,7 +159,7 @@ fn check_access<V: Snapshot>(
     if !operator.may_change_entry(dn, &source, Privilege::Add)? {
         return Err(insufficient("no write access to entry").into());
     }
-    if operator.ground.settings.add_content_acl && !operator.may_modify(dn, &source, mods)? {
+    if operator.context.settings.add_content_acl && !operator.may_modify(dn, &source, mods)? {
         return Err(insufficient("no write access to attribute").into());
     }
     Ok(())

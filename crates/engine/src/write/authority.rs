@@ -135,16 +135,16 @@ impl<V: Snapshot> Operator<'_, V> {
         self.envelope.derived
             || self.envelope.trusted
             || self.envelope.controls.import.is_some()
-            || self.ground.policy.is_root(self.envelope.subject)
+            || self.context.policy.is_root(self.envelope.subject)
     }
 
     /// A new entry as a source of values.
     pub(crate) fn new_source<'e>(&'e self, entry: &'e Entry) -> OwnedSource<'e> {
-        OwnedSource { schema: self.ground.schema, entry }
+        OwnedSource { schema: self.context.schema, entry }
     }
 
     fn authority(&self) -> Authority<'_, '_, V> {
-        Authority { view: &self.view, policy: self.ground.policy, subject: self.envelope.subject }
+        Authority { view: &self.view, policy: self.context.policy, subject: self.envelope.subject }
     }
 
     /// Whether entries may be added below or taken from this one; without an entry, the root above the suffixes.

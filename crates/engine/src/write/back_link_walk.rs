@@ -47,7 +47,7 @@ enum Task {
 
 /// The work of a writer.
 #[derive(Debug, Default)]
-pub(super) struct BackLinkWalk {
+pub(crate) struct BackLinkWalk {
     task: Task,
     /// Not before.
     next: Monotonic,
@@ -59,7 +59,7 @@ pub(super) struct BackLinkWalk {
 
 /// What a slice did.
 #[derive(Debug)]
-pub(super) struct Walked {
+pub(crate) struct Walked {
     entries: u64,
     changed: u64,
     ended: bool,
@@ -67,7 +67,7 @@ pub(super) struct Walked {
 
 impl BackLinkWalk {
     /// Finds out what there is to do under the settings in force.
-    pub(super) fn look<S: Store>(&mut self, database: &Database<S>) {
+    pub(crate) fn look<S: Store>(&mut self, database: &Database<S>) {
         let (schema, settings) = (database.schema(), database.settings());
         let rules = Rules::of(&settings);
         // What cannot be read now is looked at again by the walk.
@@ -83,7 +83,7 @@ impl BackLinkWalk {
     }
 
     /// How long the writer waits for changes before it goes on.
-    pub(super) fn patience<S: Store>(&self, database: &Database<S>, clock: &dyn Clock) -> Option<Duration> {
+    pub(crate) fn patience<S: Store>(&self, database: &Database<S>, clock: &dyn Clock) -> Option<Duration> {
         if self.task != Task::Walk {
             return None;
         }
@@ -97,7 +97,7 @@ impl BackLinkWalk {
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub(super) fn along<S: Store, T: Snapshot>(
+    pub(crate) fn along<S: Store, T: Snapshot>(
         &self,
         group: &mut Group<'_, S>,
         transaction: &T,
@@ -114,7 +114,7 @@ impl BackLinkWalk {
     }
 
     /// A group was committed with what [`Self::along`] answered. `anew`: there was too much for it.
-    pub(super) fn committed(&mut self, walked: Option<Walked>, anew: bool, watch: Option<&dyn IndexWatch>) {
+    pub(crate) fn committed(&mut self, walked: Option<Walked>, anew: bool, watch: Option<&dyn IndexWatch>) {
         if let Some(walked) = walked {
             self.entries += walked.entries;
             self.changed += walked.changed;
@@ -135,7 +135,7 @@ impl BackLinkWalk {
     }
 
     /// A group was not committed.
-    pub(super) fn failed(&mut self, clock: &dyn Clock) {
+    pub(crate) fn failed(&mut self, clock: &dyn Clock) {
         let pause = u64::try_from(FAILURE_PAUSE.as_nanos()).unwrap_or(u64::MAX);
         self.next = Monotonic(clock.monotonic().0.saturating_add(pause));
     }

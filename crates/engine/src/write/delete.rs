@@ -109,7 +109,7 @@ pub(crate) fn remove<V: Snapshot>(
     operator.bump_generation()?;
     operator.log((held.id, EntryId::ROOT), uuid, &shown, |_| LoggedChange::Delete);
     operator.bury(&uuid);
-    if operator.ground.settings.keeps_states() {
+    if operator.context.settings.keeps_states() {
         rows::forget(operator.snapshot(), &mut operator.set, &uuid)?;
     }
     Ok(())

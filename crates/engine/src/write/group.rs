@@ -19,8 +19,8 @@ use super::prepare::{self, Latitude, Prepared};
 use super::prepared_sets::{NONE_PREPARED, PreparedSets};
 use super::request::WriteOutcome;
 use super::retiring::Retiring;
-use super::writer::{Follow, Task, WriterEnvironment};
-use super::{add, back_links as links, delete, disclosure, modify, modify_dn};
+use super::task::{Follow, Task};
+use super::{WriterEnvironment, add, back_links as links, delete, disclosure, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
 use crate::budget::RequestLimit;
 use crate::catalog::{Catalog, CatalogEdit};
@@ -126,7 +126,7 @@ pub(crate) struct Group<'a, S> {
 impl<'a, S: Store> Group<'a, S> {
     /// Begins with what the database holds and its configuration says now. `instance`: under which names are cached;
     /// `generation`: the tree's, if it is known.
-    pub(super) fn new(
+    pub(crate) fn new(
         database: &'a Database<S>,
         environment: &'a WriterEnvironment,
         retiring: &'a Retiring,
@@ -157,7 +157,7 @@ impl<'a, S: Store> Group<'a, S> {
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub(super) fn carry_out<T: Snapshot>(
+    pub(crate) fn carry_out<T: Snapshot>(
         &mut self,
         transaction: &T,
         tasks: &[Task],
@@ -547,14 +547,14 @@ impl<'a, S: Store> Group<'a, S> {
     }
 
     /// The tree's generation once the group is committed; `None`: it has to be looked up.
-    pub(super) fn generation_behind(&self) -> Option<u64> {
+    pub(crate) fn generation_behind(&self) -> Option<u64> {
         match self.set.get(META, meta::TREE_GENERATION) {
             Some(_) => None,
             None => self.generation.get(),
         }
     }
 
-    pub(super) fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
+    pub(crate) fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
         View::over_changes(snapshot, self.instance, self.catalog.state(&self.state))
     }
 
@@ -582,18 +582,18 @@ impl<'a, S: Store> Group<'a, S> {
     ) -> Result<Done, Failure> {
         let (derived, trusted) = (role.is_local(), role == Role::Required);
         self.retiring.check(&task.operation, &self.state.schema)?;
-        let ground = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
+        let context = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
         let now = self.environment.clock.now();
         let csn = self.environment.order.next_csn(now);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, unit);
         let (subject, target, controls) = (&task.subject, &*task.target, &task.controls);
         // States of values ask for each.
-        let prepared = if ground.settings.keeps_states() { &NONE_PREPARED } else { &task.prepared };
+        let prepared = if context.settings.keeps_states() { &NONE_PREPARED } else { &task.prepared };
         let envelope = Envelope { subject, target, controls, now, derived, trusted, idle, prepared };
         let numbered = Arc::clone(self.catalog.catalog());
         let mut operator = Operator {
-            ground: &ground,
+            context: &context,
             view: self.view_over(&view, unit)?,
             instance: self.instance,
             catalog: &mut self.catalog,
@@ -647,7 +647,7 @@ impl<'a, S: Store> Group<'a, S> {
     }
 
     /// What the group wrote, if anything.
-    pub(super) fn ready(mut self) -> Option<Ready> {
+    pub(crate) fn ready(mut self) -> Option<Ready> {
         if self.set.is_empty() {
             return None;
         }
@@ -669,12 +669,12 @@ impl<'a, S: Store> Group<'a, S> {
 }
 
 /// A group that is to be committed.
-pub(super) struct Ready {
-    pub(super) set: WriteSet,
-    pub(super) catalog: CatalogEdit,
-    pub(super) durability: Durability,
+pub(crate) struct Ready {
+    pub(crate) set: WriteSet,
+    pub(crate) catalog: CatalogEdit,
+    pub(crate) durability: Durability,
     /// Whether the changes are in the change log.
-    pub(super) logs: bool,
+    pub(crate) logs: bool,
     /// There are changes under CSNs of this server among them: nobody else has these, and no CSN may be given twice.
-    pub(super) decided: bool,
+    pub(crate) decided: bool,
 }

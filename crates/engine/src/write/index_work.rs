@@ -83,7 +83,7 @@ pub trait IndexWatch: Send + Sync + std::fmt::Debug {
 
 /// The work on the indexes of the writer's database.
 #[derive(Debug)]
-pub(super) struct IndexWork {
+pub(crate) struct IndexWork {
     builder: Builder,
     /// `None`: this process leaves the indexes alone.
     watch: Option<Arc<dyn IndexWatch>>,
@@ -101,7 +101,7 @@ pub(super) struct IndexWork {
 }
 
 impl IndexWork {
-    pub(super) fn new(watch: Option<Arc<dyn IndexWatch>>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(watch: Option<Arc<dyn IndexWatch>>, clock: Arc<dyn Clock>) -> Self {
         Self {
             builder: Builder::default(),
             watch,
@@ -117,12 +117,12 @@ impl IndexWork {
     }
 
     /// Sets the observer.
-    pub(super) fn set_watch(&mut self, watch: Option<Arc<dyn IndexWatch>>) {
+    pub(crate) fn set_watch(&mut self, watch: Option<Arc<dyn IndexWatch>>) {
         self.watch = watch;
     }
 
     /// Learns what is to be done when schema or settings are others than before.
-    pub(super) fn follow<S: Store>(&mut self, database: &Database<S>) {
+    pub(crate) fn follow<S: Store>(&mut self, database: &Database<S>) {
         if self.watch.is_none() || database.store().is_read_only() {
             return;
         }
@@ -148,7 +148,7 @@ impl IndexWork {
     }
 
     /// How long the writer waits for changes before it works on indexes; none when there is no work.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(crate) fn patience(&self) -> Option<Duration> {
         if self.builder.state().is_none() && self.status.failure.is_none() {
             return None;
         }
@@ -157,7 +157,7 @@ impl IndexWork {
     }
 
     /// A slice to be committed with a group of changes, when it is time for one.
-    pub(super) fn beside<S: Store, V: Snapshot>(
+    pub(crate) fn beside<S: Store, V: Snapshot>(
         &mut self,
         database: &Database<S>,
         view: &V,
@@ -187,7 +187,7 @@ impl IndexWork {
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub(super) fn alone<S: Store, V: Snapshot>(
+    pub(crate) fn alone<S: Store, V: Snapshot>(
         &self,
         database: &Database<S>,
         view: &V,
@@ -198,7 +198,7 @@ impl IndexWork {
     }
 
     /// A slice of [`Self::alone`] is committed, which was begun then: the next one takes a time that fits.
-    pub(super) fn took_alone(&mut self, begun: Monotonic) {
+    pub(crate) fn took_alone(&mut self, begun: Monotonic) {
         let took = self.clock.monotonic().0.saturating_sub(begun.0);
         let fitting = if took > WHOLE_NANOS { self.idle_nanos / 2 } else { self.idle_nanos * 5 / 4 };
         self.idle_nanos = fitting.clamp(IDLE_NANOS_MIN, IDLE_NANOS_MAX);
@@ -206,7 +206,7 @@ impl IndexWork {
     }
 
     /// The slice was committed. Answers whether rows of pending keys were changed.
-    pub(super) fn committed<S: Store>(
+    pub(crate) fn committed<S: Store>(
         &mut self,
         database: &Database<S>,
         slice: &Slice,
@@ -229,19 +229,19 @@ impl IndexWork {
     }
 
     /// What is complete was changed from outside: learns at once what is to be done.
-    pub(super) fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         self.followed = None;
         self.status.failure = None;
         self.next = Monotonic::default();
     }
 
     /// What is stored may be another state than is known here.
-    pub(super) fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self) {
         self.followed = None;
     }
 
     /// A group with a slice was not committed: what the builder knows may be wrong.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.followed = None;
         self.pause(PAUSE_MAX);
     }
@@ -316,7 +316,7 @@ impl IndexWork {
         self.followed = None;
     }
 
-    pub(super) fn failed<S: Store>(&mut self, database: &Database<S>, message: &str) {
+    pub(crate) fn failed<S: Store>(&mut self, database: &Database<S>, message: &str) {
         if self.status.failure.as_deref() != Some(message) {
             self.tell(IndexNotice::Failed { message: message.to_owned() });
         }

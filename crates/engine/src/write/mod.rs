@@ -1,8 +1,8 @@
 //! Changes: from a request to a commit.
 //!
 //! A request is [prepared](prepare) on the caller's thread (names resolved, values checked), then waits in the queue of
-//! its database's [writer], which carries it out on a view of everything before it: [`add`], [`modify`], [`delete`],
-//! [`modify_dn`].
+//! its database's [writer](crate::writer), which carries it out on a view of everything before it: [`add`], [`modify`],
+//! [`delete`], [`modify_dn`].
 
 pub(crate) mod add;
 pub(crate) mod authority;
@@ -12,6 +12,8 @@ pub mod change;
 mod checked_classes;
 pub(crate) mod delete;
 mod disclosure;
+pub(crate) mod entry_state;
+mod environment;
 mod forwarding;
 pub(crate) mod group;
 pub mod index_work;
@@ -25,12 +27,11 @@ pub(crate) mod prepared_sets;
 pub(crate) mod read_controls;
 pub mod record;
 pub mod replay;
-mod request;
+pub(crate) mod request;
 mod retiring;
 pub mod schema_check;
-mod training;
-
-pub mod writer;
+pub(crate) mod task;
+pub(crate) mod training;
 
 /// The DN above this one, as it is shown; empty above the last RDN.
 pub(crate) fn superior_of(dn: &str) -> &str {
@@ -45,13 +46,10 @@ pub use crate::failure::Failure;
 pub use crate::figures::{self, WriteFigures};
 pub use crate::search::REFERENCES_LIMIT;
 pub use back_links::BACK_LINKS_LIMIT;
+pub use environment::WriterEnvironment;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use request::{Completion, Origin, WriteOutcome, WriteRequest};
 pub use retiring::Retiring;
-pub use writer::task::Reconfiguration;
-pub use writer::{
-    Writer, WriterEnvironment, WriterStartError, carry_out_kept, hand_over_kept, is_keeping, may_keep,
-};
 
 pub use prepare::split_rdn;

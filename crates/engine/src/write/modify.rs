@@ -5,6 +5,7 @@ use larix_store::Snapshot;
 use smallvec::SmallVec;
 
 use super::change;
+use super::entry_state;
 use super::failure::Failure;
 use super::operator::{Held, Operator, StoredSets, insufficient};
 use super::patched::Patched;
@@ -14,7 +15,6 @@ use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
-use crate::replica::value;
 
 /// The changes that were asked for, and those that go with them.
 pub(crate) type Changes<'c> = SmallVec<[&'c Change; 8]>;
@@ -56,7 +56,7 @@ pub(crate) fn modify<V: Snapshot>(
     let uuid = operator.entry_uuid(&held)?;
     let logged: Changes<'_> = changes.iter().copied().chain(&structural).collect();
     operator.log_modify(held.id, uuid, &entry.dn, &logged);
-    value::note_change(operator, (&held, &entry), &changes, None)
+    entry_state::note_change(operator, (&held, &entry), &changes, None)
 }
 
 /// The stored entry under the DN `shown` with the changes applied, checked by the schema. `requested`: those among the changes that
@@ -67,11 +67,11 @@ pub(crate) fn changed_entry<V: Snapshot>(
     shown: String,
     (changes, requested): (&[&Change], &[Change]),
 ) -> Result<Entry, Failure> {
-    let ground = operator.ground;
+    let context = operator.context;
     let controls = operator.envelope.controls;
     let reader = operator.reader(held)?;
     // The other attributes stay as they are; only the name may ask for a value of theirs.
-    let known = ground.known;
+    let known = context.known;
     let changed: foldhash::HashSet<&AttributeDescription> =
         changes.iter().map(|change| &change.description).collect();
     let mut entry = reader.owned_in_part(shown, |description| {
@@ -80,14 +80,14 @@ pub(crate) fn changed_entry<V: Snapshot>(
             || changed.contains(description)
     })?;
     let sets = StoredSets { reader, prepared: Some((requested, operator.envelope.prepared)) };
-    let budget = &ground.settings.request_limits;
-    change::apply_all(ground.schema, &mut entry, changes, controls.permissive_modify, &sets, budget)?;
-    if ground.settings.holds_parts {
-        check_part(ground.schema, &entry)?;
+    let budget = &context.settings.request_limits;
+    change::apply_all(context.schema, &mut entry, changes, controls.permissive_modify, &sets, budget)?;
+    if context.settings.holds_parts {
+        check_part(context.schema, &entry)?;
         return Ok(entry);
     }
-    let mode = CheckMode { relax: controls.relax, add: false, ..ground.check_mode() };
-    check_entry(ground.schema, known, &mut entry, mode, &sets)?;
+    let mode = CheckMode { relax: controls.relax, add: false, ..context.check_mode() };
+    check_entry(context.schema, known, &mut entry, mode, &sets)?;
     Ok(entry)
 }
 
@@ -98,7 +98,7 @@ fn structural_change<V: Snapshot>(
     entry: &Entry,
     changes: &[&Change],
 ) -> Result<Option<Change>, Failure> {
-    let known = operator.ground.known;
+    let known = operator.context.known;
     if !changes.iter().any(|change| change.description.attribute == known.object_class) {
         return Ok(None);
     }

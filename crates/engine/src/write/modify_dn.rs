@@ -8,6 +8,7 @@ use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::disclosure;
+use super::entry_state;
 use super::failure::Failure;
 use super::modify;
 use super::operator::{Held, Operator, insufficient, logged};
@@ -17,7 +18,6 @@ use crate::entry::EntryId;
 use crate::entry::encode::Placement;
 use crate::entry::record::RecordFlags;
 use crate::log::LoggedChange;
-use crate::replica::value;
 use crate::tree;
 
 pub(crate) fn modify_dn<V: Snapshot>(
@@ -53,7 +53,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
     };
     let entry = modify::changed_entry(operator, &held, shown, (&changes, &[]))?;
     // As OpenLDAP: of a rename only where attributes are named.
-    if operator.ground.settings.old_values.as_ref().is_some_and(|old| !old.attributes.is_empty()) {
+    if operator.context.settings.old_values.as_ref().is_some_and(|old| !old.attributes.is_empty()) {
         operator.keep_old(&held, Some(&changes))?;
     }
     let normal_rdn = rename.new_normal_rdn.as_str();
@@ -81,8 +81,8 @@ pub(crate) fn modify_dn<V: Snapshot>(
         operator.left(&old_dn, &uuid);
     }
     let old = held.view()?;
-    let renamed = value::Renamed { old_rdn: old.rdn() };
-    value::note_change(operator, (&held, &entry), &changes, Some(renamed))
+    let renamed = entry_state::Renamed { old_rdn: old.rdn() };
+    entry_state::note_change(operator, (&held, &entry), &changes, Some(renamed))
 }
 
 /// The present superior: the requester must be allowed to take an entry away from it.
@@ -106,7 +106,7 @@ fn check_old_parent<V: Snapshot>(
 }
 
 fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapResult {
-    match operator.ground.default_referrals {
+    match operator.context.default_referrals {
         [] => larix_proto::LdapResult::new(ResultCode::NO_SUCH_OBJECT),
         referrals => operator.default_referral(referrals),
     }

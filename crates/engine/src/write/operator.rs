@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use std::sync::Arc;
 
+use super::WriterEnvironment;
 use super::change::LargeSets;
 use super::failure::Failure;
 use super::known::KnownSchema;
@@ -15,7 +16,6 @@ use super::prepare::{Change, ChangeKind, refuse};
 use super::prepared_sets::PreparedSets;
 use super::schema_check::CheckMode;
 use super::values;
-use super::writer::WriterEnvironment;
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
@@ -133,7 +133,7 @@ pub(crate) struct Done {
 
 /// Carries out one change on a view of what came before it.
 pub(crate) struct Operator<'a, V: Snapshot> {
-    pub(crate) ground: &'a WriteContext<'a>,
+    pub(crate) context: &'a WriteContext<'a>,
     pub(crate) view: View<'a, V>,
     /// Under which the names of this view are cached.
     pub(crate) instance: u64,
@@ -184,28 +184,28 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     }
 
     pub(crate) fn schema(&self) -> &'a Schema {
-        self.ground.schema
+        self.context.schema
     }
 
     /// Whether the change renews the operational attributes.
     pub(crate) fn stamps(&self) -> bool {
-        self.ground.settings.last_modified && !self.envelope.derived
+        self.context.settings.last_modified && !self.envelope.derived
     }
 
     /// What is changed here comes after what the entry had, however far ahead the clock was that set its CSN: other
     /// servers keep the higher one.
     pub(crate) fn rise_above(&mut self, held: &Held<'_>) -> Result<(), Fault> {
-        if !self.stamps() || !self.ground.order.left_ahead() {
+        if !self.stamps() || !self.context.order.left_ahead() {
             return Ok(());
         }
         let mut csn: Option<Csn> = None;
-        let description = AttributeDescription::plain(self.ground.known.entry_csn);
+        let description = AttributeDescription::plain(self.context.known.entry_csn);
         self.reader(held)?.visit_exact(&description, &mut |value| {
             csn = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
             false
         })?;
         if let Some(csn) = csn.filter(|csn| *csn > self.stamp.csn) {
-            self.ground.order.rise_above(&csn);
+            self.context.order.rise_above(&csn);
             self.renew_stamp();
         }
         Ok(())
@@ -214,7 +214,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     /// The changes that go with a modify or a rename.
     pub(crate) fn own_changes(&self, requested: &[Change]) -> Vec<Change> {
         match self.stamps() {
-            true => operational::modification_changes(self.ground.known, requested, &self.stamp),
+            true => operational::modification_changes(self.context.known, requested, &self.stamp),
             false => Vec::new(),
         }
     }
@@ -225,7 +225,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     }
 
     pub(crate) fn is_suffix(&self, dn: &NormalDn) -> bool {
-        self.ground.settings.suffixes.iter().any(|suffix| suffix.normal == *dn)
+        self.context.settings.suffixes.iter().any(|suffix| suffix.normal == *dn)
     }
 
     pub(crate) fn hold(&self, id: EntryId) -> Result<Held<'a>, Fault> {
@@ -248,7 +248,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     /// What is answered for a DN that has no entry.
     pub(crate) fn missing(&self, resolved: &Resolved) -> Result<LdapResult, Fault> {
         if resolved.nearest == EntryId::ROOT {
-            return Ok(match self.ground.default_referrals {
+            return Ok(match self.context.default_referrals {
                 [] => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
                 referrals => self.default_referral(referrals),
             });
@@ -264,7 +264,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     /// Where entries are that nothing here is a superior of.
     pub(crate) fn default_referral(&self, referrals: &[String]) -> LdapResult {
         let target = Some(self.envelope.target);
-        refer(referral::rewrite(self.ground.schema, referrals, None, target, None), String::new())
+        refer(referral::rewrite(self.context.schema, referrals, None, target, None), String::new())
     }
 
     /// The answer that a referral entry gives to requests at or below it.
@@ -272,7 +272,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         let dn = self.view.dn(&held.view()?)?;
         let urls = referral::urls(&self.reader(held)?)?;
         let target = Some(self.envelope.target);
-        Ok(refer(referral::rewrite(self.ground.schema, &urls, Some(&dn), target, None), dn))
+        Ok(refer(referral::rewrite(self.context.schema, &urls, Some(&dn), target, None), dn))
     }
 
     /// Refuses a change of a referral entry unless it is managed as an entry.
@@ -292,12 +292,30 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         EntryReader::new(self.view.snapshot, &self.view.schema, &self.view.catalog, view)
     }
 
+    /// The first value of an attribute.
+    pub(crate) fn first_value(
+        &self,
+        held: &Held<'_>,
+        attribute: larix_schema::AttributeTypeId,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let description = AttributeDescription::plain(attribute);
+        let Some(number) = self.catalog.catalog().number(&description) else { return Ok(None) };
+        let view = held.view()?;
+        let Some(stored) = view.get(number)? else { return Ok(None) };
+        let mut found = None;
+        self.reader(held)?.visit_values(number, &stored, &mut |value| {
+            found = Some(value.to_vec());
+            false
+        })?;
+        Ok(found)
+    }
+
     /// Whether an entry of so many bytes may be stored (`maxentrysize`).
     ///
     /// # Errors
     /// adminLimitExceeded, as OpenLDAP.
     pub(crate) fn check_size(&self, bytes: u64) -> Result<(), Failure> {
-        match self.ground.settings.entry_bytes_max {
+        match self.context.settings.entry_bytes_max {
             Some(most) if bytes > most => {
                 let text = format!("entry is too big: {bytes} bytes, where maxentrysize is {most}");
                 Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into())
@@ -346,7 +364,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             local: mark.local,
             continues: std::mem::replace(&mut self.continues, true),
             absent: mark.absent,
-            change: change(self.ground.schema),
+            change: change(self.context.schema),
             old: std::mem::take(&mut self.old),
             told: mark.told,
         };
@@ -395,7 +413,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             continues: std::mem::replace(&mut self.continues, true),
             absent: false,
         };
-        let bytes = encode(self.ground.schema, &heading, &std::mem::take(&mut self.old));
+        let bytes = encode(self.context.schema, &heading, &std::mem::take(&mut self.old));
         self.counters.logged_bytes += bytes.len() as u64;
         log::append_encoded(&mut self.set, key, bytes);
     }
@@ -407,24 +425,25 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         if !self.envelope.derived {
             self.counters.highest.note(self.stamp.csn);
         }
-        if !self.ground.settings.log {
+        if !self.context.settings.log {
             return None;
         }
         self.counters.last_log_sequence += 1;
         // A change that another server made is logged here as any other: in the order of its arrival.
-        let server_id = self.ground.order.server_id();
+        let server_id = self.context.order.server_id();
         Some(LogKey { server_id, sequence: self.counters.last_log_sequence })
     }
 
     /// Keeps what the access log wants to know of an entry before it changes: where `changed` is `None`, all of it.
     pub(crate) fn keep_old(&mut self, held: &Held<'_>, changed: Option<&[&Change]>) -> Result<(), Failure> {
-        let Some(wanted) = self.ground.settings.old_values.as_ref().filter(|_| !self.envelope.derived) else {
+        let Some(wanted) = self.context.settings.old_values.as_ref().filter(|_| !self.envelope.derived)
+        else {
             return Ok(());
         };
         let view = held.view()?;
         let entry = self.reader(held)?.to_owned(self.view.dn(&view)?, true)?;
         let dn = self.view.names.normal_dn(&view)?;
-        let present = Present::of(&self.view, self.ground.policy);
+        let present = Present::of(&self.view, self.context.policy);
         if !present.matches(&dn, &entry, &wanted.filter)? {
             return Ok(());
         }
@@ -436,7 +455,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             })
         };
         let told = entry.attributes.into_iter().filter(is_told).map(|attribute| LoggedAttribute {
-            description: attribute.description.to_text(self.ground.schema),
+            description: attribute.description.to_text(self.context.schema),
             values: attribute.values,
         });
         self.old = told.collect();
@@ -445,7 +464,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// The entryUUID of a stored entry; nil for one that never got any (lastmod was off).
     pub(crate) fn entry_uuid(&self, held: &Held<'_>) -> Result<Uuid, Fault> {
-        let description = AttributeDescription::plain(self.ground.known.entry_uuid);
+        let description = AttributeDescription::plain(self.context.known.entry_uuid);
         let Some(number) = self.view.catalog.number(&description) else { return Ok(Uuid::nil()) };
         let view = held.view()?;
         let mut uuid = Uuid::nil();
@@ -460,7 +479,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// Remembers that the entry was deleted by the change that was logged last, so that no replica brings it back.
     pub(crate) fn bury(&mut self, entry_uuid: &Uuid) {
-        if self.ground.settings.log && !entry_uuid.is_nil() {
+        if self.context.settings.log && !entry_uuid.is_nil() {
             let tombstone = Tombstone { sequence: self.counters.last_log_sequence, csn: self.stamp.csn };
             replica_state::bury(&mut self.set, entry_uuid, tombstone);
         }
@@ -468,7 +487,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// Remembers who had a name until the change that was logged last.
     pub(crate) fn left(&mut self, dn: &NormalDn, entry_uuid: &Uuid) {
-        if self.ground.settings.log && !entry_uuid.is_nil() {
+        if self.context.settings.log && !entry_uuid.is_nil() {
             let left = Tombstone { sequence: self.counters.last_log_sequence, csn: self.stamp.csn };
             replica_state::put_former(&mut self.set, dn, entry_uuid, left);
         }
@@ -476,7 +495,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// Goes on under the next CSN: for changes of several entries in one operation.
     pub(crate) fn renew_stamp(&mut self) {
-        self.stamp.csn = self.ground.order.next_csn(self.envelope.now);
+        self.stamp.csn = self.context.order.next_csn(self.envelope.now);
     }
 
     pub(crate) fn bump_generation(&mut self) -> Result<(), Fault> {

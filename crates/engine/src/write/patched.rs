@@ -41,25 +41,25 @@ impl<'r> Patched<'r> {
         old: &EntryView<'r>,
         changes: &[&Change],
     ) -> Result<Option<Self>, Failure> {
-        let (ground, controls) = (operator.ground, operator.envelope.controls);
-        let known = ground.known;
+        let (context, controls) = (operator.context, operator.envelope.controls);
+        let known = context.known;
         let decides = [known.object_class, known.structural_object_class, known.entry_uuid];
         let changes_type = |change: &&Change| decides.contains(&change.description.attribute);
         // What is to be a large set has no place in the record.
         let is_large =
             |change: &&Change| change.kind != ChangeKind::Delete && change.values.len() > INLINE_COUNT_LIMIT;
         if controls.relax
-            || ground.settings.keeps_states()
+            || context.settings.keeps_states()
             || changes.iter().any(|change| changes_type(change) || is_large(change))
         {
             return Ok(None);
         }
         let catalog = &operator.view.catalog;
         let classes = catalog.object_class().map(|number| old.get(number)).transpose()?.flatten();
-        let mode = ground.check_mode();
+        let mode = context.check_mode();
         let list = classes.and_then(|classes| known.checked.find_stored(&classes, mode));
         let number = |attribute| catalog.number(&AttributeDescription::plain(attribute));
-        let naming = Naming::of(ground.schema, catalog, old.rdn(), mode);
+        let naming = Naming::of(context.schema, catalog, old.rdn(), mode);
         let (Some(list), Some(naming), Some(structural)) =
             (list, naming, number(known.structural_object_class))
         else {
@@ -86,8 +86,8 @@ impl<'r> Patched<'r> {
         })?;
         let Some(mut patch) = read.filter(|_| scan.is_structural && scan.is_named) else { return Ok(None) };
         let sets = StoredSets::new(operator.reader_of(*old));
-        let (budget, permissive) = (&ground.settings.request_limits, controls.permissive_modify);
-        change::apply_all(ground.schema, &mut patch.entry, changes, permissive, &sets, budget)?;
+        let (budget, permissive) = (&context.settings.request_limits, controls.permissive_modify);
+        change::apply_all(context.schema, &mut patch.entry, changes, permissive, &sets, budget)?;
         let after = &patch.entry.attributes;
         let passes = patch.fits() && list.allows_all(after) && list.has_all(&scan.kept, after);
         Ok(passes.then_some(Self { patch, uuid: scan.found }))

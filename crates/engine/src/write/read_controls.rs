@@ -33,7 +33,7 @@ struct Asserted<'a, 'b, V: Snapshot> {
 
 impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
     fn schema(&self) -> &Schema {
-        self.operator.ground.schema
+        self.operator.context.schema
     }
 
     fn meter(&self) -> Option<&Meter> {
@@ -43,8 +43,8 @@ impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
     fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
         let target = AccessTarget { dn: self.dn, entry: &self.facts };
         let item = Item::Attribute { description, value };
-        let (ground, subject) = (self.operator.ground, self.operator.envelope.subject);
-        Ok(ground.policy.check(subject, &target, item, Privilege::Search))
+        let (context, subject) = (self.operator.context, self.operator.envelope.subject);
+        Ok(context.policy.check(subject, &target, item, Privilege::Search))
     }
 
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
@@ -76,11 +76,11 @@ impl<V: Snapshot> Operator<'_, V> {
 
     fn check_asserted(&self, entry: &dyn EntrySource, dn: &NormalDn) -> Result<(), Failure> {
         let Some(assertion) = &self.envelope.controls.assertion else { return Ok(()) };
-        let bound = self.ground.schema.bind_filter(assertion.as_filter());
-        let limits = &self.ground.settings.request_limits;
-        let filter = Filter::within(limits, self.ground.schema, &self.view.catalog, bound);
+        let bound = self.context.schema.bind_filter(assertion.as_filter());
+        let limits = &self.context.settings.request_limits;
+        let filter = Filter::within(limits, self.context.schema, &self.view.catalog, bound);
         let filter = filter.map_err(LdapResult::from)?;
-        let mut sight = Sight::of(&self.view, self.ground.policy);
+        let mut sight = Sight::of(&self.view, self.context.policy);
         if self.envelope.controls.manage_dsa_it {
             sight.computed = &[];
         }
@@ -131,7 +131,7 @@ impl<V: Snapshot> Operator<'_, V> {
         wanted: &ReadAttributes,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let mut gate = Gate::new(self.ground.policy, self.envelope.subject);
+        let mut gate = Gate::new(self.context.policy, self.envelope.subject);
         if !self.envelope.controls.manage_dsa_it {
             gate.computed = &view.computed;
         }

@@ -16,7 +16,7 @@ use super::operational::{self, Stamp};
 use super::operator::{Envelope, Operator, StoredSets, WriteContext, logged};
 use super::prepare::{Change, ChangeKind, internal_change};
 use super::prepared_sets::NONE_PREPARED;
-use super::writer::Task;
+use super::task::Task;
 use crate::change::{NewRecord, Recording};
 use crate::csn::Csn;
 use crate::entry::{Entry, EntryId};
@@ -118,7 +118,7 @@ impl<S: Store> Group<'_, S> {
         (step, recording): (&Step<'_>, &Recording),
         (csn, derived): (Csn, bool),
     ) -> Result<(), Failure> {
-        let ground = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
+        let context = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let now = self.environment.clock.now();
@@ -132,10 +132,10 @@ impl<S: Store> Group<'_, S> {
             idle: false,
             prepared: &NONE_PREPARED,
         };
-        let root = &ground.settings.root_dn_text;
+        let root = &context.settings.root_dn_text;
         let name = if root.is_empty() { &recording.suffix_text } else { root };
         let mut operator = Operator {
-            ground: &ground,
+            context: &context,
             view: self.view(&view)?,
             instance: self.instance,
             catalog: &mut self.catalog,
@@ -183,8 +183,8 @@ fn carry_out<V: Snapshot>(
 }
 
 fn completed<V: Snapshot>(operator: &Operator<'_, V>, mut entry: Entry) -> Entry {
-    let uuid = new_uuid(operator.envelope.now, operator.ground.random);
-    operational::complete_entry(operator.ground.known, &mut entry, &operator.stamp, uuid);
+    let uuid = new_uuid(operator.envelope.now, operator.context.random);
+    operational::complete_entry(operator.context.known, &mut entry, &operator.stamp, uuid);
     entry
 }
 

@@ -237,7 +237,7 @@ impl Replay {
             let state = group.catalog.state(&group.state);
             let view = View::over_changes(&overlay, self.instance, state)?;
             let order = CommitOrder::new(key.server_id);
-            let ground = WriteContext {
+            let context = WriteContext {
                 schema: &group.state.schema,
                 known: &self.known,
                 settings: &group.state.settings,
@@ -260,7 +260,7 @@ impl Replay {
                 prepared: &NONE_PREPARED,
             };
             let mut operator = Operator {
-                ground: &ground,
+                context: &context,
                 view,
                 instance: self.instance,
                 catalog: &mut group.catalog,
@@ -375,7 +375,7 @@ fn changed<V: Snapshot>(
     modifications: &[LoggedModification],
 ) -> Result<Entry, Failure> {
     let schema = operator.schema();
-    let structural = operator.ground.known.structural_object_class;
+    let structural = operator.context.known.structural_object_class;
     let held = operator.hold(record.entry)?;
     let reader = operator.reader(&held)?;
     let mut entry = reader.to_owned(record.dn.clone(), false)?;

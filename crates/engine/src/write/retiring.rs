@@ -46,7 +46,7 @@ impl Retiring {
 
     /// # Errors
     /// Refuses a change that uses any of these elements.
-    pub(super) fn check(&self, operation: &Prepared, schema: &Schema) -> Result<(), LdapResult> {
+    pub(crate) fn check(&self, operation: &Prepared, schema: &Schema) -> Result<(), LdapResult> {
         if self.is_empty() {
             return Ok(());
         }

@@ -11,7 +11,8 @@ use larix_engine::index::IndexConfig;
 use larix_engine::tables::TABLES;
 use larix_engine::time::{RandomSource, SeededRandom};
 use larix_engine::tree;
-use larix_engine::write::{self, AttributeValues, Modification, WriteOperation, WriteOutcome};
+use larix_engine::write::{AttributeValues, Modification, WriteOperation, WriteOutcome};
+use larix_engine::writer;
 use larix_proto::{ControlBuf, ModifyOperation, oid};
 use larix_store::Store;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
@@ -460,9 +461,9 @@ fn run<S: Store>(name: &str, store: S) {
         // What needs no entry is refused on this thread, before what is still under way: expect it by number.
         waiting.push_back((at, operation));
         // Every other stretch is carried out by this thread, where the writer rests.
-        write::may_keep((at / WINDOW).is_multiple_of(2));
+        writer::may_keep((at / WINDOW).is_multiple_of(2));
         fixture.directory.submit(fixture.request(change, &controls), done);
-        write::carry_out_kept();
+        writer::carry_out_kept();
         let compare_now = (at + 1) % COMPARE_EVERY == 0 || at + 1 == operations;
         if waiting.len() >= WINDOW || compare_now {
             let mut answers: BTreeMap<usize, WriteOutcome> = receiver.iter().take(waiting.len()).collect();

@@ -5,7 +5,8 @@ use std::thread::{self, ThreadId};
 
 use larix_engine::index::IndexConfig;
 use larix_engine::tables::PENDING;
-use larix_engine::write::{self, WriteOutcome};
+use larix_engine::write::WriteOutcome;
+use larix_engine::writer;
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store};
@@ -20,7 +21,7 @@ type Answers = mpsc::Receiver<(WriteOutcome, ThreadId)>;
 fn ask<S: Store>(fixture: &Fixture<S>, ldif: &str, keep: bool) -> Answers {
     let (sender, receiver) = mpsc::channel();
     let (operation, controls) = operation(records(ldif).remove(0));
-    write::may_keep(keep);
+    writer::may_keep(keep);
     fixture.directory.submit(
         fixture.request(operation, &controls),
         Box::new(move |outcome| {
@@ -37,22 +38,22 @@ fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
     loop {
         let nobody = format!("dn: cn=Nobody,{SUFFIX}\nchangetype: delete\n");
         let answers = ask(fixture, &nobody, true);
-        let kept = write::is_keeping();
-        write::carry_out_kept();
+        let kept = writer::is_keeping();
+        writer::carry_out_kept();
         answers.recv().unwrap();
         if kept {
             break;
         }
     }
     let answers = ask(fixture, ldif, true);
-    assert!(write::is_keeping());
+    assert!(writer::is_keeping());
     answers
 }
 
 /// The answer to a change that this thread carries out.
 fn here<S: Store>(fixture: &Fixture<S>, ldif: &str) -> String {
     let answers = ask_and_keep(fixture, ldif);
-    write::carry_out_kept();
+    writer::carry_out_kept();
     let (outcome, by) = answers.try_recv().expect("answered when it was carried out");
     assert_eq!(by, thread::current().id());
     describe(&outcome)
@@ -81,11 +82,11 @@ fn a_kept_change_waits_for_this_thread() {
     let answers = ask_and_keep(&fixture, &replace_sn("x"));
     let before = plan.commits();
     assert!(answers.try_recv().is_err());
-    write::carry_out_kept();
+    writer::carry_out_kept();
     assert_eq!((plan.commits() - before, fixture.value(BO, "sn").as_deref()), (1, Some("x")));
     assert_eq!(answers.try_recv().unwrap().1, thread::current().id());
     // What has been carried out is not kept any more.
-    write::carry_out_kept();
+    writer::carry_out_kept();
     assert_eq!(plan.commits() - before, 1);
 }
 
@@ -93,7 +94,7 @@ fn a_kept_change_waits_for_this_thread() {
 fn without_leave_nothing_is_kept() {
     let (fixture, _) = faulty();
     let answers = ask(&fixture, &replace_sn("x"), false);
-    assert!(!write::is_keeping());
+    assert!(!writer::is_keeping());
     assert_ne!(answers.recv().unwrap().1, thread::current().id());
 }
 
@@ -102,7 +103,7 @@ fn a_second_change_sends_both_to_the_writer_in_their_order() {
     let (fixture, _) = faulty();
     let first = ask_and_keep(&fixture, &replace_sn("first"));
     let second = ask(&fixture, &replace_sn("second"), true);
-    assert!(!write::is_keeping());
+    assert!(!writer::is_keeping());
     for answers in [first, second] {
         let (outcome, by) = answers.recv().unwrap();
         assert_eq!(describe(&outcome), "0");
@@ -110,7 +111,7 @@ fn a_second_change_sends_both_to_the_writer_in_their_order() {
     }
     assert_eq!(fixture.value(BO, "sn").as_deref(), Some("second"));
     let third = ask_and_keep(&fixture, &replace_sn("third"));
-    write::hand_over_kept();
+    writer::hand_over_kept();
     assert_ne!(third.recv().unwrap().1, thread::current().id());
 }
 
@@ -119,12 +120,12 @@ fn faults_are_answered_as_the_writer_does() {
     let (fixture, plan) = faulty();
     let answers = ask_and_keep(&fixture, &replace_sn("x"));
     plan.next(Fault::Full);
-    write::carry_out_kept();
+    writer::carry_out_kept();
     let full = describe(&answers.try_recv().unwrap().0);
     assert_eq!(full, "80 no space left for the database: nothing was changed");
     let answers = ask_and_keep(&fixture, &replace_sn("y"));
     plan.next(Fault::Sync);
-    write::carry_out_kept();
+    writer::carry_out_kept();
     let failed = describe(&answers.try_recv().unwrap().0);
     assert!(failed.starts_with("53 the store could not be synced"), "{failed}");
     let later = here(&fixture, &replace_sn("z"));
@@ -145,7 +146,7 @@ fn threads_in_turn_see_each_others_renames() {
         let there = |ldif: &str| describe(&ask(&fixture, ldif, false).recv().unwrap().0);
         let failing = ask_and_keep(&fixture, &rename(&parent, "Nobody"));
         plan.next(Fault::Full);
-        write::carry_out_kept();
+        writer::carry_out_kept();
         assert!(describe(&failing.try_recv().unwrap().0).starts_with("80 "), "{n}");
         let (renamed, added) = match n % 3 {
             0 => (here(&fixture, &rename(&parent, &next)), there(&add(n, &next))),
@@ -181,8 +182,8 @@ fn substring_keys_left_here_come_into_the_index_when_it_is_quiet() {
     is_brought_in();
     for n in 0.. {
         let answers = ask(&fixture, &replace_sn(&format!("substrings {n}")), true);
-        let kept = write::is_keeping();
-        write::carry_out_kept();
+        let kept = writer::is_keeping();
+        writer::carry_out_kept();
         assert_eq!(describe(&answers.recv().unwrap().0), "0");
         if kept {
             break;
@@ -197,11 +198,11 @@ fn the_last_handle_may_go_in_the_middle_of_a_change() {
     let (fixture, _) = faulty();
     let fixture = Arc::new(fixture);
     drop(ask_and_keep(&fixture, &replace_sn("x")));
-    write::carry_out_kept();
+    writer::carry_out_kept();
     let (operation, controls) = operation(records(&replace_sn("y")).remove(0));
     let (last, request) = (Arc::clone(&fixture), fixture.request(operation, &controls));
     let (sender, answers) = mpsc::channel();
-    write::may_keep(true);
+    writer::may_keep(true);
     fixture.directory.submit(
         request,
         Box::new(move |outcome| {
@@ -210,6 +211,6 @@ fn the_last_handle_may_go_in_the_middle_of_a_change() {
         }),
     );
     drop(fixture);
-    write::carry_out_kept();
+    writer::carry_out_kept();
     assert_eq!(answers.recv().unwrap(), "0");
 }

@@ -9,7 +9,7 @@ use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
 use larix_engine::replica::{
-    Applied, EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome,
+    Applied, EntryPlace, EntryPlaces, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome,
     entry_of, state_of,
 };
 use larix_engine::search::synchronised::entry_csn;
@@ -141,7 +141,7 @@ impl Node {
         let view = self.database().view(&snapshot).unwrap();
         let id = entry_of(&view, uuid).unwrap().unwrap();
         let record = view.record(id).unwrap().unwrap();
-        Places::default().place_of(&view, &view.reader(id, &record).unwrap()).unwrap()
+        EntryPlaces::default().place_of(&view, &view.reader(id, &record).unwrap()).unwrap()
     }
 
     fn changes_for(&self, csns: &[Csn], after: u64) -> (Vec<ReplicatedChange>, u64) {

@@ -6,7 +6,7 @@ use larix_engine::log::{
     self, LogKey, LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
 };
 use larix_engine::replica::{
-    EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, conflicts, entry_of,
+    EntryPlace, EntryPlaces, ReplicaRules, ReplicatedBatch, ReplicatedChange, conflicts, entry_of,
 };
 use larix_engine::tables::REPLICA;
 use larix_store::{Direction, KeyRange, Snapshot as _, Store as _};
@@ -29,7 +29,7 @@ fn place(f: &Memory, number: u128) -> (Uuid, String) {
     let view = f.database().view(&snapshot).unwrap();
     let id = entry_of(&view, &uuid(number)).unwrap().unwrap();
     let record = view.record(id).unwrap().unwrap();
-    let place = Places::default().place_of(&view, &view.reader(id, &record).unwrap()).unwrap().unwrap();
+    let place = EntryPlaces::default().place_of(&view, &view.reader(id, &record).unwrap()).unwrap().unwrap();
     (place.superior, place.name)
 }
 
@@ -212,7 +212,7 @@ fn a_decision_tells_the_place_that_was_decided() {
     assert_eq!(apply(&f, [put(3, OLD, csn(3, 1_001), &[])]), "done");
     let snapshot = f.database().store().snapshot().unwrap();
     let view = f.database().view(&snapshot).unwrap();
-    let (mut places, mut decided) = (Places::default(), None);
+    let (mut places, mut decided) = (EntryPlaces::default(), None);
     let from = LogKey { server_id: 1, sequence: 0 };
     log::visit_stored_after(&snapshot, from, &mut |_, record, _| {
         let is_decision = record.entry_uuid == uuid(1) && record.csn.server_id == 1 && !record.local;

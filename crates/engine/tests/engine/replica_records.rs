@@ -12,7 +12,7 @@ use larix_engine::log::{
     self, LogKey, LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, RecordForm,
 };
 use larix_engine::replica::{
-    EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, entry_of, state_of,
+    EntryPlace, EntryPlaces, ReplicaRules, ReplicatedBatch, ReplicatedChange, entry_of, state_of,
 };
 use larix_engine::time::{ManualClock, SeededRandom};
 use larix_engine::write::AttributeValues;
@@ -89,7 +89,7 @@ pub(crate) fn whole(f: &Memory) -> ReplicatedChange {
     let reader = view.reader(id, &stored).unwrap();
     let csn = content["entryCSN"][0].parse().ok();
     let state = state_of(&view, &reader, &uuid(1), csn).unwrap();
-    let place = Places::default().place_of(&view, &reader).unwrap();
+    let place = EntryPlaces::default().place_of(&view, &reader).unwrap();
     let values = |values: Vec<String>| values.into_iter().map(String::into_bytes).collect();
     let attributes = content
         .into_iter()
@@ -165,7 +165,7 @@ fn told(f: &Memory) -> Vec<(LoggedChange, Option<String>, bool)> {
     let server_id = f.database().server_id();
     log::visit_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, record| {
         if record.entry_uuid == uuid(1) && !record.local {
-            let place = Places::default().of_record(&view, &record).unwrap();
+            let place = EntryPlaces::default().of_record(&view, &record).unwrap();
             all.push((
                 record.as_sent().1.clone(),
                 place.map(|place| place.name),

@@ -19,13 +19,13 @@ pub(super) fn prepare(own: &DynamicObjects, change: &PendingChange<'_>) -> Resul
         Prepared::Modify { dn, mods } => modified(own, change, dn, mods),
         Prepared::ModifyDn(rename) if rename.new_superior.is_some() => {
             let text = "static entry cannot have dynamicObject as newSuperior";
-            Ok(follow(Placed::below(own, rename.target(), text)))
+            Ok(follow(NewPosition::below(own, rename.target(), text)))
         }
         _ => Ok(Additions::default()),
     }
 }
 
-fn follow(placed: Placed) -> Additions {
+fn follow(placed: NewPosition) -> Additions {
     Additions { follow_up: Some(Box::new(placed)), ..Additions::default() }
 }
 
@@ -38,7 +38,7 @@ fn added(
     let has_class = |name: &str| has_class(change.schema, entry.attribute(&own.object_class), name);
     if !has_class("dynamicObject") {
         let text = "no static subordinate entries allowed for dynamicObject";
-        return Ok(follow(Placed::below(own, dn.clone(), text)));
+        return Ok(follow(NewPosition::below(own, dn.clone(), text)));
     }
     for (class, text) in [
         ("referral", "a referral cannot be a dynamicObject"),
@@ -135,19 +135,19 @@ fn is_dynamic(entries: &dyn Entries, dn: &NormalDn, dynamic: &BoundFilter) -> Re
 
 /// An entry that stands at a new place: a static one does not stand below a dynamic one.
 #[derive(Debug)]
-struct Placed {
+struct NewPosition {
     dn: NormalDn,
     dynamic: BoundFilter,
     text: &'static str,
 }
 
-impl Placed {
+impl NewPosition {
     fn below(own: &DynamicObjects, dn: NormalDn, text: &'static str) -> Self {
         Self { dn, dynamic: own.dynamic.clone(), text }
     }
 }
 
-impl FollowUp for Placed {
+impl FollowUp for NewPosition {
     fn consequences(
         self: Box<Self>,
         around: &AroundChange<'_>,

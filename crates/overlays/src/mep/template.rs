@@ -19,11 +19,11 @@ pub(super) struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapping {
     attribute: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplateSegment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplateSegment {
     Text(String),
     /// An attribute of the origin, or `dn`.
     Value(String),
@@ -116,11 +116,11 @@ impl Mapping {
         let mut value = Vec::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => value.extend_from_slice(text.as_bytes()),
-                Part::Value(name) if name.eq_ignore_ascii_case("dn") => {
+                TemplateSegment::Text(text) => value.extend_from_slice(text.as_bytes()),
+                TemplateSegment::Value(name) if name.eq_ignore_ascii_case("dn") => {
                     value.extend_from_slice(origin.dn.as_bytes());
                 }
-                Part::Value(name) => {
+                TemplateSegment::Value(name) => {
                     let description =
                         schema.describe(name).map_err(|error| format!("\"{name}\": {error}"))?;
                     let own = origin.attribute(&description).and_then(|own| own.values.first());
@@ -162,7 +162,7 @@ fn mapping(text: &str, schema: &Schema) -> Result<Mapping, String> {
     while let Some((before, behind)) = rest.split_once('$') {
         let mut push = |text: &str| {
             if !text.is_empty() {
-                parts.push(Part::Text(text.to_owned()));
+                parts.push(TemplateSegment::Text(text.to_owned()));
             }
         };
         push(before);
@@ -184,13 +184,13 @@ fn mapping(text: &str, schema: &Schema) -> Result<Mapping, String> {
         if !name.eq_ignore_ascii_case("dn") {
             known(name, schema)?;
         }
-        parts.push(Part::Value(name.to_owned()));
+        parts.push(TemplateSegment::Value(name.to_owned()));
         rest = behind;
     }
     if !rest.is_empty() {
-        parts.push(Part::Text(rest.to_owned()));
+        parts.push(TemplateSegment::Text(rest.to_owned()));
     }
-    if !parts.iter().any(|part| matches!(part, Part::Value(_))) {
+    if !parts.iter().any(|part| matches!(part, TemplateSegment::Value(_))) {
         return Err(fault(
             "it names no attribute of the origin; what is always the same belongs into mepStaticAttr",
         ));

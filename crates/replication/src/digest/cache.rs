@@ -41,7 +41,7 @@ impl PartialEq for DigestBasis {
 /// The digests of all entries, by id.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) ground: DigestBasis,
+    pub(super) basis: DigestBasis,
     /// The last record of the change log that was taken in.
     pub(super) position: u64,
     /// 0: there is no such entry.
@@ -51,8 +51,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(ground: DigestBasis, position: u64) -> Self {
-        Self { ground, position, digests: Vec::new(), hashes: Vec::new() }
+    pub(super) fn new(basis: DigestBasis, position: u64) -> Self {
+        Self { basis, position, digests: Vec::new(), hashes: Vec::new() }
     }
 
     /// Takes an entry in, or that it is gone. False when there are too many to be kept.

@@ -124,12 +124,12 @@ impl<'r> Scanner<'r> {
         self.superiors.clear();
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
         let before = log::context_csns(&snapshot)?;
-        let Some((ground, last)) = ground(database, &snapshot)? else { return Ok(false) };
+        let Some((basis, last)) = basis(database, &snapshot)? else { return Ok(false) };
         drop(snapshot);
-        let known = place.take().filter(|table| table.ground == ground);
+        let known = place.take().filter(|table| table.basis == basis);
         // Where to go on with the entries; none when all were read.
         let mut next = if known.is_none() { Some(EntryId(1)) } else { None };
-        let mut table = known.unwrap_or_else(|| Table::new(ground, last));
+        let mut table = known.unwrap_or_else(|| Table::new(basis, last));
         loop {
             let snapshot = database.store().snapshot().map_err(Fault::from)?;
             let view = database.view(&snapshot)?;
@@ -212,10 +212,10 @@ impl<'r> Scanner<'r> {
         table: &mut Table,
     ) -> Result<Option<bool>, ScanError> {
         self.names.clear();
-        let server_id = table.ground.server_id;
+        let server_id = table.basis.server_id;
         let first = log::first_sequence(view.snapshot, server_id)?;
-        let same = ground(database, view.snapshot)?.is_some_and(|(ground, _)| ground == table.ground);
-        if !same || first > table.position + 1 || !Arc::ptr_eq(&view.schema, &table.ground.schema) {
+        let same = basis(database, view.snapshot)?.is_some_and(|(basis, _)| basis == table.basis);
+        if !same || first > table.position + 1 || !Arc::ptr_eq(&view.schema, &table.basis.schema) {
             return Ok(None);
         }
         let (mut changed, mut read) = (BTreeSet::new(), 0);
@@ -340,14 +340,14 @@ impl<'r> Scanner<'r> {
 }
 
 /// What digests of a database stand on, and the last record of its change log; none where changes are not logged.
-fn ground<S: Store, N: Snapshot>(
+fn basis<S: Store, N: Snapshot>(
     database: &Database<S>,
     snapshot: &N,
 ) -> Result<Option<(DigestBasis, u64)>, Fault> {
     let Some(history) = log::history(snapshot)? else { return Ok(None) };
     let server_id = database.server_id();
-    let ground = DigestBasis { schema: database.schema(), history, server_id };
-    Ok(Some((ground, log::last_sequence(snapshot, server_id)?)))
+    let basis = DigestBasis { schema: database.schema(), history, server_id };
+    Ok(Some((basis, log::last_sequence(snapshot, server_id)?)))
 }
 
 /// entryUUID and entryCSN; nil and none where an entry has none.

@@ -8,7 +8,7 @@ use larix_engine::log::{self, CsnVector, Follower};
 use larix_engine::search::synchronised::{EntryIds, Refresh};
 use larix_engine::search::{Budget, SearchTask};
 use larix_engine::tables::ENTRIES;
-use larix_engine::write::writer::REMOVED;
+use larix_engine::writer::REMOVED;
 use larix_engine::{Fault, Served};
 use larix_proto::control::SyncDone;
 use larix_proto::extended::SyncInfo;

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use larix_engine::audit;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, Hold, LogKey, LoggedChange};
-use larix_engine::replica::Places;
+use larix_engine::replica::EntryPlaces;
 use larix_engine::tables::META;
 use larix_engine::write::Recording;
 use larix_proto::control::SyncMode;
@@ -87,7 +87,7 @@ impl Node {
         let database = self.database();
         let snapshot = database.store().snapshot().unwrap();
         let view = database.view(&snapshot).unwrap();
-        let mut places = database.settings().merges_records.then(Places::default);
+        let mut places = database.settings().merges_records.then(EntryPlaces::default);
         let (mut reached, mut count, mut ended) = (from, 0, true);
         log::visit_stored_after(&snapshot, from, &mut |key, mut record, _| {
             if count == most {

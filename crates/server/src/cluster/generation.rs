@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use larix_engine::access::AccessPolicy;
-use larix_engine::write::Reconfiguration;
 use larix_engine::write::known::MissingElement;
+use larix_engine::writer::Reconfiguration;
 use larix_engine::{Directory, Frontend, Served};
 
 use super::{Making, Node, NodeFigures, SharedStore};

@@ -16,7 +16,8 @@ use std::time::Duration;
 use larix_configuration::KvSettings;
 use larix_engine::Served;
 use larix_engine::database::DatabaseSettings;
-use larix_engine::write::{Reconfiguration, WriterEnvironment};
+use larix_engine::write::WriterEnvironment;
+use larix_engine::writer::Reconfiguration;
 use larix_kv::{Figures, KvStore};
 use larix_schema::Schema;
 

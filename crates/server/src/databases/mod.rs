@@ -21,7 +21,7 @@ use larix_configuration::{Config, ConfigError, Origin as ConfigOrigin};
 use larix_engine::access::AccessPolicy;
 use larix_engine::plan::{Explain, Plan};
 use larix_engine::search::filter::Filter;
-use larix_engine::write::WriterStartError;
+use larix_engine::writer::WriterStartError;
 use larix_engine::{Directory, Served};
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;

@@ -10,7 +10,7 @@ use larix_proto::ber::DecodeError;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::{ControlBuf, LdapResult, MessageId, Response};
 
-use super::place::SocketPlace;
+use super::place::SocketPath;
 use super::protocol::{
     IMPORT_OID, ImportRequest, Messages, RAISE_OID, REINDEX_OID, ReindexRequest, decode_results, encode_csns,
 };
@@ -76,7 +76,7 @@ impl ToolClient {
     /// # Errors
     /// NotFound and ConnectionRefused: no server takes work there. PermissionDenied: this user may hand it none.
     pub fn connect(directory: &Path) -> io::Result<Self> {
-        let place = SocketPlace::of(directory)?;
+        let place = SocketPath::of(directory)?;
         let stream = UnixStream::connect(place.path())?;
         let messages = Messages::new(stream.try_clone()?);
         Ok(Self { stream, messages, last: 0 })

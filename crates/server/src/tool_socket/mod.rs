@@ -36,7 +36,7 @@ pub use place::SOCKET_NAME;
 pub use protocol::{IMPORT_ENTRIES_MAX, ImportRequest, MESSAGE_BYTES_MAX, NewEntry, ReindexRequest};
 
 use dialogue::Dialogue;
-use place::SocketPlace;
+use place::SocketPath;
 
 /// Tools at work on one database at once; more are refused.
 pub const TOOLS_MAX: usize = 8;
@@ -115,7 +115,7 @@ impl ToolSockets {
 
 impl Door {
     fn open(server: &Arc<Server>, directory: &Path, served: &Arc<Served<LmdbStore>>) -> io::Result<Self> {
-        let place = SocketPlace::of(directory)?;
+        let place = SocketPath::of(directory)?;
         // The database is locked by this process: what lies there was left by one that was killed.
         match fs::remove_file(place.path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -13,13 +13,13 @@ const PATH_BYTES_MAX: usize = 107;
 
 /// A path by which the socket can be bound and reached, however long the directory's own is.
 #[derive(Debug)]
-pub(super) struct SocketPlace {
+pub(super) struct SocketPath {
     path: PathBuf,
     /// Open while the path is used that goes through it.
     _directory: Option<File>,
 }
 
-impl SocketPlace {
+impl SocketPath {
     /// # Errors
     /// A directory with a long path that cannot be opened.
     pub(super) fn of(directory: &Path) -> io::Result<Self> {

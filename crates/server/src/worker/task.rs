@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use larix_engine::time::Clock;
-use larix_engine::write;
+use larix_engine::writer;
 use larix_proto::{LdapResult, ResultCode};
 use tokio::io::ReadBuf;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -87,7 +87,7 @@ impl<'c> Task<'c> {
             return ended.reason();
         }
         let reason = self.serve_to_the_end().await;
-        write::hand_over_kept();
+        writer::hand_over_kept();
         reason
     }
 
@@ -124,8 +124,8 @@ impl<'c> Task<'c> {
 
     /// Others have their turn; then what came meanwhile, or just another one.
     async fn go_on(&mut self) -> Result<Turn, Ended> {
-        write::hand_over_kept();
-        write::may_keep(false);
+        writer::hand_over_kept();
+        writer::may_keep(false);
         tokio::task::yield_now().await;
         let mut turn = None;
         while let Ok(event) = self.events.try_recv() {

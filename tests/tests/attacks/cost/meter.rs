@@ -106,6 +106,11 @@ fn status(process: u32, name: &str) -> u64 {
     line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap_or(0) << 10
 }
 
+/// Resident bytes of mapped files, as on a disk so on a file system in memory.
+fn mapped_files(process: u32) -> u64 {
+    status(process, "RssFile:") + status(process, "RssShmem:")
+}
+
 /// The event loop's file in /proc; the server was started with one processor, and so with one loop.
 fn event_loop(process: u32) -> Option<std::path::PathBuf> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
@@ -134,6 +139,7 @@ pub(super) fn measure(server: &Server, shape: &Shape) -> Cost {
     let request = shape.bytes(2);
     let _ = std::fs::write(format!("/proc/{process}/clear_refs"), "5");
     let (before, resident) = (threads(process), status(process, "VmRSS:"));
+    let mapped = mapped_files(process);
     let begin = client.received;
     let answer = client.ask(&request);
     // The loop has come to rest when it has answered somebody else.
@@ -145,7 +151,7 @@ pub(super) fn measure(server: &Server, shape: &Shape) -> Cost {
         Duration::from_nanos(sum)
     };
     if std::env::var_os("COST_VERBOSE").is_some() {
-        println!("{answer:?}");
+        println!("{answer:?}, {} KB of files mapped", mapped_files(process).saturating_sub(mapped) >> 10);
     }
     let mut cost = Cost {
         identity: shape.identity,
@@ -155,7 +161,10 @@ pub(super) fn measure(server: &Server, shape: &Shape) -> Cost {
         turn: spent(|name| name.starts_with("worker-")),
         writer: spent(|name| name == "writer"),
         aside: spent(|name| !name.starts_with("worker-") && name != "writer"),
-        memory: status(process, "VmHWM:").saturating_sub(resident),
+        // The store's pages are the kernel's cache: it may take them back, and no other request is refused for them.
+        memory: status(process, "VmHWM:")
+            .saturating_sub(resident)
+            .saturating_sub(mapped_files(process).saturating_sub(mapped)),
     };
     if cost.turn > BUDGET.turn {
         // A change that cannot be made a second time says nothing about the first.

@@ -82,7 +82,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let takes_name = theirs.named > ours.named;
         let (shown, merged) = self.step(|op| {
             let held = op.hold(here.id)?;
-            let (schema, known) = (op.schema(), op.ground.known);
+            let (schema, known) = (op.schema(), op.context.known);
             let own_shown = op.view.dn(&held.view()?)?;
             let mine = Version { state: ours.clone(), content: content_of(op, &held)? };
             let other = Version { state: theirs.clone(), content: content_of_put(put) };

@@ -177,7 +177,7 @@ fn settled<V: Snapshot>(
     ours: &Version,
     theirs: Content,
 ) -> Settled {
-    let (schema, known) = (op.schema(), op.ground.known);
+    let (schema, known) = (op.schema(), op.context.known);
     let mut settled = Settled::default();
     let names: BTreeSet<&AttributeDescription> = ours.content.keys().chain(theirs.keys()).collect();
     for name in names {
@@ -242,7 +242,7 @@ impl Settled {
         before: &Version,
         now: &Content,
     ) {
-        let (schema, known) = (op.schema(), op.ground.known);
+        let (schema, known) = (op.schema(), op.context.known);
         let is_users =
             |name: &AttributeDescription| schema.attribute(name.attribute).usage == Usage::UserApplications;
         for name in before.state.attributes.keys().filter(|name| is_users(name)) {

@@ -6,12 +6,11 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::AttributeDescription;
 use larix_store::{Snapshot, Store};
 
-use super::local::attribute_changes;
 use super::merge::{content_of, put_of};
 use super::registers::{
     AttributeState, Content, EntryState, Rule, Value, Version, merge, registers, value_key,
 };
-use super::{derived, rows, rule_of};
+use super::{attribute_changes, derived, rows, rule_of};
 use crate::EntryId;
 use crate::csn::Csn;
 use crate::replica::apply::Applier;
@@ -78,7 +77,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let may_ask = !self.is_covered(&delta.csn);
         let (put, lost) = self.step(|op| {
             let held = op.hold(here.id)?;
-            let (schema, known) = (op.schema(), op.ground.known);
+            let (schema, known) = (op.schema(), op.context.known);
             let own_shown = op.view.dn(&held.view()?)?;
             let mine = Version { state: ours.clone(), content: content_of(op, &held)? };
             let theirs = told(op, (&held, &mine), &changes, (delta.csn, renames))?;
@@ -176,7 +175,7 @@ fn told<V: Snapshot>(
     changes: &[Change],
     (csn, renames): (Csn, bool),
 ) -> Result<Version, Failure> {
-    let (schema, known) = (op.schema(), op.ground.known);
+    let (schema, known) = (op.schema(), op.context.known);
     let all: Vec<&Change> = changes.iter().collect();
     let mut done = attribute_changes(op, held, &all)?;
     let mut content = Content::new();

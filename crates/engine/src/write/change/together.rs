@@ -50,8 +50,8 @@ fn apply_in_order(
     if changes.len() < MANY && !is_any_repeated(changes) {
         return changes.iter().try_for_each(|change| apply(schema, entry, change, permissive, sets));
     }
-    let places = Places { looked_up: changes.len() >= MANY, known: None };
-    together((schema, sets, limits), entry, changes, permissive, places)
+    let positions = AttributePositions { looked_up: changes.len() >= MANY, known: None };
+    together((schema, sets, limits), entry, changes, permissive, positions)
 }
 
 /// For lists that are short enough to be gone through for each.
@@ -67,7 +67,7 @@ fn together(
     entry: &mut Entry,
     changes: &[&Change],
     permissive: bool,
-    mut places: Places,
+    mut positions: AttributePositions,
 ) -> Result<(), Failure> {
     let most = limits.most(RequestLimit::Steps);
     let budget = Budget { meter: Meter::new(most), most };
@@ -79,17 +79,17 @@ fn together(
     let mut open = Open::default();
     for (number, change) in changes.iter().enumerate() {
         let description = &change.description;
-        let at = match open.places.get(description) {
+        let at = match open.positions.get(description) {
             Some(at) => *at,
             None => {
-                let attribute = places.attribute(entry, description);
+                let attribute = positions.attribute(entry, description);
                 let is_large = attribute.as_ref().is_some_and(|attribute| attribute.large.is_some());
                 let becomes_large = (attribute.is_none() || change.kind == ChangeKind::Replace)
                     && sets.prepared(change).is_some();
-                if is_large || becomes_large || !(places.looked_up || is_repeated(description)) {
+                if is_large || becomes_large || !(positions.looked_up || is_repeated(description)) {
                     open.note_created(number, change, attribute.is_some());
                     budget.charge(attribute.map_or(0, |attribute| attribute.values.len()))?;
-                    places.around(entry, |entry| apply(schema, entry, change, permissive, sets))?;
+                    positions.around(entry, |entry| apply(schema, entry, change, permissive, sets))?;
                     continue;
                 }
                 let stored = attribute.map(|attribute| std::mem::take(&mut attribute.values));
@@ -109,13 +109,13 @@ fn together(
 }
 
 /// Where the attributes of an entry are.
-struct Places {
+struct AttributePositions {
     looked_up: bool,
     /// Made when it is needed, and anew when an attribute came or went.
     known: Option<foldhash::HashMap<AttributeDescription, usize>>,
 }
 
-impl Places {
+impl AttributePositions {
     fn attribute<'e>(
         &mut self,
         entry: &'e mut Entry,
@@ -146,7 +146,7 @@ impl Places {
 /// Attributes that are being modified, in the order in which they were first named.
 #[derive(Default)]
 struct Open<'c> {
-    places: foldhash::HashMap<&'c AttributeDescription, usize>,
+    positions: foldhash::HashMap<&'c AttributeDescription, usize>,
     values: Vec<(&'c AttributeDescription, Values)>,
     /// The modification that made an attribute, or made it anew: these stand behind all others, in the order of their making.
     created: foldhash::HashMap<&'c AttributeDescription, usize>,
@@ -167,17 +167,17 @@ impl<'c> Open<'c> {
 
     fn add(&mut self, description: &'c AttributeDescription, values: Values) -> usize {
         let at = self.values.len();
-        self.places.insert(description, at);
+        self.positions.insert(description, at);
         self.values.push((description, values));
         at
     }
 
     /// Gives the entry what came of them. An attribute without values is none.
     fn close(self, entry: &mut Entry) {
-        let Self { places, values, created } = self;
+        let Self { positions, values, created } = self;
         let mut values: Vec<_> = values.into_iter().map(|(name, values)| (name, Some(values))).collect();
         entry.attributes.retain_mut(|attribute| {
-            let at = places.get(&attribute.description);
+            let at = positions.get(&attribute.description);
             match at.and_then(|at| values.get_mut(*at)).and_then(|(_, values)| values.take()) {
                 None => true,
                 Some(values) => {
@@ -218,13 +218,13 @@ struct Values {
     /// In their order; those that were taken away leave their place empty.
     stored: Vec<Option<Vec<u8>>>,
     /// Where the value with this equality key is.
-    places: foldhash::HashMap<Vec<u8>, usize>,
+    positions: foldhash::HashMap<Vec<u8>, usize>,
     live: usize,
 }
 
 impl Values {
     fn new(schema: &Schema, kind: &AttributeType, values: Vec<Vec<u8>>) -> Self {
-        let mut new = Self { stored: Vec::new(), places: foldhash::HashMap::default(), live: 0 };
+        let mut new = Self { stored: Vec::new(), positions: foldhash::HashMap::default(), live: 0 };
         for value in values {
             // A stored value that is invalid has no key: nothing equals it.
             let key = values::key(schema, kind, &value).unwrap_or_default();
@@ -234,14 +234,14 @@ impl Values {
     }
 
     fn push(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.places.entry(key).or_insert(self.stored.len());
+        self.positions.entry(key).or_insert(self.stored.len());
         self.stored.push(Some(value));
         self.live += 1;
     }
 
     fn clear(&mut self) {
         self.stored.clear();
-        self.places.clear();
+        self.positions.clear();
         self.live = 0;
     }
 
@@ -267,7 +267,7 @@ impl Values {
             return Err(apply.refuse(ResultCode::INAPPROPRIATE_MATCHING, operation, text).into());
         }
         for (position, (key, value)) in apply.pairs().enumerate() {
-            if !self.places.contains_key(key) {
+            if !self.positions.contains_key(key) {
                 self.push(key.clone(), value.clone());
             } else if !apply.permissive {
                 let text = format!("value #{position} already exists");
@@ -291,11 +291,11 @@ impl Values {
             self.clear();
             return Ok(());
         }
-        if !apply.permissive && !keys.iter().all(|key| self.places.contains_key(key)) {
+        if !apply.permissive && !keys.iter().all(|key| self.positions.contains_key(key)) {
             return Err(missing("no such value").into());
         }
         for key in keys {
-            let place = self.places.remove(key).and_then(|place| self.stored.get_mut(place));
+            let place = self.positions.remove(key).and_then(|place| self.stored.get_mut(place));
             self.live -= usize::from(place.is_some_and(|value| value.take().is_some()));
         }
         Ok(())

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use larix_engine::DatabaseSettings;
 use larix_engine::index::IndexConfig;
 use larix_engine::time::SeededRandom;
-use larix_engine::write::{IndexNotice, IndexWatch, Reconfiguration, WriterEnvironment};
+use larix_engine::write::{IndexNotice, IndexWatch, WriterEnvironment};
+use larix_engine::writer::Reconfiguration;
 
 use super::{
     ANN, BO, MANY, Memory, Options, check, fixture, group, groups, indexed, memberships, put, replicate,

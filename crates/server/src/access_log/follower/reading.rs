@@ -8,7 +8,7 @@ use larix_engine::Served;
 use larix_engine::audit::{self, AuditFacts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
-use larix_engine::replica::{EntryPlace, Places};
+use larix_engine::replica::{EntryPlace, EntryPlaces};
 use larix_engine::tables::META;
 use larix_engine::time::Timestamp;
 use larix_engine::write::{NewRecord, Recording};
@@ -65,7 +65,7 @@ impl LogWriter {
         let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
         // Who merges records goes by the places that they tell.
         let view = database.view(&snapshot)?;
-        let mut places = database.settings().merges_records.then(Places::default);
+        let mut places = database.settings().merges_records.then(EntryPlaces::default);
         let mut fault = None;
         log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
             if key.sequence > target.sequence {

@@ -10,7 +10,7 @@ use larix_engine::search::limits::Effective;
 use larix_engine::search::pages::Pages;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_engine::write::writer::REMOVED;
+use larix_engine::writer::REMOVED;
 use larix_engine::{Fault, Served};
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::Schema;

@@ -14,7 +14,7 @@ use larix_engine::compare::{self, CompareContext};
 use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::referral;
 use larix_engine::write::Completion;
-use larix_engine::write::writer::hand_over_kept;
+use larix_engine::writer::hand_over_kept;
 use larix_engine::{Chosen, Directory, Fault, Held, Served};
 use larix_kv::{Noted, take_noted};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};

@@ -7,7 +7,7 @@ use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::log::Follower;
 use larix_engine::search::direct::{self, DirectAnswer, DirectInput};
 use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
-use larix_engine::write::writer::REMOVED;
+use larix_engine::writer::REMOVED;
 use larix_engine::{Fault, Limits, Served, View};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;

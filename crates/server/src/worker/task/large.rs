@@ -4,7 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use larix_engine::write;
+use larix_engine::writer;
 use tokio::sync::oneshot;
 
 use super::{Ended, Task};
@@ -63,7 +63,7 @@ impl Turns for Large {
             connection.start_large();
             connection
         });
-        write::hand_over_kept();
+        writer::hand_over_kept();
         if let Ok(mut connection) = started {
             connection.service_mut().count_with(counters);
             let _ = back.send(connection);
@@ -82,7 +82,7 @@ impl Task<'_> {
             return Ok(Turn::More);
         }
         // Lines and changes come in the order of the requests.
-        write::hand_over_kept();
+        writer::hand_over_kept();
         log::hand_over();
         let Some(connection) = self.connection.0.take() else { return Err(Ended::Lost) };
         let (back, started) = oneshot::channel();

@@ -75,8 +75,9 @@ fn together_is_as_one_by_one() {
         let expected = expected.map_err(Failure::into_result);
         let limits = RequestLimits::default();
         for looked_up in [false, true] {
-            let (mut entry, places) = (start.clone(), Places { looked_up, known: None });
-            let done = together((&schema, &NoLargeSets, &limits), &mut entry, &changes, permissive, places);
+            let (mut entry, positions) = (start.clone(), AttributePositions { looked_up, known: None });
+            let done =
+                together((&schema, &NoLargeSets, &limits), &mut entry, &changes, permissive, positions);
             match (&expected, done) {
                 (Ok(()), Ok(())) => {
                     fine += 1;

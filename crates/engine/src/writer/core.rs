@@ -8,20 +8,21 @@ use larix_store::{
     Attempt, CommitError, CommitId, Direction, Durability, KeyRange, Snapshot, Store, Transaction, WriteSet,
 };
 
+use super::WriterStartError;
 use super::commit::GroupError;
 use super::log_upkeep::LogUpkeep;
-use super::{WriterEnvironment, WriterStartError};
 use crate::database::{Database, next_instance, retried};
 use crate::fault::{Fault, commit_fault};
 use crate::index::merge::Merger;
 use crate::log;
 use crate::tables::{ENTRIES, META, meta};
 use crate::tree;
+use crate::write::Retiring;
+use crate::write::WriterEnvironment;
 use crate::write::back_link_walk::BackLinkWalk;
 use crate::write::index_work::IndexWork;
 use crate::write::known::{KnownSchema, MissingElement};
 use crate::write::operator::Counters;
-use crate::write::retiring::Retiring;
 use crate::write::training;
 
 /// How often the writer asks the store for the outcome of a commit whose answer was lost, before it reports the outcome as unknown.

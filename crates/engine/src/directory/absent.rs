@@ -12,20 +12,19 @@ use larix_schema::{AttributeDescription, Match, NormalDn, Schema};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 use uuid::Uuid;
 
-use super::prepare::Ready;
-use super::{
-    Applied, DeleteCompletion, DeleteLimit, DeleteOutcome, ReplicaRules, ReplicatedJob, Share, UuidSet,
-};
 use crate::csn::Csn;
 use crate::database::{Database, View};
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryReader};
 use crate::fault::Fault;
 use crate::filter::{Filter, FilterContext};
+use crate::replica::{
+    Applied, DeleteCompletion, DeleteLimit, DeleteOutcome, Ready, ReplicaRules, ReplicatedJob, Share, UuidSet,
+};
 use crate::tables::ENTRIES;
 use crate::tree;
 use crate::write::KnownSchema;
-use crate::write::writer::{Job, Submitter};
+use crate::writer::{Job, Submitter};
 
 /// Entries looked at under one snapshot.
 const SLICE: usize = 4_096;

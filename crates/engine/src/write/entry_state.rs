@@ -2,18 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use larix_schema::AttributeDescription;
+use larix_schema::{AttributeDescription, Schema, Usage};
 use larix_store::Snapshot;
 use uuid::Uuid;
 
-use super::registers::{AttributeChange, Rule, value_key};
-use super::{rows, rule_of};
+use super::operator::{Held, Operator};
+use super::prepare::{Change, ChangeKind, naming_changes};
+use super::{Failure, KnownSchema, values};
 use crate::entry::{Entry, EntrySource};
-use crate::replica::steps;
-use crate::write::Failure;
-use crate::write::operator::{Held, Operator};
-use crate::write::prepare::{Change, ChangeKind, naming_changes};
-use crate::write::values;
+use crate::replica_state::registers::{AttributeChange, Rule, value_key};
+use crate::replica_state::rows;
+
+/// How two versions of an attribute become one.
+pub(crate) fn rule_of(schema: &Schema, known: &KnownSchema, description: &AttributeDescription) -> Rule {
+    let id = description.attribute;
+    if [known.entry_csn, known.modifiers_name, known.modify_timestamp].contains(&id) {
+        return Rule::Newest;
+    }
+    let kind = schema.attribute(id);
+    // Each server derives or keeps these by itself (RFC 4512 section 3.4.2): memberOf, for one.
+    if kind.usage == Usage::DsaOperation {
+        return Rule::Ours;
+    }
+    match kind.single_value || kind.equality.is_none() {
+        true => Rule::Whole,
+        false => Rule::Values,
+    }
+}
 
 /// What the entry was called, when the change gives it another name.
 #[derive(Copy, Clone, Debug)]
@@ -32,14 +47,14 @@ pub(crate) fn note_change<V: Snapshot>(
     renamed: Option<Renamed<'_>>,
 ) -> Result<(), Failure> {
     // What an overlay derives has no CSN of its own: every server derives it.
-    if !op.ground.settings.keeps_states() || !op.stamps() {
+    if !op.context.settings.keeps_states() || !op.stamps() {
         return Ok(());
     }
     let uuid = op.entry_uuid(held)?;
     if uuid.is_nil() {
         return Ok(());
     }
-    let (known, csn) = (op.ground.known, op.stamp.csn);
+    let (known, csn) = (op.context.known, op.stamp.csn);
     let text = csn.text();
     let is_stamped = changes.iter().any(|change| {
         change.description.attribute == known.entry_csn
@@ -49,7 +64,7 @@ pub(crate) fn note_change<V: Snapshot>(
         // A client that sets the entryCSN itself sets the whole entry under it.
         return Ok(rows::forget(op.snapshot(), &mut op.set, &uuid)?);
     }
-    let before = steps::value_of(op, held, known.entry_csn)?;
+    let before = op.first_value(held, known.entry_csn)?;
     let before = before.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
     let (mut state, is_kept) = rows::head(op.snapshot(), &uuid, before)?;
     if !is_kept {
@@ -61,7 +76,7 @@ pub(crate) fn note_change<V: Snapshot>(
     }
     rows::put_head(&mut op.set, &uuid, &state);
     let mut done = attribute_changes(op, held, changes)?;
-    if op.ground.settings.merges_records {
+    if op.context.settings.merges_records {
         // A record says all by its content. A rename away from a name whose values stay is recorded as a change of these values.
         if let Some(renamed) = renamed {
             keep_old_name(op, renamed, &mut done)?;
@@ -77,14 +92,14 @@ pub(crate) fn note_change<V: Snapshot>(
     Ok(())
 }
 
-pub(super) type Done = BTreeMap<AttributeDescription, AttributeChange>;
+pub(crate) type Done = BTreeMap<AttributeDescription, AttributeChange>;
 
-pub(super) fn attribute_changes<V: Snapshot>(
+pub(crate) fn attribute_changes<V: Snapshot>(
     op: &Operator<'_, V>,
     held: &Held<'_>,
     changes: &[&Change],
 ) -> Result<Done, Failure> {
-    let known = op.ground.known;
+    let known = op.context.known;
     let mut done = Done::new();
     for change in changes {
         let rule = rule_of(op.schema(), known, &change.description);
@@ -93,7 +108,7 @@ pub(super) fn attribute_changes<V: Snapshot>(
         }
         let of = done.entry(change.description.clone()).or_default();
         // A record of it does not say what it found.
-        let is_told_alone = op.ground.settings.merges_records;
+        let is_told_alone = op.context.settings.merges_records;
         if change.description.attribute == known.object_class
             && change.kind == ChangeKind::Replace
             && !is_told_alone
@@ -113,7 +128,7 @@ pub(super) fn attribute_changes<V: Snapshot>(
 }
 
 fn class_keys<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<Vec<u8>>, Failure> {
-    let id = op.ground.known.object_class;
+    let id = op.context.known.object_class;
     let (schema, kind) = (op.schema(), op.schema().attribute(id));
     let mut keys = Vec::new();
     op.reader(held)?.visit_exact(&AttributeDescription::plain(id), &mut |value| {
@@ -130,7 +145,7 @@ fn keep_old_name<V: Snapshot>(
     done: &mut Done,
 ) -> Result<(), Failure> {
     for naming in naming_changes(op.schema(), renamed.old_rdn, ChangeKind::SoftAdd)? {
-        if rule_of(op.schema(), op.ground.known, &naming.description) != Rule::Values {
+        if rule_of(op.schema(), op.context.known, &naming.description) != Rule::Values {
             continue;
         }
         let of = done.entry(naming.description.clone()).or_default();
@@ -149,7 +164,7 @@ fn confirm<V: Snapshot>(
     renamed: Option<Renamed<'_>>,
     done: &mut Done,
 ) -> Result<(), Failure> {
-    let (schema, known) = (op.schema(), op.ground.known);
+    let (schema, known) = (op.schema(), op.context.known);
     let mut candidates: Vec<(AttributeDescription, Vec<u8>)> = Vec::new();
     let classes = AttributeDescription::plain(known.object_class);
     if rows::has_attribute(op.snapshot(), uuid, &classes.to_text(schema))? {

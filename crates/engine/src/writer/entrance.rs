@@ -11,29 +11,13 @@ use super::lanes::Waits;
 use super::own_thread::Here;
 use super::queue::{Queue, QueueError};
 use super::task::WriterTask;
-use crate::access::Subject;
-use crate::controls::RequestControls;
-use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::replica::ReplicatedJob;
 use crate::write::prepare::{Change, Prepared};
-use crate::write::prepared_sets::PreparedSets;
 use crate::write::request::Completion;
+use crate::write::task::{Follow, Task};
 
 /// The answer to changes of a database that is no longer there.
 pub const REMOVED: &str = "the database was removed from the configuration";
-
-/// A change that is ready for the writer.
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    pub(crate) operation: Prepared,
-    /// The DN of the target as the request had it.
-    pub(crate) target: String,
-    pub(crate) subject: Arc<Subject>,
-    pub(crate) controls: RequestControls,
-    pub(crate) passwords: Option<Arc<PasswordWork>>,
-    /// Of the operation as it is here.
-    pub(crate) prepared: PreparedSets,
-}
 
 /// Changes that happen together or not at all, and whom to tell.
 pub(crate) struct Job {
@@ -43,14 +27,6 @@ pub(crate) struct Job {
     /// What follows from a change of another database, behind the tasks.
     pub(crate) follow: Option<Follow>,
     pub(crate) done: Completion,
-}
-
-/// What follows from a change of another database.
-#[derive(Clone, Debug)]
-pub(crate) struct Follow {
-    pub(crate) follow_up: Arc<dyn FollowUpElsewhere>,
-    /// In whose name.
-    pub(crate) subject: Arc<Subject>,
 }
 
 impl Job {

@@ -1,6 +1,6 @@
-//! The places for HTTP connections: a bounded number, so that there is always room for the next client.
+//! The slots for HTTP connections: a bounded number, so that there is always room for the next client.
 //!
-//! A connection that comes when all places are taken gets that of one that lets us wait: of the address that has most
+//! A connection that comes when all slots are taken gets that of one that lets us wait: of the address that has most
 //! connections, the one that has waited longest. So an orchestrator is answered whatever others hold, and idle or slow
 //! clients make room for each other.
 
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// The connections of one listener.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionSlots {
     most: usize,
     taken: RefCell<Vec<Rc<ConnectionSlot>>>,
 }
@@ -43,29 +43,29 @@ pub(crate) struct ConnectionSlot {
     task: RefCell<Option<AbortHandle>>,
 }
 
-/// A place that is taken; its end frees it.
+/// A slot that is taken; its end frees it.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    places: Rc<Places>,
-    place: Rc<ConnectionSlot>,
+    slots: Rc<ConnectionSlots>,
+    slot: Rc<ConnectionSlot>,
 }
 
 /// A stream whose client has so long to take an answer.
 #[derive(Debug)]
 pub(crate) struct Timed<S> {
     stream: S,
-    place: Rc<ConnectionSlot>,
+    slot: Rc<ConnectionSlot>,
 }
 
 /// A request that is being answered, until this is dropped.
 pub(crate) struct Answering<'p>(&'p ConnectionSlot);
 
-impl Places {
+impl ConnectionSlots {
     pub(crate) fn new(most: usize) -> Rc<Self> {
         Rc::new(Self { most, taken: RefCell::default() })
     }
 
-    /// A place for a new client. `None`: all are taken, and no client with at least as many places makes room.
+    /// A slot for a new client. `None`: all are taken, and no client with at least as many slots makes room.
     pub(crate) fn take(self: &Rc<Self>, address: IpAddr) -> Option<Seat> {
         let address = told_apart(address);
         let mut taken = self.taken.borrow_mut();
@@ -74,46 +74,46 @@ impl Places {
             let task = taken.swap_remove(at).task.take();
             task.into_iter().for_each(|task| task.abort());
         }
-        let place = Rc::new(ConnectionSlot {
+        let slot = Rc::new(ConnectionSlot {
             address,
             answering: Cell::new(false),
             since: Cell::new(Instant::now()),
             blocked: Cell::new(None),
             task: RefCell::default(),
         });
-        taken.push(place.clone());
+        taken.push(slot.clone());
         drop(taken);
-        Some(Seat { places: self.clone(), place })
+        Some(Seat { slots: self.clone(), slot })
     }
 }
 
-/// The place that is given to a client from `address`, by its number.
+/// The slot that is given to a client from `address`, by its number.
 fn who_makes_room(taken: &[Rc<ConnectionSlot>], address: IpAddr) -> Option<usize> {
-    let of = |address: IpAddr| taken.iter().filter(|place| place.address == address).count();
+    let of = |address: IpAddr| taken.iter().filter(|slot| slot.address == address).count();
     let own = of(address);
     // What is being answered is cut off for those alone who have less.
-    let may_go = |place: &ConnectionSlot| match of(place.address) {
-        theirs if place.lets_wait() => theirs >= own,
+    let may_go = |slot: &ConnectionSlot| match of(slot.address) {
+        theirs if slot.lets_wait() => theirs >= own,
         theirs => theirs > own + 1,
     };
     let (at, _) = taken
         .iter()
         .enumerate()
-        .filter(|(_, place)| may_go(place))
-        .min_by_key(|(_, place)| (Reverse(of(place.address)), !place.lets_wait(), place.since.get()))?;
+        .filter(|(_, slot)| may_go(slot))
+        .min_by_key(|(_, slot)| (Reverse(of(slot.address)), !slot.lets_wait(), slot.since.get()))?;
     Some(at)
 }
 
 impl Seat {
-    pub(crate) fn place(&self) -> &Rc<ConnectionSlot> {
-        &self.place
+    pub(crate) fn slot(&self) -> &Rc<ConnectionSlot> {
+        &self.slot
     }
 
     /// Serves the client to its end, or until it has not taken an answer for so long.
     pub(crate) async fn serve(self, serving: impl Future<Output = ()>, patience: Duration) {
         let mut serving = std::pin::pin!(serving);
         while tokio::time::timeout(TICK, serving.as_mut()).await.is_err() {
-            if self.place.blocked.get().is_some_and(|since| since.elapsed() >= patience) {
+            if self.slot.blocked.get().is_some_and(|since| since.elapsed() >= patience) {
                 return;
             }
         }
@@ -122,7 +122,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.places.taken.borrow_mut().retain(|place| !Rc::ptr_eq(place, &self.place));
+        self.slots.taken.borrow_mut().retain(|slot| !Rc::ptr_eq(slot, &self.slot));
     }
 }
 
@@ -140,7 +140,7 @@ impl ConnectionSlot {
 
     /// A stream that notes here what its client does not take.
     pub(crate) fn time<S>(self: &Rc<Self>, stream: S) -> Timed<S> {
-        Timed { stream, place: self.clone() }
+        Timed { stream, slot: self.clone() }
     }
 
     fn lets_wait(&self) -> bool {
@@ -178,7 +178,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.place.note_write(&written);
+        self.slot.note_write(&written);
         written
     }
 
@@ -188,7 +188,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.place.note_write(&written);
+        self.slot.note_write(&written);
         written
     }
 
@@ -200,15 +200,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         match flushed {
             // All of what there was to send is sent.
-            Poll::Ready(Ok(())) => self.place.blocked.set(None),
-            _ => self.place.note_write(&flushed),
+            Poll::Ready(Ok(())) => self.slot.blocked.set(None),
+            _ => self.slot.note_write(&flushed),
         }
         flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ended = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.place.note_write(&ended);
+        self.slot.note_write(&ended);
         ended
     }
 }
@@ -227,22 +227,22 @@ mod tests {
 
     #[test]
     fn who_has_most_makes_room() {
-        // Addresses in the order in which they came, which of them are being answered, and whose place a newcomer gets.
+        // Addresses in the order in which they came, which of them are being answered, and whose slot a newcomer gets.
         let check = |came: &[u8], answering: &[usize], newcomer: u8, gets: Option<usize>| {
-            let places = Places::new(came.len());
+            let slots = ConnectionSlots::new(came.len());
             let seats: Vec<Seat> =
-                came.iter().map(|last| places.take(address(*last)).expect("a place")).collect();
+                came.iter().map(|last| slots.take(address(*last)).expect("a slot")).collect();
             let under_way: Vec<_> =
-                answering.iter().filter_map(|at| Some(seats.get(*at)?.place().begin())).collect();
-            let seat = places.take(address(newcomer));
+                answering.iter().filter_map(|at| Some(seats.get(*at)?.slot().begin())).collect();
+            let seat = slots.take(address(newcomer));
             let gone = seats
                 .iter()
-                .position(|seat| !places.taken.borrow().iter().any(|place| Rc::ptr_eq(place, seat.place())));
+                .position(|seat| !slots.taken.borrow().iter().any(|slot| Rc::ptr_eq(slot, seat.slot())));
             assert_eq!((gone, seat.is_some()), (gets, gets.is_some()), "{came:?} {answering:?} {newcomer}");
-            assert_eq!(places.taken.borrow().len(), came.len());
+            assert_eq!(slots.taken.borrow().len(), came.len());
             drop(under_way);
             drop(seats);
-            assert_eq!(places.taken.borrow().len(), usize::from(gets.is_some()), "{came:?}");
+            assert_eq!(slots.taken.borrow().len(), usize::from(gets.is_some()), "{came:?}");
         };
         check(&[1, 1, 1], &[], 1, Some(0));
         check(&[2, 1, 1], &[], 3, Some(1));
@@ -260,13 +260,13 @@ mod tests {
     fn an_answer_that_nobody_takes_ends_the_connection() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let places = Places::new(1);
+            let slots = ConnectionSlots::new(1);
             // What is taken too late, and in time.
             for taken in [false, true] {
-                let seat = places.take(address(1)).expect("a place");
+                let seat = slots.take(address(1)).expect("a slot");
                 let (near, mut far) = tokio::io::duplex(16);
-                let mut stream = seat.place().time(near);
-                let place = seat.place().clone();
+                let mut stream = seat.slot().time(near);
+                let slot = seat.slot().clone();
                 let serving = async move {
                     stream.write_all(&[0; 100]).await.unwrap();
                     stream.flush().await.unwrap();
@@ -279,12 +279,12 @@ mod tests {
                         std::future::pending::<()>().await;
                     };
                     tokio::select! { () = &mut serving => {}, () = reading => {} }
-                    assert_eq!(place.blocked.get(), None);
+                    assert_eq!(slot.blocked.get(), None);
                 } else {
                     serving.await;
-                    assert!(place.blocked.get().is_some());
+                    assert!(slot.blocked.get().is_some());
                 }
-                assert!(places.taken.borrow().is_empty());
+                assert!(slots.taken.borrow().is_empty());
             }
         });
     }

@@ -8,7 +8,6 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::Schema;
 use larix_store::{CommitError, Durability, Store};
 
-use super::WriterEnvironment;
 use super::core::Core;
 use super::entrance::Work;
 use super::log_upkeep::LogUpkeep;
@@ -16,14 +15,15 @@ use super::queue::Queue;
 use crate::catalog::Catalog;
 use crate::database::DatabaseSettings;
 use crate::entry::AttributeNumber;
+use crate::failure::commit_failed;
 use crate::index::{IndexConfig, Kinds};
 use crate::injected;
 use crate::load::{FillRequest, Rebuild};
 use crate::log;
 use crate::tables::{META, meta};
 use crate::tree;
-use crate::write::failure::commit_failed;
-use crate::write::retiring::Retiring;
+use crate::write::Retiring;
+use crate::write::WriterEnvironment;
 
 /// What another configuration says of a database that stays open.
 #[derive(Clone, Debug)]

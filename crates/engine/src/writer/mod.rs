@@ -19,7 +19,7 @@ mod lanes;
 mod log_upkeep;
 mod own_thread;
 mod queue;
-pub(crate) mod task;
+mod task;
 mod upkeep;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,20 +31,19 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
 pub use entrance::REMOVED;
-pub(crate) use entrance::{Follow, Job, Submitter, Task};
+pub(crate) use entrance::{Job, Submitter};
 pub use own_thread::{carry_out_kept, hand_over_kept, is_keeping, may_keep};
+pub use task::Reconfiguration;
+pub(crate) use task::WriterTask;
 
 use self::core::Core;
-use super::index_work::IndexWatch;
-use super::known::MissingElement;
-use super::request::WriteOutcome;
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::order::CommitOrder;
-use crate::time::{Clock, RandomSource};
+use crate::write::WriterEnvironment;
+use crate::write::known::MissingElement;
+use crate::write::request::WriteOutcome;
 use entrance::{Entrance, Work};
 use queue::{Queue, Waited};
-use task::WriterTask;
 
 /// Changes that wait for the writer; more are answered busy.
 pub const QUEUE_LIMIT: usize = 65_536;
@@ -54,19 +53,6 @@ pub const GROUP_LIMIT: usize = 4_096;
 pub const GROUP_BYTES: usize = 64 << 20;
 
 const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
-
-/// What a writer takes from around it.
-#[derive(Clone, Debug)]
-pub struct WriterEnvironment {
-    pub clock: Arc<dyn Clock>,
-    pub random: Arc<dyn RandomSource>,
-    /// Shared by databases glued under one suffix.
-    pub order: Arc<CommitOrder>,
-    pub default_referrals: Arc<[String]>,
-    pub auxiliary_needs_rule: bool,
-    /// The observer of work on indexes; `None`: this process leaves incomplete indexes as they are.
-    pub index_watch: Option<Arc<dyn IndexWatch>>,
-}
 
 /// A handle of the writer's thread. Dropping it lets the changes that wait be carried out, then ends the thread.
 #[derive(Debug)]

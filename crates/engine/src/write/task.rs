@@ -1,0 +1,30 @@
+//! A change on its way to the writer, and what follows from a change of another database.
+
+use std::sync::Arc;
+
+use super::prepare::Prepared;
+use super::prepared_sets::PreparedSets;
+use crate::access::Subject;
+use crate::controls::RequestControls;
+use crate::overlay::{FollowUpElsewhere, PasswordWork};
+
+/// A change that is ready for the writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) operation: Prepared,
+    /// The DN of the target as the request had it.
+    pub(crate) target: String,
+    pub(crate) subject: Arc<Subject>,
+    pub(crate) controls: RequestControls,
+    pub(crate) passwords: Option<Arc<PasswordWork>>,
+    /// Of the operation as it is here.
+    pub(crate) prepared: PreparedSets,
+}
+
+/// What follows from a change of another database.
+#[derive(Clone, Debug)]
+pub(crate) struct Follow {
+    pub(crate) follow_up: Arc<dyn FollowUpElsewhere>,
+    /// In whose name.
+    pub(crate) subject: Arc<Subject>,
+}
