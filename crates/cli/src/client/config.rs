@@ -135,7 +135,12 @@ fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<ExitCode, ClientErro
         Some(path) => {
             let fault = |error: std::io::Error| ClientError::Input {
                 name: path.display().to_string(),
-                why: error.to_string(),
+                why: match error.kind() {
+                    std::io::ErrorKind::AlreadyExists => {
+                        "exists already: remove it, or name another file".to_owned()
+                    }
+                    _ => error.to_string(),
+                },
             };
             let mut options = fs::OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(fault)?;

@@ -1,5 +1,7 @@
 //! Directives that set the frontend, and those that set the frontend or a database alike.
 
+use larix_engine::password::Scheme;
+
 use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
 use super::super::values::{Requirements, Restrictions, SearchLimits, SecurityFactors};
@@ -182,6 +184,19 @@ fn password_hash(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             return Err(Fault::argument(number, format!("`{hash}` is not a password scheme"))
                 .with_help("schemes are written in braces, such as {SSHA} or {ARGON2}"));
         }
+    }
+    // As slapd, which goes on while one of them is known.
+    let (known, unknown): (Vec<&String>, Vec<&String>) =
+        call.arguments.iter().partition(|hash| Scheme::from_name(hash).is_some());
+    if let Some(first) = unknown.first().filter(|_| known.is_empty()) {
+        let names = Scheme::names().collect::<Vec<_>>().join(", ");
+        return Err(
+            Fault::argument(0, format!("no password scheme `{first}`")).with_help(format!("one of {names}"))
+        );
+    }
+    for hash in unknown {
+        let text = format!("`password-hash {hash}` has no effect: no such scheme");
+        builder.notes.push(call.origin.clone(), text);
     }
     builder.frontend.password_hash.extend_from_slice(call.arguments);
     Ok(())
