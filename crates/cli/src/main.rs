@@ -56,7 +56,7 @@ Offline tools (they take slapadd's, slapcat's ... flags: larix COMMAND --help):
   check            Check that tree, entries and indexes agree
   backup           Copy databases, also while they are served
   restore          Put a backup back, also to a moment
-  advise           Say which indexes searches lack, and which are not used
+  advise           Say which indexes searches lack, and which nobody uses
 
 Called by one of slapd's names, or as `slapd -Tadd`, larix is that program.";
 
@@ -72,11 +72,11 @@ enum LarixCommand {
     Balance(Box<balance::BalanceArgs>),
     /// Generate directories, and measure servers under load
     Load(load::LoadArgs),
-    /// Say what disk, memory and processors a directory needs, from a sample of it
+    /// Estimate the disk, memory and processors that a directory needs, from a sample of it
     Size(size::SizeArgs),
     /// Take over the slapd of this machine, with a way back
     Adopt(Box<adopt::AdoptArgs>),
-    /// Ask the engine of a `database kv` about its nodes, or have the one that writes step down
+    /// Show the servers of a `database kv`, or make the one that writes step down
     Cluster(cluster::ClusterArgs),
     #[command(flatten)]
     Client(client::ClientCommand),

@@ -37,7 +37,7 @@ const ROOM_MIN: u64 = 64 << 20;
 /// LDIF, two databases, and what the load sorts, as multiples of the LDIF.
 const ROOM_FACTOR: u64 = 4;
 
-/// Say what disk, memory and processors a directory needs, from a sample of it.
+/// Estimate the disk, memory and processors that a directory needs, from a sample of it.
 ///
 /// Loads the sample into a temporary folder, serves it on a free loopback port, and drives it. The directory itself, and
 /// the folders that its configuration names, are not touched.

@@ -38,10 +38,10 @@ pub(super) enum ConfigCommand {
     /// Write a configuration as one readable file: a slapd.conf
     #[command(disable_help_flag = true)]
     Export(Box<ExportArgs>),
-    /// Say what would have to change for a configuration to be as a file says; exit status 1 if anything
+    /// Show how a configuration differs from a file; exit status 1 if it does
     #[command(disable_help_flag = true)]
     Diff(Box<DiffArgs>),
-    /// Make a configuration be as a file says: all of it or nothing
+    /// Change a configuration to what a file says: all of it or nothing
     #[command(disable_help_flag = true)]
     Apply(Box<ApplyArgs>),
 }
@@ -86,10 +86,10 @@ pub(super) struct ApplyArgs {
     target: Target,
     /// The configuration as it should be: a slapd.conf
     file: PathBuf,
-    /// Take databases away that the file does not have; their data stay on disk
+    /// Delete databases that the file does not have; their data stay on disk
     #[arg(long)]
     delete_databases: bool,
-    /// One request after another rather than in a transaction, for servers that know none for cn=config
+    /// Send one request after another, for servers without transactions under cn=config
     #[arg(long)]
     one_by_one: bool,
 }

@@ -48,7 +48,7 @@ pub(crate) enum ClientCommand {
     Passwd(Box<PasswdArgs>),
     /// Ask who the server takes you for (ldapwhoami)
     Whoami(Box<WhoamiArgs>),
-    /// Keep a configuration as one file: check it, compare it with what a server has, make the server have it
+    /// Keep a configuration as one file: check it, compare it with a server's, apply it
     Config(Box<ConfigArgs>),
     /// Ask replicas whether they hold the same, and how far behind they are
     Replica(Box<ReplicaArgs>),

@@ -72,11 +72,25 @@ fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<
         }
         eprintln!("{refused}");
     }
-    session.bind(&credentials)?;
+    session.bind(&credentials).map_err(|error| name_line_end(error, args))?;
     if args.verbose && !args.quiet {
         eprintln!("{}", credentials.describe());
     }
     Ok(session)
+}
+
+/// A password file that an editor or `echo` wrote ends in a line end, which is a part of the password.
+fn name_line_end(error: ClientError, args: &CommonArgs) -> ClientError {
+    let is_wrong = matches!(&error, ClientError::Refused { result, .. } if result.code == ResultCode::INVALID_CREDENTIALS);
+    let Some(path) = args.password_file.as_ref().filter(|_| is_wrong) else { return error };
+    if !fs::read(path).is_ok_and(|password| password.ends_with(b"\n")) {
+        return error;
+    }
+    let advice = format!(
+        "{} ends in a line end, which is a part of the password: write it with printf",
+        path.display()
+    );
+    ClientError::Advised { error: Box::new(error), advice }
 }
 
 /// Whether the command line binds no identity at this server.

@@ -27,7 +27,7 @@ const SHAPES_MAX: usize = 100_000;
 /// Lines of searches shown under a proposal.
 const EXAMPLES_SHOWN: usize = 3;
 
-/// Say which indexes the searches that were asked lack, what they would cost, and which are not used
+/// Say which indexes searches lack, what these would cost, and which indexes nobody uses
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\

@@ -44,7 +44,7 @@ pub(super) struct RestoreArgs {
     /// As new entries: without entryUUID, times, password histories, and what else takes the privilege `manage`
     #[arg(long)]
     plain: bool,
-    /// One request after another rather than in a transaction, for more than a transaction takes
+    /// Send one request after another, for more entries than a transaction takes
     #[arg(long)]
     one_by_one: bool,
 }

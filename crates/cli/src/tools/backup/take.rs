@@ -24,7 +24,7 @@ pub(crate) struct BackupArgs {
     config: ConfigArgs,
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The directory to be made; `-` writes a stream to standard output. Without -b and -n it gets every database
+    /// Make this directory; `-` writes a stream to standard output. Without -b and -n it gets every database
     #[arg(long, value_name = "DIRECTORY", required_unless_present = "verify", conflicts_with = "verify")]
     to: Option<PathBuf>,
     /// Add to the backup in --to what was changed since the last one there
