@@ -196,7 +196,7 @@ fn charts(range: &Range) -> Markup {
             (chart("chart-operations", "Operations a second", "/s"))
             (chart("chart-latency", "Time an operation takes", ""))
             (chart("chart-connections", "Connections", ""))
-            (chart("chart-writes", "Changes that wait, and in one commit", ""))
+            (chart("chart-writes", "Changes: waiting, and in one commit", ""))
         }
         p.help #charts-state role="status" { "The charts cover the last " (range.title) "." }
         p.help {
