@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, Parser};
-use larix_configuration::slapd_d::{InUse, Stamp};
+use larix_configuration::slapd_d::{self, InUse, Stamp};
 use larix_configuration::{Config, ConfigChange, ConfigError, Location, Requester, Source};
 use larix_engine::controls::RequestControls;
 use larix_engine::order::CommitOrder;
@@ -21,6 +21,9 @@ use larix_server::ldif_tree;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::Tool;
+
+/// Where `larix serve --suffix` keeps its configuration.
+const QUICK_START: &str = "larix-data/slapd.d";
 
 /// Which configuration; the flags are slapd's.
 #[derive(Args, Clone, Debug)]
@@ -108,8 +111,13 @@ impl ConfigArgs {
         if self.file.is_none() && self.directory.is_none() && !is_called_as_slapd() {
             match &config.source {
                 Source::Directory(path) | Source::File(path) => {
+                    let near = if slapd_d::is_kept_in(Path::new(QUICK_START)) {
+                        format!(", as -F {QUICK_START} does here")
+                    } else {
+                        String::new()
+                    };
                     eprintln!(
-                        "larix: reads {}; -f FILE or -F DIRECTORY names another configuration",
+                        "larix: reads {}; -f FILE or -F DIRECTORY names another configuration{near}",
                         path.display()
                     );
                 }
