@@ -79,6 +79,14 @@ impl Client {
         Ok(Self { socket, address, input: Vec::new(), next_id: 1, cookie: Vec::new() })
     }
 
+    /// Sends bytes that nothing answers.
+    ///
+    /// # Panics
+    /// The server is gone.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap_or_else(|error| panic!("send to {}: {error}", self.address));
+    }
+
     /// Sends `request` and collects the PDUs up to the one that ends it. A closed connection is shown as such.
     pub fn exchange(&mut self, request: &[u8]) -> Vec<Vec<u8>> {
         self.next_id += 1;

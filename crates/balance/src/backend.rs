@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::figures::Recorder;
 use crate::settings::{BackendSettings, Strategy};
 use crate::upstream::Pool;
 
@@ -26,7 +27,10 @@ pub(crate) struct Backend {
     /// Where the next look for a connection begins.
     pub(crate) turn: usize,
     /// Seconds on average to the first answer; 0: none was measured.
-    latency: f64,
+    pub(crate) latency: f64,
+    /// The configuration does not name it any more: it has no new connection, and its place may be another's.
+    pub(crate) is_gone: bool,
+    pub(crate) figures: Recorder,
 }
 
 impl Backend {
@@ -40,7 +44,15 @@ impl Backend {
             pending: 0,
             turn: 0,
             latency: 0.0,
+            is_gone: false,
+            figures: Recorder::default(),
         }
+    }
+
+    /// It has other settings from here on, and a connection is tried at once.
+    pub(crate) fn change(&mut self, settings: BackendSettings) {
+        self.settings = settings;
+        self.next_try = Duration::ZERO;
     }
 
     pub(crate) fn connections(&self, pool: Pool) -> &[u64] {

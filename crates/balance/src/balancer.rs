@@ -4,6 +4,7 @@ mod answers;
 mod binds;
 mod choice;
 mod ends;
+mod reload;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -14,15 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_client::{Ambient, Channel, Credentials, MessageLimits, Opening, PeerFault, Security, TlsClient};
+use larix_proto::proxy_header::{self, HeaderProgress};
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{Frame, LdapResult, MessageId, ResultCode, encode, frame};
 
 use crate::backend::{Backend, Tier};
-use crate::client::{Client, State};
+use crate::client::{Arrival, Client, State};
 use crate::counters::Counters;
-use crate::settings::{BalanceSettings, StartTls};
+use crate::settings::{BalanceSettings, ProxyHeader, StartTls};
 use crate::upstream::{Pool, Upstream};
 use crate::wire::ClientTls;
+
+pub use self::reload::Reloaded;
 
 /// Operations under way on one connection to a server.
 const CONNECTION_OPERATIONS: usize = 4096;
@@ -45,6 +49,8 @@ pub struct Balancer {
     ambient: Ambient,
     tell: Box<dyn Fn(&str) + Send>,
     clients: HashMap<u64, Client>,
+    /// Clients whose PROXY header is awaited.
+    awaited: usize,
     upstreams: HashMap<u64, Upstream>,
     backends: Vec<Backend>,
     tiers: Vec<Tier>,
@@ -114,6 +120,7 @@ impl Balancer {
             ambient,
             tell,
             clients: HashMap::new(),
+            awaited: 0,
             upstreams: HashMap::new(),
             backends,
             tiers,
@@ -181,12 +188,22 @@ impl Balancer {
 
     // --- clients ---
 
-    /// A client has connected. None: no TLS can be begun.
-    pub(crate) fn open_client(&mut self, is_tls: bool, now: Duration) -> Option<u64> {
-        let mut client = Client::new(now);
+    /// A client has connected. None: no TLS can be begun, or too many PROXY headers are awaited.
+    pub(crate) fn open_client(&mut self, arrival: Arrival, now: Duration) -> Option<u64> {
+        let mut client = Client::new(arrival, now);
         authorize(&self.settings, &mut client, "", "");
-        if is_tls {
+        if arrival.is_tls {
             client.wire.begin_tls(self.client_tls.as_ref()?).ok()?;
+        }
+        if arrival.is_proxied {
+            if self.awaited >= proxy_header::AWAITED_MAX {
+                (self.tell)(&format!(
+                    "refused {}: too many connections wait for their PROXY header",
+                    client.place()
+                ));
+                return None;
+            }
+            self.awaited += 1;
         }
         self.next += 1;
         self.counters.clients += 1;
@@ -207,6 +224,9 @@ impl Balancer {
         if client.state == State::Closing {
             return;
         }
+        if client.header.is_some() {
+            return self.header_received(id, bytes, now);
+        }
         client.heard = now;
         let mut input = std::mem::take(&mut client.input);
         let received = client.wire.receive(bytes, &mut input);
@@ -217,6 +237,39 @@ impl Balancer {
             Err(_) => self.end_client(id, None),
         }
         self.touch_client(id);
+    }
+
+    /// Bytes have come of a client that begins with a PROXY header.
+    fn header_received(&mut self, id: u64, bytes: &[u8], now: Duration) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Some(header) = &mut client.header else { return };
+        header.extend_from_slice(bytes);
+        match proxy_header::parse(header) {
+            Ok(HeaderProgress::Incomplete { .. }) => {}
+            Ok(HeaderProgress::Whole { bytes: len, source }) => {
+                let behind = header.split_off(len);
+                client.header = None;
+                client.heard = now;
+                // Without one the proxy in front itself is the client.
+                client.address = source.or(client.address);
+                self.awaited = self.awaited.saturating_sub(1);
+                if !behind.is_empty() {
+                    self.client_received(id, &behind, now);
+                }
+            }
+            Err(what) => self.refuse_header(id, &format!("no PROXY header: {what}")),
+        }
+    }
+
+    /// Closes a client whose PROXY header is not there, without a word: there is nobody who speaks LDAP.
+    fn refuse_header(&mut self, id: u64, why: &str) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        (self.tell)(&format!("refused {}: {why}", client.place()));
+        self.counters.refused += 1;
+        self.end_client(id, None);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.wire.forget();
+        }
     }
 
     /// Carries out what has come whole, as far as may be now.
@@ -314,13 +367,17 @@ impl Balancer {
 
     /// A connection could not be made.
     pub(crate) fn not_opened(&mut self, wanted: Wanted, why: &str, now: Duration) {
-        let url = self.url(wanted.backend).map(ToString::to_string).unwrap_or_default();
-        (self.tell)(&format!("{url}: cannot connect: {why}"));
-        self.counters.fault(&PeerFault::Socket(String::new()));
+        let is_gone = self.backends.get(wanted.backend).is_none_or(|backend| backend.is_gone);
+        if !is_gone {
+            let url = self.url(wanted.backend).map(ToString::to_string).unwrap_or_default();
+            (self.tell)(&format!("{url}: cannot connect: {why}"));
+            self.counters.fault(&PeerFault::Socket(String::new()));
+        }
         let chance = Self::draw(&mut self.chance);
         if let Some(backend) = self.backends.get_mut(wanted.backend) {
             let opening = backend.opening_mut(wanted.pool);
             *opening = opening.saturating_sub(1);
+            backend.figures.unreached += 1;
             backend.failed(now, chance);
         }
         // Who waits for it learns that there is none.
@@ -340,10 +397,18 @@ impl Balancer {
         let backend = self.backends.get_mut(wanted.backend)?;
         let opening = backend.opening_mut(wanted.pool);
         *opening = opening.saturating_sub(1);
+        if backend.is_gone {
+            // Other settings have come meanwhile.
+            return None;
+        }
         self.next += 1;
         let id = self.next;
         backend.connections_mut(wanted.pool).push(id);
-        self.upstreams.insert(id, Upstream::new(wanted.backend, wanted.pool, channel, now));
+        let mut upstream = Upstream::new(wanted.backend, wanted.pool, channel, now);
+        if backend.settings.proxy_header == ProxyHeader::Local {
+            upstream.preface = proxy_header::LOCAL_HEADER.to_vec();
+        }
+        self.upstreams.insert(id, upstream);
         self.note_ready(id);
         self.touch_upstream(id);
         Some(id)
@@ -414,6 +479,9 @@ impl Balancer {
     /// What is to be written to a server now.
     pub(crate) fn upstream_output(&mut self, id: u64) -> &[u8] {
         let Some(upstream) = self.upstreams.get_mut(&id) else { return &[] };
+        if !upstream.preface.is_empty() {
+            return &upstream.preface;
+        }
         // Broken TLS has nothing to write; reading ends the connection.
         upstream.channel.output().unwrap_or_default()
     }
@@ -421,7 +489,11 @@ impl Balancer {
     /// The socket of a server took so many bytes.
     pub(crate) fn upstream_sent(&mut self, id: u64, count: usize) {
         let Some(upstream) = self.upstreams.get_mut(&id) else { return };
-        upstream.channel.sent(count);
+        if upstream.preface.is_empty() {
+            upstream.channel.sent(count);
+        } else {
+            upstream.preface.drain(..count.min(upstream.preface.len()));
+        }
         upstream.stalled = None;
         let pool = upstream.pool;
         if !self.waiting.iter().all(VecDeque::is_empty) {
@@ -511,6 +583,7 @@ impl Balancer {
 
 /// What a client's operations are sent with: it is bound as `name`, whose identity for others is `identity`.
 fn authorize(settings: &BalanceSettings, client: &mut Client, name: &str, identity: &str) {
+    (client.name, client.identity) = (name.to_owned(), identity.to_owned());
     let is_balancer = match &settings.bind.credentials {
         None => name.is_empty() && identity.is_empty(),
         Some(Credentials::Simple { dn, .. }) => !name.is_empty() && name == dn,

@@ -1,6 +1,8 @@
 //! What the balancer knows of a client.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use larix_proto::control::{ControlValue, ProxiedAuthorization};
@@ -8,13 +10,31 @@ use larix_proto::control::{ControlValue, ProxiedAuthorization};
 use crate::upstream::Pool;
 use crate::wire::Wire;
 
+/// How a client connects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// TLS begins with the first byte, or the first behind the header.
+    pub(crate) is_tls: bool,
+    /// A header of the PROXY protocol comes first.
+    pub(crate) is_proxied: bool,
+    /// The other end of the socket; none: a local one.
+    pub(crate) address: Option<SocketAddr>,
+}
+
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Client {
+    /// Where it is, as far as the socket or the PROXY header says.
+    pub(crate) address: Option<SocketAddr>,
+    /// What has come of its PROXY header, while that is awaited.
+    pub(crate) header: Option<Vec<u8>>,
     pub(crate) wire: Wire,
     /// Requests that have come, the next of them first.
     pub(crate) input: Vec<u8>,
     pub(crate) state: State,
+    /// The DN that it is bound as, and the identity that this is for others (RFC 4513 section 5.2.1.8); empty: anonymous.
+    pub(crate) name: String,
+    pub(crate) identity: String,
     /// The proxied authorization control with its identity, encoded; empty: none is needed.
     pub(crate) authorization: Vec<u8>,
     /// It is bound as the balancer itself.
@@ -60,14 +80,20 @@ pub(crate) enum Restriction {
     Write(usize, Option<Duration>),
     Backend(usize),
     Connection(u64),
+    /// To a server that is not there any more: the next one is refused.
+    Lost,
 }
 
 impl Client {
-    pub(crate) fn new(now: Duration) -> Self {
+    pub(crate) fn new(arrival: Arrival, now: Duration) -> Self {
         Self {
+            address: arrival.address,
+            header: arrival.is_proxied.then(Vec::new),
             wire: Wire::default(),
             input: Vec::new(),
             state: State::Open,
+            name: String::new(),
+            identity: String::new(),
             authorization: Vec::new(),
             is_privileged: false,
             pending: HashMap::new(),
@@ -78,6 +104,11 @@ impl Client {
             stalled: None,
             is_touched: false,
         }
+    }
+
+    /// As the log names it.
+    pub(crate) fn place(&self) -> impl fmt::Display + use<> {
+        ClientPlace(self.address)
     }
 
     /// Its operations go on behalf of this identity (RFC 4513 section 5.2.1.8), empty for anonymous.
@@ -91,5 +122,20 @@ impl Client {
     pub(crate) fn authorize_as_balancer(&mut self) {
         self.is_privileged = true;
         self.authorization.clear();
+    }
+}
+
+/// `client IP=192.0.2.1:4711`.
+struct ClientPlace(Option<SocketAddr>);
+
+impl fmt::Display for ClientPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            // An IPv4 client of a dual-stack socket is shown as what it is.
+            Some(address) => {
+                write!(f, "client IP={}", SocketAddr::new(address.ip().to_canonical(), address.port()))
+            }
+            None => f.write_str("client of a local socket"),
+        }
     }
 }

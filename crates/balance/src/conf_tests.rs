@@ -119,6 +119,21 @@ fn wrong_lines_are_named_with_the_mend() {
             "FILE:2:1: backend-server: starttls=",
             "ldap://",
         ),
+        (
+            "tier bestof\nbackend-server uri=ldap://h proxyprotocol=v2",
+            "FILE:2:29: proxyprotocol=v2: a header names one client",
+            "proxyprotocol=local",
+        ),
+        (
+            "tier bestof\nbackend-server uri=ldap://h proxyprotocol=on",
+            "FILE:2:29: `on` is not possible for proxyprotocol",
+            "no or local",
+        ),
+        (
+            "tier bestof\nbackend-server uri=ldapi://%2Fx proxyprotocol=local",
+            "FILE:2:1: backend-server: proxyprotocol=",
+            "take proxyprotocol= out",
+        ),
         ("bindconf binddn=cn=x", "FILE:1:1: bindconf: binddn= needs credentials=", "credentials=PASSWORD"),
         ("bindconf bindmethod=sasl", "FILE:1:1: bindconf: bindmethod=sasl needs saslmech=", "PLAIN"),
         ("bindconf bindmethod=other", "FILE:1:10: `other` is not possible for bindmethod", "simple or sasl"),

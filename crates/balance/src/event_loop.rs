@@ -7,21 +7,21 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use larix_client::dial::{begin_tcp, begin_unix};
-use larix_client::{Ambient, PeerFault, TlsClient};
+use larix_client::{Ambient, PeerFault};
 use larix_proto::url::UrlScheme;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use socket2::Socket;
 
-use crate::balancer::{Balancer, Wanted};
-use crate::settings::BalanceSettings;
+use crate::balancer::{Balancer, Reloaded, Wanted};
+use crate::client::Arrival;
+use crate::figures::Figures;
 use crate::sockets::Polled;
-use crate::wire::ClientTls;
 
 const READ_BYTES: usize = 64 * 1024;
 /// Reads of one server's connection before others have their turn.
@@ -37,6 +37,8 @@ const REPORT: Duration = Duration::from_secs(60);
 const CONNECTING: Duration = Duration::from_secs(10);
 /// How long clients have for what is under way when the balancer stops.
 const STOPPING: Duration = Duration::from_secs(10);
+/// How long another thread waits for the loop's word: it never waits itself, but it may be at work.
+const ANSWERING: Duration = Duration::from_secs(2);
 /// Where `ldapi:///` leads.
 const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 
@@ -51,16 +53,14 @@ const NUMBER: u64 = UPSTREAM - 1;
 #[derive(Debug)]
 pub struct Listening {
     pub socket: Socket,
-    /// TLS from the first byte on.
+    /// TLS from the first byte on, or from the first behind the header.
     pub is_tls: bool,
+    /// Each connection begins with a header of the PROXY protocol.
+    pub is_proxied: bool,
 }
 
 /// What a loop needs of the world around it.
 pub struct Surroundings {
-    /// For servers with TLS.
-    pub upstream_tls: Option<TlsClient>,
-    /// For listeners with TLS, and StartTLS.
-    pub client_tls: Option<ClientTls>,
     pub ambient: Ambient,
     /// The time since any start.
     pub clock: Box<dyn Fn() -> Duration + Send>,
@@ -74,9 +74,19 @@ impl fmt::Debug for Surroundings {
     }
 }
 
-/// Stops a loop from another thread.
+/// Reaches a loop from another thread.
 #[derive(Clone, Debug)]
-pub struct StopHandle(Arc<Shared>);
+pub struct LoopHandle {
+    shared: Arc<Shared>,
+    orders: Sender<Order>,
+}
+
+/// What a loop is told by another thread.
+#[derive(Debug)]
+enum Order {
+    Reload(Box<Reloaded>),
+    Figures(SyncSender<Figures>),
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -91,11 +101,26 @@ impl Shared {
     }
 }
 
-impl StopHandle {
+impl LoopHandle {
     /// Clients with nothing under way are closed at once, the others when they have their answers.
     pub fn stop(&self) {
-        self.0.is_stopped.store(true, Ordering::SeqCst);
-        self.0.wake_up();
+        self.shared.is_stopped.store(true, Ordering::SeqCst);
+        self.shared.wake_up();
+    }
+
+    /// Other settings and certificates; connections of clients stay.
+    pub fn reload(&self, new: Reloaded) {
+        // Without a loop there is nothing to tell.
+        let _ = self.orders.send(Order::Reload(Box::new(new)));
+        self.shared.wake_up();
+    }
+
+    /// What there is to watch now. None: the loop has ended, or has not answered within two seconds.
+    pub fn figures(&self) -> Option<Figures> {
+        let (sender, answer) = sync_channel(1);
+        self.orders.send(Order::Figures(sender)).ok()?;
+        self.shared.wake_up();
+        answer.recv_timeout(ANSWERING).ok()
     }
 }
 
@@ -118,9 +143,13 @@ pub struct EventLoop {
     core: Balancer,
     poll: OwnedFd,
     shared: Arc<Shared>,
+    /// Kept for [`Self::handle`].
+    order: Sender<Order>,
+    orders: Receiver<Order>,
     clock: Box<dyn Fn() -> Duration + Send>,
     tell: Arc<dyn Fn(&str) + Send + Sync>,
-    listeners: Vec<(Polled, bool)>,
+    /// With what is known beforehand of those who connect there.
+    listeners: Vec<(Polled, Arrival)>,
     clients: HashMap<u64, Polled>,
     upstreams: HashMap<u64, Polled>,
     connecting: HashMap<u64, Connecting>,
@@ -142,21 +171,20 @@ impl EventLoop {
     ///
     /// # Errors
     /// No descriptor or no thread is left.
-    pub fn new(
-        settings: Arc<BalanceSettings>,
-        listening: Vec<Listening>,
-        around: Surroundings,
-    ) -> io::Result<Self> {
+    pub fn new(read: Reloaded, listening: Vec<Listening>, around: Surroundings) -> io::Result<Self> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         epoll::add(&poll, &wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
         let shared = Arc::new(Shared { wake, is_stopped: AtomicBool::new(false) });
         let mut listeners = Vec::new();
-        for (number, Listening { socket, is_tls }) in (0u64..).zip(listening) {
-            listeners.push((Polled::new(&poll, socket, LISTENER | number, true, false)?, is_tls));
+        for (number, Listening { socket, is_tls, is_proxied }) in (0u64..).zip(listening) {
+            let arrival = Arrival { is_tls, is_proxied, address: None };
+            listeners.push((Polled::new(&poll, socket, LISTENER | number, true, false)?, arrival));
         }
         let (resolver, resolved) = start_resolver(Arc::clone(&shared))?;
-        let Surroundings { upstream_tls, client_tls, ambient, clock, tell } = around;
+        let Surroundings { ambient, clock, tell } = around;
+        let Reloaded { settings, upstream_tls, client_tls } = read;
+        let (order, orders) = channel();
         let teller = Arc::clone(&tell);
         let core =
             Balancer::new(settings, upstream_tls, client_tls, ambient, Box::new(move |line| teller(line)));
@@ -164,6 +192,8 @@ impl EventLoop {
             core,
             poll,
             shared,
+            order,
+            orders,
             clock,
             tell,
             listeners,
@@ -177,9 +207,9 @@ impl EventLoop {
         })
     }
 
-    /// What stops it.
-    pub fn stop_handle(&self) -> StopHandle {
-        StopHandle(Arc::clone(&self.shared))
+    /// By which other threads reach it.
+    pub fn handle(&self) -> LoopHandle {
+        LoopHandle { shared: Arc::clone(&self.shared), orders: self.order.clone() }
     }
 
     /// Serves until it is stopped.
@@ -268,15 +298,15 @@ impl EventLoop {
     // --- clients ---
 
     fn accept(&mut self, number: u64, now: Duration) {
-        let Some((listener, is_tls)) = usize::try_from(number).ok().and_then(|at| self.listeners.get(at))
+        let Some((listener, arrival)) = usize::try_from(number).ok().and_then(|at| self.listeners.get(at))
         else {
             return;
         };
-        let is_tls = *is_tls;
+        let arrival = *arrival;
         let mut accepted = Vec::new();
         for _ in 0..ACCEPTS_IN_TURN {
             match listener.socket.accept() {
-                Ok((socket, _)) => accepted.push(socket),
+                Ok((socket, address)) => accepted.push((socket, address.as_socket())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The client is gone already.
                 Err(error)
@@ -293,13 +323,13 @@ impl EventLoop {
                 }
             }
         }
-        for socket in accepted {
+        for (socket, address) in accepted {
             // Local sockets have no delay to turn off.
             let _ = socket.set_tcp_nodelay(true);
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            let Some(id) = self.core.open_client(is_tls, now) else { continue };
+            let Some(id) = self.core.open_client(Arrival { address, ..arrival }, now) else { continue };
             match Polled::new(&self.poll, socket, id, true, false) {
                 Ok(polled) => {
                     self.clients.insert(id, polled);
@@ -458,10 +488,22 @@ impl EventLoop {
         }
     }
 
-    /// Names that were looked up.
+    /// Names that were looked up, and what other threads want.
     fn woken(&mut self, now: Duration) {
         let mut drained = [0; 8];
         let _ = rustix::io::read(&self.shared.wake, &mut drained);
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Reload(new) => {
+                    self.core.reload(*new);
+                    (self.tell)("the configuration was read again");
+                }
+                // Who asked may have gone.
+                Order::Figures(to) => {
+                    let _ = to.try_send(self.core.figures());
+                }
+            }
+        }
         while let Ok((number, found)) = self.resolved.try_recv() {
             let why = match found {
                 Ok(addresses) => {

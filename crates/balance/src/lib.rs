@@ -14,16 +14,20 @@ mod conf;
 mod counters;
 mod envelope;
 mod event_loop;
+mod figures;
 mod settings;
 mod sockets;
 mod upstream;
 mod wire;
 
-pub use balancer::Balancer;
+pub use balancer::{Balancer, Reloaded};
 pub use conf::read;
 pub use counters::Counters;
-pub use event_loop::{EventLoop, Listening, StopHandle, Surroundings};
+pub use event_loop::{EventLoop, Listening, LoopHandle, Surroundings};
+pub use figures::{CODES, Figures, OPERATIONS, POOLS, ServerFigures};
+pub use larix_client::PeerFault;
 pub use settings::{
-    Action, BackendSettings, BalanceSettings, BindSettings, Coherence, StartTls, Strategy, TierSettings,
+    Action, BackendSettings, BalanceSettings, BindSettings, Coherence, ProxyHeader, StartTls, Strategy,
+    TierSettings,
 };
 pub use wire::ClientTls;

@@ -53,7 +53,7 @@ pub(crate) const CLIENT_OPERATIONS_MAX: usize = 4096;
 pub(crate) const CLIENT_OUTPUT_MAX: usize = 4 << 20;
 
 /// `bindconf`: how connections to all servers are made, and who they belong to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BindSettings {
     /// None: anonymous. A client that is bound as the DN of a simple bind needs no proxied authorization.
     pub credentials: Option<Credentials>,
@@ -89,6 +89,7 @@ pub enum Strategy {
 pub struct BackendSettings {
     pub url: LdapUrl,
     pub start_tls: StartTls,
+    pub proxy_header: ProxyHeader,
     /// Connections that clients share.
     pub connections: usize,
     /// Connections for binds.
@@ -102,6 +103,14 @@ pub struct BackendSettings {
     pub weight: u32,
 }
 
+impl BackendSettings {
+    /// Whether connections made with one of two settings are as the other has them.
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+        let alike = (self.start_tls, self.proxy_header) == (other.start_tls, other.proxy_header);
+        alike && self.url.to_string() == other.url.to_string()
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartTls {
     #[default]
@@ -109,6 +118,15 @@ pub enum StartTls {
     /// If the server agrees.
     Yes,
     Critical,
+}
+
+/// `proxyprotocol`: what each connection to a server begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProxyHeader {
+    #[default]
+    None,
+    /// A header of version 2 that names no client: all clients share the connections.
+    Local,
 }
 
 /// `write_coherence`.

@@ -31,6 +31,8 @@ pub(crate) struct Upstream {
     /// Which of all servers.
     pub(crate) backend: usize,
     pub(crate) pool: Pool,
+    /// What goes before everything else: the header of the PROXY protocol, as far as the socket has not taken it.
+    pub(crate) preface: Vec<u8>,
     pub(crate) channel: Channel,
     /// By the message ids of this connection.
     pub(crate) pending: HashMap<u32, Operation>,
@@ -93,6 +95,7 @@ impl Upstream {
         Self {
             backend,
             pool,
+            preface: Vec::new(),
             channel,
             pending: HashMap::new(),
             is_ready: false,

@@ -1,13 +1,19 @@
 //! `larix balance`: many clients over a few connections to several servers, with the keywords of lloadd.conf(5).
 
+mod metrics;
+
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use clap::Args;
-use larix_balance::{BalanceSettings, ClientTls, EventLoop, Listening, StartTls, StopHandle, Surroundings};
+use larix_balance::{
+    BalanceSettings, ClientTls, EventLoop, Listening, LoopHandle, Reloaded, StartTls, Surroundings,
+};
 use larix_client::{Ambient, TlsClient, TlsOptions};
 
 use larix_engine::time::{Clock as _, RandomSource as _};
@@ -15,13 +21,16 @@ use larix_proto::url::UrlScheme;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::daemon::{Privileges, ProcessFiles, Readiness};
 use larix_server::hardening;
-use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenSocket, Listener, parse_urls};
+use larix_server::http::{Answer, HttpListener, spawn_pages};
+use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenSocket, ListenUrl, Listener, parse_urls};
 use larix_server::tls::{TlsState, end_point_binding};
 use tokio::signal::unix::{SignalKind, signal};
 
 const DEFAULT_URLS: &str = "ldap:///";
+/// In a second.
+const MICROSECONDS: f64 = 1e6;
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct BalanceArgs {
     /// Read this configuration, with the keywords of lloadd.conf
     #[arg(short = 'f', value_name = "FILE")]
@@ -44,7 +53,10 @@ pub(crate) struct BalanceArgs {
     /// Use IPv6 alone
     #[arg(short = '6')]
     v6: bool,
-    /// Write the bound ports here, one a line
+    /// Answer /metrics, /health/live and /health/ready there, for example on http://127.0.0.1:9389/
+    #[arg(long, value_name = "URL", value_parser = larix_configuration::values::http_address)]
+    http: Vec<SocketAddr>,
+    /// Write the bound ports here, one a line, those of --http last
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
     /// Print help
@@ -63,26 +75,7 @@ pub(crate) fn main(arguments: &BalanceArgs) -> ExitCode {
 }
 
 fn run(arguments: &BalanceArgs) -> anyhow::Result<()> {
-    let settings = larix_balance::read(&arguments.file)?;
-    for note in &settings.notes {
-        say(note);
-    }
-    let client_tls = client_tls(&settings)?;
-    let upstream_tls = upstream_tls(&settings)?;
-    let urls = arguments.urls.clone().unwrap_or_else(|| match settings.listen.is_empty() {
-        true => DEFAULT_URLS.to_owned(),
-        false => settings.listen.join(" "),
-    });
-    let urls = parse_urls(&urls)?;
-    for url in &urls {
-        anyhow::ensure!(
-            !url.proxied,
-            "{}: the balancer takes no PROXY header: write ldap:// or ldaps://",
-            url.text
-        );
-        let needs = url.tls && client_tls.is_none();
-        anyhow::ensure!(!needs, "{}: TLS needs TLSCertificateFile and TLSCertificateKeyFile", url.text);
-    }
+    let read = read(arguments)?;
     if arguments.check {
         println!("config file testing succeeded");
         return Ok(());
@@ -94,29 +87,56 @@ fn run(arguments: &BalanceArgs) -> anyhow::Result<()> {
         _ => AddressFamily::Any,
     };
     let mut listeners = Vec::new();
-    for url in &urls {
+    for url in &urls_of(arguments, &read.settings)? {
         listeners.extend(url.bind(family, DEFAULT_BACKLOG)?);
     }
+    let pages =
+        arguments.http.iter().map(|address| HttpListener::bind(*address)).collect::<Result<Vec<_>, _>>()?;
     privileges.drop_to()?;
     // Its memory holds passwords, and its credentials.
     hardening::forbid_core_dumps(false).context("cannot forbid core dumps")?;
     hardening::forbid_new_privileges().context("cannot forbid new privileges")?;
-    let _files = ProcessFiles::write(settings.pid_file.as_deref(), settings.args_file.as_deref())?;
+    let (pid, names) = (read.settings.pid_file.clone(), read.settings.args_file.clone());
+    let _files = ProcessFiles::write(pid.as_deref(), names.as_deref())?;
     if let Some(path) = &arguments.port_file {
-        write_ports(path, &listeners)?;
+        let http = pages.iter().filter_map(|page| Some(page.address().ok()?.port()));
+        write_ports(path, listeners.iter().filter_map(Listener::port).chain(http))?;
     }
-    serve(settings, listeners, upstream_tls, client_tls)
+    serve(arguments.clone(), read, listeners, pages)
+}
+
+/// The configuration, and the certificates that it names.
+fn read(arguments: &BalanceArgs) -> anyhow::Result<Reloaded> {
+    let settings = larix_balance::read(&arguments.file)?;
+    for note in &settings.notes {
+        say(note);
+    }
+    let client_tls = client_tls(&settings)?;
+    let upstream_tls = upstream_tls(&settings)?;
+    for url in urls_of(arguments, &settings)? {
+        let needs = url.tls && client_tls.is_none();
+        anyhow::ensure!(!needs, "{}: TLS needs TLSCertificateFile and TLSCertificateKeyFile", url.text);
+    }
+    Ok(Reloaded { settings: Arc::new(settings), upstream_tls, client_tls })
+}
+
+fn urls_of(arguments: &BalanceArgs, settings: &BalanceSettings) -> anyhow::Result<Vec<ListenUrl>> {
+    let urls = arguments.urls.clone().unwrap_or_else(|| match settings.listen.is_empty() {
+        true => DEFAULT_URLS.to_owned(),
+        false => settings.listen.join(" "),
+    });
+    Ok(parse_urls(&urls)?)
 }
 
 fn serve(
-    settings: BalanceSettings,
+    arguments: BalanceArgs,
+    read: Reloaded,
     listeners: Vec<Listener>,
-    upstream_tls: Option<TlsClient>,
-    client_tls: Option<ClientTls>,
+    pages: Vec<HttpListener>,
 ) -> anyhow::Result<()> {
     let mut paths = Vec::new();
     let mut listening = Vec::new();
-    for Listener { socket, name, tls, .. } in listeners {
+    for Listener { socket, name, tls, proxied, .. } in listeners {
         say(&format!("listening on {name}"));
         let socket = match socket {
             ListenSocket::Tcp(socket) => socket.into(),
@@ -125,19 +145,36 @@ fn serve(
                 socket.into()
             }
         };
-        listening.push(Listening { socket, is_tls: tls });
+        listening.push(Listening { socket, is_tls: tls, is_proxied: proxied });
     }
     let clock = SystemClock::new();
+    let started = clock.now().0 as f64 / MICROSECONDS;
     let around = Surroundings {
-        upstream_tls,
-        client_tls,
         ambient: Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding },
         clock: Box::new(move || std::time::Duration::from_nanos(clock.monotonic().0)),
         tell: Arc::new(say),
     };
-    let balancer =
-        EventLoop::new(Arc::new(settings), listening, around).context("cannot start the event loop")?;
-    stop_at_signals(balancer.stop_handle()).context("cannot handle signals")?;
+    let listen = read.settings.listen.clone();
+    let balancer = EventLoop::new(read, listening, around).context("cannot start the event loop")?;
+    let reloads = Arc::new([const { AtomicU64::new(0) }; 2]);
+    for page in pages {
+        if let Ok(address) = page.address() {
+            say(&format!("listening on http://{address}/"));
+        }
+        let (handle, reloads) = (balancer.handle(), Arc::clone(&reloads));
+        spawn_pages(page, move |path| answer(path, &handle, started, &reloads))
+            .context("cannot serve HTTP")?;
+    }
+    let handle = balancer.handle();
+    follow_signals(move |signal| match signal {
+        Signal::Stop => handle.stop(),
+        Signal::Reload => {
+            let is_done = reload(&arguments, &listen, &handle);
+            let [done, refused] = &*reloads;
+            if is_done { done } else { refused }.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+    .context("cannot handle signals")?;
     Readiness::foreground().ready()?;
     let done = balancer.run().context("the event loop failed");
     for path in paths {
@@ -147,21 +184,61 @@ fn serve(
     done
 }
 
-/// SIGTERM and SIGINT stop the balancer.
-fn stop_at_signals(handle: StopHandle) -> std::io::Result<()> {
+/// Reads the configuration and the certificates again. False: the balancer goes on as before.
+fn reload(arguments: &BalanceArgs, listen: &[String], handle: &LoopHandle) -> bool {
+    match read(arguments) {
+        Ok(read) => {
+            if arguments.urls.is_none() && read.settings.listen != listen {
+                say("listen: other URLs need a restart; the balancer listens where it did");
+            }
+            handle.reload(read);
+            true
+        }
+        Err(error) => {
+            say(&format!("the configuration is not taken, everything stays as it was: {error:#}"));
+            false
+        }
+    }
+}
+
+fn answer(path: &str, handle: &LoopHandle, started: f64, reloads: &[AtomicU64; 2]) -> Answer {
+    const STUCK: &str = "the loop that forwards does not answer\n";
+    match (path, handle.figures()) {
+        ("/metrics" | "/health/live" | "/health/ready", None) => Answer::ready(STUCK.to_owned()),
+        ("/metrics", Some(figures)) => {
+            let reloads = reloads.each_ref().map(|count| count.load(Ordering::Relaxed));
+            larix_server::http::metrics::page(metrics::BalancePage { figures, started, reloads })
+        }
+        ("/health/live", Some(_)) => Answer::live(),
+        ("/health/ready", Some(figures)) => Answer::ready(figures.unready()),
+        _ => Answer::not_here(),
+    }
+}
+
+/// What the balancer is told to do.
+enum Signal {
+    Stop,
+    Reload,
+}
+
+/// SIGTERM and SIGINT stop the balancer, SIGHUP has it read its configuration again.
+fn follow_signals(told: impl Fn(Signal) + Send + 'static) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (mut interrupt, mut terminate) = {
+    let (mut interrupt, mut terminate, mut hangup) = {
         let _entered = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        });
-        handle.stop();
+        loop {
+            let next = runtime.block_on(async {
+                tokio::select! {
+                    _ = interrupt.recv() => Signal::Stop,
+                    _ = terminate.recv() => Signal::Stop,
+                    _ = hangup.recv() => Signal::Reload,
+                }
+            });
+            told(next);
+        }
     })?;
     Ok(())
 }
@@ -197,8 +274,8 @@ fn upstream_tls(settings: &BalanceSettings) -> anyhow::Result<Option<TlsClient>>
     Ok(Some(TlsOptions::new(given.chain(inherited)).prepare()?))
 }
 
-fn write_ports(path: &Path, listeners: &[Listener]) -> anyhow::Result<()> {
-    let ports: String = listeners.iter().filter_map(|l| Some(format!("{}\n", l.port()?))).collect();
+fn write_ports(path: &Path, ports: impl Iterator<Item = u16>) -> anyhow::Result<()> {
+    let ports: String = ports.map(|port| format!("{port}\n")).collect();
     // Whole or not there at all: who waits for it reads it at once.
     let partial = path.with_extension("partial");
     let written = std::fs::write(&partial, ports).and_then(|()| std::fs::rename(&partial, path));

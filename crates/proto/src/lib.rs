@@ -18,6 +18,7 @@ mod list;
 mod message;
 mod message_id;
 pub mod oid;
+pub mod proxy_header;
 mod request;
 mod response;
 mod result;

@@ -5,7 +5,7 @@
 //! network of the operators' own.
 
 mod health;
-mod metrics;
+pub mod metrics;
 mod slots;
 
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A bound `http-listener`.
 #[derive(Debug)]
-pub(crate) struct HttpListener {
+pub struct HttpListener {
     socket: std::net::TcpListener,
 }
 
@@ -115,23 +115,45 @@ fn spawn(listener: HttpListener, server: Arc<Server>) -> AbortHandle {
         server.log.notice(format_args!("listening on http://{address}/"));
     }
     let serving = tokio::task::spawn_local(async move {
-        if let Err(error) = listener.run(server.clone()).await {
+        if let Err(error) = listener.run(pages_of(server.clone())).await {
             server.log.notice(format_args!("daemon: cannot serve HTTP: {error}"));
         }
     });
     serving.abort_handle()
 }
 
-struct Answer {
+/// What a page is answered with.
+#[derive(Debug)]
+pub struct Answer {
     status: StatusCode,
     content_type: &'static str,
     text: String,
 }
 
+/// What a listener shows, by its path.
+type Pages = Rc<dyn Fn(&str) -> Answer>;
+
+/// Serves the pages of another program than the server, on a thread of its own, as long as the process runs.
+///
+/// # Errors
+/// No event loop or no thread is to be had.
+pub fn spawn_pages(
+    listener: HttpListener,
+    pages: impl Fn(&str) -> Answer + Send + 'static,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("http".to_owned()).spawn(move || {
+        let serving = listener.run(Rc::new(pages));
+        // It ends only if the socket cannot be polled: then nobody is answered, as an orchestrator notices.
+        let _ = tokio::task::LocalSet::new().block_on(&runtime, serving);
+    })?;
+    Ok(())
+}
+
 impl HttpListener {
     /// # Errors
     /// An address that is in use, that is not this machine's, or whose port is not allowed.
-    pub(crate) fn bind(address: SocketAddr) -> Result<Self, HttpListenError> {
+    pub fn bind(address: SocketAddr) -> Result<Self, HttpListenError> {
         let socket = bind_socket(address).map_err(|source| {
             let directive = format!("http-listener http://{address}/");
             HttpListenError { directive, source }
@@ -140,12 +162,15 @@ impl HttpListener {
     }
 
     /// With the port that was really bound.
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    async fn run(self, server: Arc<Server>) -> io::Result<()> {
-        accept_each(self.socket, TAKING_PATIENCE, |stream, _, slot| serve(stream, slot, server.clone())).await
+    async fn run(self, pages: Pages) -> io::Result<()> {
+        accept_each(self.socket, TAKING_PATIENCE, |stream, _, slot| serve(stream, slot, pages.clone())).await
     }
 }
 
@@ -190,27 +215,31 @@ pub(crate) fn protocol() -> hyper::server::conn::http1::Builder {
     http
 }
 
-async fn serve(stream: TcpStream, slot: Rc<ConnectionSlot>, server: Arc<Server>) {
+async fn serve(stream: TcpStream, slot: Rc<ConnectionSlot>, pages: Pages) {
     let stream = slot.time(stream);
     let service = service_fn(move |request: Request<Incoming>| {
         let _answering = slot.begin();
         injected::panic_at("http");
-        let response = respond(&server, request.method(), request.uri().path());
+        let response = respond(&pages, request.method(), request.uri().path());
         std::future::ready(Ok::<_, Infallible>(response))
     });
     // hyper answers a client that breaks off or speaks another protocol, as far as it can.
     let _ = protocol().serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn respond(server: &Arc<Server>, method: &Method, path: &str) -> Response<Full<Bytes>> {
-    let answer = match path {
-        "/metrics" => metrics::answer(server),
-        "/health/live" => health::live(),
-        "/health/ready" => health::ready(server),
-        _ => Answer::text(StatusCode::NOT_FOUND, "not here: /metrics, /health/live and /health/ready are\n"),
-    };
+/// The server's own.
+fn pages_of(server: Arc<Server>) -> Pages {
+    Rc::new(move |path| match path {
+        "/metrics" => metrics::answer(&server),
+        "/health/live" => Answer::live(),
+        "/health/ready" => Answer::ready(health::unready(&server)),
+        _ => Answer::not_here(),
+    })
+}
+
+fn respond(pages: &Pages, method: &Method, path: &str) -> Response<Full<Bytes>> {
     let answer = match *method {
-        Method::GET | Method::HEAD => answer,
+        Method::GET | Method::HEAD => pages(path),
         _ => Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
     };
     let mut response = Response::new(Full::new(Bytes::from(answer.text)));
@@ -227,5 +256,23 @@ fn respond(server: &Arc<Server>, method: &Method, path: &str) -> Response<Full<B
 impl Answer {
     fn text(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", text: text.into() }
+    }
+
+    /// The process answers.
+    pub fn live() -> Self {
+        Self::text(StatusCode::OK, "live\n")
+    }
+
+    /// Whether clients may be sent here; `why` not, a line for each reason.
+    pub fn ready(why: String) -> Self {
+        if why.is_empty() {
+            return Self::text(StatusCode::OK, "ready\n");
+        }
+        Self::text(StatusCode::SERVICE_UNAVAILABLE, why)
+    }
+
+    /// For any other path.
+    pub fn not_here() -> Self {
+        Self::text(StatusCode::NOT_FOUND, "not here: /metrics, /health/live and /health/ready are\n")
     }
 }

@@ -50,7 +50,7 @@ struct Balance {
     address: SocketAddr,
     ports: Vec<u16>,
     log: std::path::PathBuf,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Balance {
@@ -72,7 +72,7 @@ impl Balance {
         std::fs::write(&conf, text).unwrap();
         let (port_file, log) = (folder.path().join("port"), folder.path().join("log"));
         let process = Command::new(Kind::Larix.program().unwrap())
-            .args(["balance", "-h", urls, "-f"])
+            .args(["balance", "--http", "http://127.0.0.1:0/", "-h", urls, "-f"])
             .arg(&conf)
             .arg("--port-file")
             .arg(&port_file)
@@ -85,7 +85,7 @@ impl Balance {
             if let Ok(text) = std::fs::read_to_string(&port_file) {
                 let ports: Vec<u16> = text.lines().map(|line| line.parse().unwrap()).collect();
                 let address = ([127, 0, 0, 1], ports[0]).into();
-                return Self { process, address, ports, log, _folder: folder };
+                return Self { process, address, ports, log, folder };
             }
             step();
         }
@@ -94,6 +94,34 @@ impl Balance {
 
     fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The status and the text of a page.
+    fn page(&self, path: &str) -> (u16, String) {
+        let mut socket = std::net::TcpStream::connect(("127.0.0.1", *self.ports.last().unwrap())).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut socket, &mut answer).unwrap();
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+    }
+
+    /// Has it read another configuration.
+    fn reload(&self, text: &str) {
+        std::fs::write(self.folder.path().join("lloadd.conf"), text).unwrap();
+        assert!(signal(self.process.id(), Signal::HUP));
+    }
+
+    /// Waits for a text in the log.
+    fn wait_for(&self, text: &str) {
+        for _ in 0..STEPS {
+            if self.log().contains(text) {
+                return;
+            }
+            step();
+        }
+        panic!("no {text:?} in the log: {}", self.log());
     }
 
     /// Stops it as a service manager does.
@@ -380,4 +408,101 @@ fn tls_on_both_sides() {
     assert!(shown.contains("(52)"), "{shown}: {}", distrustful.log());
     assert!(distrustful.log().contains("no TLS"), "{}", distrustful.log());
     distrustful.stop();
+}
+
+#[test]
+fn the_proxy_protocol_on_both_sides() {
+    let site = site();
+    let server =
+        Server::start_on(Kind::Larix, &site.configuration(), &["pldap://127.0.0.1:0/"], &[], &[]).unwrap();
+    let text = |more: &str| {
+        format!(
+            "bindconf bindmethod=simple binddn=cn=balancer,{SUFFIX} credentials=balance\ntier roundrobin\n\
+             backend-server uri=ldap://{} numconns=1 bindconns=1 retry=200 {more}\n",
+            server.address
+        )
+    };
+    let balance = Balance::of(&text("proxyprotocol=local"), "pldap://127.0.0.1:0/");
+    let mut person = Person::connect(&balance);
+    person.client.send(b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 389\r\n");
+    assert_eq!(person.bind(1, "pw1"), 0, "{}", balance.log());
+    assert_eq!(person.who(), (0, format!("dn:cn=user1,{SUFFIX}")));
+    // What is no LDAP closes the connection; the log names the client of the header, not the proxy.
+    person.client.send(b"\x30\x84\x7f\xff\xff\xff");
+    balance.wait_for("client IP=192.0.2.1:4711: disconnected: ");
+    balance.stop();
+    // Without the setting a server that wants a header takes no connection.
+    let without = Balance::of(&text(""), "ldap://127.0.0.1:0/");
+    assert_eq!(Person::connect(&without).bind(1, "pw1"), 52, "{}", without.log());
+    without.stop();
+    assert!(server.stop());
+}
+
+#[test]
+fn metrics_health_and_other_settings_while_clients_are_connected() {
+    let sites = [site(), site()];
+    let [first, second] = [sites[0].start().unwrap(), sites[1].start().unwrap()];
+    let (before, after) = (Authority::new("Before"), Authority::new("After"));
+    let folder = tempfile::tempdir().unwrap();
+    before.server().write(folder.path(), "server");
+    std::fs::write(folder.path().join("after.pem"), after.certificate()).unwrap();
+    let path = folder.path().display();
+    let text = |port: u16| {
+        format!(
+            "bindconf bindmethod=simple binddn=cn=balancer,{SUFFIX} credentials=balance timeout=20\n\
+             TLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\ntier roundrobin\n\
+             backend-server uri=ldap://127.0.0.1:{port} numconns=2 bindconns=1 retry=200\n"
+        )
+    };
+    let (old, new) = (first.address.port(), second.address.port());
+    let balance = Balance::of(&text(old), "ldap://127.0.0.1:0/ ldaps://127.0.0.1:0/");
+    let mut person = Person::connect(&balance);
+    assert_eq!(person.bind(1, "pw1"), 0, "{}", balance.log());
+    assert_eq!(person.search("(sn=2)"), (0, vec![format!("cn=user2,{SUFFIX}")]));
+    assert_eq!(person.describe(2, "another's"), 50);
+    let has = |line: &str| {
+        let (status, text) = balance.page("/metrics");
+        assert_eq!(status, 200);
+        assert!(text.lines().any(|own| own == line), "no {line} in {text}");
+    };
+    let server = format!("tier=\"1\",server=\"ldap://127.0.0.1:{old}/\"");
+    has("larix_balance_clients 1.0");
+    has(&format!("larix_balance_server_connections{{{server},pool=\"shared\"}} 2.0"));
+    has(&format!("larix_balance_operations_started_total{{{server},operation=\"search\"}} 1"));
+    has(&format!("larix_balance_operation_seconds_count{{{server},operation=\"bind\"}} 1"));
+    has(&format!("larix_balance_results_total{{{server},code=\"50\"}} 1"));
+    has(&format!("larix_balance_server_errors_total{{{server},what=\"lost\"}} 0"));
+    assert_eq!(balance.page("/health/live"), (200, "live\n".to_owned()));
+    assert_eq!(balance.page("/health/ready"), (200, "ready\n".to_owned()));
+    assert_eq!(balance.page("/other").0, 404);
+    // A configuration that cannot be used changes nothing.
+    balance.reload(&format!("{}numcons=2\n", text(new)));
+    balance.wait_for("everything stays as it was");
+    assert_eq!(person.who(), (0, format!("dn:cn=user1,{SUFFIX}")));
+    has("larix_balance_reloads_total{result=\"refused\"} 1");
+    // Another server and another certificate: the client stays, and who it is.
+    let is_new = || {
+        let mut command = Command::new(Kind::Larix.program().unwrap());
+        command.args(["whoami", "-x", "-o", &format!("tls_cacert={path}/after.pem"), "-H"]);
+        command.arg(format!("ldaps://127.0.0.1:{}", balance.ports[1])).output().unwrap().status.success()
+    };
+    assert!(!is_new());
+    after.server().write(folder.path(), "server");
+    balance.reload(&text(new));
+    balance.wait_for("the configuration was read again");
+    assert!(is_new(), "{}", balance.log());
+    assert!(first.stop());
+    assert_eq!(person.who(), (0, format!("dn:cn=user1,{SUFFIX}")));
+    assert_eq!(person.search("(sn=2)"), (0, vec![format!("cn=user2,{SUFFIX}")]));
+    assert_eq!(person.describe(1, "own"), 0);
+    has("larix_balance_reloads_total{result=\"done\"} 1");
+    let server = format!("tier=\"1\",server=\"ldap://127.0.0.1:{new}/\"");
+    has(&format!("larix_balance_operations_started_total{{{server},operation=\"modify\"}} 1"));
+    // Without a server there is nobody to send clients to.
+    assert!(second.stop());
+    balance.wait_for("cannot connect");
+    let (status, why) = balance.page("/health/ready");
+    assert_eq!((status, why.lines().count()), (503, 2), "{why}");
+    assert_eq!(person.who().0, 52);
+    balance.stop();
 }

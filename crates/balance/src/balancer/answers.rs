@@ -86,13 +86,20 @@ impl Balancer {
                     backend.measured(now.saturating_sub(operation.sent));
                 }
             }
+            let result = answer.message.response.result();
+            if is_last
+                && !matches!(operation.kind, Kind::WhoAmI(_))
+                && let (Some(backend), Some((_, result))) = (backends.get_mut(*backend), &result)
+            {
+                let took = now.saturating_sub(operation.sent);
+                backend.figures.ended(operation.kind.response(), result.code, took);
+            }
             if !matches!(operation.kind, Kind::Plain(_)) {
                 if !is_last {
                     // "Who am I?" has no other answer that means something here.
                     continue;
                 }
-                let code =
-                    answer.message.response.result().map_or(ResultCode::OTHER, |(_, result)| result.code);
+                let code = result.map_or(ResultCode::OTHER, |(_, result)| result.code);
                 let identity = match &answer.message.response {
                     response @ Response::Extended { .. } => identity_of(response),
                     _ => None,
@@ -203,6 +210,6 @@ fn prolong(client: &mut Client, backend: usize, coherence: Coherence, now: Durat
         Restriction::None | Restriction::Write(..) => {
             client.restriction = Restriction::Write(backend, Some(now + time));
         }
-        Restriction::Backend(_) | Restriction::Connection(_) => {}
+        Restriction::Backend(_) | Restriction::Connection(_) | Restriction::Lost => {}
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larix_client::PeerFault;
-use larix_proto::{LdapResult, MessageId, ResultCode, client, encode};
+use larix_proto::{LdapResult, MessageId, ResultCode, client, encode, proxy_header};
 
 use super::{Balancer, OPENING, SASL_PAUSE, SHORT_LIFE};
 use crate::client::{PendingOperation, State};
@@ -15,6 +15,9 @@ impl Balancer {
     /// Says why, and closes.
     pub(super) fn disconnect(&mut self, id: u64, code: ResultCode, text: &str) {
         self.counters.refused += 1;
+        if let Some(client) = self.clients.get(&id) {
+            (self.tell)(&format!("{}: disconnected: {text}", client.place()));
+        }
         self.end_client(id, Some(LdapResult::with(code, text)));
     }
 
@@ -26,6 +29,9 @@ impl Balancer {
         }
         client.state = State::Closing;
         client.input = Vec::new();
+        if client.header.take().is_some() {
+            self.awaited = self.awaited.saturating_sub(1);
+        }
         if let Some(notice) = notice {
             encode::notice_of_disconnection(client.wire.answers(), &notice);
         }
@@ -116,6 +122,9 @@ impl Balancer {
             if !upstream.is_ready || fault.is_a_lie() || was_short {
                 backend.failed(now, chance);
             }
+            backend.figures.fault(&fault);
+            let lost = upstream.pending.values().filter(|operation| operation.to.is_some()).count();
+            backend.figures.lost += lost as u64;
             let (url, pool) = (&backend.settings.url, upstream.pool.name());
             (self.tell)(&format!("{url}: {pool} connection: {fault} ({})", fault.name()));
         }
@@ -156,6 +165,9 @@ impl Balancer {
             while let Some(upstream) = self.upstreams.get_mut(&id) {
                 let Some(MessageId(message)) = upstream.channel.messages().expired(now) else { break };
                 self.counters.late += 1;
+                if let Some(backend) = self.backends.get_mut(upstream.backend) {
+                    backend.figures.late += 1;
+                }
                 let is_plain = upstream
                     .pending
                     .get(&message)
@@ -231,9 +243,14 @@ impl Balancer {
         let (io, idle) = (self.settings.io_timeout, self.settings.idle_timeout);
         let mut stuck = Vec::new();
         let mut silent = Vec::new();
+        let mut headless = Vec::new();
         for (id, client) in &mut self.clients {
             let waits = client.wire.waiting() > 0;
-            if has_stalled(&mut client.stalled, waits, io, now) {
+            if client.header.is_some() {
+                if now.saturating_sub(client.heard) > proxy_header::PATIENCE {
+                    headless.push(*id);
+                }
+            } else if has_stalled(&mut client.stalled, waits, io, now) {
                 stuck.push(*id);
             } else if client.state == State::Open
                 && client.pending.is_empty()
@@ -245,11 +262,17 @@ impl Balancer {
         self.counters.slow_clients += stuck.len() as u64;
         // What waits for such a client is not taken any more.
         for id in stuck {
+            if let Some(client) = self.clients.get(&id) {
+                (self.tell)(&format!("{}: disconnected: it does not take its answers", client.place()));
+            }
             self.end_client(id, None);
             if let Some(client) = self.clients.get_mut(&id) {
                 client.wire.forget();
             }
             self.touch_client(id);
+        }
+        for id in headless {
+            self.refuse_header(id, "the PROXY header did not come in time");
         }
         for id in silent {
             let result = LdapResult::with(ResultCode::OTHER, "the connection was idle for too long");

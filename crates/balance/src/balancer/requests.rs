@@ -210,6 +210,10 @@ impl Balancer {
         }
         match client.restriction {
             Restriction::None => self.choose(Pool::Shared),
+            Restriction::Lost => {
+                client.restriction = Restriction::None;
+                Choice::None
+            }
             Restriction::Write(backend, _) | Restriction::Backend(backend) => {
                 match self.choose_of(backend, Pool::Shared) {
                     Choice::None
@@ -283,10 +287,9 @@ impl Balancer {
                     .pending
                     .insert(sent.message.0, PendingOperation { upstream: number, message: message.0 });
                 self.counters.forwarded += 1;
-                if pool == Pool::Shared
-                    && let Some(backend) = self.backends.get_mut(upstream.backend)
-                {
-                    backend.pending += 1;
+                if let Some(backend) = self.backends.get_mut(upstream.backend) {
+                    backend.figures.started(sent.op);
+                    backend.pending += usize::from(pool == Pool::Shared);
                 }
                 self.touch_upstream(number);
                 // Another client needs it now: the slow one must keep pace.

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test says where it failed by panicking")]
 
 mod faults;
+mod headers;
 mod random;
+mod reload;
 mod routes;
 
 use std::sync::Mutex;
@@ -39,10 +41,7 @@ impl World {
     }
 
     fn unconnected(conf: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lloadd.conf");
-        std::fs::write(&path, conf).unwrap();
-        let settings = crate::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        let settings = read(conf);
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&told);
         let ambient = Ambient { random: |bytes| bytes.fill(7), end_point_binding: |_| None };
@@ -75,7 +74,7 @@ impl World {
     }
 
     fn client(&mut self) -> u64 {
-        self.balancer.open_client(false, self.now).unwrap()
+        self.balancer.open_client(Arrival::default(), self.now).unwrap()
     }
 
     fn send(&mut self, client: u64, encode: impl FnOnce(&mut Vec<u8>)) {
@@ -210,6 +209,13 @@ impl World {
         self.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
         assert_eq!(self.answers(client), ["1000 Bind 0"]);
     }
+}
+
+fn read(conf: &str) -> BalanceSettings {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lloadd.conf");
+    std::fs::write(&path, conf).unwrap();
+    crate::read(&path).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A configuration with servers of one tier, so many connections of each kind.

@@ -6,7 +6,7 @@ use larix_client::{Credentials, KeepAlive, Mechanism, SaslPassword};
 use larix_proto::url::{LdapUrl, UrlScheme};
 use zeroize::Zeroizing;
 
-use crate::settings::{Action, BackendSettings, BindSettings, StartTls, Strategy};
+use crate::settings::{Action, BackendSettings, BindSettings, ProxyHeader, StartTls, Strategy};
 
 const BIND_KEYS: &str = "bindmethod, binddn, saslmech, authcid, authzid, credentials, realm, timeout, network-timeout, keepalive, \
      tcp-user-timeout, tls_cert, tls_key, tls_cacert, tls_cacertdir, tls_reqcert, tls_reqsan, tls_cipher_suite, tls_ecname, \
@@ -24,7 +24,7 @@ const TLS_KEYS: [&str; 10] = [
     "tls_protocol_min",
 ];
 const SERVER_KEYS: &str =
-    "uri, retry, starttls, numconns, bindconns, max-pending-ops, conn-max-pending, weight";
+    "uri, retry, starttls, proxyprotocol, numconns, bindconns, max-pending-ops, conn-max-pending, weight";
 /// As lloadd's.
 const CONNECTIONS: usize = 10;
 const RETRY: Duration = Duration::from_secs(5);
@@ -159,6 +159,7 @@ pub(super) fn backend_server(arguments: &[String]) -> Result<(BackendSettings, O
     let mut backend = BackendSettings {
         url: LdapUrl::server(UrlScheme::Ldap, "", None),
         start_tls: StartTls::No,
+        proxy_header: ProxyHeader::None,
         connections: CONNECTIONS,
         bind_connections: CONNECTIONS,
         retry: RETRY,
@@ -183,6 +184,7 @@ pub(super) fn backend_server(arguments: &[String]) -> Result<(BackendSettings, O
                     _ => return Err(wrong(Wrong::of(&key, value, "yes or critical"))),
                 };
             }
+            "proxyprotocol" => backend.proxy_header = proxy_header(value).map_err(wrong)?,
             "numconns" => backend.connections = connections(&key, value).map_err(wrong)?,
             "bindconns" => backend.bind_connections = connections(&key, value).map_err(wrong)?,
             "max-pending-ops" => backend.max_pending = size(&key, value).map_err(wrong)?,
@@ -202,7 +204,25 @@ pub(super) fn backend_server(arguments: &[String]) -> Result<(BackendSettings, O
         let message = "backend-server: starttls= is for ldap://";
         return Err((None, Wrong::new(message, "take starttls= out, or write ldap://")));
     }
+    if backend.proxy_header != ProxyHeader::None && backend.url.scheme == UrlScheme::Ldapi {
+        let message = "backend-server: proxyprotocol= is for ldap:// and ldaps://";
+        return Err((None, Wrong::new(message, "take proxyprotocol= out")));
+    }
     Ok((backend, weight_at))
+}
+
+fn proxy_header(value: &str) -> Result<ProxyHeader, Wrong> {
+    match value.to_ascii_lowercase().as_str() {
+        "no" => Ok(ProxyHeader::None),
+        "local" => Ok(ProxyHeader::Local),
+        "client" | "yes" | "v1" | "v2" => Err(Wrong::new(
+            format!(
+                "proxyprotocol={value}: a header names one client, and all clients share the connections to a server"
+            ),
+            "proxyprotocol=local: the header of version 2 that names no client, for servers that want one (pldap://)",
+        )),
+        _ => Err(Wrong::of("proxyprotocol", value, "no or local")),
+    }
 }
 
 fn server_url(value: &str) -> Result<LdapUrl, Wrong> {

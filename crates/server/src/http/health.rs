@@ -1,27 +1,17 @@
 //! Health for orchestrators: live is a process that answers, ready is one that may be sent clients.
 
-use hyper::StatusCode;
-
-use super::Answer;
 use crate::replication::health;
 use crate::server::Server;
 
-pub(super) fn live() -> Answer {
-    Answer::text(StatusCode::OK, "live\n")
-}
-
 /// Not ready while a database takes no changes because a sync has failed: what it answers may be older than what the
 /// disk should hold, and only a restart finds out; or while a replica has never had all of its content, or has lost
-/// its provider for longer than `replica-max-lag`.
-pub(super) fn ready(server: &Server) -> Answer {
+/// its provider for longer than `replica-max-lag`. The reasons, a line each.
+pub(super) fn unready(server: &Server) -> String {
     let failed = server.databases().with_failed_syncs();
     let mut text: String = failed
         .iter()
         .map(|suffix| format!("{suffix:?}: a sync to the disk failed, changes are refused until a restart\n"))
         .collect();
     text.extend(health::unready(server));
-    if text.is_empty() {
-        return Answer::text(StatusCode::OK, "ready\n");
-    }
-    Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
+    text
 }

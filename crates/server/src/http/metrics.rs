@@ -33,8 +33,13 @@ const MICROSECONDS: f64 = 1e6;
 const NANOSECONDS: f64 = 1e9;
 
 pub(super) fn answer(server: &Arc<Server>) -> Answer {
+    page(Figures(server.clone()))
+}
+
+/// The page of some figures, whose names begin with `larix`.
+pub fn page(figures: impl Collector) -> Answer {
     let mut registry = Registry::with_prefix("larix");
-    registry.register_collector(Box::new(Figures(server.clone())));
+    registry.register_collector(Box::new(figures));
     let mut out = String::with_capacity(16 * 1024);
     match text::encode(&mut out, &registry) {
         Ok(()) => Answer { status: StatusCode::OK, content_type: CONTENT_TYPE, text: out },
@@ -363,16 +368,24 @@ fn indexes(out: &mut DescriptorEncoder<'_>, databases: &[DatabaseFigures]) -> fm
     Ok(())
 }
 
-fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
+/// One figure that goes up and down.
+///
+/// # Errors
+/// It has no text.
+pub fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
     ConstGauge::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
 
-fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: u64) -> fmt::Result {
+/// One count since the start.
+///
+/// # Errors
+/// It has no text.
+pub fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: u64) -> fmt::Result {
     ConstCounter::new(count).encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
 
 /// Upper bounds in seconds, each with its own count.
-fn buckets(figures: &Durations) -> Vec<(f64, u64)> {
+pub fn buckets(figures: &Durations) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|bound| *bound as f64 / NANOSECONDS).chain([f64::INFINITY]);
     bounds.zip(figures.by_bounds(&BOUNDS)).collect()
 }

@@ -1,0 +1,157 @@
+//! Other settings while clients are connected, and the figures of a moment.
+
+use std::sync::Arc;
+
+use larix_client::TlsClient;
+
+use super::{Balancer, authorize};
+use crate::backend::{Backend, Tier};
+use crate::client::Restriction;
+use crate::figures::{Figures, ServerFigures};
+use crate::settings::{BackendSettings, BalanceSettings};
+use crate::upstream::Pool;
+use crate::wire::ClientTls;
+
+/// What a configuration comes to.
+#[derive(Debug)]
+pub struct Reloaded {
+    pub settings: Arc<BalanceSettings>,
+    /// For servers with TLS.
+    pub upstream_tls: Option<TlsClient>,
+    /// For listeners with TLS, and StartTLS.
+    pub client_tls: Option<ClientTls>,
+}
+
+impl Balancer {
+    /// Goes on with other settings. Clients keep their connections, identities and operations under way. A server that is still named keeps
+    /// its connections, unless `bindconf` is another; those that are not wanted any more end behind their last operation.
+    pub(crate) fn reload(&mut self, new: Reloaded) {
+        let Reloaded { settings, upstream_tls, client_tls } = new;
+        let keeps_connections = self.settings.bind == settings.bind;
+        let mut left: Vec<usize> = (0..self.backends.len())
+            .filter(|at| self.backends.get(*at).is_some_and(|own| !own.is_gone))
+            .collect();
+        let mut tiers = Vec::new();
+        for tier in &settings.tiers {
+            let places = tier.backends.iter().map(|server| {
+                let same = |at: &usize| {
+                    self.backends.get(*at).is_some_and(|own| own.settings.is_same_server(server))
+                };
+                match left.iter().position(same) {
+                    Some(found) => {
+                        let at = left.remove(found);
+                        if let Some(own) = self.backends.get_mut(at) {
+                            own.change(server.clone());
+                        }
+                        at
+                    }
+                    None => self.add_backend(server.clone()),
+                }
+            });
+            let places = places.collect();
+            tiers.push(Tier::new(tier.strategy, places));
+        }
+        for at in left {
+            self.remove_backend(at);
+        }
+        self.tiers = tiers;
+        self.settings = settings;
+        (self.upstream_tls, self.client_tls) = (upstream_tls, client_tls);
+        self.retire_surplus(keeps_connections);
+        let settings = Arc::clone(&self.settings);
+        for client in self.clients.values_mut() {
+            // Who the balancer itself is may have changed.
+            let (name, identity) = (std::mem::take(&mut client.name), std::mem::take(&mut client.identity));
+            authorize(&settings, client, &name, &identity);
+        }
+        // What waits may have a connection now, or none any more.
+        self.freed = [true; 2];
+    }
+
+    /// A server that was not there: at the place of one that is gone, if nothing is left of that.
+    fn add_backend(&mut self, server: BackendSettings) -> usize {
+        let added = Backend::new(server);
+        let is_free = |at: usize, own: &Backend| {
+            own.is_gone
+                && own.opening == [0; 2]
+                && !self.upstreams.values().any(|upstream| upstream.backend == at)
+        };
+        let free = self.backends.iter().enumerate().position(|(at, own)| is_free(at, own));
+        match free.and_then(|at| Some((at, self.backends.get_mut(at)?))) {
+            Some((at, place)) => {
+                *place = added;
+                at
+            }
+            None => {
+                self.backends.push(added);
+                self.backends.len() - 1
+            }
+        }
+    }
+
+    /// A server is no longer named.
+    fn remove_backend(&mut self, at: usize) {
+        if let Some(own) = self.backends.get_mut(at) {
+            own.is_gone = true;
+            own.settings.connections = 0;
+            own.settings.bind_connections = 0;
+        }
+        for client in self.clients.values_mut() {
+            match client.restriction {
+                Restriction::Write(own, _) if own == at => client.restriction = Restriction::None,
+                // It has to stay there, and learns that it cannot.
+                Restriction::Backend(own) if own == at => client.restriction = Restriction::Lost,
+                _ => {}
+            }
+        }
+    }
+
+    /// Connections above the number that is wanted take no new operation.
+    fn retire_surplus(&mut self, keeps_connections: bool) {
+        let mut surplus = Vec::new();
+        for own in &self.backends {
+            for (pool, wanted) in
+                [(Pool::Shared, own.settings.connections), (Pool::Bind, own.settings.bind_connections)]
+            {
+                let kept = if keeps_connections { wanted } else { 0 };
+                surplus.extend(own.connections(pool).iter().skip(kept));
+            }
+        }
+        surplus.into_iter().for_each(|id| self.retire(id));
+    }
+
+    /// Everything that there is to watch, now.
+    pub(crate) fn figures(&self) -> Figures {
+        let mut servers = Vec::new();
+        for (tier, at) in (1..)
+            .zip(&self.tiers)
+            .flat_map(|(number, tier)| tier.backends.iter().map(move |at| (number, *at)))
+        {
+            let Some(own) = self.backends.get(at) else { continue };
+            let ready = Pool::ALL.map(|pool| {
+                let is_ready = |id: &&u64| {
+                    self.upstreams.get(id).is_some_and(|upstream| upstream.is_ready && !upstream.is_retiring)
+                };
+                own.connections(pool).iter().filter(is_ready).count()
+            });
+            let mut figures = ServerFigures {
+                url: own.settings.url.to_string(),
+                tier,
+                ready,
+                wanted: [own.settings.connections, own.settings.bind_connections],
+                under_way: own.pending,
+                latency: own.latency,
+                ..ServerFigures::default()
+            };
+            own.figures.show(&mut figures);
+            servers.push(figures);
+        }
+        Figures {
+            counters: self.counters.clone(),
+            clients: self.clients.len(),
+            waiting: self.waiting.each_ref().map(std::collections::VecDeque::len),
+            is_stopping: self.is_stopping,
+            servers,
+        }
+    }
+}
