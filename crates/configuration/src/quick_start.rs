@@ -97,9 +97,9 @@ const INDEXES: &[(&str, &str)] = &[
     ("uidNumber,gidNumber", "eq"),
 ];
 
-/// Only its owner changes a password, and clients can only compare it; bound clients read the rest.
+/// Only its owner changes a password, and no client reads it or an earlier one; bound clients read the rest.
 const ACCESS: &[&str] = &[
-    "to attrs=userPassword by self =xw by anonymous auth by * none",
+    "to attrs=userPassword,pwdHistory by self =xw by anonymous auth by * none",
     "to dn.base= by * read",
     "to * by users read by * none",
 ];

@@ -126,6 +126,8 @@ fn quick_start_is_complete() {
     };
     let config = Config::quick_start(&start).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.refusals(), []);
+    let warnings: Vec<_> = config.notes.iter().filter(|note| note.text.starts_with("warning")).collect();
+    assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(config.databases[1].root_dn.as_ref().unwrap().text, "cn=admin,dc=example,dc=com");
     let again = Config::from_entries(config.entries(), super::Source::QuickStart)
         .unwrap_or_else(|error| panic!("{error}"));
