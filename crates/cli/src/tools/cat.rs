@@ -22,9 +22,6 @@ use larix_store::{Snapshot, Store};
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use super::selection::{Selection, SelectionArgs, each_record};
 
-/// Where OpenLDAP folds lines.
-const FOLD_COLUMNS: usize = 76;
-
 /// Write a database as LDIF
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
@@ -105,7 +102,7 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
 /// `-o ldif-wrap=no` or a number of columns.
 fn fold(args: &ConfigArgs) -> anyhow::Result<Option<usize>> {
     match args.option("ldif-wrap").or_else(|| args.option("ldif_wrap")) {
-        None => Ok(Some(FOLD_COLUMNS)),
+        None => Ok(Some(Writer::COLUMNS)),
         Some("no") => Ok(None),
         Some(text) => {
             let columns =
