@@ -87,6 +87,12 @@ impl Built {
         built.map(|(_, overlay)| overlay.interests()).reduce(overlay::Interests::and)
     }
 
+    /// Whether the overlay that is configured there has clients told of changes.
+    #[cfg(feature = "postgresql")]
+    pub(super) fn tells_changes_at(&self, origin: &Origin) -> bool {
+        self.overlays.iter().any(|(at, overlay)| at == origin && overlay.tells_changes())
+    }
+
     /// Those that stand in front of the database, in their order.
     pub(super) fn stack(&self) -> overlay::Overlays {
         self.each().cloned().collect()

@@ -1,6 +1,6 @@
 //! Connections to the engine: a thread that talks to it, and a pool. No caller waits longer than the deadline.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -9,9 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
-use tokio_postgres::Client;
+use tokio_postgres::{AsyncMessage, Client};
 
 use crate::address::Address;
 use crate::error::Fault;
@@ -207,6 +207,63 @@ impl Pool {
     }
 }
 
+/// A connection of its own that hears notifications.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) client: Arc<Client>,
+    heard: Arc<Notify>,
+    _connection: AbortOnDrop,
+}
+
+impl Listener {
+    /// As if a notification had come.
+    pub(crate) fn wake(&self) {
+        self.heard.notify_one();
+    }
+}
+
+impl Pool {
+    /// Hears the notifications of a channel from now on.
+    pub(crate) fn listen(&self, channel: &str) -> Result<Listener, Fault> {
+        let (address, text) = (self.address.clone(), format!("LISTEN {channel}"));
+        self.engine.call(self.connect_deadline(), async move {
+            let (client, mut connection) = address.connect().await?;
+            let heard = Arc::new(Notify::new());
+            let told = Arc::clone(&heard);
+            let task = tokio::spawn(async move {
+                while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                    if let AsyncMessage::Notification(_) = message {
+                        told.notify_one();
+                    }
+                }
+                // The next question sees the connection's end.
+                told.notify_one();
+            });
+            let connection = AbortOnDrop(Some(task.abort_handle()));
+            client.batch_execute(&text).await?;
+            Ok(Listener { client: Arc::new(client), heard, _connection: connection })
+        })
+    }
+
+    /// Waits for a notification, up to `time`; whether there was one.
+    pub(crate) fn hear(&self, listener: &Listener, time: Duration) -> Result<bool, Fault> {
+        let heard = Arc::clone(&listener.heard);
+        self.engine.call(time + GRACE, async move {
+            Ok(tokio::time::timeout(time, heard.notified()).await.is_ok())
+        })
+    }
+
+    /// A question on a connection that is not the pool's.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.trips.fetch_add(1, Ordering::Relaxed);
+        self.engine.call(self.limits.deadline, work)
+    }
+}
+
+#[derive(Debug)]
 struct AbortOnDrop(Option<AbortHandle>);
 
 impl Drop for AbortOnDrop {

@@ -1,8 +1,9 @@
 //! What the engine holds: made where nothing is, and looked at before anything is believed.
 //!
-//! In a schema of its own there are five tables. `store`: one row with the number of the format. `tables`: the number by which
+//! In a schema of its own there are six tables. `store`: one row with the number of the format. `tables`: the number by which
 //! rows name each table. `rows`: the records. `commits`: a row for each commit, which is also the fence. `lease`: which
-//! node tries to be the writer.
+//! node tries to be the writer. `messages`: what nodes ask each other; it has nothing to keep, and stores of before get it when a server
+//! opens them.
 
 use larix_store::{TableKind, TableSpec};
 use tokio_postgres::Client;
@@ -34,6 +35,13 @@ CREATE TABLE {s}.lease (
 );
 INSERT INTO {s}.store (format) VALUES ({format});
 INSERT INTO {s}.commits (version, epoch, attempt, keys) VALUES (0, 1, '', '');";
+
+const MAKE_MESSAGES: &str = "\
+CREATE UNLOGGED TABLE {s}.messages (
+    n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, recipient bytea NOT NULL, sender bytea NOT NULL, number bigint NOT NULL,
+    body bytea NOT NULL, made timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX ON {s}.messages (recipient)";
 
 /// What is there: for each declared table its number in the engine.
 pub(crate) type Numbers = Vec<u8>;
@@ -130,6 +138,12 @@ async fn inspect(
             found => return Err(Refusal::Open(OpenError::Format { found, supported: FORMAT })),
         },
         _ => return Err(Refusal::Open(OpenError::Damaged(format!("{schema}.store has no single row")))),
+    }
+    if make {
+        let there = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'messages'";
+        if client.query_opt(there, &[&schema]).await?.is_none() {
+            client.batch_execute(&MAKE_MESSAGES.replace("{s}", schema)).await?;
+        }
     }
     let numbers = number(client, schema, tables, make).await?;
     client.batch_execute("COMMIT").await?;

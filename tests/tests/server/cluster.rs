@@ -1,5 +1,7 @@
 //! `database kv`: several servers on one PostgreSQL.
 
+mod binds;
+
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larix_engine::index::IndexConfig;
-use larix_engine::overlay::{self, Interests};
+use larix_engine::overlay::Interests;
 use larix_kv::{Address, NAME_BYTES_MAX, NODE_BYTES_MAX};
 use larix_proto::url::{LdapUrl, UrlScheme};
 
@@ -150,21 +150,14 @@ impl KindSettings for KvSettings {
             let help = "a node that does not write refers to the one that does: take it out";
             return refused("`updatedn` and `updateref` are not for a kv database", help);
         }
-        if database.last_bind {
-            let help = "take `lastbind` out, or keep the accounts in a database mdb";
-            return refused(
-                "binds write nothing in a kv database: a node that does not write judges them, too",
-                help,
-            );
-        }
         Ok(())
     }
 
     fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
         let own = database.overlays.iter().filter(|overlay| !overlay.disabled);
-        for overlay in own.filter(|overlay| !works(config, database, overlay)) {
-            let message = format!("the overlay {} does not work in a kv database", overlay.name);
-            let help = "take it out: a kv database has overlays that follow referrals, or look at changes before they are made";
+        for overlay in own {
+            let Some((why, help)) = fault(config, database, overlay) else { continue };
+            let message = format!("the overlay {} does not work in a kv database: {why}", overlay.name);
             found.push(ConfigError::new(overlay.origin.clone(), message).with_help(help));
         }
         let everywhere =
@@ -197,22 +190,41 @@ impl KindSettings for KvSettings {
     }
 }
 
-/// Whether an overlay does nothing but what a node can that reads while another one writes: it follows referrals, or has its say
-/// when the writer of the leader makes a change.
-fn works(config: &Config, database: &Database, overlay: &Overlay) -> bool {
-    const WITH_THE_WRITER: Interests = Interests::PREPARE.and(Interests::BACK_LINK);
+/// Why an overlay is refused, and what to do about it.
+fn fault(config: &Config, database: &Database, overlay: &Overlay) -> Option<(&'static str, &'static str)> {
+    /// What has its say while the node that writes makes a change or judges a bind, or when any node reads.
+    const WORKS: Interests = Interests::PREPARE
+        .and(Interests::BACK_LINK)
+        .and(Interests::BIND)
+        .and(Interests::SECOND_FACTOR)
+        .and(Interests::ANSWER)
+        .and(Interests::COMPUTE)
+        .and(Interests::SHOW);
+    let take_out = "take it out, or keep what it is for in a database mdb";
     if overlay.chain().is_some() {
-        return true;
+        return None;
     }
-    let tells =
-        |descriptor: &overlay::Descriptor| descriptor.provides_content || descriptor.records_operations;
-    if overlay.descriptor().is_none_or(tells) {
-        return false;
+    let Some(descriptor) = overlay.descriptor() else {
+        return Some(("the server itself stands in front of stored entries with it", take_out));
+    };
+    if descriptor.provides_content || descriptor.records_operations {
+        let help = "take it out: the nodes share their entries, and the engine's backup has them";
+        return Some(("it works from the change log, which a shared engine does not keep", help));
     }
-    let Ok(built) = config.build_overlays(database) else { return false };
-    built
-        .interests_at(&overlay.origin)
-        .is_some_and(|interests| !interests.is_empty() && WITH_THE_WRITER.and(interests) == WITH_THE_WRITER)
+    if larix_overlays::interceptor(&overlay.name).is_some() {
+        return Some(("it sees requests before the database does, which was not tried there", take_out));
+    }
+    let Ok(built) = config.build_overlays(database) else { return None };
+    if built.tells_changes_at(&overlay.origin) {
+        return Some(("it works from the change log, which a shared engine does not keep", take_out));
+    }
+    let interests = built.interests_at(&overlay.origin)?;
+    if interests.has(Interests::COMMITTED) {
+        let why = "it follows committed changes, and each node knows only its own";
+        return Some((why, take_out));
+    }
+    let why = "it acts at intervals, and each node would";
+    (WORKS.and(interests) != WORKS).then_some((why, take_out))
 }
 
 fn kv(builder: &mut Builder) -> Result<&mut KvSettings, Fault> {
@@ -332,9 +344,13 @@ mod tests {
     #[test]
     fn what_a_kv_database_cannot_do_is_refused() {
         assert_eq!(fault(WHOLE), None);
-        for with in
-            ["overlay unique\nunique_uri ldap:///?cn?sub\n", "overlay refint\nrefint_attributes member\n"]
-        {
+        for with in [
+            "overlay unique\nunique_uri ldap:///?cn?sub\n",
+            "overlay refint\nrefint_attributes member\n",
+            "overlay ppolicy\nppolicy_hash_cleartext\n",
+            "overlay dynlist\n",
+            "lastbind on\n",
+        ] {
             assert_eq!(fault(&format!("{WHOLE}{with}")), None, "{with}");
         }
         let missing = |line: &str| WHOLE.replace(line, "");
@@ -351,11 +367,11 @@ mod tests {
             (format!("{WHOLE}lease 0\n"), "not from 1 to 300 seconds"),
             (format!("{WHOLE}engine-schema A\n"), "cannot name a schema"),
             (format!("{WHOLE}read-consistency bounded\n"), "strict, session"),
-            (format!("{WHOLE}lastbind on\n"), "binds write nothing"),
             (format!("{WHOLE}directory @DATA@\n"), "directory"),
-            (format!("{WHOLE}overlay ppolicy\n"), "ppolicy does not work in a kv database"),
             (format!("{WHOLE}overlay syncprov\n"), "syncprov does not work in a kv database"),
-            (format!("{WHOLE}overlay dynlist\n"), "dynlist does not work in a kv database"),
+            (format!("{WHOLE}overlay psearch\n"), "psearch does not work in a kv database: it works from"),
+            (format!("{WHOLE}overlay dds\n"), "dds does not work in a kv database"),
+            (format!("{WHOLE}overlay auditlog\nauditlog @DATA@/log\n"), "it follows committed changes"),
             (format!("overlay memberof\n{WHOLE}"), "is left out"),
             (format!("{WHOLE}{}", WHOLE.replace("dc=a", "dc=b")), "engine-schema"),
             (

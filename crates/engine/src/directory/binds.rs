@@ -234,23 +234,19 @@ impl<S: Store> Chosen<'_, S> {
     /// state, is made by the writer and is durable before `done`: of any number of guesses at the same time no more
     /// are judged than the policy allows.
     pub fn conclude_bind(self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
-        match self.judge_at_once(&attempt) {
-            Err(failure) => {
-                let result = failure.into_result();
-                done(BindConclusion { result, ..BindConclusion::outright(false) });
-            }
+        match self.judge_bind_at_once(&attempt) {
+            Err(result) => done(BindConclusion { result, ..BindConclusion::outright(false) }),
             Ok(Some(conclusion)) => done(conclusion),
-            Ok(None) => {
-                let done = |outcome: WriteOutcome| {
-                    let WriteOutcome { result, controls, must_change_password, rehash, forward, .. } =
-                        outcome;
-                    done(BindConclusion { result, controls, must_change_password, rehash, forward });
-                };
-                let target = attempt.dn.as_str().to_owned();
-                let operation = Prepared::Authenticate(Box::new(attempt));
-                self.served.submit_own(target, operation, None, Box::new(done));
-            }
+            Ok(None) => self.served.judge_bind(attempt, done),
         }
+    }
+
+    /// As [`Self::conclude_bind`] as far as that takes no change: `None` where only the [writer](Served::judge_bind) may judge.
+    ///
+    /// # Errors
+    /// other when the store cannot be read.
+    pub fn judge_bind_at_once(self, attempt: &BindAttempt) -> Result<Option<BindConclusion>, LdapResult> {
+        self.judge_at_once(attempt).map_err(Failure::into_result)
     }
 
     /// The judgement by the committed state, if that is enough.
@@ -286,5 +282,17 @@ impl<S: Store> Chosen<'_, S> {
             rehash: judged.rehash.filter(|_| succeeds),
             forward: None,
         }))
+    }
+}
+
+impl<S: Store> Served<S> {
+    /// Has the writer judge a bind whose password was compared: by what is committed before it, and durably before `done`.
+    pub fn judge_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+        let done = |outcome: WriteOutcome| {
+            let WriteOutcome { result, controls, must_change_password, rehash, forward, .. } = outcome;
+            done(BindConclusion { result, controls, must_change_password, rehash, forward });
+        };
+        let target = attempt.dn.as_str().to_owned();
+        self.submit_own(target, Prepared::Authenticate(Box::new(attempt)), None, Box::new(done));
     }
 }

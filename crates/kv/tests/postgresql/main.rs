@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larix_kv::{Address, Freshness, KvOptions, KvStore, OpenError};
+use larix_kv::{Address, Freshness, KvOptions, KvStore, OpenError, Recipient};
 use larix_store::contract::{self, INTEGER, ORDERED, OTHER, POSTINGS, TABLES};
 use larix_store::{
     CommitError, CommitId, Direction, Durability, KeyRange, PostingCursor, ReadError, Snapshot, Store,
@@ -511,4 +511,60 @@ fn damage_is_found_where_it_is_read() {
     let snapshot = other.snapshot().expect("the commits are there");
     let Err(ReadError::Io(error)) = snapshot.get(OTHER, b"zz") else { panic!("there are no rows") };
     assert!(error.to_string().contains("restore it from its backup"), "{error}");
+}
+
+/// A node asks the one that writes, whichever that is, and is answered.
+#[test]
+fn nodes_send_messages_to_each_other() {
+    let Some(engine) = Engine::start() else { return };
+    let (leader, name) = fresh(&engine);
+    let node = open(&engine, &name, &KvOptions { writes: false, ..KvOptions::default() }).expect("open");
+    let at_leader = leader.mailbox().expect("a mailbox");
+    let at_node = node.mailbox().expect("a mailbox");
+    assert_eq!(leader.take_messages(&at_leader, true).expect("none"), []);
+
+    let asked = Instant::now();
+    node.send_message(Recipient::Leader, 7, b"one".to_vec()).expect("sent");
+    node.send_message(Recipient::Leader, u64::MAX, Vec::new()).expect("sent");
+    assert!(leader.wait_for_messages(&at_leader, Duration::from_secs(20)).expect("heard"));
+    assert!(asked.elapsed() < Duration::from_secs(20), "a notification ends the wait");
+    // Who does not write leaves them to the one that does.
+    assert_eq!(node.take_messages(&at_node, false).expect("none"), []);
+    let taken = leader.take_messages(&at_leader, true).expect("taken");
+    let said: Vec<_> = taken.iter().map(|one| (one.to_leader, one.number, one.body.as_slice())).collect();
+    assert_eq!(said, [(true, 7, b"one".as_slice()), (true, u64::MAX, b"")]);
+    assert_eq!(leader.take_messages(&at_leader, true).expect("none"), [], "each is taken once");
+
+    let sender = &taken[0].sender;
+    leader.send_message(Recipient::Node(sender), 7, b"answer".to_vec()).expect("sent");
+    assert_eq!(leader.take_messages(&at_leader, true).expect("none"), [], "it is another's");
+    let answer = node.take_messages(&at_node, true).expect("taken");
+    assert!(matches!(answer.as_slice(), [one] if !one.to_leader && one.number == 7 && one.body == b"answer"));
+
+    // Nobody waits for one that is old.
+    node.send_message(Recipient::Leader, 8, b"late".to_vec()).expect("sent");
+    engine.sql(&name, "UPDATE larix.messages SET made = made - interval '1 minute'").expect("older");
+    assert_eq!(leader.take_messages(&at_leader, true).expect("none"), []);
+    let left = engine.sql(&name, "SELECT count(*) FROM larix.messages");
+    assert_eq!(left.as_deref(), Some("0"));
+
+    let waits = Instant::now();
+    at_node.wake();
+    // What was sent meanwhile has been heard of as well.
+    while node.wait_for_messages(&at_node, Duration::from_millis(1)).expect("heard") {
+        assert!(waits.elapsed() < Duration::from_secs(60), "it ends");
+    }
+}
+
+/// A store of before has no table for messages: a server that opens it makes one, and a tool makes nothing.
+#[test]
+fn stores_of_before_get_what_they_lack() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    drop(store);
+    engine.sql(&name, "DROP TABLE larix.messages").expect("as before");
+    let tool = open(&engine, &name, &KvOptions { make: false, ..KvOptions::default() }).expect("open");
+    assert!(tool.send_message(Recipient::Leader, 1, Vec::new()).is_err(), "there is no such table");
+    let server = open(&engine, &name, &KvOptions::default()).expect("open");
+    server.send_message(Recipient::Leader, 1, Vec::new()).expect("sent");
 }

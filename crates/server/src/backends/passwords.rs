@@ -7,14 +7,15 @@ use larix_engine::access::Subject;
 use larix_engine::budget::RequestLimit;
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::overlay::second_factor::GivenCode;
-use larix_engine::overlay::{BindAttempt, BindConclusion};
+use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork};
 use larix_engine::password::{self, Cost, Hasher, Scheme};
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };
-use larix_engine::{Directory, Served};
-use larix_proto::{LdapResult, ModifyOperation, ResultCode};
+use larix_engine::{Chosen, Directory, Served};
+use larix_proto::{CompareRequest, LdapResult, ModifyOperation, ResultCode};
 use larix_schema::NormalDn;
+use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 use zeroize::Zeroizing;
 
@@ -26,10 +27,12 @@ use crate::password_pool::JobSource;
 use crate::saslauthd;
 use crate::services::Services;
 use larix_backend::{
-    Backend, Bind, Changes, Context, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Secret,
+    Backend, Bind, Changes, Context, End, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Secret,
     Verdict,
 };
 
+/// How a request may name userPassword (RFC 4519 section 2.41).
+const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 /// Stored passwords that take codes and are tried in one login: the writer computes two codes for each.
 const CODED_MAX: usize = 16;
 
@@ -51,41 +54,78 @@ impl Stored {
 
 /// Judges how a bind ends, after the password was compared.
 #[derive(Clone)]
-pub(super) struct Judge {
-    directory: Arc<Directory<LmdbStore>>,
-    /// The database of the name, or one that counts wrong passwords.
-    served: Option<Arc<Served<LmdbStore>>>,
-    is_own: bool,
+pub(super) enum Judge {
+    Stored {
+        directory: Arc<Directory<LmdbStore>>,
+        /// The database of the name, or one that counts wrong passwords.
+        served: Option<Arc<Served<LmdbStore>>>,
+        is_own: bool,
+    },
+    /// A database in a shared engine.
+    #[cfg(feature = "postgresql")]
+    Shared(Arc<dyn SharedJudge>),
+}
+
+/// A database in a shared engine judges binds. None of it waits on the calling thread.
+#[cfg(feature = "postgresql")]
+pub(super) trait SharedJudge: Send + Sync {
+    fn judges(&self, dn: &NormalDn) -> bool;
+
+    fn conclude(self: Arc<Self>, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>);
+
+    /// Stores a password anew where this node may; `then` is dropped at the end of it.
+    fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8], then: Box<dyn Send>);
 }
 
 impl Judge {
     /// The database itself.
     pub(super) fn of(common: &Common, served: &Arc<Served<LmdbStore>>) -> Self {
         let directory = Arc::clone(&common.directory);
-        Self { directory, served: Some(Arc::clone(served)), is_own: true }
+        Self::Stored { directory, served: Some(Arc::clone(served)), is_own: true }
     }
 
     /// Of a name that no database stores.
-    pub(super) fn elsewhere(common: &Common) -> Self {
+    pub(super) fn elsewhere(common: &Arc<Common>) -> Self {
         let served = common.directory.counting().map(|counting| Arc::clone(counting.served()));
-        Self { directory: Arc::clone(&common.directory), served, is_own: false }
+        #[cfg(feature = "postgresql")]
+        if served.is_none()
+            && let Some(judge) = super::clustered::counting(common)
+        {
+            return judge;
+        }
+        Self::Stored { directory: Arc::clone(&common.directory), served, is_own: false }
     }
 
     fn judges(&self, dn: &NormalDn) -> bool {
-        self.served.as_ref().is_some_and(|served| self.directory.at(served).judges_binds(dn))
+        match self {
+            Self::Stored { directory, served, .. } => {
+                served.as_ref().is_some_and(|served| directory.at(served).judges_binds(dn))
+            }
+            #[cfg(feature = "postgresql")]
+            Self::Shared(judge) => judge.judges(dn),
+        }
     }
 
-    fn conclude(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
-        match &self.served {
-            Some(served) => self.directory.at(served).conclude_bind(attempt, done),
-            None => done(BindConclusion::outright(attempt.matched)),
+    pub(super) fn conclude(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+        match self {
+            Self::Stored { directory, served: Some(served), .. } => {
+                directory.at(served).conclude_bind(attempt, done);
+            }
+            Self::Stored { served: None, .. } => done(BindConclusion::outright(attempt.matched)),
+            #[cfg(feature = "postgresql")]
+            Self::Shared(judge) => Arc::clone(judge).conclude(attempt, done),
         }
     }
 
     /// `then` is dropped once what became of it is known.
     fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8], then: impl Send + 'static) {
-        if let Some(served) = self.served.as_ref().filter(|_| self.is_own) {
-            self.directory.at(served).rehash(dn, old, new, Box::new(|_| drop(then)));
+        match self {
+            Self::Stored { directory, served: Some(served), is_own: true } => {
+                directory.at(served).rehash(dn, old, new, Box::new(|_| drop(then)));
+            }
+            Self::Stored { .. } => {}
+            #[cfg(feature = "postgresql")]
+            Self::Shared(judge) => judge.rehash(dn, old, new, Box::new(then)),
         }
     }
 }
@@ -195,6 +235,41 @@ impl Common {
         let socket = self.config.global.sasl.saslauthd.clone()?;
         Some(Elsewhere { socket, services: Arc::clone(&self.services) })
     }
+}
+
+/// What a compare has overlays judge, whose outcome is so far `result`; `None`: nothing.
+pub(super) fn compared_attempt<S: Store>(
+    chosen: Chosen<'_, S>,
+    result: &LdapResult,
+    (dn, request): (&NormalDn, &CompareRequest<'_>),
+    controls: &RequestControls,
+) -> Option<BindAttempt> {
+    let matched = match result.code {
+        ResultCode::COMPARE_TRUE => true,
+        ResultCode::COMPARE_FALSE => false,
+        _ => return None,
+    };
+    let is_password = || PASSWORD_NAMES.iter().any(|name| request.attribute.eq_ignore_ascii_case(name));
+    if chosen.compares_code(dn, request.attribute) {
+        // Whatever it has to do with the secret: it is the code that is asked about.
+        let code = GivenCode::Compared(Zeroizing::new(request.value.to_vec()));
+        Some(BindAttempt { dn: dn.clone(), matched: true, policy_control: false, code })
+    } else if controls.password_policy && is_password() && chosen.judges_binds(dn) {
+        Some(BindAttempt { dn: dn.clone(), matched, policy_control: true, code: GivenCode::NotAsked })
+    } else {
+        None
+    }
+}
+
+/// What the judgement of a compare means for its answer.
+pub(super) fn compared(verdict: BindConclusion) -> End {
+    let BindConclusion { result, controls, .. } = verdict;
+    let result = match result.code {
+        ResultCode::SUCCESS => LdapResult::new(ResultCode::COMPARE_TRUE),
+        ResultCode::INVALID_CREDENTIALS => LdapResult::new(ResultCode::COMPARE_FALSE),
+        _ => result,
+    };
+    (result, controls)
 }
 
 /// Whether comparing with a stored value means to ask another program.
@@ -369,6 +444,19 @@ pub(super) fn is_match(stored: &[u8], password: &[u8], elsewhere: Option<&Elsewh
     match password::pass_through(stored) {
         Some(name) => elsewhere.is_some_and(|elsewhere| elsewhere.knows(name, password)),
         None => password::verify(stored, password).is_match(),
+    }
+}
+
+/// Whether the old password is the one that is stored, or known elsewhere.
+pub(super) fn matches(
+    elsewhere: Option<&Elsewhere>,
+    work: &PasswordWork,
+    stored: &[u8],
+    old: &[u8],
+) -> bool {
+    match password::pass_through(stored) {
+        Some(_) => is_match(stored, old, elsewhere),
+        None => work.matches(stored, old),
     }
 }
 

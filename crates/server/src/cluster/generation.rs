@@ -53,6 +53,10 @@ impl Clusters {
         self.0.iter().find(|cluster| cluster.node.suffix == suffix)
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Cluster> {
+        self.0.iter()
+    }
+
     /// Gives up the leases and takes no more changes.
     pub(crate) fn close(&self) {
         self.0.iter().for_each(|cluster| cluster.node.close());

@@ -2,6 +2,8 @@
 //!
 //! One node at a time writes. A [lease](role) in the engine says who tries to; the fence in each commit is what makes it safe.
 
+mod asking;
+mod bind_messages;
 mod generation;
 mod opening;
 mod pool;
@@ -16,6 +18,8 @@ use std::time::Duration;
 use larix_configuration::KvSettings;
 use larix_engine::Served;
 use larix_engine::database::DatabaseSettings;
+use larix_engine::overlay::BindAttempt;
+use larix_engine::time::Clock;
 use larix_engine::write::WriterEnvironment;
 use larix_engine::writer::Reconfiguration;
 use larix_kv::{Figures, KvStore};
@@ -23,9 +27,10 @@ use larix_schema::Schema;
 
 use crate::clock::SystemClock;
 use crate::log::Log;
+use asking::{Asking, Judged, Postman, not_judged};
 use opening::{Failure, Opening, Plan};
 
-pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, OwnDirectory, Turnover};
+pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
 pub use report::{Checked, Connected, Removed, Status};
 pub(crate) use role::Role;
@@ -45,8 +50,10 @@ pub(crate) struct Node {
     /// The normal form of the first suffix.
     suffix: String,
     opening: Arc<Opening>,
-    pub(crate) pool: EnginePool,
+    pub(crate) pool: Arc<EnginePool>,
     role: Arc<role::Watch>,
+    asking: Arc<Asking>,
+    clock: Arc<SystemClock>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -105,7 +112,16 @@ impl Node {
             }
             Err(failure) => return Err(failure.text()),
         }
-        let pool = EnginePool::start(Arc::clone(&clock)).map_err(|error| error.to_string())?;
+        let pool = Arc::new(EnginePool::start(Arc::clone(&clock)).map_err(|error| error.to_string())?);
+        let asking = Arc::new(Asking::default());
+        let postman = Postman {
+            asking: Arc::clone(&asking),
+            opening: Arc::clone(&opening),
+            pool: Arc::clone(&pool),
+            clock: Arc::clone(&clock),
+            log: log.clone(),
+        };
+        let own_clock = Arc::clone(&clock);
         let holder = role::Holder {
             watch: Arc::clone(&role),
             opening: Arc::clone(&opening),
@@ -117,7 +133,11 @@ impl Node {
         };
         let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || holder.run());
         let thread = Mutex::new(Some(thread.map_err(|error| error.to_string())?));
-        Ok(Self { settings: settings.clone(), suffix, opening, pool, role, thread })
+        let (settings, clock) = (settings.clone(), own_clock);
+        let node = Self { settings, suffix, opening, pool, role, asking, clock, thread };
+        let postman = std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || postman.run());
+        postman.map_err(|error| error.to_string())?;
+        Ok(node)
     }
 
     /// The database; none while the engine has not answered since the server started.
@@ -136,6 +156,22 @@ impl Node {
 
     pub(crate) fn role(&self) -> Role {
         self.role.role()
+    }
+
+    /// Has the node that writes judge a bind whose password was compared; `done` is called once, on some thread. It may wait for the
+    /// engine.
+    pub(crate) fn judge_bind(&self, attempt: BindAttempt, done: Judged) {
+        let Some(served) = self.served() else {
+            return done(not_judged("the engine of this database has not let this server in"));
+        };
+        match self.role() {
+            Role::Leader => served.judge_bind(attempt, done),
+            Role::Follower(_) => {
+                self.asking.ask(served.database().store(), &attempt, self.clock.monotonic(), done);
+            }
+            Role::Vacant => done(not_judged("no node of this database writes just now")),
+            Role::CutOff => done(not_judged("the engine of this database cannot be reached")),
+        }
     }
 
     /// What it tells the monitor and the metrics.
@@ -170,6 +206,7 @@ impl Node {
 
     /// Gives up the lease and takes no more changes.
     pub(crate) fn close(&self) {
+        self.asking.end();
         self.role.end();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -181,6 +218,7 @@ impl Node {
     /// The database has left the configuration.
     pub(crate) fn retire(&self) {
         self.served().into_iter().for_each(|served| served.retire());
+        self.asking.end();
         self.role.end();
     }
 }
@@ -188,6 +226,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // Not waited for: it may be an event loop that lets the last generation go.
+        self.asking.end();
         self.role.end();
     }
 }

@@ -1,19 +1,21 @@
 //! `database kv`: a database in an engine that several servers share. Whatever may wait for the engine runs on the threads of the
 //! [node](crate::cluster), never on an event loop; changes go to the node's writer where this node leads, and are referred elsewhere.
 
+mod judge;
 mod password_modify;
 mod search;
+pub(super) use judge::counting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use larix_configuration::Database;
 use larix_configuration::values::LimitRule;
-use larix_engine::access::AccessPolicy;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::referral;
-use larix_engine::write::Completion;
+use larix_engine::write::{Completion, WriteRequest};
 use larix_engine::writer::hand_over_kept;
 use larix_engine::{Chosen, Directory, Fault, Held, Served};
 use larix_kv::{Noted, take_noted};
@@ -24,7 +26,7 @@ use zeroize::Zeroizing;
 
 use super::alone::Alone;
 use super::{Common, passwords};
-use crate::cluster::{Cluster, Node, OwnDirectory, Permit, Role, SharedStore, Turn};
+use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
@@ -37,8 +39,7 @@ const AGAIN_MAX: usize = 8;
 /// A database in a shared engine.
 #[derive(Debug)]
 struct Clustered {
-    node: Arc<Node>,
-    directory: Arc<OwnDirectory>,
+    cluster: Cluster,
     common: Arc<Common>,
     limits: Vec<LimitRule>,
 }
@@ -46,9 +47,9 @@ struct Clustered {
 /// The backend of a `database kv` of this generation.
 pub(crate) fn clustered(common: &Arc<Common>, database: &Database) -> Option<Arc<dyn Backend>> {
     let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
-    let Cluster { node, directory } = common.clusters.of_suffix(suffix)?.clone();
+    let cluster = common.clusters.of_suffix(suffix)?.clone();
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
-    Some(Arc::new(Clustered { node, directory, common, limits }))
+    Some(Arc::new(Clustered { cluster, common, limits }))
 }
 
 /// What the threads need of a database that is open.
@@ -61,6 +62,16 @@ struct SharedDatabase {
 }
 
 impl SharedDatabase {
+    /// # Errors
+    /// What is answered while the database is not open.
+    fn of(cluster: &Cluster, common: &Arc<Common>) -> Result<Self, LdapResult> {
+        let Cluster { node, directory } = cluster;
+        let served = node.served().ok_or_else(not_opened)?;
+        let directory = directory.of(served).ok_or_else(not_opened)?;
+        let (node, served, directory) = (Arc::clone(node), Arc::clone(served), Arc::clone(directory));
+        Ok(Self { node, served, directory, common: Arc::clone(common) })
+    }
+
     fn chosen(&self) -> Chosen<'_, SharedStore> {
         self.directory.at(&self.served)
     }
@@ -80,6 +91,55 @@ impl SharedDatabase {
             }
         }
         Err(self.trouble(Noted::Stale))
+    }
+
+    /// What the password of a bind is compared with, and how long the code behind it is.
+    fn lookup(
+        &self,
+        dn: &NormalDn,
+        subject: &Subject,
+        password: &[u8],
+    ) -> Result<passwords::Stored, LdapResult> {
+        self.read(|| {
+            let found = self.chosen().bind_lookup(dn, subject)?;
+            Ok(passwords::Stored {
+                passwords: found.secrets.into_iter().map(Zeroizing::new).collect(),
+                shown: Some(found.shown),
+                code_length: self.chosen().code_length(dn, password)?,
+            })
+        })
+    }
+
+    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
+    fn submit(
+        &self,
+        mut request: WriteRequest,
+        target: Option<NormalDn>,
+        held: &dyn Fn(&NormalDn) -> Held,
+        done: Completion,
+    ) {
+        let chosen = self.chosen();
+        let account = target.as_ref().filter(|_| chosen.has_password_work(&request.operation));
+        let Some(account) = account else {
+            return chosen.submit_at(request, target, held, done);
+        };
+        let passwords = &self.common.services.passwords;
+        let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
+        let (part, mut done) = (self.clone(), Some(done));
+        let queued = passwords.submit_made(source, || {
+            let done = done.take();
+            move || {
+                part.chosen().work_on_passwords(&mut request);
+                if let Some(done) = done {
+                    // What brings passwords names no other entry.
+                    part.chosen().submit_at(request, target, &|_| Held::Here, done);
+                }
+            }
+        });
+        if let (Err(_), Some(done)) = (queued, done) {
+            let text = "too many passwords wait to be hashed";
+            done(LdapResult::with(ResultCode::BUSY, text).into());
+        }
     }
 
     /// What is answered where a read came to nothing.
@@ -137,24 +197,26 @@ impl Wanted {
 }
 
 impl Clustered {
+    fn node(&self) -> &Arc<Node> {
+        &self.cluster.node
+    }
+
     /// # Errors
     /// What is answered while the database is not open.
     fn part(&self) -> Result<SharedDatabase, LdapResult> {
-        let served = self.node.served().ok_or_else(not_opened)?;
-        note(served);
-        let directory = self.directory.of(served).ok_or_else(not_opened)?;
-        let (node, served, directory) = (Arc::clone(&self.node), Arc::clone(served), Arc::clone(directory));
-        Ok(SharedDatabase { node, served, directory, common: Arc::clone(&self.common) })
+        let part = SharedDatabase::of(&self.cluster, &self.common)?;
+        note(&part.served);
+        Ok(part)
     }
 
     fn permit(&self) -> Result<Permit<'_>, LdapResult> {
-        self.node.pool.permit().ok_or_else(too_many)
+        self.node().pool.permit().ok_or_else(too_many)
     }
 
     /// # Errors
     /// Where changes are to be sent, or why nobody takes them.
     fn leads(&self, target: &str) -> Result<(), LdapResult> {
-        match self.node.role() {
+        match self.node().role() {
             Role::Leader => Ok(()),
             Role::Follower(leader) => {
                 let schema = &self.common.config.schema;
@@ -173,7 +235,7 @@ impl Clustered {
     /// Where a name is, for the router.
     fn held(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
         match context.router.backend(dn).map(of) {
-            Some(Some(other)) if Arc::ptr_eq(&other.node, &self.node) => Held::Here,
+            Some(Some(other)) if Arc::ptr_eq(other.node(), self.node()) => Held::Here,
             Some(_) => Held::Elsewhere,
             None => Held::Nowhere,
         }
@@ -182,7 +244,7 @@ impl Clustered {
     /// The root DN's configured password where it is the right one and quickly compared: the engine is not asked.
     fn root_password(&self, bind: &Bind<'_>) -> Option<passwords::Stored> {
         let Proof::Password(sent) = bind.proof else { return None };
-        let settings = self.node.database_settings();
+        let settings = self.node().database_settings();
         let secret =
             settings.root_password.as_ref().filter(|_| settings.root_dn.as_ref() == Some(bind.dn))?;
         let passwords: Vec<Secret> = vec![Zeroizing::new(secret.clone())];
@@ -247,22 +309,27 @@ impl Backend for Clustered {
                 };
                 compared().map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
             });
-            done((compared.unwrap_or_else(|result| result), Vec::new()));
+            let result = compared.unwrap_or_else(|result| result);
+            part.judge_compare(result, (&dn, &request), &controls, done);
         });
         Reply::Later(pending)
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
-        self.node.served().into_iter().for_each(note);
-        let judge = passwords::Judge::elsewhere(&self.common);
-        let Proof::Password(password) = bind.proof else {
-            return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
-        };
+        let part = self.part();
         if let Some(stored) = self.root_password(bind) {
+            let judge = part.map_or_else(|_| passwords::Judge::elsewhere(&self.common), |part| part.judge());
             return self.common.bind(judge, context, bind, stored, later);
         }
-        let (part, place) = match self.part().and_then(|part| Ok((part, self.permit()?))) {
-            Ok(both) => both,
+        let part = match part {
+            Ok(part) => part,
+            Err(result) => return Reply::Now(result.into()),
+        };
+        let Proof::Password(password) = bind.proof else {
+            return self.common.bind(part.judge(), context, bind, passwords::Stored::none(), later);
+        };
+        let place = match self.permit() {
+            Ok(place) => place,
             Err(result) => return Reply::Now(result.into()),
         };
         let (subject, wanted) = (Arc::clone(context.subject), Wanted::default());
@@ -277,12 +344,8 @@ impl Backend for Clustered {
             if turn == Turn::Late {
                 return done(too_late().into());
             }
-            let stored = match part.read(|| part.chosen().bind_lookup(&dn, &subject)) {
-                Ok(found) => passwords::Stored {
-                    passwords: found.secrets.into_iter().map(Zeroizing::new).collect(),
-                    shown: Some(found.shown),
-                    code_length: None,
-                },
+            let stored = match part.lookup(&dn, &subject, &password) {
+                Ok(stored) => stored,
                 Err(result) => return done(result.into()),
             };
             let bind = Bind {
@@ -296,8 +359,8 @@ impl Backend for Clustered {
             let context = Context { subject: &subject, router: &Alone, client: &Alone, clock, began };
             let mut done = Some(done);
             let mut later = || done.take().unwrap_or_else(|| Box::new(|_| {}));
-            let judge = passwords::Judge::elsewhere(&part.common);
-            if let Reply::Now(verdict) = part.common.bind(judge, &context, &bind, stored, &mut later)
+            if let Reply::Now(verdict) =
+                part.common.bind(part.judge(), &context, &bind, stored, &mut later)
                 && let Some(done) = done
             {
                 done(verdict);
@@ -324,11 +387,10 @@ impl Backend for Clustered {
                 return Pending::default();
             }
         };
-        let chosen = part.chosen();
         let held = |dn: &NormalDn| self.held(context, dn);
         match changes {
-            Changes::One(request, target) => chosen.submit_at(request, target, &held, done),
-            Changes::Together(requests) => chosen.submit_all(requests, &held, done),
+            Changes::One(request, target) => part.submit(request, target, &held, done),
+            Changes::Together(requests) => part.chosen().submit_all(requests, &held, done),
         }
         // An event loop may carry out a change by itself where that takes no waiting. Here it would.
         hand_over_kept();
@@ -340,10 +402,10 @@ impl Backend for Clustered {
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {
-        Some(match self.node.served() {
+        Some(match self.node().served() {
             Some(served) => served.database().policy(),
             None => {
-                let settings = self.node.database_settings();
+                let settings = self.node().database_settings();
                 let schema = Arc::clone(&self.common.config.schema);
                 let open = || Arc::new(AccessPolicy::open(schema, settings.root_dn.clone()));
                 settings.policy.clone().unwrap_or_else(open)
@@ -352,14 +414,19 @@ impl Backend for Clustered {
     }
 
     fn announce(&self, announced: &mut Announced) {
-        let settings = self.node.database_settings();
+        let settings = self.node().database_settings();
         if !settings.hidden {
             announced.naming_contexts.extend(settings.suffixes.iter().map(|suffix| suffix.text.clone()));
+        }
+        for control in settings.overlays.iter().flat_map(|overlay| overlay.listed_controls()) {
+            if !announced.database_controls.contains(control) {
+                announced.database_controls.push(control);
+            }
         }
     }
 
     fn set_read_only(&self, value: bool) -> LdapResult {
-        let Some(served) = self.node.served() else { return not_opened() };
+        let Some(served) = self.node().served() else { return not_opened() };
         served.database().set_read_only(value);
         LdapResult::success()
     }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use larix_engine::Held;
 use larix_engine::access::Subject;
+use larix_engine::overlay::second_factor::GivenCode;
+use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork, Purpose};
 use larix_engine::password::Hasher;
 use larix_engine::write::WriteOutcome;
 use larix_proto::{LdapResult, ResultCode};
@@ -11,7 +13,7 @@ use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
 use super::{Clustered, SharedDatabase, Wanted, too_late};
-use crate::backends::passwords::{Elsewhere, is_match, new_password, replacement};
+use crate::backends::passwords::{Elsewhere, matches, new_password, replacement};
 use crate::clock::SystemRandom;
 use crate::cluster::Turn;
 use larix_backend::{Context, Done, Later, PasswordChange, PasswordChanged, Reply, Secret};
@@ -130,14 +132,21 @@ impl Job {
             generated,
         } = self;
         let proof = old.is_some().then_some(true);
-        if let Some(old) = &old
-            && !stored.iter().any(|value| is_match(value, old, elsewhere.as_ref()))
+        let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
+        if let Some(old) = &work.old
+            && !stored.iter().any(|value| matches(elsewhere.as_ref(), &work, value, old))
         {
-            return done(PasswordChanged { proof: Some(false), ..unwilling().into() });
+            let attempt = BindAttempt { dn, matched: false, policy_control, code: GivenCode::NotAsked };
+            // The account's policy counts it, durably before the answer.
+            let counted = move |verdict: BindConclusion| {
+                let controls = verdict.controls;
+                done(PasswordChanged { controls, proof: Some(false), ..unwilling().into() });
+            };
+            return part.judge().conclude(attempt, Box::new(counted));
         }
         let mut values = Vec::with_capacity(hashers.len());
         for hasher in &hashers {
-            match hasher.hash(&new, &SystemRandom) {
+            match work.hash(hasher, work.new.as_deref().map_or(&[], Vec::as_slice), &SystemRandom) {
                 Ok(hash) => values.push(hash.to_vec()),
                 Err(error) => {
                     let failed =
@@ -149,7 +158,12 @@ impl Job {
         let finished = move |outcome: WriteOutcome| {
             done(PasswordChanged { generated, proof, ..PasswordChanged::from(outcome) });
         };
-        let request = replacement(target, values, subject, policy_control);
-        part.chosen().submit_at(request, Some(dn), &|_| Held::Here, Box::new(finished));
+        let chosen = part.chosen();
+        let mut request = replacement(target, values, subject, policy_control);
+        request.passwords = Some(Arc::new(work));
+        if chosen.has_password_work(&request.operation) {
+            chosen.work_on_passwords(&mut request);
+        }
+        chosen.submit_at(request, Some(dn), &|_| Held::Here, Box::new(finished));
     }
 }

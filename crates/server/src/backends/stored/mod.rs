@@ -18,8 +18,7 @@ use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
-use larix_engine::overlay::second_factor::GivenCode;
-use larix_engine::overlay::{BindAttempt, BindConclusion, Interests};
+use larix_engine::overlay::Interests;
 use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::internal;
 use larix_engine::write::{Completion, WriteRequest};
@@ -39,9 +38,6 @@ use larix_backend::{
     ExtendedAnswer, First, Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search,
     Secret, StoreFigures, Verdict,
 };
-
-/// How a request may name userPassword (RFC 4519 section 2.41).
-const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 
 /// A stored database.
 #[derive(Debug)]
@@ -86,38 +82,12 @@ impl Stored {
     /// A compare with a token asks whether the value is a code of it, which is used up then (slapo-otp). A compare of a password
     /// that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
     fn judge_compare(&self, compare: &Compare<'_>, result: LdapResult, later: Later<'_, End>) -> Reply<End> {
-        let matched = match result.code {
-            ResultCode::COMPARE_TRUE => Some(true),
-            ResultCode::COMPARE_FALSE => Some(false),
-            _ => None,
-        };
-        let is_password =
-            || PASSWORD_NAMES.iter().any(|name| compare.request.attribute.eq_ignore_ascii_case(name));
-        let chosen = self.chosen();
-        let is_judged =
-            || compare.controls.password_policy && is_password() && chosen.judges_binds(compare.dn);
-        let Some(matched) = matched else { return Reply::Now((result, Vec::new())) };
-        let dn = compare.dn.clone();
-        let attempt = if chosen.compares_code(compare.dn, compare.request.attribute) {
-            // Whatever it has to do with the secret: it is the code that is asked about.
-            let code = GivenCode::Compared(Zeroizing::new(compare.request.value.to_vec()));
-            BindAttempt { dn, matched: true, policy_control: false, code }
-        } else if is_judged() {
-            BindAttempt { dn, matched, policy_control: true, code: GivenCode::NotAsked }
-        } else {
+        let (chosen, about) = (self.chosen(), (compare.dn, compare.request));
+        let Some(attempt) = passwords::compared_attempt(chosen, &result, about, compare.controls) else {
             return Reply::Now((result, Vec::new()));
         };
         let done = later();
-        let judged = move |verdict: BindConclusion| {
-            let BindConclusion { result, controls, .. } = verdict;
-            let result = match result.code {
-                ResultCode::SUCCESS => LdapResult::new(ResultCode::COMPARE_TRUE),
-                ResultCode::INVALID_CREDENTIALS => LdapResult::new(ResultCode::COMPARE_FALSE),
-                _ => result,
-            };
-            done((result, controls));
-        };
-        chosen.conclude_bind(attempt, Box::new(judged));
+        chosen.conclude_bind(attempt, Box::new(move |verdict| done(passwords::compared(verdict))));
         Reply::Later(Pending::default())
     }
 

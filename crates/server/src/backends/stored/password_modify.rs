@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::Subject;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, PasswordWork, Purpose};
-use larix_engine::password::{self, Hasher};
+use larix_engine::password::Hasher;
 use larix_engine::write::WriteOutcome;
 use larix_engine::{Directory, Held, Served};
 use larix_proto::{LdapResult, ResultCode};
@@ -13,7 +13,7 @@ use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
-use crate::backends::passwords::{Elsewhere, is_match, new_password, replacement};
+use crate::backends::passwords::{Elsewhere, matches, new_password, replacement};
 use crate::clock::SystemRandom;
 use larix_backend::{Context, Done, Later, PasswordChange, PasswordChanged, Pending, Reply, Secret};
 
@@ -142,13 +142,5 @@ impl Job {
             chosen.work_on_passwords(&mut request);
         }
         chosen.submit_at(request, Some(dn), &|_| Held::Here, Box::new(finished));
-    }
-}
-
-/// Whether the old password is the one that is stored, or known elsewhere.
-fn matches(elsewhere: Option<&Elsewhere>, work: &PasswordWork, stored: &[u8], old: &[u8]) -> bool {
-    match password::pass_through(stored) {
-        Some(_) => is_match(stored, old, elsewhere),
-        None => work.matches(stored, old),
     }
 }

@@ -1,0 +1,213 @@
+//! Who judges binds that may change an account: the node that writes. Others ask it by a message in the engine, and it answers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use larix_engine::Served;
+use larix_engine::overlay::{BindAttempt, BindConclusion, Interests};
+use larix_engine::time::{Clock, Monotonic};
+use larix_kv::{Mailbox, Message, Recipient};
+use larix_proto::{LdapResult, ResultCode};
+
+use super::bind_messages::{read_attempt, read_conclusion, write_attempt, write_conclusion};
+use super::opening::Opening;
+use super::pool::EnginePool;
+use super::{DEADLINE, SharedStore};
+use crate::clock::SystemClock;
+use crate::log::Log;
+use crate::panics;
+
+/// How long a pause is while somebody waits for an answer, or the engine is away.
+const SHORT: Duration = Duration::from_millis(200);
+/// How long one is otherwise: a notification ends it.
+const LONG: Duration = Duration::from_secs(1);
+/// Messages are looked for that often though no notification has come.
+const LOOKS_EVERY: u64 = 5_000_000_000;
+/// Binds that wait for the node that writes.
+const WAITING_MAX: usize = 4_096;
+
+pub(crate) type Judged = Box<dyn FnOnce(BindConclusion) + Send>;
+
+/// The questions of this node.
+#[derive(Default)]
+pub(super) struct Asking(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    waiting: HashMap<u64, (Monotonic, Judged)>,
+    last: u64,
+    mailbox: Option<Arc<Mailbox>>,
+    ended: bool,
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").field("waiting", &self.lock().waiting.len()).finish_non_exhaustive()
+    }
+}
+
+/// The answer to a bind that only the node that writes may judge, where that cannot be asked.
+pub(crate) fn not_judged(why: &str) -> BindConclusion {
+    let text = format!("the bind cannot be judged: {why}: try again");
+    BindConclusion { result: LdapResult::with(ResultCode::UNAVAILABLE, text), ..BindConclusion::outright(false) }
+}
+
+impl Asking {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change of it is whole before anything can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the node that writes. It may wait for the engine.
+    pub(super) fn ask(&self, store: &SharedStore, attempt: &BindAttempt, now: Monotonic, done: Judged) {
+        let mut state = self.lock();
+        if state.mailbox.is_none() || state.waiting.len() >= WAITING_MAX {
+            drop(state);
+            return done(not_judged("the node that writes cannot be asked now"));
+        }
+        state.last += 1;
+        let number = state.last;
+        state.waiting.insert(number, (now, done));
+        drop(state);
+        if store.send_message(Recipient::Leader, number, write_attempt(attempt)).is_err() {
+            // It may have been sent: whoever is first answers.
+            self.answer(number, not_judged("the engine of this database cannot be reached"));
+        }
+    }
+
+    fn answer(&self, number: u64, conclusion: BindConclusion) {
+        let waiting = self.lock().waiting.remove(&number);
+        if let Some((_, done)) = waiting {
+            done(conclusion);
+        }
+    }
+
+    /// Whether anybody waits for an answer. Those that have waited too long are answered.
+    fn is_awaited(&self, now: Monotonic) -> bool {
+        let mut state = self.lock();
+        let is_over = |since: Monotonic| u128::from(now.0.saturating_sub(since.0)) > DEADLINE.as_nanos();
+        let over: Vec<u64> =
+            state.waiting.iter().filter(|(_, (since, _))| is_over(*since)).map(|(number, _)| *number).collect();
+        let over: Vec<_> = over.iter().filter_map(|number| state.waiting.remove(number)).collect();
+        let is_awaited = !state.waiting.is_empty();
+        drop(state);
+        for (_, done) in over {
+            done(not_judged("the node that writes has not answered"));
+        }
+        is_awaited
+    }
+
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        if let Some(mailbox) = state.mailbox.take() {
+            mailbox.wake();
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
+    /// Where messages come in from now on; not after the end.
+    fn set_mailbox(&self, mailbox: Option<Arc<Mailbox>>) {
+        let mut state = self.lock();
+        if !state.ended {
+            state.mailbox = mailbox;
+        }
+    }
+}
+
+/// The thread that takes messages.
+pub(super) struct Postman {
+    pub(super) asking: Arc<Asking>,
+    pub(super) opening: Arc<Opening>,
+    pub(super) pool: Arc<EnginePool>,
+    pub(super) clock: Arc<SystemClock>,
+    pub(super) log: Log,
+}
+
+/// When messages were taken last.
+struct Taken {
+    at: Monotonic,
+    led: bool,
+}
+
+impl Postman {
+    pub(super) fn run(self) {
+        while !self.asking.has_ended() {
+            // Only overlays that judge binds ask.
+            let judging = self.opening.served().filter(|served| {
+                served.database().current_settings().overlays.want(Interests::BIND)
+            });
+            if let Some(served) = judging {
+                self.attend(served);
+                self.asking.set_mailbox(None);
+            }
+            self.asking.is_awaited(self.clock.monotonic());
+            std::thread::park_timeout(LONG);
+        }
+        // Nobody answers any more.
+        let waiting = std::mem::take(&mut self.asking.lock().waiting);
+        for (_, done) in waiting.into_values() {
+            done(not_judged("this node is being stopped"));
+        }
+    }
+
+    /// Takes messages as long as the engine answers and somebody may ask.
+    fn attend(&self, served: &Arc<Served<SharedStore>>) {
+        let store = served.database().store();
+        let Ok(mailbox) = store.mailbox() else { return };
+        let mailbox = Arc::new(mailbox);
+        self.asking.set_mailbox(Some(Arc::clone(&mailbox)));
+        let mut last: Option<Taken> = None;
+        let mut heard = true;
+        while !self.asking.has_ended() {
+            let (now, leads) = (self.clock.monotonic(), store.leads());
+            let is_awaited = self.asking.is_awaited(now);
+            let is_due = last.as_ref().is_none_or(|last| {
+                last.led != leads || now.0.saturating_sub(last.at.0) > LOOKS_EVERY
+            });
+            if heard || is_awaited || is_due {
+                let Ok(messages) = store.take_messages(&mailbox, leads) else { return };
+                last = Some(Taken { at: now, led: leads });
+                messages.into_iter().for_each(|message| self.deliver(served, message));
+            }
+            if !served.database().current_settings().overlays.want(Interests::BIND) {
+                return;
+            }
+            let pause = if self.asking.is_awaited(self.clock.monotonic()) { SHORT } else { LONG };
+            let Ok(waited) = store.wait_for_messages(&mailbox, pause) else { return };
+            heard = waited;
+        }
+    }
+
+    fn deliver(&self, served: &Arc<Served<SharedStore>>, message: Message) {
+        // A panic of an overlay ends one bind, not the thread.
+        let _reported = panics::contained(|| {
+            let Message { to_leader, sender, number, body } = message;
+            if !to_leader {
+                let conclusion = read_conclusion(&body)
+                    .unwrap_or_else(|| not_judged("the node that writes is of another version"));
+                return self.asking.answer(number, conclusion);
+            }
+            let Some(attempt) = read_attempt(&body) else {
+                self.log.warning(format_args!("another node has asked what this version does not understand"));
+                return;
+            };
+            let (pool, store) = (Arc::clone(&self.pool), Arc::clone(served.database().store()));
+            let answer = move |conclusion: BindConclusion| {
+                // Where too many wait, the other node's patience ends.
+                let Some(place) = pool.permit() else { return };
+                let body = write_conclusion(&conclusion);
+                place.take(move |_| {
+                    // An engine that does not take it ends the other node's patience, too.
+                    let _gone = store.send_message(Recipient::Node(&sender), number, body);
+                });
+            };
+            served.judge_bind(attempt, Box::new(answer));
+        });
+    }
+}

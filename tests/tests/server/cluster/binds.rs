@@ -1,0 +1,144 @@
+//! Binds that a policy judges, at nodes that write and at nodes that do not.
+
+use std::time::Duration;
+
+use larix_testkit::postgresql::Engine;
+use larix_tests::client::Client;
+use larix_tests::replicas::{Member, SUFFIX, ask};
+
+use super::{change, fill, leader, nodes, until};
+
+const MAX_FAILURE: usize = 4;
+const ANN: &str = "cn=ann,ou=people,dc=example,dc=com";
+const POLICY: &str = "overlay ppolicy\nppolicy_default cn=policy,dc=example,dc=com\nppolicy_use_lockout\nlastbind on\n\
+    access to attrs=userPassword by self write by * auth\naccess to * by * read";
+
+fn policy() -> String {
+    format!(
+        "add cn=policy,{SUFFIX}\n  objectClass: applicationProcess\n  objectClass: pwdPolicy\n  cn: policy\n  \
+         pwdAttribute: userPassword\n  pwdLockout: TRUE\n  pwdMaxFailure: {MAX_FAILURE}\n  pwdInHistory: 2\n  \
+         pwdCheckQuality: 2\n  pwdMinLength: 5\n  pwdMustChange: TRUE\n  pwdAllowUserChange: TRUE"
+    )
+}
+
+/// Two nodes with a policy, the one that writes first.
+fn judging(engine: &Engine) -> Vec<Member> {
+    let mut nodes = nodes(&engine.database().1, 2, POLICY);
+    nodes.iter_mut().for_each(Member::start);
+    fill(&nodes[0]);
+    let at = leader(&nodes);
+    nodes.swap(0, at);
+    until("the policy is there", || {
+        ["=> 0", "=> 68"].iter().any(|code| change(&nodes[0], &policy()).starts_with(code))
+    });
+    // The node that does not write knows the other one, and can ask it.
+    until("it judges binds", || bind(&nodes[1], "right").starts_with("=> 0"));
+    nodes
+}
+
+fn bind(node: &Member, password: &str) -> String {
+    ask(&mut Client::connect(node.address()), &format!("as {ANN} {password}"))
+}
+
+fn values(node: &Member, attribute: &str) -> Vec<String> {
+    let found = ask(&mut node.client(), &format!("search {ANN} base (objectClass=*) {attribute}"));
+    found.lines().filter(|line| line.trim().starts_with(attribute)).map(str::to_owned).collect()
+}
+
+#[test]
+fn wrong_passwords_are_counted_whichever_node_is_asked() {
+    let Some(engine) = Engine::start() else { return };
+    let mut nodes = judging(&engine);
+    let first = values(&nodes[1], "pwdLastSuccess");
+    assert_eq!(first.len(), 1, "{first:?}");
+    // A right password clears what was counted, at either node.
+    for (at, wrong) in [(1, 2), (0, 3), (1, 3)] {
+        for _ in 0..wrong {
+            assert_eq!(bind(&nodes[at], "wrong"), "=> 49\n");
+        }
+        assert_eq!(values(&nodes[1 - at], "pwdFailureTime").len(), wrong, "it is seen everywhere at once");
+        assert_eq!(bind(&nodes[at], "right"), "=> 0\n");
+        assert_eq!(values(&nodes[1 - at], "pwdFailureTime").len(), 0);
+    }
+    // Of any number of guesses at both nodes at the same time the policy's number is judged.
+    std::thread::scope(|scope| {
+        let guesses: Vec<_> = (0..24)
+            .map(|n| {
+                let node = &nodes[n % 2];
+                scope.spawn(move || bind(node, "wrong"))
+            })
+            .collect();
+        for guess in guesses {
+            assert_eq!(guess.join().expect("an answer"), "=> 49\n");
+        }
+    });
+    for node in &nodes {
+        assert_eq!(values(node, "pwdFailureTime").len(), MAX_FAILURE);
+        assert_eq!(values(node, "pwdAccountLockedTime").len(), 1);
+        assert_eq!(bind(node, "right"), "=> 49\n", "it is locked at both");
+    }
+    let unlock = format!("modify {ANN}\n  delete pwdAccountLockedTime:");
+    assert_eq!(change(&nodes[0], &unlock), "=> 0\n");
+    assert_eq!(bind(&nodes[1], "right"), "=> 0\n");
+    nodes.iter_mut().for_each(Member::stop);
+}
+
+#[test]
+fn a_password_is_judged_and_has_to_be_changed_at_any_node() {
+    let Some(engine) = Engine::start() else { return };
+    let mut nodes = judging(&engine);
+    // The root DN sets a password: its owner has to change it before anything else, at either node.
+    assert_eq!(change(&nodes[0], &format!("modify {ANN}\n  replace userPassword: given")), "=> 0\n");
+    let read = format!("search {SUFFIX} base (objectClass=*) dc");
+    for node in &nodes {
+        let mut client = Client::connect(node.address());
+        assert_eq!(ask(&mut client, &format!("as {ANN} given")), "=> 0\n");
+        assert!(ask(&mut client, &read).starts_with("=> 50"), "nothing but that");
+    }
+    let mut client = Client::connect(nodes[1].address());
+    assert_eq!(ask(&mut client, &format!("as {ANN} given")), "=> 0\n");
+    let replace = |password: &str| format!("modify {ANN}\n  replace userPassword: {password}");
+    let referred = ask(&mut client, &replace("second"));
+    assert!(referred.starts_with("=> 10") && referred.contains(&nodes[0].url()), "{referred}");
+    let mut client = Client::connect(nodes[0].address());
+    assert_eq!(ask(&mut client, &format!("as {ANN} given")), "=> 0\n");
+    assert!(ask(&mut client, &replace("tiny")).starts_with("=> 19"), "it is too short");
+    assert_eq!(ask(&mut client, &replace("second")), "=> 0\n");
+    assert!(ask(&mut client, &replace("given")).starts_with("=> 19"), "the history has it");
+    let mut client = Client::connect(nodes[1].address());
+    assert_eq!(ask(&mut client, &format!("as {ANN} second")), "=> 0\n");
+    assert!(ask(&mut client, &read).ends_with("=> 0\n"), "it is changed");
+    nodes.iter_mut().for_each(Member::stop);
+}
+
+/// A node that cannot ask the one that writes lets nobody guess, and nobody waits for it.
+#[test]
+fn without_a_node_that_writes_no_bind_is_judged() {
+    let Some(engine) = Engine::start() else { return };
+    let mut nodes = judging(&engine);
+    nodes[0].kill();
+    let (mut unjudged, mut wrong) = (0, 0);
+    until("the other node judges", || {
+        let asked = std::time::Instant::now();
+        let answer = bind(&nodes[1], "wrong");
+        assert!(asked.elapsed() < Duration::from_secs(30), "nobody waits for long");
+        match answer.as_str() {
+            "=> 49\n" => wrong += 1,
+            other => {
+                assert!(other.starts_with("=> 52") && other.contains("cannot be judged"), "{other}");
+                unjudged += 1;
+            }
+        }
+        wrong > 0
+    });
+    assert!(unjudged > 0, "nobody wrote for a moment");
+    // Each guess that was answered as wrong was counted. One that was not answered may have been.
+    let counted = values(&nodes[1], "pwdFailureTime").len();
+    assert!((wrong..=wrong + unjudged).contains(&counted), "{counted} of {wrong} and {unjudged}");
+    assert_eq!(bind(&nodes[1], "right"), "=> 0\n");
+    nodes[0].start();
+    until("the first node asks the other", || bind(&nodes[0], "right").starts_with("=> 0"));
+    assert_eq!(bind(&nodes[0], "wrong"), "=> 49\n");
+    assert_eq!(values(&nodes[1], "pwdFailureTime").len(), 1);
+    nodes.iter_mut().for_each(Member::stop);
+}
