@@ -29,7 +29,7 @@ use super::values::ChangeLog;
 
 pub use changelog::ChangelogSettings;
 #[cfg(feature = "postgresql")]
-pub use kv::KvSettings;
+pub use kv::{Consistency, KvSettings};
 pub use ldap::LdapSettings;
 pub(super) use ldap::time as ldap_time;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};

@@ -52,7 +52,7 @@ pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
 pub use interceptors::MakeInterceptor;
 #[cfg(feature = "postgresql")]
-pub use kinds::KvSettings;
+pub use kinds::{Consistency, KvSettings};
 pub use kinds::{
     ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings,
     MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,

@@ -5,7 +5,7 @@ use larix_store::{Attempt, CommitError, CommitId, ReadError, Statistics, Store, 
 use crate::commit::KvTransaction;
 use crate::error::Fault;
 use crate::load::KvLoader;
-use crate::store::{Freshness, KvStore};
+use crate::store::KvStore;
 use crate::view::{KvSnapshot, View};
 
 impl Store for KvStore {
@@ -20,13 +20,13 @@ impl Store for KvStore {
     }
 
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
-        let view = View::open(self, self.freshness() == Freshness::Strict).map_err(Fault::into_read)?;
+        let view = View::open(self, self.asks_first()).map_err(Fault::into_read)?;
         Ok(KvSnapshot { view })
     }
 
     fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
         self.epoch()?;
-        let asks = self.freshness() == Freshness::Strict || self.take_doubt();
+        let asks = self.take_doubt() || self.asks_first();
         let view = View::open(self, asks).map_err(|fault| {
             self.doubt();
             match fault.into_read() {

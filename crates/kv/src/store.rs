@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larix_store::table::Catalog;
 use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec};
@@ -37,6 +37,9 @@ pub enum Freshness {
     /// the cache takes no round trip. One that does not, and has read what was changed meanwhile, ends with
     /// [`ReadError::Stale`].
     Session,
+    /// Everything that was acknowledged by any node longer ago than this when the view was opened, and what was acknowledged through this
+    /// handle. A view asks first where the engine was asked longer ago, and is one of [`Self::Session`] otherwise.
+    Bounded(Duration),
 }
 
 /// How a store is opened.
@@ -109,6 +112,9 @@ pub struct KvStore {
     settling: Mutex<Option<(ThreadId, u64)>>,
     /// Whether the engine has to be asked what is newest before this handle's own memory is used again.
     doubt: AtomicBool,
+    /// When the question was sent that has brought the newest commits last, in nanoseconds since the store was opened; 0: none was.
+    heard: AtomicU64,
+    opened: Instant,
     /// The engine has lost a commit. Nothing here is to be believed any more.
     behind: AtomicU64,
     attempts: Mutex<Attempts>,
@@ -176,6 +182,8 @@ impl KvStore {
             newest_epoch: AtomicU64::new(0),
             settling: Mutex::default(),
             doubt: AtomicBool::new(true),
+            heard: AtomicU64::new(0),
+            opened: now(),
             behind: AtomicU64::new(SOUND),
             attempts: Mutex::new(Attempts { handle, ..Attempts::default() }),
             conflicts: AtomicU64::new(0),
@@ -352,8 +360,26 @@ impl KvStore {
         self.version.load(Ordering::Acquire)
     }
 
-    pub(crate) fn freshness(&self) -> Freshness {
-        self.freshness
+    /// Whether a view that is opened now asks for the newest commits first.
+    pub(crate) fn asks_first(&self) -> bool {
+        match self.freshness {
+            Freshness::Strict => true,
+            Freshness::Session => false,
+            Freshness::Bounded(bound) => {
+                let heard = self.heard.load(Ordering::Acquire);
+                heard == 0 || u128::from(self.clock().saturating_sub(heard)) > bound.as_nanos()
+            }
+        }
+    }
+
+    /// Nanoseconds since the store was opened, never 0.
+    pub(crate) fn clock(&self) -> u64 {
+        u64::try_from(now().duration_since(self.opened).as_nanos()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The newest commits are known as of a question that was sent at this time of [`Self::clock`].
+    pub(crate) fn heard_at(&self, sent: u64) {
+        self.heard.fetch_max(sent, Ordering::AcqRel);
     }
 
     pub(crate) fn numbers(&self) -> &[u8] {
@@ -464,6 +490,12 @@ impl KvStore {
             None => Err(Fault::Lie(format!("commit {version} has no row"))),
         }
     }
+}
+
+/// Cached data is never right because of the time: it only says when to ask again.
+#[expect(clippy::disallowed_methods, reason = "how long ago the engine was asked is this process's own affair")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// The time in which only one thread of a handle commits.

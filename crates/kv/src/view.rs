@@ -116,6 +116,7 @@ impl<'s> View<'s> {
         };
         let number = i64::try_from(known).map_err(|_| Fault::Lie("a number above 2^63".to_owned()))?;
         lease.in_transaction();
+        let sent = self.store.clock();
         let (told, answers) = lease.call(|link| async move {
             let begin = async {
                 link.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
@@ -131,6 +132,7 @@ impl<'s> View<'s> {
             Ok((told, answers))
         })?;
         let newest = self.store.take_in(&told, known, &attempt)?;
+        self.store.heard_at(sent);
         let version = self.version();
         if newest != version {
             let known = self.store.known();

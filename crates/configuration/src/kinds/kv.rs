@@ -26,6 +26,8 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
 
 /// Longest and shortest lease, in seconds.
 const LEASE_SECONDS: (u64, u64) = (1, 300);
+/// Shortest and longest bound of `read-consistency bounded`, in seconds.
+const BOUND_SECONDS: (u64, u64) = (1, 3_600);
 /// Least memory of the cache, in megabytes, and most.
 const CACHE_MEGABYTES: (u64, u64) = (1, 1 << 20);
 
@@ -40,13 +42,23 @@ pub struct KvSettings {
     pub node: String,
     /// How long the leader may be silent before another node takes over.
     pub lease: Duration,
-    /// `read-consistency strict`: every read sees all that was acknowledged anywhere before.
-    pub strict: bool,
+    pub consistency: Consistency,
     /// Most memory of the cache, in megabytes.
     pub cache_megabytes: u64,
     pub index: Vec<IndexLine>,
     pub index_config: IndexConfig,
     pub entry_bytes_max: Option<u64>,
+}
+
+/// `read-consistency`: what a read sees of what other nodes have acknowledged before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// All of it.
+    Strict,
+    /// What this node has heard of.
+    Session,
+    /// All that was acknowledged longer ago than this.
+    Bounded(Duration),
 }
 
 /// The address of an engine.
@@ -76,7 +88,7 @@ impl Default for KvSettings {
             schema: "larix".to_owned(),
             node: String::new(),
             lease: Duration::from_secs(3),
-            strict: true,
+            consistency: Consistency::Strict,
             cache_megabytes: 64,
             index: Vec::new(),
             index_config: IndexConfig::default(),
@@ -90,8 +102,8 @@ impl KvSettings {
     #[must_use]
     pub fn opens_as(&self, other: &Self) -> bool {
         self.is_same_store(other)
-            && (&self.node, self.lease, self.strict, self.cache_megabytes)
-                == (&other.node, other.lease, other.strict, other.cache_megabytes)
+            && (&self.node, self.lease, self.consistency, self.cache_megabytes)
+                == (&other.node, other.lease, other.consistency, other.cache_megabytes)
     }
 
     /// What the connections of a node with this URL are called in the engine.
@@ -253,12 +265,13 @@ static TABLE: &[Directive] = &[
         "read-consistency",
         "olcLarixKvReadConsistency",
         Scope::Kind("kv"),
-        Form::Whole,
+        Form::Words,
         |b, c| {
-            kv(b)?.strict = c.choice(0, &[("strict", true), ("session", false)])?;
+            kv(b)?.consistency = consistency(c)?;
             Ok(())
         },
-    ),
+    )
+    .arguments(1, 2),
     Directive::new("engine-cache", "olcLarixKvCache", Scope::Kind("kv"), Form::Whole, |b, c| {
         kv(b)?.cache_megabytes = within(c, CACHE_MEGABYTES, "megabytes")?;
         Ok(())
@@ -279,12 +292,31 @@ static TABLE: &[Directive] = &[
     }),
 ];
 
-fn within(call: &Call<'_>, (least, most): (u64, u64), unit: &str) -> Result<u64, Fault> {
-    let number: u64 = call.number(0)?;
+fn consistency(call: &Call<'_>) -> Result<Consistency, Fault> {
+    let bounded = Consistency::Bounded(Duration::ZERO);
+    let ways = [("strict", Consistency::Strict), ("session", Consistency::Session), ("bounded", bounded)];
+    let chosen = call.choice(0, &ways)?;
+    match (chosen == bounded, call.arguments.len()) {
+        (true, 2) => Ok(Consistency::Bounded(Duration::from_secs(within_at(call, 1, BOUND_SECONDS, "seconds")?))),
+        (true, _) => Err(Fault::argument(0, "a bound is missing")
+            .with_help("how old what is read may be, in seconds, such as `read-consistency bounded 1`")),
+        (false, 2) => {
+            Err(Fault::argument(1, "only `bounded` takes a number of seconds").with_help("take the number out"))
+        }
+        (false, _) => Ok(chosen),
+    }
+}
+
+fn within(call: &Call<'_>, range: (u64, u64), unit: &str) -> Result<u64, Fault> {
+    within_at(call, 0, range, unit)
+}
+
+fn within_at(call: &Call<'_>, at: usize, (least, most): (u64, u64), unit: &str) -> Result<u64, Fault> {
+    let number: u64 = call.number(at)?;
     if (least..=most).contains(&number) {
         return Ok(number);
     }
-    Err(Fault::argument(0, format!("{number} is not from {least} to {most} {unit}"))
+    Err(Fault::argument(at, format!("{number} is not from {least} to {most} {unit}"))
         .with_help(format!("a number of {unit} between them")))
 }
 
@@ -350,6 +382,7 @@ mod tests {
             "overlay ppolicy\nppolicy_hash_cleartext\n",
             "overlay dynlist\n",
             "lastbind on\n",
+            "read-consistency bounded 2\n",
         ] {
             assert_eq!(fault(&format!("{WHOLE}{with}")), None, "{with}");
         }
@@ -366,7 +399,11 @@ mod tests {
             ),
             (format!("{WHOLE}lease 0\n"), "not from 1 to 300 seconds"),
             (format!("{WHOLE}engine-schema A\n"), "cannot name a schema"),
-            (format!("{WHOLE}read-consistency bounded\n"), "strict, session"),
+            (format!("{WHOLE}read-consistency loose\n"), "strict, session"),
+            (format!("{WHOLE}read-consistency bounded\n"), "a bound is missing"),
+            (format!("{WHOLE}read-consistency bounded 0\n"), "not from 1 to 3600 seconds"),
+            (format!("{WHOLE}read-consistency bounded soon\n"), "soon"),
+            (format!("{WHOLE}read-consistency session 1\n"), "only `bounded` takes a number"),
             (format!("{WHOLE}directory @DATA@\n"), "directory"),
             (format!("{WHOLE}overlay syncprov\n"), "syncprov does not work in a kv database"),
             (format!("{WHOLE}overlay psearch\n"), "psearch does not work in a kv database: it works from"),

@@ -229,6 +229,45 @@ fn a_session_sees_its_own_and_never_a_mixture() {
     assert_eq!(get(&node, b"c").as_deref(), Some(&b"4"[..]));
 }
 
+/// What was acknowledged longer ago than the bound is seen, and within the bound no question is asked.
+#[test]
+fn a_bounded_view_asks_when_its_time_is_over() {
+    let Some(engine) = Engine::start() else { return };
+    let (leader, name) = fresh(&engine);
+    let node = |freshness| open(&engine, &name, &KvOptions { freshness, ..KvOptions::default() }).expect("open");
+    let bound = Duration::from_millis(400);
+    let (bounded, session) = (node(Freshness::Bounded(bound)), node(Freshness::Session));
+    let patient = node(Freshness::Bounded(Duration::from_secs(3600)));
+    commit(&leader, &put(b"a", b"0")).expect("commit");
+    for store in [&bounded, &session, &patient] {
+        assert_eq!(get(store, b"a").as_deref(), Some(&b"0"[..]));
+    }
+    let mut within = 0;
+    for round in 1..=5u8 {
+        commit(&leader, &put(b"a", &[b'0' + round])).expect("commit");
+        let acknowledged = Instant::now();
+        loop {
+            let opened = Instant::now();
+            let before = bounded.figures().trips;
+            let seen = get(&bounded, b"a");
+            let trips = bounded.figures().trips - before;
+            let is_new = seen.as_deref() == Some(&[b'0' + round][..]);
+            assert!(is_new || opened.duration_since(acknowledged) <= bound, "it is older than the bound");
+            if is_new {
+                assert!(trips > 0, "news come with a question");
+                break;
+            }
+            assert_eq!(trips, 0, "within the bound the cache answers");
+            within += 1;
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert!(within > 0, "the bound is more than nothing");
+    for store in [&session, &patient] {
+        assert_eq!(get(store, b"a").as_deref(), Some(&b"0"[..]), "they have not asked");
+    }
+}
+
 #[test]
 fn a_transaction_of_before_is_fenced_off() {
     let Some(engine) = Engine::start() else { return };

@@ -65,6 +65,8 @@ pub(crate) struct NodeFigures {
     pub(crate) node: String,
     pub(crate) leader: Option<String>,
     pub(crate) role: Role,
+    /// Whether the configuration, or cn=Monitor, lets nobody change it.
+    pub(crate) read_only: bool,
     /// Operations that wait for a thread, and changes that wait for the writer.
     pub(crate) waiting: u64,
     pub(crate) changes_waiting: u64,
@@ -186,6 +188,7 @@ impl Node {
                 Role::Vacant | Role::CutOff => None,
             },
             role,
+            read_only: self.database_settings().read_only,
             waiting: self.pool.waiting() as u64,
             changes_waiting: self.served().map_or(0, |served| served.waiting_writes() as u64),
             store,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use larix_configuration::KvSettings;
+use larix_configuration::{Consistency, KvSettings};
 use larix_engine::database::{DatabaseOpenError, DatabaseSettings};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock, RandomSource};
@@ -61,7 +61,11 @@ impl Plan {
             schema: settings.schema.clone(),
             make: true,
             writes: false,
-            freshness: if settings.strict { Freshness::Strict } else { Freshness::Session },
+            freshness: match settings.consistency {
+                Consistency::Strict => Freshness::Strict,
+                Consistency::Session => Freshness::Session,
+                Consistency::Bounded(bound) => Freshness::Bounded(bound),
+            },
             cache_bytes: usize::try_from(settings.cache_megabytes << 20).unwrap_or(usize::MAX),
             connections: THREADS + CONNECTIONS_BESIDE,
             deadline: DEADLINE,

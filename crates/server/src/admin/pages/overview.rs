@@ -39,11 +39,44 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             }
         }
         @if may_see {
+            (nodes(visit))
             (backups(&visit.admin.server.backups.status(), visit.admin.server.now()))
             (restored(&visit.admin.server.config()))
         }
     };
     Ok(Reply::page(layout::page(visit, MenuItem::Overview, "Overview", content)))
+}
+
+/// Databases in engines that several servers share.
+#[cfg(feature = "postgresql")]
+fn nodes(visit: &Visit<'_>) -> Markup {
+    let all = visit.admin.server.nodes.figures();
+    let count = |number: u64| thousands(&number.to_string());
+    html! {
+        @if !all.is_empty() {
+            section aria-labelledby="nodes" {
+                h2 #nodes { "Shared engines" }
+                div.scroll { table {
+                    thead { tr { th { "Suffix" } th { "Role of this server" } th { "Leader" } th.number { "Epoch" } th.number { "Newest commit" } th.number { "Round trips" } th.number { "Reads from the cache" } th.number { "Conflicts" } } }
+                    tbody { @for node in &all { tr {
+                        th scope="row" { (node.suffix) }
+                        td { (node.role.name()) @if node.read_only { ", read-only" } }
+                        td { (node.leader.as_deref().unwrap_or("none")) }
+                        td.number { (count(node.store.epoch)) }
+                        td.number { (count(node.store.version)) }
+                        td.number { (count(node.store.trips)) }
+                        td.number { (count(node.store.hits)) " of " (count(node.store.hits + node.store.misses)) }
+                        td.number { (count(node.store.conflicts)) }
+                    } } }
+                } }
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "postgresql"))]
+fn nodes(_: &Visit<'_>) -> Markup {
+    html! {}
 }
 
 /// How the backups stand that the configuration asks for.

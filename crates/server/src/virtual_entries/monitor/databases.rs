@@ -46,7 +46,10 @@ impl Monitor<'_> {
         let backend = self.kinds().iter().position(|k| *k == kind).unwrap_or(0);
         let (contexts, names) = contexts(database);
         let figures = self.stored.get(n).and_then(Option::as_ref);
-        let read_only = figures.map_or(database.shared.read_only, |figures| figures.read_only);
+        let read_only = figures.map(|figures| figures.read_only);
+        #[cfg(feature = "postgresql")]
+        let read_only = read_only.or_else(|| self.node_is_read_only(database));
+        let read_only = read_only.unwrap_or(database.shared.read_only);
         let dn = format!("cn=Database {n},cn=Databases,{DN}");
         let overlays = self.overlay_names();
         let used = database.overlays.iter();

@@ -1,10 +1,19 @@
 //! `cn=Nodes`: this server's part in databases in shared engines.
 
+use larix_configuration::Database;
 use larix_engine::entry::Entry;
 
-use super::Monitor;
+use super::{Monitor, truth};
+use crate::cluster::NodeFigures;
 
 impl Monitor<'_> {
+    /// Whether a database is read-only that is in a shared engine; none of another kind.
+    pub(super) fn node_is_read_only(&self, database: &Database) -> Option<bool> {
+        let suffix = database.suffixes.first()?.normal.as_str();
+        let is_it = |figures: &&NodeFigures| database.kind.name() == "kv" && figures.suffix == suffix;
+        self.nodes.iter().find(is_it).map(|figures| figures.read_only)
+    }
+
     /// This server as a node of databases in shared engines.
     pub(super) fn cluster_nodes(&self, out: &mut Vec<Entry>) {
         if self.nodes.is_empty() {
@@ -15,6 +24,7 @@ impl Monitor<'_> {
             let store = &figures.store;
             let info = [
                 format!("role={}", figures.role.name()),
+                format!("readOnly={}", truth(figures.read_only)),
                 format!("node={}", figures.node),
                 format!("leader={}", figures.leader.as_deref().unwrap_or("none")),
                 format!("epoch={}", store.epoch),
