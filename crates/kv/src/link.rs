@@ -248,9 +248,8 @@ impl Pool {
     /// Waits for a notification, up to `time`; whether there was one.
     pub(crate) fn hear(&self, listener: &Listener, time: Duration) -> Result<bool, Fault> {
         let heard = Arc::clone(&listener.heard);
-        self.engine.call(time + GRACE, async move {
-            Ok(tokio::time::timeout(time, heard.notified()).await.is_ok())
-        })
+        self.engine
+            .call(time + GRACE, async move { Ok(tokio::time::timeout(time, heard.notified()).await.is_ok()) })
     }
 
     /// A question on a connection that is not the pool's.

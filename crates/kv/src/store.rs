@@ -493,7 +493,10 @@ impl KvStore {
 }
 
 /// Cached data is never right because of the time: it only says when to ask again.
-#[expect(clippy::disallowed_methods, reason = "how long ago the engine was asked is this process's own affair")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long ago the engine was asked is this process's own affair"
+)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -1,5 +1,6 @@
 //! A few threads of low priority that share long work in turns: no job waits for the end of another one.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,43 @@ use larix_store::lmdb;
 
 use crate::panics;
 use crate::processor_time::{LOW, give_way};
+
+thread_local! {
+    /// Whether the thread may wait for other machines now, and whether one of them did not answer.
+    static WAITING: Cell<(bool, bool)> = const { Cell::new((false, false)) };
+}
+
+/// Does something on this thread, which may wait for other machines meanwhile: identities are looked up in shared engines.
+pub(crate) fn while_waiting<T>(work: impl FnOnce() -> T) -> T {
+    let _ends = Waits(WAITING.replace((true, false)));
+    work()
+}
+
+struct Waits((bool, bool));
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        WAITING.set(self.0);
+    }
+}
+
+/// Whether this thread may wait for other machines.
+pub(crate) fn may_wait() -> bool {
+    WAITING.get().0
+}
+
+/// Something could not be looked up on this thread: it must not pass for what is not there.
+#[cfg(feature = "postgresql")]
+pub(crate) fn note_missed_lookup() {
+    WAITING.set((WAITING.get().0, true));
+}
+
+/// Whether anything was missed since this was asked last.
+pub(crate) fn take_missed_lookup() -> bool {
+    let (waits, missed) = WAITING.get();
+    WAITING.set((waits, false));
+    missed
+}
 
 /// Work that is done in turns.
 pub(crate) trait Turns: Send {

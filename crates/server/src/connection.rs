@@ -9,8 +9,8 @@ mod service;
 
 use larix_engine::time::Monotonic;
 use larix_proto::{
-    DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp, ResultCode,
-    encode, frame, oid,
+    Authentication, DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp,
+    ResultCode, encode, frame, oid,
 };
 use zeroize::{Zeroize, Zeroizing};
 
@@ -29,6 +29,9 @@ pub const INPUT_HIGH: usize = 64 * 1024;
 pub const LARGE_REQUEST: usize = 32 * 1024;
 
 const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
+
+/// How a bind request begins.
+const BIND_TAG: u8 = 0x60;
 
 /// What to do next with a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -233,7 +236,16 @@ impl<S: Service> Connection<S> {
     /// Whether the next request can be started and is so large that others are not to wait for it. It is not started before
     /// [`start_large`](Self::start_large) is called, on whatever thread.
     pub fn has_large_next(&self) -> bool {
-        self.next_request().is_some_and(|len| len > LARGE_REQUEST) && self.may_start()
+        self.next_elsewhere().is_some() && self.may_start()
+    }
+
+    /// Whether that request is to start on a thread that may wait for other machines.
+    pub fn has_lookup_next(&self) -> bool {
+        self.limits.looks_up && self.next_elsewhere().is_some_and(looks_up_identities)
+    }
+
+    fn starts_elsewhere(&self, pdu: &[u8]) -> bool {
+        pdu.len() > LARGE_REQUEST || self.limits.looks_up && looks_up_identities(pdu)
     }
 
     /// Starts that request.
@@ -399,7 +411,11 @@ impl<S: Service> Connection<S> {
                 break;
             }
             match frame(rest, self.limits.pdu) {
-                Ok(Frame::Complete { len }) if len > LARGE_REQUEST && which == Start::Small => break,
+                Ok(Frame::Complete { len })
+                    if which == Start::Small && self.starts_elsewhere(rest.get(..len).unwrap_or(rest)) =>
+                {
+                    break;
+                }
                 Ok(Frame::Complete { len }) => {
                     self.start_one(rest.get(..len).unwrap_or(rest));
                     used += len;
@@ -637,16 +653,34 @@ impl<S: Service> Connection<S> {
             && !matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }))
     }
 
-    /// Bytes of the next request that is kept, if it has come whole and may be large.
-    fn next_request(&self) -> Option<usize> {
-        if self.input.len() <= LARGE_REQUEST {
+    /// The next request that is kept, if it has come whole and is not to start in a turn of the loop.
+    fn next_elsewhere(&self) -> Option<&[u8]> {
+        if self.input.len() <= LARGE_REQUEST && !self.limits.looks_up {
             return None;
         }
         match frame(&self.input, self.limits.pdu) {
-            Ok(Frame::Complete { len }) => Some(len),
+            Ok(Frame::Complete { len }) => self.input.get(..len).filter(|pdu| self.starts_elsewhere(pdu)),
             _ => None,
         }
     }
+}
+
+/// Whether a request may look up identities: a bind by a SASL mechanism, or one in the name of another identity. One that has the bytes
+/// of such a control elsewhere only takes the longer way.
+fn looks_up_identities(pdu: &[u8]) -> bool {
+    let has = |sought: &[u8]| pdu.windows(sought.len()).any(|window| window == sought);
+    let is_sasl = || {
+        let decoded = Message::decode_with(pdu, &DecodeLimits { filter_depth: 0 });
+        decoded.is_ok_and(|message| {
+            matches!(&message.request, Request::Bind(bind) if matches!(bind.authentication, Authentication::Sasl { .. }))
+        })
+    };
+    // The tag follows the length and the number of the message, each of a few bytes.
+    let may_bind = pdu.iter().take(12).any(|byte| *byte == BIND_TAG);
+    may_bind && is_sasl()
+        || has(oid::PROXIED_AUTHORIZATION.as_bytes())
+        || has(oid::PROXIED_AUTHORIZATION_V1.as_bytes())
+        || has(oid::VERIFY_CREDENTIALS.as_bytes())
 }
 
 /// The response that a request's tag calls for; none for those that have no response, or are no request.

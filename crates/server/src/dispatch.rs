@@ -564,8 +564,8 @@ impl Service for Dispatcher {
     }
 
     fn limits(&self) -> Limits {
-        let config = self.server.config();
-        let global = &config.global;
+        let generation = self.server.generation();
+        let global = &generation.config.global;
         let (pdu, pending) = if self.session.is_authenticated() {
             (global.sockbuf_max_incoming_auth, global.conn_max_pending_auth)
         } else {
@@ -581,6 +581,7 @@ impl Service for Dispatcher {
                 .try_into()
                 .unwrap_or(usize::MAX),
             filter_depth: size(global.max_filter_depth),
+            looks_up: generation.databases.looks_up(),
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Services {
     pub askers: PasswordPool,
     /// Where searches go that have become long.
     pub(crate) long_searches: BackgroundPool,
+    /// Requests that look up identities in databases of other machines.
+    pub(crate) lookups: BackgroundPool,
     pub decoy: Decoy,
     pub tls: TlsContext,
     pub clock: Arc<SystemClock>,
@@ -112,6 +114,7 @@ impl Services {
             passwords: PasswordPool::for_cores(cores()),
             askers: PasswordPool::new(crate::saslauthd::QUESTIONS_AT_ONCE),
             long_searches: BackgroundPool::new(workers),
+            lookups: BackgroundPool::new(crate::statistics::LOOKUP_THREADS),
             tls: TlsContext::default(),
             clock,
             descriptors,

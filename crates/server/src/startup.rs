@@ -262,6 +262,7 @@ impl Bound {
         tools.follow(&server, &server.generation_in_force());
         let result = self.run(&server, &changes, (workers, infos), readiness);
         server.long_searches.finish();
+        server.lookups.finish();
         tools.finish();
         changes.finish();
         server.consumers.finish();

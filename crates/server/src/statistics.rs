@@ -225,13 +225,16 @@ impl ConnectionRecord {
     }
 }
 
+/// Threads that start requests which look up identities in databases of other machines.
+pub(crate) const LOOKUP_THREADS: usize = 8;
+
 /// All that is counted.
 #[derive(Debug)]
 pub struct Statistics {
     pub started: Timestamp,
     pub listeners: Vec<Arc<ListenerInfo>>,
     workers: Vec<Arc<Counters>>,
-    /// Of threads of low priority that start requests: as many.
+    /// Of other threads that start requests: as many of low priority, and behind them those that wait for other machines.
     aside: Vec<Arc<Counters>>,
     total_connections: AtomicU64,
     connections: Mutex<BTreeMap<u64, Arc<ConnectionRecord>>>,
@@ -243,7 +246,7 @@ impl Statistics {
             started,
             listeners,
             workers: (0..workers).map(|_| Arc::default()).collect(),
-            aside: (0..workers).map(|_| Arc::default()).collect(),
+            aside: (0..workers + LOOKUP_THREADS).map(|_| Arc::default()).collect(),
             total_connections: AtomicU64::new(0),
             connections: Mutex::default(),
         }
@@ -257,6 +260,11 @@ impl Statistics {
     /// The counters of one thread of low priority.
     pub(crate) fn aside(&self, index: usize) -> Arc<Counters> {
         self.aside.get(index).cloned().unwrap_or_default()
+    }
+
+    /// The counters of one thread that waits for other machines.
+    pub(crate) fn of_lookups(&self, index: usize) -> Arc<Counters> {
+        self.aside(self.workers.len() + index)
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Counters>> {

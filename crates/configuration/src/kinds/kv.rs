@@ -297,11 +297,14 @@ fn consistency(call: &Call<'_>) -> Result<Consistency, Fault> {
     let ways = [("strict", Consistency::Strict), ("session", Consistency::Session), ("bounded", bounded)];
     let chosen = call.choice(0, &ways)?;
     match (chosen == bounded, call.arguments.len()) {
-        (true, 2) => Ok(Consistency::Bounded(Duration::from_secs(within_at(call, 1, BOUND_SECONDS, "seconds")?))),
+        (true, 2) => {
+            Ok(Consistency::Bounded(Duration::from_secs(within_at(call, 1, BOUND_SECONDS, "seconds")?)))
+        }
         (true, _) => Err(Fault::argument(0, "a bound is missing")
             .with_help("how old what is read may be, in seconds, such as `read-consistency bounded 1`")),
         (false, 2) => {
-            Err(Fault::argument(1, "only `bounded` takes a number of seconds").with_help("take the number out"))
+            Err(Fault::argument(1, "only `bounded` takes a number of seconds")
+                .with_help("take the number out"))
         }
         (false, _) => Ok(chosen),
     }

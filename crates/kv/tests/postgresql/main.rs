@@ -234,7 +234,8 @@ fn a_session_sees_its_own_and_never_a_mixture() {
 fn a_bounded_view_asks_when_its_time_is_over() {
     let Some(engine) = Engine::start() else { return };
     let (leader, name) = fresh(&engine);
-    let node = |freshness| open(&engine, &name, &KvOptions { freshness, ..KvOptions::default() }).expect("open");
+    let node =
+        |freshness| open(&engine, &name, &KvOptions { freshness, ..KvOptions::default() }).expect("open");
     let bound = Duration::from_millis(400);
     let (bounded, session) = (node(Freshness::Bounded(bound)), node(Freshness::Session));
     let patient = node(Freshness::Bounded(Duration::from_secs(3600)));

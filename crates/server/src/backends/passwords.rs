@@ -27,8 +27,8 @@ use crate::password_pool::JobSource;
 use crate::saslauthd;
 use crate::services::Services;
 use larix_backend::{
-    Backend, Bind, Changes, Context, End, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Secret,
-    Verdict,
+    Backend, Bind, Changes, Context, End, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply,
+    Secret, Verdict,
 };
 
 /// How a request may name userPassword (RFC 4519 section 2.41).
@@ -448,12 +448,7 @@ pub(super) fn is_match(stored: &[u8], password: &[u8], elsewhere: Option<&Elsewh
 }
 
 /// Whether the old password is the one that is stored, or known elsewhere.
-pub(super) fn matches(
-    elsewhere: Option<&Elsewhere>,
-    work: &PasswordWork,
-    stored: &[u8],
-    old: &[u8],
-) -> bool {
+pub(super) fn matches(elsewhere: Option<&Elsewhere>, work: &PasswordWork, stored: &[u8], old: &[u8]) -> bool {
     match password::pass_through(stored) {
         Some(_) => is_match(stored, old, elsewhere),
         None => work.matches(stored, old),

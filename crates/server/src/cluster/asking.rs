@@ -51,7 +51,10 @@ impl fmt::Debug for Asking {
 /// The answer to a bind that only the node that writes may judge, where that cannot be asked.
 pub(crate) fn not_judged(why: &str) -> BindConclusion {
     let text = format!("the bind cannot be judged: {why}: try again");
-    BindConclusion { result: LdapResult::with(ResultCode::UNAVAILABLE, text), ..BindConclusion::outright(false) }
+    BindConclusion {
+        result: LdapResult::with(ResultCode::UNAVAILABLE, text),
+        ..BindConclusion::outright(false)
+    }
 }
 
 impl Asking {
@@ -88,8 +91,12 @@ impl Asking {
     fn is_awaited(&self, now: Monotonic) -> bool {
         let mut state = self.lock();
         let is_over = |since: Monotonic| u128::from(now.0.saturating_sub(since.0)) > DEADLINE.as_nanos();
-        let over: Vec<u64> =
-            state.waiting.iter().filter(|(_, (since, _))| is_over(*since)).map(|(number, _)| *number).collect();
+        let over: Vec<u64> = state
+            .waiting
+            .iter()
+            .filter(|(_, (since, _))| is_over(*since))
+            .map(|(number, _)| *number)
+            .collect();
         let over: Vec<_> = over.iter().filter_map(|number| state.waiting.remove(number)).collect();
         let is_awaited = !state.waiting.is_empty();
         drop(state);
@@ -139,9 +146,10 @@ impl Postman {
     pub(super) fn run(self) {
         while !self.asking.has_ended() {
             // Only overlays that judge binds ask.
-            let judging = self.opening.served().filter(|served| {
-                served.database().current_settings().overlays.want(Interests::BIND)
-            });
+            let judging = self
+                .opening
+                .served()
+                .filter(|served| served.database().current_settings().overlays.want(Interests::BIND));
             if let Some(served) = judging {
                 self.attend(served);
                 self.asking.set_mailbox(None);
@@ -167,9 +175,9 @@ impl Postman {
         while !self.asking.has_ended() {
             let (now, leads) = (self.clock.monotonic(), store.leads());
             let is_awaited = self.asking.is_awaited(now);
-            let is_due = last.as_ref().is_none_or(|last| {
-                last.led != leads || now.0.saturating_sub(last.at.0) > LOOKS_EVERY
-            });
+            let is_due = last
+                .as_ref()
+                .is_none_or(|last| last.led != leads || now.0.saturating_sub(last.at.0) > LOOKS_EVERY);
             if heard || is_awaited || is_due {
                 let Ok(messages) = store.take_messages(&mailbox, leads) else { return };
                 last = Some(Taken { at: now, led: leads });
@@ -194,7 +202,8 @@ impl Postman {
                 return self.asking.answer(number, conclusion);
             }
             let Some(attempt) = read_attempt(&body) else {
-                self.log.warning(format_args!("another node has asked what this version does not understand"));
+                self.log
+                    .warning(format_args!("another node has asked what this version does not understand"));
                 return;
             };
             let (pool, store) = (Arc::clone(&self.pool), Arc::clone(served.database().store()));

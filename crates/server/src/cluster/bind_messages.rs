@@ -178,7 +178,10 @@ mod tests {
                 let attempt = BindAttempt { dn, matched, policy_control, code: code.clone() };
                 let written = write_attempt(&attempt);
                 let read = read_attempt(&written).expect("it can be read");
-                assert_eq!((&read.dn, read.matched, read.policy_control), (&attempt.dn, matched, policy_control));
+                assert_eq!(
+                    (&read.dn, read.matched, read.policy_control),
+                    (&attempt.dn, matched, policy_control)
+                );
                 assert!(read.code == code, "{code:?}");
                 let whole = |end: usize| read_attempt(&written[..end]).is_some_and(|read| read.code == code);
                 assert!((0..written.len()).all(|end| !whole(end)), "{code:?} is read from a part");

@@ -137,7 +137,8 @@ impl Node {
         let thread = Mutex::new(Some(thread.map_err(|error| error.to_string())?));
         let (settings, clock) = (settings.clone(), own_clock);
         let node = Self { settings, suffix, opening, pool, role, asking, clock, thread };
-        let postman = std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || postman.run());
+        let postman =
+            std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || postman.run());
         postman.map_err(|error| error.to_string())?;
         Ok(node)
     }

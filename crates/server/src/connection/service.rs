@@ -132,6 +132,8 @@ pub struct Limits {
     pub pending_bytes: usize,
     /// Nesting of filters.
     pub filter_depth: usize,
+    /// Identities may be in databases of other machines: a request that looks some up does not start in a turn of the loop.
+    pub looks_up: bool,
 }
 
 /// What a connection decides without its service.

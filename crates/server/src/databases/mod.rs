@@ -133,6 +133,8 @@ pub struct Databases {
     directories: Vec<PathBuf>,
     /// The databases in shared engines.
     clusters: Clusters,
+    /// Identities may be in databases of other machines.
+    looks_up: bool,
     orders: open::Orders,
 }
 

@@ -115,6 +115,10 @@ impl Databases {
             directories,
             clusters,
             orders,
+            looks_up: config
+                .databases
+                .iter()
+                .any(|database| !database.disabled && database.kind.name() == "kv"),
         };
         // What is the same in all respects is not disturbed.
         let kept =

@@ -27,6 +27,11 @@ impl ClientHandle for Inside {
 }
 
 impl Databases {
+    /// Whether identities may be in databases of other machines.
+    pub(crate) fn looks_up(&self) -> bool {
+        self.looks_up
+    }
+
     /// What a request of this subject is carried out under, which began then.
     pub(crate) fn context<'a>(
         &'a self,

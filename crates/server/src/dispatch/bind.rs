@@ -292,10 +292,23 @@ impl Dispatcher {
         let mut login = Some(login);
         let mut later = || -> Done<Verdict> {
             let (completer, login) = (self.completer(&begun), login.take());
-            Box::new(move |verdict| {
+            let whose = (Arc::clone(&self.server), Arc::clone(self.session.anonymous()));
+            Box::new(move |verdict: Verdict| {
                 // A completer that is dropped says that the outcome is lost.
                 let Some(login) = login else { return };
-                completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
+                let complete = move |verdict, login| {
+                    completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
+                };
+                let Login { dn, shown, way } = login;
+                match way {
+                    Way::Sasl(sasl) if verdict.result.is_success() => {
+                        let whom = verdict.identity.clone().unwrap_or_else(|| dn.clone());
+                        look_up_acting(whose, whom, sasl, move |sasl| {
+                            complete(verdict, Login { dn, shown, way: Way::Sasl(sasl) });
+                        });
+                    }
+                    way => complete(verdict, Login { dn, shown, way }),
+                }
             })
         };
         let pending = match databases.router().bind(&context, &bind, &mut later) {

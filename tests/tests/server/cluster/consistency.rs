@@ -57,8 +57,7 @@ fn the_monitor_shows_nodes() {
     until("each knows its role", || {
         let node = |node: &Member| monitored(node, "cn=Nodes,cn=Larix,cn=Monitor", "monitoredInfo");
         let shown = nodes.iter().map(node).collect::<Vec<_>>();
-        let words =
-            ["readOnly=FALSE", "epoch=", "leader=ldap://", "cacheHits=", "roundTrips=", "conflicts="];
+        let words = ["readOnly=FALSE", "epoch=", "leader=ldap://", "cacheHits=", "roundTrips=", "conflicts="];
         let whole = |shown: &String| words.iter().all(|word| shown.contains(word));
         let has = |role: &str| shown.iter().filter(|shown| shown.contains(role)).count() == 1;
         shown.iter().all(whole) && has("role=leader") && has("role=follower")

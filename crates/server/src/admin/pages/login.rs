@@ -15,6 +15,7 @@ use crate::admin::form::Form;
 use crate::admin::reply::explain;
 use crate::admin::sessions::{Identity, NoticeKind, Session};
 use crate::admin::{Admin, Way, assets, names};
+use crate::background_pool::while_waiting;
 use crate::clock::SystemRandom;
 use crate::sasl::online::Online;
 use crate::server::Server;
@@ -166,7 +167,8 @@ pub(super) async fn resolve(admin: &Admin, name: &str) -> String {
     let (server, suffixes, wanted) = (admin.server.clone(), suffixes(admin), name.to_owned());
     let first = suffixes.first().cloned().unwrap_or_default();
     // On a thread beside the page's, at low priority: without an index for uid every entry is looked at.
-    let found = tokio::task::spawn_blocking(move || called(&server, &suffixes, &wanted)).await;
+    let found =
+        tokio::task::spawn_blocking(move || while_waiting(|| called(&server, &suffixes, &wanted))).await;
     found.ok().flatten().unwrap_or_else(|| names::below(&names::rdn("uid", name), &first))
 }
 

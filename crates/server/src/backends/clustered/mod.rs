@@ -25,12 +25,14 @@ use larix_store::Store;
 use zeroize::Zeroizing;
 
 use super::alone::Alone;
+use super::stored::{identities_within, limits_of_subject};
 use super::{Common, passwords};
+use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
-    Pending, Proof, Reply, Search, Secret, Verdict,
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Identities, Later, PasswordChange,
+    PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -142,6 +144,33 @@ impl SharedDatabase {
         }
     }
 
+    /// The entries that a filter finds with the `auth` privilege within the limits that are the subject's here, and whether those were all.
+    fn identities(
+        &self,
+        rules: &[LimitRule],
+        subject: &Subject,
+        asked: &Identities<'_>,
+    ) -> Result<(Vec<NormalDn>, bool), LdapResult> {
+        let search = || -> Result<(Vec<NormalDn>, bool), Fault> {
+            let database = self.served.database();
+            let snapshot = database.store().snapshot()?;
+            let view = database.view(&snapshot)?;
+            let policy = database.current_policy();
+            let limits = match policy.is_root(subject) {
+                true => None,
+                false => {
+                    let otherwise = view.settings.limits;
+                    Some(limits_of_subject(rules, otherwise, subject, asked.base, &view)?)
+                }
+            };
+            identities_within((&view, &policy), limits.as_ref(), subject, asked)
+        };
+        search().map_err(|fault| {
+            self.common.services.log.notice(format_args!("search failed: {fault}"));
+            LdapResult::with(ResultCode::OTHER, "internal error")
+        })
+    }
+
     /// What is answered where a read came to nothing.
     fn trouble(&self, noted: Noted) -> LdapResult {
         match noted {
@@ -207,6 +236,18 @@ impl Clustered {
         let part = SharedDatabase::of(&self.cluster, &self.common)?;
         note(&part.served);
         Ok(part)
+    }
+
+    /// Looks something up on this thread, if it may wait. What cannot be looked up is noted: it must not pass for what is not there.
+    fn look_up<T>(&self, mut read: impl FnMut(&SharedDatabase) -> Result<T, LdapResult>) -> Option<T> {
+        let found = match may_wait() && self.node().role() != Role::CutOff {
+            true => self.part().and_then(|part| part.read(|| read(&part))),
+            false => Err(out_of_reach()),
+        };
+        if found.is_err() {
+            note_missed_lookup();
+        }
+        found.ok()
     }
 
     fn permit(&self) -> Result<Permit<'_>, LdapResult> {
@@ -359,8 +400,7 @@ impl Backend for Clustered {
             let context = Context { subject: &subject, router: &Alone, client: &Alone, clock, began };
             let mut done = Some(done);
             let mut later = || done.take().unwrap_or_else(|| Box::new(|_| {}));
-            if let Reply::Now(verdict) =
-                part.common.bind(part.judge(), &context, &bind, stored, &mut later)
+            if let Reply::Now(verdict) = part.common.bind(part.judge(), &context, &bind, stored, &mut later)
                 && let Some(done) = done
             {
                 done(verdict);
@@ -376,6 +416,27 @@ impl Backend for Clustered {
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
         self.change_password(context, change, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
+    }
+
+    fn secrets(&self, context: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
+        let found = self.look_up(|part| part.chosen().bind_lookup(dn, context.subject));
+        found.map(|found| found.secrets.into_iter().map(Zeroizing::new).collect()).unwrap_or_default()
+    }
+
+    fn authentication_values(&self, context: &Context<'_>, dn: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
+        let found = self.look_up(|part| {
+            let values = part.chosen().authentication_values(dn, attribute, context.subject);
+            // What cannot be read is not there: a damaged entry must not grant a login.
+            Ok(values.unwrap_or_default())
+        });
+        found.unwrap_or_default()
+    }
+
+    fn identities(&self, context: &Context<'_>, asked: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
+        let own = self.look_up(|part| part.identities(&self.limits, context.subject, asked));
+        let Some((own, goes_on)) = own else { return false };
+        found.extend(own);
+        goes_on
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {

@@ -1,10 +1,11 @@
 //! Looks up identities: the entries that a filter finds with the `auth` privilege.
 
-use larix_engine::Fault;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use larix_engine::search::internal;
 use larix_engine::search::limits::{RequestedLimits, effective};
-use larix_store::Store;
+use larix_engine::{Fault, Limits, View};
+use larix_store::{Snapshot, Store};
 
 use super::Stored;
 use larix_backend::{Context, Identities};
@@ -18,24 +19,48 @@ impl Stored {
         asked: &Identities<'_>,
         found: &mut Vec<NormalDn>,
     ) -> Result<Ended, Fault> {
-        let Identities { base, scope, filter, limit } = *asked;
-        let query = InternalSearch::for_identity(base, scope, filter, context.subject);
         let database = self.served.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let policy = database.current_policy();
-        let limits = self.own_limits(&policy, &view, context.subject, base)?;
-        let asked = RequestedLimits { size: limit, ..RequestedLimits::default() };
-        let Ok(limits) = effective(limits.as_ref(), asked) else { return Ok(Ended::TooMuchWork) };
-        let limits = InternalLimits {
-            entries: limits.size.map_or(u64::MAX, u64::from),
-            unchecked: limits.unchecked,
-            ..InternalLimits::default()
-        };
-        let searched = internal::search(&view, &policy, &query.within(limits), &mut |entry| {
-            found.push(entry.dn()?.clone());
-            Ok(true)
-        })?;
-        Ok(searched.ended)
+        let limits = self.own_limits(&policy, &view, context.subject, asked.base)?;
+        let (own, ended) = search((&view, &policy), limits.as_ref(), context.subject, asked)?;
+        found.extend(own);
+        Ok(ended)
     }
+}
+
+/// The entries that a filter finds within these limits, and whether those were all.
+#[cfg(feature = "postgresql")]
+pub(in crate::backends) fn identities_within<N: Snapshot>(
+    within: (&View<'_, N>, &AccessPolicy),
+    limits: Option<&Limits>,
+    subject: &Subject,
+    asked: &Identities<'_>,
+) -> Result<(Vec<NormalDn>, bool), Fault> {
+    let (found, ended) = search(within, limits, subject, asked)?;
+    Ok((found, matches!(ended, Ended::Complete | Ended::NoBase)))
+}
+
+fn search<N: Snapshot>(
+    (view, policy): (&View<'_, N>, &AccessPolicy),
+    limits: Option<&Limits>,
+    subject: &Subject,
+    asked: &Identities<'_>,
+) -> Result<(Vec<NormalDn>, Ended), Fault> {
+    let Identities { base, scope, filter, limit } = *asked;
+    let query = InternalSearch::for_identity(base, scope, filter, subject);
+    let mut found = Vec::new();
+    let asked = RequestedLimits { size: limit, ..RequestedLimits::default() };
+    let Ok(limits) = effective(limits, asked) else { return Ok((found, Ended::TooMuchWork)) };
+    let limits = InternalLimits {
+        entries: limits.size.map_or(u64::MAX, u64::from),
+        unchecked: limits.unchecked,
+        ..InternalLimits::default()
+    };
+    let searched = internal::search(view, policy, &query.within(limits), &mut |entry| {
+        found.push(entry.dn()?.clone());
+        Ok(true)
+    })?;
+    Ok((found, searched.ended))
 }

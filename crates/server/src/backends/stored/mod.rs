@@ -1,6 +1,8 @@
 //! The stored directory as a backend: a database of the engine with its writer.
 
 mod identities;
+#[cfg(feature = "postgresql")]
+pub(super) use identities::identities_within;
 mod limits;
 pub(super) use limits::is_named;
 #[cfg(feature = "postgresql")]
@@ -17,8 +19,8 @@ use std::sync::Arc;
 use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
 use larix_engine::compare::{self, CompareContext};
-use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
 use larix_engine::overlay::Interests;
+use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
 use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::internal;
 use larix_engine::write::{Completion, WriteRequest};

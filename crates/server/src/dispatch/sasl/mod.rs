@@ -24,6 +24,7 @@ use larix_schema::NormalDn;
 
 use super::bind::{BindStep, Login, Way};
 use super::{Begun, Completion, Dispatcher};
+use crate::background_pool::{Turns, take_missed_lookup, while_waiting};
 use crate::clock::SystemRandom;
 use crate::generation::Generation;
 use crate::log::printable;
@@ -50,11 +51,45 @@ pub(crate) struct SaslLogin {
     /// Server credentials of a success.
     answer: Option<Vec<u8>>,
     layer: Option<Box<dyn SecurityLayer>>,
+    /// As whom the user is to act, where that was looked up before.
+    acting: Option<Acting>,
 }
+
+/// As whom a user acts: another identity, or none; else the refusal.
+type Acting = Result<Option<NormalDn>, LdapResult>;
 
 impl SaslLogin {
     fn new(mechanism: Mechanism, authcid: impl Into<String>, authzid: impl Into<String>) -> Self {
-        Self { mechanism, authcid: authcid.into(), authzid: authzid.into(), answer: None, layer: None }
+        Self {
+            mechanism,
+            authcid: authcid.into(),
+            authzid: authzid.into(),
+            answer: None,
+            layer: None,
+            acting: None,
+        }
+    }
+
+    fn asks_for_another(&self) -> bool {
+        !self.authzid.is_empty() && self.authzid != self.authcid
+    }
+
+    /// Looks up as whom the user with this name acts.
+    fn look_up(&self, server: &Server, anonymous: &Arc<Subject>, dn: &NormalDn) -> Acting {
+        if !self.asks_for_another() {
+            return Ok(None);
+        }
+        let asked = IdentityResolver { server, anonymous, subject: anonymous, who: None };
+        let refuse = |text: &str| {
+            let text = format!("SASL(-14): authorization failure: {text}");
+            LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
+        };
+        take_missed_lookup();
+        let whom = asked.authorization(&self.authzid, self.mechanism.name());
+        let is_allowed = whom.as_ref().is_ok_and(|whom| asked.allows(Some(dn), whom));
+        none_missed()?;
+        let whom = whom.map_err(|fault| refuse(fault.text()))?;
+        if is_allowed { Ok(Some(whom)) } else { Err(refuse("not authorized")) }
     }
 
     /// What is answered when the proof is wrong, and when there is no such user.
@@ -193,7 +228,7 @@ impl Dispatcher {
     ) -> Result<BindStep, LdapResult> {
         let first = ClientFirst::parse(message).map_err(|fault| faulty(&fault))?;
         let claim = self.claim(Mechanism::Scram { hash, plus }, &first.authcid, "", &first.authzid)?;
-        let secret = self.secret_of(&claim.dn, Some(hash));
+        let secret = self.secret_of(&claim.dn, Some(hash))?;
         let source = self.job_source(&claim.dn);
         let server_secret = self.server.sasl_secret;
         let mut start = ScramStart { first, hash, plus, claim, secret, server_secret };
@@ -297,7 +332,7 @@ impl Dispatcher {
         let realm = self.server.config().global.sasl.realm.clone().unwrap_or_default();
         let authzid = response.authzid.as_deref().unwrap_or_default();
         let claim = self.claim(mechanism, &response.username, &realm, authzid)?;
-        let secret = match self.secret_of(&claim.dn, None) {
+        let secret = match self.secret_of(&claim.dn, None)? {
             Some(ScramSecret::Password(password)) => Some(password),
             _ => None,
         };
@@ -320,7 +355,7 @@ impl Dispatcher {
     ) -> Result<BindStep, LdapResult> {
         let answer = cram_md5::Answer::parse(message).map_err(|fault| faulty(&fault))?;
         let claim = self.claim(Mechanism::CramMd5, answer.authcid, "", "")?;
-        let secret = self.secret_of(&claim.dn, None);
+        let secret = self.secret_of(&claim.dn, None)?;
         let password: &[u8] = match &secret {
             Some(ScramSecret::Password(password)) => password,
             _ => &[],
@@ -339,7 +374,7 @@ impl Dispatcher {
         layer: Option<Box<dyn SecurityLayer>>,
     ) -> Result<BindStep, LdapResult> {
         let Claim { authcid, authzid, dn, .. } = claim;
-        let login = SaslLogin { mechanism, authcid, authzid, answer, layer };
+        let login = SaslLogin { mechanism, authcid, authzid, answer, layer, acting: None };
         let shown = dn.as_str().to_owned();
         self.judge_login(begun, Login { dn, shown, way: Way::Sasl(Box::new(login)) }, matched)
     }
@@ -352,25 +387,11 @@ impl Dispatcher {
         shown: &str,
         login: SaslLogin,
     ) -> Result<BindStep, LdapResult> {
-        let SaslLogin { mechanism, authcid, authzid, answer, layer } = login;
-        let acting = if authzid.is_empty() || authzid == authcid {
-            None
-        } else {
-            let server = self.server.clone();
-            let anonymous = self.session.anonymous().clone();
-            let asked =
-                IdentityResolver { server: &server, anonymous: &anonymous, subject: &anonymous, who: None };
-            let refuse = |text: &str| {
-                let text = format!("SASL(-14): authorization failure: {text}");
-                LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
-            };
-            let whom =
-                asked.authorization(&authzid, mechanism.name()).map_err(|fault| refuse(fault.text()))?;
-            if !asked.allows(Some(&dn), &whom) {
-                return Err(refuse("not authorized"));
-            }
-            Some(whom)
+        let acting = match &login.acting {
+            Some(known) => known.clone()?,
+            None => login.look_up(&self.server, self.session.anonymous(), &dn)?,
         };
+        let SaslLogin { mechanism, authcid, authzid, answer, layer, .. } = login;
         if self.logs_stats() {
             let effective = if authzid.is_empty() { &authcid } else { &authzid };
             let (authcid, authzid) = (printable(&authcid), printable(effective));
@@ -403,19 +424,28 @@ impl Dispatcher {
     }
 
     /// What a challenge can be made of.
-    fn secret_of(&self, dn: &NormalDn, hash: Option<scram::Hash>) -> Option<ScramSecret> {
+    ///
+    /// # Errors
+    /// An engine does not answer that may have it.
+    fn secret_of(&self, dn: &NormalDn, hash: Option<scram::Hash>) -> Result<Option<ScramSecret>, LdapResult> {
         let databases = self.server.databases();
         let clock = &*self.server.clock;
         let context = databases.context(self.session.anonymous(), (self, clock), clock.monotonic());
-        let passwords = databases.router().backend(dn)?.secrets(&context, dn);
-        scram_secret(passwords.iter().map(|value| value.as_slice()), hash)
+        take_missed_lookup();
+        let backend = databases.router().backend(dn);
+        let passwords = backend.map(|backend| backend.secrets(&context, dn)).unwrap_or_default();
+        none_missed()?;
+        Ok(scram_secret(passwords.iter().map(|value| value.as_slice()), hash))
     }
 
     /// The directory's name for an authentication identity, by `authz-regexp`; and as it is shown.
     pub(crate) fn map_identity(&self, identity: &str) -> Result<(NormalDn, String), LdapResult> {
         let anonymous = self.session.anonymous();
         let asked = IdentityResolver { server: &self.server, anonymous, subject: anonymous, who: None };
-        let dn = asked.name(identity).ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))?;
+        take_missed_lookup();
+        let dn = asked.name(identity);
+        none_missed()?;
+        let dn = dn.ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))?;
         // A mapped identity is known by its normal form, as OpenLDAP tells it.
         let databases = self.server.databases();
         let schema = databases.schema();
@@ -450,15 +480,57 @@ impl Dispatcher {
         let anonymous = self.session.anonymous();
         let identities = IdentityResolver { server: &self.server, anonymous, subject: me, who: who.as_ref() };
         let mechanism = self.session.mechanism();
-        let whom = identities
-            .authorization(&asked.authzid, mechanism)
-            .map_err(|_| denied("authzId mapping failed"))?;
-        if !identities.allows(who.as_ref(), &whom) {
+        take_missed_lookup();
+        let whom = identities.authorization(&asked.authzid, mechanism);
+        let is_allowed = whom.as_ref().is_ok_and(|whom| identities.allows(who.as_ref(), whom));
+        none_missed()?;
+        let whom = whom.map_err(|_| denied("authzId mapping failed"))?;
+        if !is_allowed {
             return Err(denied("not authorized to assume identity"));
         }
         let shown = whom.as_str().to_owned();
         Ok(Arc::new(me.acting_as(whom, &shown)))
     }
+}
+
+/// # Errors
+/// Something was not looked up on this thread since [`take_missed_lookup`]: an engine does not answer.
+fn none_missed() -> Result<(), LdapResult> {
+    let text = "the engine of a database cannot be reached that may have this identity: try again";
+    if take_missed_lookup() { Err(LdapResult::with(ResultCode::UNAVAILABLE, text)) } else { Ok(()) }
+}
+
+/// A login that has been judged and acts for another identity, which is looked up before the connection goes on.
+struct ActingLookup {
+    server: Arc<Server>,
+    anonymous: Arc<Subject>,
+    dn: NormalDn,
+    login: Box<SaslLogin>,
+    then: Box<dyn FnOnce(Box<SaslLogin>) + Send>,
+}
+
+impl Turns for ActingLookup {
+    fn turn(self: Box<Self>, _: usize) -> Option<Box<dyn Turns>> {
+        let Self { server, anonymous, dn, mut login, then } = *self;
+        login.acting = Some(while_waiting(|| login.look_up(&server, &anonymous, &dn)));
+        then(login);
+        None
+    }
+}
+
+/// Looks up as whom a login acts on a thread that may wait for other machines, where such may have to be asked. `then` is called once.
+pub(super) fn look_up_acting(
+    (server, anonymous): (Arc<Server>, Arc<Subject>),
+    dn: NormalDn,
+    login: Box<SaslLogin>,
+    then: impl FnOnce(Box<SaslLogin>) + Send + 'static,
+) {
+    let waits = login.asks_for_another() && server.databases().looks_up();
+    if !waits || !server.lookups.are_there() {
+        return then(login);
+    }
+    let lookups = Arc::clone(&server);
+    lookups.lookups.take(ActingLookup { server, anonymous, dn, login, then: Box::new(then) });
 }
 
 /// Questions about identities, with the configuration in force.

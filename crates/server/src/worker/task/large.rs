@@ -1,5 +1,6 @@
 //! Large requests are started on threads of low priority: to decode, judge and prepare one takes as long as many small ones, and
-//! small requests must not wait for that in a worker's loop, or for the processor.
+//! small requests must not wait for that in a worker's loop, or for the processor. Those that look up identities in databases of other
+//! machines are started on threads that may wait.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use larix_engine::writer;
 use tokio::sync::oneshot;
 
 use super::{Ended, Task};
-use crate::background_pool::Turns;
+use crate::background_pool::{Turns, while_waiting};
 use crate::connection::{Connection, Turn};
 use crate::dispatch::Dispatcher;
 use crate::log;
@@ -46,21 +47,30 @@ impl DerefMut for Held {
 /// A connection on its way.
 struct Large {
     server: Arc<Server>,
+    /// For a thread that may wait for other machines.
+    waits: bool,
     connection: Connection<Dispatcher>,
     back: oneshot::Sender<Connection<Dispatcher>>,
 }
 
 impl Turns for Large {
     fn turn(self: Box<Self>, thread: usize) -> Option<Box<dyn Turns>> {
-        let Self { server, mut connection, back } = *self;
+        let Self { server, waits, mut connection, back } = *self;
         if back.is_closed() {
             return None;
         }
         // Each set of counters has one thread that writes it.
-        let counters = connection.service_mut().count_with(server.statistics.aside(thread));
+        let own = match waits {
+            true => server.statistics.of_lookups(thread),
+            false => server.statistics.aside(thread),
+        };
+        let counters = connection.service_mut().count_with(own);
         // A panic has printed what happened; the connection ends with it, as it does on its worker.
         let started = panics::contained(move || {
-            connection.start_large();
+            match waits {
+                true => while_waiting(|| connection.start_large()),
+                false => connection.start_large(),
+            }
             connection
         });
         writer::hand_over_kept();
@@ -77,7 +87,9 @@ impl Task<'_> {
     pub(super) async fn start_large(&mut self) -> Result<Turn, Ended> {
         self.lend();
         let server = &self.core.server;
-        if !server.long_searches.are_there() {
+        let waits = self.connection.has_lookup_next();
+        let pool = if waits { &server.lookups } else { &server.long_searches };
+        if !pool.are_there() {
             self.connection.start_large();
             return Ok(Turn::More);
         }
@@ -86,7 +98,7 @@ impl Task<'_> {
         log::hand_over();
         let Some(connection) = self.connection.0.take() else { return Err(Ended::Lost) };
         let (back, started) = oneshot::channel();
-        server.long_searches.take(Large { server: Arc::clone(server), connection, back });
+        pool.take(Large { server: Arc::clone(server), waits, connection, back });
         match started.await {
             Ok(connection) => {
                 self.connection = Held::new(connection);
