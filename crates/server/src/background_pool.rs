@@ -32,6 +32,7 @@ impl Drop for Waits {
 }
 
 /// Whether this thread may wait for other machines.
+#[cfg(feature = "postgresql")]
 pub(crate) fn may_wait() -> bool {
     WAITING.get().0
 }

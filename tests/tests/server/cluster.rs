@@ -2,6 +2,7 @@
 
 mod binds;
 mod consistency;
+mod identities;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -23,14 +24,15 @@ const BASE: &str = "add dc=example,dc=com\n  objectClass: domain\n  dc: example\
 
 /// Nodes of one database with a lease of a second, not started.
 fn nodes(address: &str, count: usize, more: &str) -> Vec<Member> {
-    nodes_with(address, count, 1, more)
+    nodes_with(address, count, 1, ("", more))
 }
 
-fn nodes_with(address: &str, count: usize, lease: u32, more: &str) -> Vec<Member> {
+/// `global` stands before the databases, `more` behind the lines of the one in the engine.
+fn nodes_with(address: &str, count: usize, lease: u32, (global, more): (&str, &str)) -> Vec<Member> {
     let ports = free_ports(count);
     let node = |port: &u16| {
         let body = format!(
-            "database monitor\ndatabase kv\nengine {address}\nnode ldap://127.0.0.1:{port}\nlease {lease}\nsuffix {SUFFIX}\n\
+            "{global}database monitor\ndatabase kv\nengine {address}\nnode ldap://127.0.0.1:{port}\nlease {lease}\nsuffix {SUFFIX}\n\
              rootdn {ADMIN}\nrootpw secret\nindex objectClass,cn eq\n{more}\n"
         );
         Member::with(Kind::Larix, *port, &body).arguments(&["-d", "256"])

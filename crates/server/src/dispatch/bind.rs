@@ -9,7 +9,7 @@ use larix_proto::{
 };
 use larix_schema::{DnError, NormalDn};
 
-use super::sasl::SaslLogin;
+use super::sasl::{SaslLogin, look_up_acting};
 use super::sasl::exchange::Exchange;
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use larix_testkit::postgresql::Engine;
 use larix_tests::client::Client;
-use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
+use larix_tests::replicas::{ADMIN, Member, ask};
 
 use super::{change, describe, description, fill, nodes, nodes_with, until};
 
@@ -14,7 +14,8 @@ const BOUND: Duration = Duration::from_secs(2);
 
 /// What the node that does not write reads of a change, at once and when the bound is over.
 fn seen(engine: &Engine, consistency: &str) -> [bool; 2] {
-    let mut nodes = nodes_with(&engine.database().1, 2, LEASE, &format!("read-consistency {consistency}"));
+    let mut nodes =
+        nodes_with(&engine.database().1, 2, LEASE, ("", &format!("read-consistency {consistency}")));
     nodes.iter_mut().for_each(Member::start);
     fill(&nodes[0]);
     assert_eq!(change(&nodes[0], &describe("old")), "=> 0\n");
