@@ -94,6 +94,11 @@ pub struct Directory<S: Store> {
     databases: Vec<Arc<Served<S>>>,
 }
 
+/// The entries of these databases, for the access rules of others.
+pub fn other_entries<S: Store>(databases: &[Arc<Served<S>>]) -> Arc<dyn OtherEntries> {
+    Arc::new(Neighbours(databases.iter().map(|served| Arc::downgrade(&served.database)).collect()))
+}
+
 impl<S: Store> Directory<S> {
     /// # Errors
     /// A schema without the system's elements.

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use larix_engine::access::AccessPolicy;
+use larix_engine::access::{AccessPolicy, OtherEntries};
 use larix_engine::write::known::MissingElement;
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Directory, Frontend, Served};
 
+use super::beside::Beside;
 use super::{Making, Node, NodeFigures, SharedStore};
 
 /// A database in a shared engine.
@@ -17,26 +18,30 @@ pub(crate) struct Cluster {
     pub(crate) directory: Arc<OwnDirectory>,
 }
 
-/// A generation's directory of one database alone: rules that ask for entries of others find none. It is made once the database
-/// is open.
+/// A generation's directory of one database alone. It is made once the database is open.
 #[derive(Debug)]
 pub(crate) struct OwnDirectory {
     frontend: Frontend,
     /// The rules that the database comes to have with this generation, if it had others.
     policy: Option<Arc<AccessPolicy>>,
+    beside: Arc<Beside>,
     made: OnceLock<Option<Arc<Directory<SharedStore>>>>,
 }
 
 impl OwnDirectory {
-    pub(crate) fn new(frontend: Frontend, policy: Option<Arc<AccessPolicy>>) -> Self {
-        Self { frontend, policy, made: OnceLock::new() }
+    fn new(frontend: Frontend, policy: Option<Arc<AccessPolicy>>, beside: Arc<Beside>) -> Self {
+        Self { frontend, policy, beside, made: OnceLock::new() }
     }
 
     /// None where the schema lacks the system's elements, which no generation comes to.
     pub(crate) fn of(&self, served: &Arc<Served<SharedStore>>) -> Option<&Arc<Directory<SharedStore>>> {
         let make = || {
+            // Before the directory lets the rules see itself alone.
+            let see =
+                |policy: &AccessPolicy| policy.see_others(Arc::clone(&self.beside) as Arc<dyn OtherEntries>);
+            see(&served.database().policy());
+            self.policy.iter().for_each(|policy| see(policy));
             let directory = Directory::new(self.frontend.clone(), vec![Arc::clone(served)]).ok()?;
-            self.policy.iter().for_each(|policy| directory.let_see(policy));
             Some(Arc::new(directory))
         };
         self.made.get_or_init(make).as_ref()
@@ -45,12 +50,17 @@ impl OwnDirectory {
 
 /// The databases in shared engines of a generation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Clusters(Vec<Cluster>);
+pub(crate) struct Clusters(Vec<Cluster>, Arc<Beside>);
 
 impl Clusters {
     /// The one whose first suffix has this normal form.
     pub(crate) fn of_suffix(&self, suffix: &str) -> Option<&Cluster> {
         self.0.iter().find(|cluster| cluster.node.suffix == suffix)
+    }
+
+    /// Lets the access rules see the entries of stored databases.
+    pub(crate) fn see_stored(&self, stored: Arc<dyn OtherEntries>) {
+        self.1.set_stored(stored);
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Cluster> {
@@ -96,9 +106,10 @@ impl Joining {
         earlier: Option<&Clusters>,
     ) -> Result<(Clusters, Turnover), MissingElement> {
         let (mut clusters, mut turnover) = (Clusters::default(), Turnover::default());
+        clusters.1.set_nodes(self.0.iter().map(|(node, _)| node));
         for (node, next) in self.0 {
             let policy = next.as_ref().and_then(|next| next.settings.policy.clone());
-            let directory = Arc::new(OwnDirectory::new(frontend.clone(), policy));
+            let directory = Arc::new(OwnDirectory::new(frontend.clone(), policy, Arc::clone(&clusters.1)));
             if let Some(next) = next {
                 // Before the rules are in force.
                 node.served().and_then(|served| directory.of(served));

@@ -3,6 +3,7 @@
 //! One node at a time writes. A [lease](role) in the engine says who tries to; the fence in each commit is what makes it safe.
 
 mod asking;
+mod beside;
 mod bind_messages;
 mod generation;
 mod opening;

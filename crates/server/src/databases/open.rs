@@ -10,7 +10,9 @@ use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::write::{IndexWatch, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
-use larix_engine::{Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Served};
+use larix_engine::{
+    Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Served, other_entries,
+};
 use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
@@ -75,6 +77,7 @@ impl Databases {
             stored.iter().cloned().chain(virtual_trees).chain([Arc::clone(&frontend_policy)]).collect();
         let directory = Arc::new(Directory::new(frontend, served).map_err(OpenError::Schema)?);
         stored.iter().for_each(|policy| directory.let_see(policy));
+        clusters.see_stored(other_entries(directory.databases()));
         let all_rules = sections.iter().map(|section: &Section| &section.rules).chain([&frontend_rules]);
         let requesters: Vec<&AccessPolicy> =
             all_rules.filter_map(Rules::operations).flat_map(OperationRules::policies).collect();

@@ -9,8 +9,8 @@ use larix_proto::{
 };
 use larix_schema::{DnError, NormalDn};
 
-use super::sasl::{SaslLogin, look_up_acting};
 use super::sasl::exchange::Exchange;
+use super::sasl::{SaslLogin, look_up_acting};
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;

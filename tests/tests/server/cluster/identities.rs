@@ -88,3 +88,50 @@ fn identities_are_found_at_every_node() {
     until("it is found again", || whoami(&nodes[0], "PLAIN", ("bob", "secret"), &[]) == own);
     nodes.iter_mut().for_each(Member::stop);
 }
+
+/// A group of another database lets its members write, whether that is stored or in an engine.
+#[test]
+fn rules_see_groups_of_other_databases() {
+    let Some(engine) = Engine::start() else { return };
+    let (_, address) = engine.database();
+    let more = format!(
+        "access to * by group=\"cn=staff,dc=beside\" write by group=\"cn=staff,dc=shared\" read by * auth\n\
+         database mdb\nsuffix dc=beside\nrootdn cn=root,dc=beside\nrootpw secret\ndirectory @DATA@\n\
+         database kv\nengine {address}\nengine-schema second\nnode ldap://127.0.0.1:1\nsuffix dc=shared\n\
+         rootdn cn=root,dc=shared\nrootpw secret"
+    );
+    let mut nodes = nodes_with(&engine.database().1, 1, 1, ("", &more));
+    nodes.iter_mut().for_each(Member::start);
+    fill(&nodes[0]);
+    let ann = format!("cn=ann,ou=people,{SUFFIX}");
+    let own = |request: &str| {
+        let mut client = Client::connect(nodes[0].address());
+        assert_eq!(ask(&mut client, &format!("as {ann} right")), "=> 0\n");
+        ask(&mut client, request)
+    };
+    let read = format!("search {ann} base (objectClass=*) sn");
+    let write = format!("modify {ann}\n  replace description: her own");
+    assert_eq!(own(&read), "=> 32\n", "she is in no group");
+    for (suffix, allowed) in [("dc=shared", "sn: Lee"), ("dc=beside", "=> 0")] {
+        let name = suffix.trim_start_matches("dc=");
+        let entries = [
+            format!("add {suffix}\n  objectClass: domain\n  dc: {name}"),
+            format!("add cn=staff,{suffix}\n  objectClass: groupOfNames\n  cn: staff\n  member: {ann}"),
+        ];
+        for entry in entries {
+            until("it is added", || {
+                let mut root = Client::connect(nodes[0].address());
+                ask(&mut root, &format!("as cn=root,{suffix} secret"));
+                ["=> 0", "=> 68"].iter().any(|code| ask(&mut root, &entry).starts_with(code))
+            });
+        }
+        until("the group counts", || {
+            let asked = if suffix == "dc=shared" { &read } else { &write };
+            own(asked).contains(allowed)
+        });
+        if suffix == "dc=shared" {
+            assert!(own(&write).starts_with("=> 50"), "it may only read");
+        }
+    }
+    nodes.iter_mut().for_each(Member::stop);
+}
