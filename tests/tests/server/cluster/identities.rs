@@ -25,7 +25,8 @@ fn bob() -> String {
 fn whoami(node: &Member, mechanism: &str, (user, password): (&str, &str), more: &[&str]) -> String {
     let output = Command::new("/usr/bin/ldapwhoami")
         .env("LDAPNOINIT", "1")
-        .args(["-H", &node.url(), "-Q", "-N", "-Y", mechanism, "-U", user, "-w", password])
+        .args(["-H", &node.url(), "-Q", "-N", "-O", "none", "-Y", mechanism])
+        .args(["-U", user, "-w", password])
         .args(more)
         .output()
         .expect("ldapwhoami");
