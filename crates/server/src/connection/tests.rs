@@ -16,6 +16,7 @@ struct Script {
     away: Option<Search>,
     /// Bytes of a message that it takes; a thousand if it does not say.
     pdu: Option<usize>,
+    looks_up: bool,
 }
 
 #[derive(Debug)]
@@ -142,7 +143,13 @@ impl Service for Script {
     }
 
     fn limits(&self) -> Limits {
-        Limits { pdu: self.pdu.unwrap_or(1000), pending: 3, pending_bytes: 10_000, filter_depth: 10 }
+        Limits {
+            pdu: self.pdu.unwrap_or(1000),
+            pending: 3,
+            pending_bytes: 10_000,
+            filter_depth: 10,
+            looks_up: self.looks_up,
+        }
     }
 
     fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>) {
@@ -636,6 +643,34 @@ fn large_requests_are_started_one_by_one_and_in_order() {
         let expected = ["1:6b:0", "2:61:0", "3:6b:0", "4:6b:0", "5:61:0", "6:61:0", "7:6b:0"];
         assert_eq!(answers(connection.output()), expected, "pieces of {piece}");
         assert!(connection.input.is_empty() && connection.take_had_secrets());
+    }
+}
+
+#[test]
+fn requests_that_look_up_identities_start_elsewhere_where_these_may_be_on_other_machines() {
+    let sasl = |id: u8| {
+        let head = [0x30, 19, 2, 1, id, 0x60, 14, 2, 1, 3, 4, 0, 0xa3, 7, 4, 5];
+        [&head[..], b"PLAIN"].concat()
+    };
+    let proxied = |id: u8| {
+        let oid = b"2.16.840.1.113730.3.4.18";
+        let head = [0x30, 36, 2, 1, id, 0x4a, 1, b'x', 0xa0, 28, 0x30, 26, 4, 24];
+        [&head[..], oid].concat()
+    };
+    let input = [delete(1), sasl(2), delete(3), bind(4, "x"), proxied(5), delete(6)].concat();
+    for looks_up in [false, true] {
+        let mut connection = Connection::new(Script { looks_up, ..Script::default() });
+        let (mut started, mut turn) = (Vec::new(), connection.receive(&input));
+        while turn == Turn::More {
+            if connection.has_large_next() {
+                assert!(connection.has_lookup_next());
+                started.push(answers(connection.output()).len());
+                connection.start_large();
+            }
+            turn = connection.resume();
+        }
+        assert_eq!(started, if looks_up { vec![1, 4] } else { Vec::new() });
+        assert_eq!(answers(connection.output()).len(), 6);
     }
 }
 
