@@ -61,6 +61,11 @@ impl<S: Store> Served<S> {
         self.submit_own(target, Prepared::Record(Arc::new(recording)), None, done);
     }
 
+    /// Has the writer look for work of its own, which it may do from now on.
+    pub fn wake_writer(&self) {
+        self.writer.wake();
+    }
+
     /// Has a change carried out that the server itself makes, in the name of the root DN.
     pub(super) fn submit_own(
         &self,

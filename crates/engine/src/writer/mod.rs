@@ -99,6 +99,11 @@ impl Writer {
         own_thread::keep_or_put(&self.entrance, job);
     }
 
+    /// Has it look for work of its own.
+    pub(crate) fn wake(&self) {
+        self.submit(Job::nothing());
+    }
+
     /// For who outlives the call: changes put in by it are refused once the writer has ended.
     pub(crate) fn submitter(&self) -> Submitter {
         Submitter::new(Arc::clone(&self.entrance.queue))

@@ -231,7 +231,13 @@ impl Holder {
                 ));
             }
         }
+        let leads = role == Role::Leader;
         state.role = role;
+        drop(state);
+        if leads {
+            // Indexes and back links may lack what no change brings in.
+            served.wake_writer();
+        }
     }
 
     /// Holds the lease, takes it if nobody has it, or learns who has.
