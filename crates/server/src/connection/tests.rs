@@ -39,10 +39,8 @@ impl Service for Script {
     fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Search> {
         match message.request {
             Request::Bind(bind) => match bind.authentication {
-                larix_proto::Authentication::Simple(b"slow") => Started::WaitingAlone,
-                larix_proto::Authentication::Other(_) => {
-                    Started::Disconnect(LdapResult::new(ResultCode::OTHER))
-                }
+                Authentication::Simple(b"slow") => Started::WaitingAlone,
+                Authentication::Other(_) => Started::Disconnect(LdapResult::new(ResultCode::OTHER)),
                 _ => answer(out, operation, ResponseOp::Bind),
             },
             Request::Add(_) => Started::Waiting,

@@ -141,6 +141,7 @@ fn the_next_node_that_writes_judges_binds() {
 
 /// As long as no node writes, a bind that has to be counted is refused, and nobody waits for long.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "how long a client waits is what it is about")]
 fn without_a_node_that_writes_no_bind_is_judged() {
     let Some(engine) = Engine::start() else { return };
     let mut nodes = judging(&engine, 120);

@@ -13,6 +13,7 @@ const LEASE: u32 = 120;
 const BOUND: Duration = Duration::from_secs(2);
 
 /// What the node that does not write reads of a change, at once and when the bound is over.
+#[expect(clippy::disallowed_methods, reason = "the age of what is read is what it is about")]
 fn seen(engine: &Engine, consistency: &str) -> [bool; 2] {
     let mut nodes =
         nodes_with(&engine.database().1, 2, LEASE, ("", &format!("read-consistency {consistency}")));
