@@ -9,7 +9,7 @@ use crate::access::{AccessPolicy, Privilege, Subject};
 use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::View;
-use crate::entry::record::RecordFlags;
+use crate::entry::record::{RecordFlags, StoredValue};
 use crate::entry::{EntryId, EntrySource, Target};
 use crate::fault::Fault;
 use crate::filter::Filter;
@@ -63,8 +63,10 @@ fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> R
     // As OpenLDAP: the code says it all.
     let undefined = |_| LdapResult::new(ResultCode::UNDEFINED_ATTRIBUTE_TYPE);
     let description = view.schema.describe(request.attribute).map_err(undefined)?;
-    let name = view.schema.attribute(description.attribute).name();
-    match Computed::ALL.into_iter().find(|computed| computed.name() == name) {
+    let kind = view.schema.attribute(description.attribute);
+    // Of these every one is operational.
+    let of_name = |computed: &Computed| kind.is_operational() && computed.name() == kind.name();
+    match Computed::ALL.into_iter().find(of_name) {
         Some(computed @ (Computed::EntryDn | Computed::SubschemaSubentry)) => {
             let text = format!("{} compare not supported", computed.name());
             return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
@@ -210,12 +212,37 @@ fn added<N: Snapshot>(
     Ok(if holds { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE })
 }
 
+/// Of the usual case: the description covers one attribute of the database, and all of its values stand in the record.
+fn stored_inline<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    assertion: &BoundAssertion,
+) -> Result<Option<ResultCode>, Fault> {
+    let schema = &seen.view.schema;
+    let Some(row) = seen.view.catalog.only(schema, &assertion.description) else { return Ok(None) };
+    let entry = &seen.reader.view;
+    if !seen.computed().is_empty() || entry.flags().has(RecordFlags::OUTSIDE) {
+        return Ok(None);
+    }
+    let Some(values) = entry.get(row.number)? else { return Ok(Some(ResultCode::NO_SUCH_ATTRIBUTE)) };
+    let mut scratch = Scratch::default();
+    for value in values.iter() {
+        let StoredValue::Inline(value) = value? else { return Ok(None) };
+        if assertion.matches(schema, value, &mut scratch) == Match::True {
+            return Ok(Some(ResultCode::COMPARE_TRUE));
+        }
+    }
+    Ok(Some(ResultCode::COMPARE_FALSE))
+}
+
 fn stored<N: Snapshot>(
     seen: &Seen<'_, N>,
     assertion: &BoundAssertion,
     value: &[u8],
 ) -> Result<ResultCode, Fault> {
     let schema = &seen.view.schema;
+    if let Some(code) = stored_inline(seen, assertion)? {
+        return Ok(code);
+    }
     let target = Target::new(schema, &seen.view.catalog, assertion.description.clone());
     if !seen.computed().is_empty()
         && seen.source().has_only_itself(&target)

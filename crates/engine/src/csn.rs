@@ -59,6 +59,11 @@ impl Csn {
     pub fn text(&self) -> String {
         let mut text = self.time.generalized_micros();
         for (number, digits) in [(self.count, 6), (u32::from(self.server_id), 3), (self.modification, 6)] {
+            if number == 0 {
+                // As nearly always.
+                text.push_str(if digits == 3 { "#000" } else { "#000000" });
+                continue;
+            }
             text.push('#');
             for place in (0..digits).rev() {
                 let digit = number >> (4 * place) & 0xf;

@@ -157,9 +157,18 @@ impl CivilTime {
 
 /// Appends `number`, which has at most `width` digits, with zeros before it. Every change writes three times or more:
 /// the formatting of the standard library takes several times as long.
+/// The numbers below a hundred, in two digits each.
+const PAIRS: &str = "00010203040506070809101112131415161718192021222324252627282930313233343536373839\
+                     40414243444546474849505152535455565758596061626364656667686970717273747576777879\
+                     8081828384858687888990919293949596979899";
+
+/// Appends the last `width` digits of a number, two at a time: it is an even number of digits up to six.
 fn push_digits(text: &mut String, number: u32, width: u32) {
-    for place in (0..width).rev() {
-        text.push(char::from(b'0' + (number / 10_u32.pow(place) % 10) as u8));
+    for (digits, unit) in [(6, 10_000), (4, 100), (2, 1)] {
+        if digits <= width {
+            let pair = (number / unit % 100) as usize * 2;
+            text.push_str(PAIRS.get(pair..pair + 2).unwrap_or_default());
+        }
     }
 }
 

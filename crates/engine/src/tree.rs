@@ -347,6 +347,16 @@ impl<'s, S: Snapshot> Names<'s, S> {
         })
     }
 
+    /// Whether the entry is below the entry of this name (at any depth, itself excluded).
+    pub(crate) fn is_below_name(&self, entry: &EntryView<'_>, name: &NormalDn) -> Result<bool, Fault> {
+        Ok(self.superior(entry.parent())?.is_some_and(|superior| superior.normal.is_within(name)))
+    }
+
+    /// Notes where the entry is, for who asks for it by its name.
+    pub(crate) fn note_found(&self, entry: &EntryView<'_>, found: &FoundChildren) {
+        found.slot(entry.parent(), entry.normal_rdn()).note(entry.id());
+    }
+
     /// Whether the entry is below `base` (at any depth, itself excluded). Everything is below the root.
     pub fn is_below(&self, entry: &EntryView<'_>, base: EntryId) -> Result<bool, Fault> {
         if base == EntryId::ROOT {

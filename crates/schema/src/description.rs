@@ -102,15 +102,14 @@ impl AttributeDescription {
 impl Schema {
     /// Resolves `cn`, `2.5.4.3` or `cn;lang-en`.
     pub fn describe(&self, text: &str) -> Result<AttributeDescription, DescriptionError> {
+        // No name of a type has a semicolon.
+        if let Some(id) = self.attribute_type_id(text) {
+            return Ok(AttributeDescription::plain(id));
+        }
         let (name, options) = match text.split_once(';') {
             Some((name, options)) => (name, Some(options)),
             None => (text, None),
         };
-        if options.is_none()
-            && let Some(id) = self.attribute_type_id(name)
-        {
-            return Ok(AttributeDescription::plain(id));
-        }
         check_characters(text)?;
         let id = self.attribute_type_id(name).ok_or(DescriptionError::UnknownType)?;
         let Some(options) = options else { return Ok(AttributeDescription::plain(id)) };

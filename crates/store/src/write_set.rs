@@ -11,7 +11,7 @@ mod records;
 mod rows;
 
 pub(crate) use records::RecordRange;
-use records::{RecordChanges, record_bytes};
+use records::{RecordChanges, Records, record_bytes};
 pub use rows::SortedRows;
 
 /// A key of a change. Most keys of a directory fit inline.
@@ -22,8 +22,8 @@ pub(crate) type Key = SmallVec<[u8; 32]>;
 /// A write set does not know the kinds of tables; a change that does not fit its table is refused at commit.
 #[derive(Clone, Debug, Default)]
 pub struct WriteSet {
-    records: BTreeMap<TableId, RecordChanges>,
-    postings: BTreeMap<TableId, BTreeMap<Key, PostingEdits>>,
+    records: ByTable<RecordChanges>,
+    postings: ByTable<BTreeMap<Key, PostingEdits>>,
     bytes: usize,
 }
 
@@ -51,7 +51,7 @@ impl WriteSet {
     /// changes, and they ascend, they cost much less than one by one.
     pub fn set_rows(&mut self, table: TableId, rows: SortedRows) {
         self.bytes += rows.iter().map(|(key, value)| record_bytes(key, value)).sum::<usize>();
-        self.bytes -= self.records.entry(table).or_default().set_rows(rows);
+        self.bytes -= self.records.with(table, |changes| changes.set_rows(rows));
     }
 
     /// Adds `id` to the ids of `key`; an id that is there is no error.
@@ -66,33 +66,43 @@ impl WriteSet {
 
     /// Adds ids to those of `key`, and removes some. In ascending order they cost the least.
     pub fn edit_postings(&mut self, table: TableId, key: &[u8], edits: &[(u64, bool)]) {
-        let keys = self.postings.entry(table).or_default();
-        let known = match keys.get_mut(key) {
-            Some(known) => known,
-            None => {
-                self.bytes += RECORD_OVERHEAD_BYTES + key.len();
-                keys.entry(Key::from_slice(key)).or_default()
-            }
-        };
-        let new = edits.iter().filter(|(id, present)| known.set(*id, *present)).count();
-        self.bytes += new * POSTING_OVERHEAD_BYTES;
+        self.bytes += self.postings.with(table, |keys| {
+            let mut bytes = 0;
+            // Looked up before it is inserted: the second id of a key must not cost a copy of the key.
+            let known = match keys.get_mut(key) {
+                Some(known) => known,
+                None => {
+                    bytes += RECORD_OVERHEAD_BYTES + key.len();
+                    keys.entry(Key::from_slice(key)).or_default()
+                }
+            };
+            let new = edits.iter().filter(|(id, present)| known.set(*id, *present)).count();
+            bytes + new * POSTING_OVERHEAD_BYTES
+        });
     }
 
     /// Adds the changes of `later`, which count where both change the same.
     pub fn merge(&mut self, later: Self) {
-        for (table, changes) in later.records {
-            let known = self.records.entry(table).or_default();
-            let (single, rows) = changes.into_parts();
-            for (key, value) in single {
-                self.bytes += record_bytes(&key, value.as_deref());
-                self.bytes -= known.set(key, value).unwrap_or_default();
-            }
-            for rows in rows {
-                self.bytes += rows.iter().map(|(key, value)| record_bytes(key, value)).sum::<usize>();
-                self.bytes -= known.set_rows(rows);
-            }
+        if self.is_empty() {
+            *self = later;
+            return;
         }
-        for (table, keys) in later.postings {
+        for (table, changes) in later.records.0 {
+            let (single, rows) = changes.into_parts();
+            let (mut more, mut less) = (0, 0);
+            self.records.with(table, |known| {
+                for (key, value) in single {
+                    more += record_bytes(&key, value.as_deref());
+                    less += known.set(key, value).unwrap_or_default();
+                }
+                for rows in rows {
+                    more += rows.iter().map(|(key, value)| record_bytes(key, value)).sum::<usize>();
+                    less += known.set_rows(rows);
+                }
+            });
+            self.bytes = self.bytes + more - less;
+        }
+        for (table, keys) in later.postings.0 {
             for (key, edits) in keys {
                 for (id, present) in edits.iter() {
                     self.edit(table, &key, id, present);
@@ -102,12 +112,13 @@ impl WriteSet {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.records.values().all(RecordChanges::is_empty) && self.postings.values().all(BTreeMap::is_empty)
+        let (mut records, mut postings) = (self.records.0.iter(), self.postings.0.iter());
+        records.all(|(_, changes)| changes.is_empty()) && postings.all(|(_, keys)| keys.is_empty())
     }
 
     pub fn clear(&mut self) {
-        self.records.clear();
-        self.postings.clear();
+        self.records.0.clear();
+        self.postings.0.clear();
         self.bytes = 0;
     }
 
@@ -118,30 +129,31 @@ impl WriteSet {
 
     /// The change to `key`: none, a new value, or a removal.
     pub fn get(&self, table: TableId, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.records.get(&table)?.get(key)
+        self.records.get(table)?.get(key)
     }
 
     /// Takes back the new value of `key`, if there is one: the set no longer changes it.
     pub fn take(&mut self, table: TableId, key: &[u8]) -> Option<Box<[u8]>> {
-        let value = self.records.get_mut(&table)?.take(key)?;
+        let value = self.records.get_mut(table)?.take(key)?;
         self.bytes -= record_bytes(key, value.as_deref());
         value
     }
 
     /// The changes to records of `table` in key order; a removal has no value.
     pub fn records(&self, table: TableId) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        let changes = self.records.get(&table).into_iter();
-        changes.flat_map(RecordChanges::iter)
+        self.records.get(table).map_or_else(Records::default, RecordChanges::iter)
     }
 
     /// The changes to posting lists of `table` in key order.
     pub fn postings(&self, table: TableId) -> impl Iterator<Item = (&[u8], &PostingEdits)> {
-        self.postings.get(&table).into_iter().flatten().map(|(key, edits)| (key.as_slice(), edits))
+        self.postings.get(table).into_iter().flatten().map(|(key, edits)| (key.as_slice(), edits))
     }
 
     /// The tables with changes, ascending.
     pub fn tables(&self) -> impl Iterator<Item = TableId> {
-        let mut tables: Vec<TableId> = self.records.keys().chain(self.postings.keys()).copied().collect();
+        let (records, postings) = (self.records.0.iter(), self.postings.0.iter());
+        let mut tables: SmallVec<[TableId; 16]> =
+            records.map(|(table, _)| *table).chain(postings.map(|(table, _)| *table)).collect();
         tables.sort_unstable();
         tables.dedup();
         tables.into_iter()
@@ -153,42 +165,57 @@ impl WriteSet {
         range: &KeyRange<'_>,
         direction: Direction,
     ) -> Option<RecordRange<'_>> {
-        self.records.get(&table).filter(|_| !range.is_empty()).map(|changes| changes.range(range, direction))
+        self.records.get(table).filter(|_| !range.is_empty()).map(|changes| changes.range(range, direction))
     }
 
     pub(crate) fn posting_edits(&self, table: TableId, key: &[u8]) -> Option<&PostingEdits> {
-        self.postings.get(&table)?.get(key)
+        self.postings.get(table)?.get(key)
     }
 
     pub(crate) fn posting_range(&self, table: TableId, range: &KeyRange<'_>) -> PostingRange<'_> {
         self.postings
-            .get(&table)
+            .get(table)
             .filter(|_| !range.is_empty())
             .map(|keys| keys.range::<[u8], _>(bounds(range)))
     }
 
     fn change(&mut self, table: TableId, key: &[u8], value: Option<Box<[u8]>>) {
         self.bytes += record_bytes(key, value.as_deref());
-        let replaced = self.records.entry(table).or_default().set(Key::from_slice(key), value);
+        let replaced = self.records.with(table, |changes| changes.set(Key::from_slice(key), value));
         self.bytes -= replaced.unwrap_or_default();
     }
 
     fn edit(&mut self, table: TableId, key: &[u8], id: u64, present: bool) {
-        let keys = self.postings.entry(table).or_default();
-        // Looked up before it is inserted: the second id of a key must not cost a copy of the key.
-        let new = match keys.get_mut(key) {
-            Some(edits) => edits.set(id, present),
-            None => {
-                self.bytes += RECORD_OVERHEAD_BYTES + key.len();
-                let mut edits = PostingEdits::default();
-                edits.set(id, present);
-                keys.insert(Key::from_slice(key), edits);
-                true
-            }
-        };
-        if new {
-            self.bytes += POSTING_OVERHEAD_BYTES;
+        self.edit_postings(table, key, &[(id, present)]);
+    }
+}
+
+/// What there is for each table, ascending. A commit changes a handful of tables.
+#[derive(Clone, Debug)]
+struct ByTable<T>(Vec<(TableId, T)>);
+
+impl<T> Default for ByTable<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Default> ByTable<T> {
+    fn get(&self, table: TableId) -> Option<&T> {
+        self.0.iter().find(|(own, _)| *own == table).map(|(_, it)| it)
+    }
+
+    fn get_mut(&mut self, table: TableId) -> Option<&mut T> {
+        self.0.iter_mut().find(|(own, _)| *own == table).map(|(_, it)| it)
+    }
+
+    /// Changes what there is for a table, which may be nothing yet.
+    fn with<A: Default>(&mut self, table: TableId, change: impl FnOnce(&mut T) -> A) -> A {
+        let at = self.0.iter().position(|(own, _)| *own >= table).unwrap_or(self.0.len());
+        if self.0.get(at).is_none_or(|(own, _)| *own != table) {
+            self.0.insert(at, (table, T::default()));
         }
+        self.0.get_mut(at).map(|(_, it)| change(it)).unwrap_or_default()
     }
 }
 

@@ -95,8 +95,7 @@ impl<'s, N: Snapshot> View<'s, N> {
 
     /// The same for who goes on to [read the record](Self::located_record).
     pub fn locate(&self, dn: &NormalDn) -> Result<Option<Located<'s>>, Fault> {
-        let suffix =
-            self.settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal));
+        let suffix = self.settings.suffixes.iter().find(|suffix| dn.is_within(&suffix.normal));
         suffix.map(|suffix| self.names.locate(&suffix.normal, dn, &self.found)).transpose()
     }
 
@@ -145,6 +144,16 @@ impl<'s, N: Snapshot> View<'s, N> {
     /// An unpacked record read in place.
     pub fn reader<'a>(&'a self, id: EntryId, record: &'a [u8]) -> Result<EntryReader<'a, N>, Fault> {
         Ok(EntryReader::new(self.snapshot, &self.schema, &self.catalog, EntryView::parse(id, record)?))
+    }
+
+    /// The same of a record whose head was read as it is `stored`.
+    pub(crate) fn reader_of<'a>(
+        &'a self,
+        head: EntryView<'a>,
+        stored: &[u8],
+        record: &'a [u8],
+    ) -> EntryReader<'a, N> {
+        EntryReader::new(self.snapshot, &self.schema, &self.catalog, head.unpacked(stored, record))
     }
 
     /// The DN of an entry as it is shown.

@@ -94,20 +94,20 @@ impl<S: Store> Chosen<'_, S> {
     /// Whether a change sets a password that needs work: then [`Self::work_on_passwords`] is worth a call, on
     /// a thread that may take its time, before [`Self::submit_at`].
     pub fn has_password_work(self, operation: &WriteOperation) -> bool {
+        let settings = self.served.database.current_settings();
+        if !settings.overlays.iter().any(|overlay| overlay.works_on_passwords()) {
+            return false;
+        }
         let is_password = |description: &str| {
             let described = self.frontend.schema.describe(description);
             described.is_ok_and(|description| description.attribute == self.known.user_password)
         };
-        let about = match operation {
+        match operation {
             WriteOperation::Add { attributes, .. } => attributes.iter().any(|a| is_password(&a.description)),
             WriteOperation::Modify { changes, .. } => {
                 changes.iter().any(|change| is_password(&change.attribute.description))
             }
             _ => false,
-        };
-        about && {
-            let settings = self.served.database.current_settings();
-            settings.overlays.iter().any(|overlay| overlay.works_on_passwords())
         }
     }
 

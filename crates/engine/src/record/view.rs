@@ -41,6 +41,12 @@ impl<'a> EntryView<'a> {
         Ok(Self { id, packed, flags: RecordFlags(flags), parent, rdn, normal_rdn, attributes: rest })
     }
 
+    /// The same record once it is unpacked: what stands behind the head is another.
+    pub(crate) fn unpacked(self, stored: &[u8], record: &'a [u8]) -> Self {
+        let head = stored.len().saturating_sub(self.attributes.len());
+        Self { packed: false, attributes: record.get(head..).unwrap_or_default(), ..self }
+    }
+
     pub fn id(&self) -> EntryId {
         self.id
     }

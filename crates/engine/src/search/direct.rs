@@ -108,9 +108,11 @@ pub fn answer<N: Snapshot>(
     }
     let mut gate = Gate::new(input.policy, input.subject);
     gate.steps = view.settings.request_limits.most(RequestLimit::Steps).min(STEPS_HERE);
+    let mut terms = Terms::new();
+    add_terms(view, &gate, request.filter, &mut terms)?;
     let search = Direct {
         view,
-        terms: terms(view, &gate, request.filter)?,
+        terms: &terms,
         gate,
         base: input.base,
         answer: Answer {
@@ -139,9 +141,13 @@ pub fn answer<N: Snapshot>(
     answered
 }
 
-/// The filter's terms, if all are of the usual kinds.
-fn terms<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<'_>) -> Option<Terms<'v>> {
-    let mut terms = Terms::new();
+/// Adds the filter's terms; `None` unless all are of the usual kinds.
+fn add_terms<'v, N: Snapshot>(
+    view: &'v View<'_, N>,
+    gate: &Gate<'_>,
+    filter: Filter<'_>,
+    terms: &mut Terms<'v>,
+) -> Option<()> {
     match filter.node() {
         FilterNode::And(set) => {
             for part in set.iter() {
@@ -153,7 +159,7 @@ fn terms<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter
         }
         _ => terms.push(term(view, gate, filter)?),
     }
-    (!terms.is_empty()).then_some(terms)
+    (!terms.is_empty()).then_some(())
 }
 
 #[inline]
@@ -178,7 +184,7 @@ fn term<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<
 struct Direct<'v, 's, N> {
     view: &'v View<'s, N>,
     gate: Gate<'v>,
-    terms: Terms<'v>,
+    terms: &'v [Term<'v>],
     base: &'v NormalDn,
     answer: Answer,
     /// Entries answered.
@@ -240,17 +246,19 @@ impl<N: Snapshot> Direct<'_, '_, N> {
             if head.flags().has(RecordFlags::OF_CLASSES) || out.len() >= self.bytes {
                 return Ok(None);
             }
-            if !(whole || id == base || view.names.is_below(&head, base)?) {
+            if !(whole || id == base || view.names.is_below_name(&head, self.base)?) {
                 continue;
             }
             let record = view.unpacked(id, &*stored)?;
-            let seen = Seen::new(view, view.reader(id, &record)?, self.gate.clone());
+            let seen = Seen::new(view, view.reader_of(head, &stored, &record), self.gate.clone());
             let Some(matches) = self.matches(&seen, Some(proved))? else { return Ok(None) };
             if matches && run::append(&self.answer, &seen, out, &[])? {
                 if answered.entries >= self.most {
                     return Ok(None);
                 }
                 answered.entries += 1;
+                // Who has searched for an entry often goes on with its name.
+                view.names.note_found(&head, &view.found);
             }
         }
         Ok(Some(answered))

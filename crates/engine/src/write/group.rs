@@ -190,11 +190,7 @@ impl<'a, S: Store> Group<'a, S> {
                 Ok(WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome })
             }
             Ok(()) => {
-                if self.set.is_empty() {
-                    self.set = unit;
-                } else {
-                    self.set.merge(unit);
-                }
+                self.set.merge(unit);
                 outcome.logged = logged_before + 1..self.counters.last_log_sequence + 1;
                 Ok(outcome)
             }
@@ -288,11 +284,7 @@ impl<'a, S: Store> Group<'a, S> {
                             return Err(too_many(CONSEQUENCE_LIMIT).into());
                         }
                     }
-                    if unit.is_empty() {
-                        *unit = done.set;
-                    } else {
-                        unit.merge(done.set);
-                    }
+                    unit.merge(done.set);
                     outcome.controls.extend(done.controls);
                 }
                 Err(Failure::Refused(_)) if role.may_fail() => tree::forget(self.instance),
@@ -531,11 +523,7 @@ impl<'a, S: Store> Group<'a, S> {
         let task = Task { operation, controls, prepared, ..task.clone() };
         match self.one(transaction, unit, &task, (role, false)) {
             Ok(done) => {
-                if unit.is_empty() {
-                    *unit = done.set;
-                } else {
-                    unit.merge(done.set);
-                }
+                unit.merge(done.set);
                 Ok(true)
             }
             Err(Failure::Refused(_)) => {

@@ -40,7 +40,7 @@ const STORES_MAX: usize = 64;
 
 thread_local! {
     static KEEPS: Cell<bool> = const { Cell::new(false) };
-    /// One for each store; the number identifies the store.
+    /// One for each store, whose number stands beside it. Those that were begun since the last release stand in front.
     static PARKED: RefCell<Vec<(u64, ReadTransaction)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -52,8 +52,17 @@ pub fn keep_snapshots() {
 /// Ends the read transactions that this thread has kept. Their memory stays for the next ones.
 pub fn release_snapshots() {
     PARKED.with_borrow_mut(|parked| {
-        // One that a snapshot still has ends with that.
-        parked.retain_mut(|(_, kept)| Rc::get_mut(kept).map(|open| *open = None).is_some());
+        let mut has_held = false;
+        for (_, kept) in parked.iter_mut().take_while(|(_, kept)| kept.is_some()) {
+            match Rc::get_mut(kept) {
+                Some(open) => *open = None,
+                // One that a snapshot still has ends with that.
+                None => has_held = true,
+            }
+        }
+        if has_held {
+            parked.retain(|(_, kept)| kept.is_none());
+        }
         if parked.len() > STORES_MAX {
             parked.clear();
         }
@@ -70,18 +79,25 @@ pub(super) fn transaction<E>(
         return Ok(Rc::new(Some(begin()?)));
     }
     PARKED.with_borrow_mut(|parked| {
-        let Some((_, kept)) = parked.iter_mut().find(|(number, _)| *number == store) else {
-            let begun = Rc::new(Some(begin()?));
-            parked.push((store, Rc::clone(&begun)));
-            return Ok(begun);
-        };
+        match parked.iter().position(|(number, _)| *number == store) {
+            Some(0) => {}
+            Some(at) => parked.get_mut(..=at).unwrap_or_default().rotate_right(1),
+            None => parked.insert(0, (store, Rc::default())),
+        }
+        let Some((_, kept)) = parked.first_mut() else { return Ok(Rc::new(Some(begin()?))) };
         if kept.as_ref().as_ref().is_none_or(|open| open.id() as u64 != commit) {
             if Rc::get_mut(kept).is_none() {
                 *kept = Rc::default();
             }
             if let Some(open) = Rc::get_mut(kept) {
                 *open = None;
-                *open = Some(begin()?);
+                match begin() {
+                    Ok(begun) => *open = Some(begun),
+                    Err(error) => {
+                        parked.remove(0);
+                        return Err(error);
+                    }
+                }
             }
         }
         Ok(Rc::clone(kept))

@@ -131,6 +131,13 @@ pub(super) enum Records<'a> {
     Merged(RecordRange<'a>),
 }
 
+/// No change.
+impl Default for Records<'_> {
+    fn default() -> Self {
+        Self::Single(btree_map::Iter::default())
+    }
+}
+
 impl<'a> Iterator for Records<'a> {
     type Item = RecordChange<'a>;
 
