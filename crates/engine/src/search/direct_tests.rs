@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use larix_proto::{DerefAliases, Scope};
 use larix_schema::{Schema, SchemaBuilder};
+use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
 use crate::database::{HardLimit, Limits};
@@ -96,6 +97,22 @@ fn usual_searches_are_answered_at_once() {
     assert_eq!(direct(&fixture, &SearchSpec { types_only: true, ..below("(uid=bob)") }), Some(1));
     let some = SearchSpec { attributes: &["mail", "entryDN", "+"], ..below("(uid=ann)") };
     assert_eq!(direct(&fixture, &some), Some(1));
+}
+
+#[test]
+fn who_was_searched_for_is_found_by_name() {
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
+    let is_known = |dn: &str| {
+        let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+        let view = fixture.database.view(&snapshot).expect("a view");
+        let located = view.locate(&schema().parse_dn(dn).expect(dn)).expect("no fault").expect("a suffix");
+        assert!(located.resolved.id.is_some(), "{dn}");
+        located.stored.is_some()
+    };
+    // From then on the superior of both is known.
+    assert!(!is_known("ou=People,dc=example,dc=com"));
+    assert_eq!(direct(&fixture, &below("(uid=bob)")), Some(1));
+    assert!(is_known("uid=bob,dc=example,dc=com"));
 }
 
 #[test]
