@@ -8,7 +8,7 @@ use larix_engine::controls::{OverlayControl, RequestControls};
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::write::{Completion, WriteOutcome, WriteRequest};
 use larix_engine::{Fault, Frontend};
-use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
+use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, oid};
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::{Announced, Backend, Below, Context, Mount, Routing};
@@ -291,8 +291,11 @@ impl Routes {
         let special = if request.scope == Scope::Base { self.special(base) } else { None };
         let backend = special.unwrap_or_else(|| self.holder(base));
         self.check_heeded(backend, controls)?;
+        // Another server's content is that server's to provide. What overlays make of it is not.
+        let is_passed_on = || backend.behind().is_none() && backend.heeds(oid::SYNC_REQUEST);
         if let Some(asked) = &controls.sync
             && !backend.provides_content()
+            && !is_passed_on()
         {
             if asked.critical {
                 return Err(self.no_content_there());

@@ -439,6 +439,7 @@ impl Balancer {
             host: if url.host.is_empty() { "localhost".to_owned() } else { url.host.clone() },
             security,
             credentials,
+            binds_anonymously: false,
             limits: MessageLimits {
                 message_bytes: self.settings.upstream_message_bytes,
                 operations: CONNECTION_OPERATIONS,

@@ -42,8 +42,10 @@ pub struct Opening {
     /// The server's name.
     pub host: String,
     pub security: Security,
-    /// None: anonymous, without a bind.
+    /// None: anonymous.
     pub credentials: Option<Credentials>,
+    /// Without credentials: it begins with an anonymous bind all the same, and goes on if that is refused.
+    pub binds_anonymously: bool,
     pub limits: MessageLimits,
     pub ambient: Ambient,
 }
@@ -184,13 +186,14 @@ impl Channel {
             let result = LdapResult::with(ResultCode::CONFIDENTIALITY_REQUIRED, text);
             return Err(self.layer.end(PeerFault::Refused { step: "StartTLS", result }));
         }
-        self.phase = Phase::Ready;
-        Ok(())
+        self.bind()
     }
 
     fn bind(&mut self) -> Result<(), PeerFault> {
         let opening = &self.opening;
-        let Some(credentials) = &opening.credentials else {
+        let anonymous = || Credentials::Simple { dn: String::new(), password: Vec::new().into() };
+        let own = opening.credentials.clone().or_else(|| opening.binds_anonymously.then(anonymous));
+        let Some(credentials) = &own else {
             self.phase = Phase::Ready;
             return Ok(());
         };
@@ -254,7 +257,8 @@ impl Channel {
                 return Ok(());
             }
         }
-        if result.code != ResultCode::SUCCESS {
+        // Who has no name is anonymous all the same.
+        if result.code != ResultCode::SUCCESS && self.opening.credentials.is_some() {
             return Err(self.layer.end(PeerFault::Refused { step: name, result }));
         }
         self.phase = Phase::Ready;

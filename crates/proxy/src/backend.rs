@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
-    Pending, Proof, Reply, Search, Verdict,
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
+    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::time::Monotonic;
@@ -166,6 +166,27 @@ impl Backend for ProxyBackend {
         Reply::Later(self.proxy.submit(asked, body, false, (later(), map)))
     }
 
+    fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        let asker = self.asker(context);
+        let request = match self.proxy.asked(&asker, asked.controls.hops, Kind::Extended) {
+            Ok(request) => request,
+            Err(refused) => return Reply::Now(refused.into()),
+        };
+        let controls = self.proxy.controls(&request, asked.controls);
+        let body = encoded(|out| client::extended(out, ANY, asked.oid, asked.value, &controls));
+        let map = |outcome: Outcome| ExtendedAnswer {
+            value: outcome.value,
+            controls: outcome.controls,
+            ..ExtendedAnswer::from(outcome.result)
+        };
+        Reply::Later(self.proxy.submit(request, body, false, (later(), map)))
+    }
+
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         let Changes::One(request, _) = changes else {
             let text = "a proxied database takes no transactions";
@@ -188,6 +209,10 @@ impl Backend for ProxyBackend {
             ..WriteOutcome::from(outcome.result)
         };
         self.proxy.submit(asked, body, false, (done, map))
+    }
+
+    fn heeds(&self, control: &str) -> bool {
+        control == oid::SYNC_REQUEST
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {

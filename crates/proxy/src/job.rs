@@ -36,6 +36,8 @@ pub(crate) enum Owner {
     User(NormalDn),
     /// Nobody's: for binds.
     Spare,
+    /// Nobody's: for the health checks of this target.
+    Check(usize),
 }
 
 /// A request.

@@ -29,4 +29,4 @@ pub use open::OpenConnection;
 pub use proxy::{Proxy, Surroundings};
 pub use request::HOPS_MAX;
 pub use settings::ProxySettings;
-pub use shared::Counts;
+pub use shared::{Counts, TargetState};

@@ -26,7 +26,7 @@ impl OpenConnection {
             Owner::Assertion if has_credentials => &["bound", "idassert", "cached"],
             Owner::Root if has_credentials => &["bound", "privileged", "cached"],
             Owner::User(_) => &["bound", "cached"],
-            Owner::Assertion | Owner::Root | Owner::Spare => &["anonymous"],
+            Owner::Assertion | Owner::Root | Owner::Spare | Owner::Check(_) => &["anonymous"],
         };
         whose.iter().copied().chain(is_secure.then_some("TLS")).collect()
     }

@@ -12,7 +12,7 @@ use larix_proto::{LdapResult, ResultCode};
 
 use crate::open::OpenConnection;
 use crate::settings::ProxySettings;
-use crate::shared::{Counts, Shared};
+use crate::shared::{Counts, Shared, TargetState};
 use crate::thread;
 
 /// The connections of one database to its targets. They end when nobody has it any more.
@@ -55,7 +55,8 @@ impl Proxy {
     /// # Errors
     /// No descriptor or no thread is left.
     pub fn start(settings: ProxySettings, around: Surroundings) -> io::Result<Arc<Self>> {
-        let (settings, shared) = (Arc::new(settings), Arc::new(Shared::new()?));
+        let shared = Arc::new(Shared::new(&settings.targets)?);
+        let settings = Arc::new(settings);
         thread::start(thread::Given {
             settings: Arc::clone(&settings),
             tls: around.tls,
@@ -79,6 +80,11 @@ impl Proxy {
     /// The connections that are ready for requests, by their numbers.
     pub fn connections(&self) -> BTreeMap<u64, OpenConnection> {
         self.shared.open.all()
+    }
+
+    /// Its targets, in the order of the configuration.
+    pub fn targets(&self) -> Vec<TargetState> {
+        self.shared.targets()
     }
 
     /// What has happened.

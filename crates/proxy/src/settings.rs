@@ -45,6 +45,7 @@ pub struct ProxySettings {
     pub user_timeout: Option<Duration>,
     /// How often a target that is gone is tried again; empty: soon, at growing intervals.
     pub quarantine: Vec<QuarantineStep>,
+    pub health_check: Option<HealthCheck>,
 }
 
 impl Default for ProxySettings {
@@ -70,6 +71,7 @@ impl Default for ProxySettings {
             keep_alive: None,
             user_timeout: None,
             quarantine: Vec::new(),
+            health_check: None,
         }
     }
 }
@@ -211,6 +213,14 @@ impl Timeouts {
         let said = self.0.get(kind as usize).copied().flatten();
         said.or_else(|| (kind != Kind::Search).then_some(OPERATION_TIMEOUT))
     }
+}
+
+/// How targets are asked whether they answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    pub interval: Duration,
+    /// The answer is late then.
+    pub timeout: Duration,
 }
 
 /// So many times after so long; none: for ever.

@@ -8,8 +8,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use larix_client::{Credentials, PeerFault};
+use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
 use rustix::event::{EventfdFlags, eventfd};
 use zeroize::Zeroizing;
@@ -46,6 +48,21 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// The connections that are ready.
     pub(crate) open: Open,
+    targets: Mutex<Vec<TargetState>>,
+}
+
+/// A target, as far as the proxy has seen it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetState {
+    pub url: String,
+    /// It has not failed since it last answered, or was never asked.
+    pub is_up: bool,
+    /// Health checks that were answered.
+    pub answered: u64,
+    /// Health checks that were not.
+    pub missed: u64,
+    /// How long the last answer took.
+    pub took: Duration,
 }
 
 /// Somebody who is bound to the target through a connection of his.
@@ -66,6 +83,12 @@ pub struct Counts {
     pub strays: AtomicU64,
 }
 
+impl TargetState {
+    fn new(url: &LdapUrl) -> Self {
+        Self { url: url.to_string(), is_up: true, answered: 0, missed: 0, took: Duration::ZERO }
+    }
+}
+
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("jobs", &self.jobs).finish_non_exhaustive()
@@ -73,7 +96,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(targets: &[LdapUrl]) -> io::Result<Self> {
         Ok(Self {
             commands: Mutex::default(),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
@@ -84,6 +107,7 @@ impl Shared {
             bound: Mutex::default(),
             counts: Counts::default(),
             open: Open::default(),
+            targets: Mutex::new(targets.iter().map(TargetState::new).collect()),
         })
     }
 
@@ -133,6 +157,29 @@ impl Shared {
     pub(crate) fn count_fault(&self, fault: &PeerFault) {
         if let Some(count) = self.counts.faults.get(fault.number()) {
             count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Its targets.
+    pub(crate) fn targets(&self) -> Vec<TargetState> {
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes whether a target is used; whether that is new.
+    pub(crate) fn show_target(&self, number: usize, is_up: bool) -> bool {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        targets.get_mut(number).is_some_and(|target| std::mem::replace(&mut target.is_up, is_up) != is_up)
+    }
+
+    /// Counts a health check.
+    pub(crate) fn note_check(&self, number: usize, is_answered: bool, took: Duration) {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(target) = targets.get_mut(number) else { return };
+        if is_answered {
+            target.answered += 1;
+            target.took = took;
+        } else {
+            target.missed += 1;
         }
     }
 

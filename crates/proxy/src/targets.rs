@@ -26,6 +26,8 @@ struct Standing {
     again: Option<Duration>,
     /// The pattern is used up.
     given_up: bool,
+    /// Until a health check succeeds.
+    is_left_out: bool,
 }
 
 impl Targets {
@@ -38,7 +40,7 @@ impl Targets {
         let count = self.states.len();
         (0..count).map(|step| (self.preferred + step) % count).find(|number| {
             let standing = self.states.get(*number).copied().unwrap_or_default();
-            !standing.given_up && standing.again.is_none_or(|again| again <= now)
+            !standing.given_up && !standing.is_left_out && standing.again.is_none_or(|again| again <= now)
         })
     }
 
@@ -47,6 +49,31 @@ impl Targets {
             *standing = Standing::default();
             self.preferred = number;
         }
+    }
+
+    /// It answers, and is used where its turn comes.
+    pub(crate) fn is_up_again(&mut self, number: usize) {
+        if let Some(standing) = self.states.get_mut(number) {
+            *standing = Standing::default();
+        }
+    }
+
+    /// Nothing goes there until [it answers](Self::is_up_again).
+    pub(crate) fn leave_out(&mut self, number: usize) {
+        if let Some(standing) = self.states.get_mut(number) {
+            standing.is_left_out = true;
+        }
+    }
+
+    /// Whether it has not failed since it last answered.
+    pub(crate) fn is_up(&self, number: usize) -> bool {
+        self.states.get(number).is_some_and(|standing| standing.failures == 0)
+    }
+
+    /// When it may be tried after a failure; none: never.
+    pub(crate) fn next_try(&self, number: usize) -> Option<Duration> {
+        let standing = self.states.get(number)?;
+        if standing.given_up { None } else { Some(standing.again.unwrap_or_default()) }
     }
 
     /// It could not be reached. `jitter` is any number.
@@ -107,6 +134,22 @@ mod tests {
                 assert_eq!(targets.choose(now), Some(0));
             }
         }
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_chosen_again_by_time() {
+        let mut targets = Targets::new(2, Vec::new());
+        targets.failed(0, at(0), 0);
+        targets.leave_out(0);
+        assert_eq!((targets.is_up(0), targets.is_up(1)), (false, true));
+        assert_eq!(targets.choose(at(1_000_000)), Some(1));
+        assert!(targets.next_try(0).is_some_and(|again| again > at(0) && again < at(1000)));
+        targets.answered(1);
+        targets.is_up_again(0);
+        assert_eq!(targets.choose(at(1_000_000)), Some(1), "the last that answered a request");
+        targets.failed(1, at(1_000_000), 0);
+        targets.leave_out(1);
+        assert_eq!(targets.choose(at(1_000_000)), Some(0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The one thread of a database that talks to its targets: it connects, sends, reads, and never waits for one of them.
 
 mod ends;
+mod health;
 mod opening;
 mod placing;
 mod traffic;
@@ -19,6 +20,7 @@ use larix_proto::{LdapResult, ResultCode};
 use rustix::event::epoll;
 use rustix::event::{Timespec, epoll::EventFlags};
 
+use self::health::Check;
 use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{FEED_HIGH, FEED_MAX, Owner};
 use crate::settings::ProxySettings;
@@ -65,6 +67,7 @@ pub(crate) fn start(given: Given) -> io::Result<()> {
     epoll::add(&poll, &given.shared.wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
     let resolver = start_resolver(Arc::clone(&given.shared))?;
     let targets = Targets::new(given.settings.targets.len(), given.settings.quarantine.clone());
+    let checks = vec![Check::at_once(); given.settings.targets.len()];
     let state = Proxy {
         given,
         poll,
@@ -77,6 +80,8 @@ pub(crate) fn start(given: Given) -> io::Result<()> {
         next: 0,
         swept: Duration::ZERO,
         alarm: Duration::ZERO,
+        checks,
+        check_number: 0,
     };
     thread::Builder::new().name("proxy".to_owned()).spawn(move || state.serve()).map(|_| ())
 }
@@ -108,6 +113,10 @@ struct Proxy {
     swept: Duration,
     /// Before then nothing is late.
     alarm: Duration,
+    /// By target.
+    checks: Vec<Check>,
+    /// Of the last check.
+    check_number: u64,
 }
 
 impl Proxy {
@@ -136,6 +145,7 @@ impl Proxy {
                 }
             }
             self.expire();
+            self.check_targets();
         }
         let gone = LdapResult::with(ResultCode::UNAVAILABLE, "the server stops");
         for (_, mut connection) in std::mem::take(&mut self.connections) {
@@ -151,10 +161,9 @@ impl Proxy {
 
     /// How long nothing happens by itself.
     fn pause(&self) -> Option<Duration> {
-        if self.connections.is_empty() && self.binds.is_empty() {
-            return None;
-        }
-        Some(self.alarm.saturating_sub(self.now()).max(Duration::from_millis(1)))
+        let is_idle = self.connections.is_empty() && self.binds.is_empty();
+        let next = (!is_idle).then_some(self.alarm).into_iter().chain(self.next_check()).min();
+        next.map(|at| at.saturating_sub(self.now()).max(Duration::from_millis(1)))
     }
 
     /// When the first thing is late that is not done by then: all connections are looked at.

@@ -1,6 +1,7 @@
 //! `database ldap`: what goes through a proxy to Larix and to a real slapd, and targets that are gone, hang, lie or lead in circles.
 
 mod faults;
+mod health;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use larix_client::PeerFault;
 use larix_proto::{LdapResult, MessageId, ResultCode};
 
+use super::health::CHECKS;
 use super::{Proxy, SWEEP, leave};
 use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{Job, Owner, Sink};
@@ -15,7 +16,9 @@ use crate::job::{Job, Owner, Sink};
 impl Proxy {
     pub(super) fn forget(&mut self, number: u64) {
         self.places.remove(&number);
-        self.given.shared.jobs.fetch_sub(1, Ordering::Relaxed);
+        if number < CHECKS {
+            self.given.shared.jobs.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     fn end(&mut self, number: u64, job: Box<Job>, result: LdapResult) {
@@ -79,19 +82,30 @@ impl Proxy {
         let idle_end = was_ready
             && connection.load() == 0
             && matches!(fault, PeerFault::Closed | PeerFault::Disconnected(_));
-        if !idle_end {
+        // Of a server that is away, one word is enough.
+        let is_known = matches!(connection.owner, Owner::Check(_)) && !self.targets.is_up(connection.target);
+        if !idle_end && !is_known {
             self.given.shared.count_fault(fault);
             let url = self.url(connection.target).map(ToString::to_string).unwrap_or_default();
             (self.given.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
         }
         let is_refused = matches!(fault, PeerFault::Refused { .. } | PeerFault::Sasl(_));
-        if is_refused {
+        if is_refused && !matches!(connection.owner, Owner::Check(_)) {
             self.targets.answered(connection.target);
-        } else if !connection.has_spoken {
+        } else if !connection.has_spoken && !matches!(connection.owner, Owner::Check(_)) {
             let mut jitter = [0];
             (self.given.ambient.random)(&mut jitter);
-            self.targets.failed(connection.target, now, jitter[0]);
+            self.left_out(connection.target, now, jitter[0]);
         }
+        if let Owner::Check(target) = connection.owner {
+            let held = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
+            let checks: Vec<u64> = held.map(|(number, _)| number).collect();
+            checks.into_iter().for_each(|number| self.forget(number));
+            // A server may close what is idle, just when it is used: the check is made again on a new connection.
+            let may_be_idle = was_ready && matches!(fault, PeerFault::Closed | PeerFault::Disconnected(_));
+            return if may_be_idle { self.check_again(target) } else { self.checked(target, false) };
+        }
+        self.show_target(connection.target);
         let result = match (fault, &connection.owner) {
             // What the target says of his password is for him to know.
             (PeerFault::Refused { result, .. }, Owner::User(_)) => result.clone(),

@@ -25,6 +25,11 @@ impl Proxy {
             let text = "no target can be reached";
             return self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
         };
+        self.open_at(target, number, job, now);
+    }
+
+    /// A connection to a target for a request.
+    pub(super) fn open_at(&mut self, target: usize, number: u64, job: Box<Job>, now: Duration) {
         let id = self.next;
         self.next += 1;
         let patience = self.given.settings.network_timeout.unwrap_or(NETWORK_TIMEOUT);
@@ -128,7 +133,9 @@ impl Proxy {
         let (owner, credentials, target) =
             (connection.owner.clone(), connection.credentials.clone(), connection.target);
         let credentials = if owner == Owner::Spare { None } else { credentials };
-        match self.opening(target, credentials).and_then(Channel::begin) {
+        // A server with `require bind` takes no other request before it.
+        let binds_anonymously = matches!(owner, Owner::Anonymous | Owner::Assertion | Owner::Root);
+        match self.opening(target, credentials, binds_anonymously).and_then(Channel::begin) {
             Ok(channel) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.stage = Stage::Open(Box::new(channel));
@@ -139,7 +146,12 @@ impl Proxy {
         }
     }
 
-    fn opening(&self, target: usize, credentials: Option<Credentials>) -> Result<Opening, PeerFault> {
+    fn opening(
+        &self,
+        target: usize,
+        credentials: Option<Credentials>,
+        binds_anonymously: bool,
+    ) -> Result<Opening, PeerFault> {
         let url = self.url(target).ok_or(PeerFault::Closed)?;
         let tls = || {
             self.given
@@ -158,6 +170,7 @@ impl Proxy {
             host,
             security,
             credentials,
+            binds_anonymously,
             limits: MessageLimits {
                 message_bytes: limits::PDU_AUTHENTICATED.saturating_mul(4),
                 operations: CONNECTION_OPERATIONS,

@@ -14,6 +14,9 @@ impl Proxy {
         if job.owner == Owner::Spare {
             return self.place_bind(number, job);
         }
+        if let Owner::Check(target) = job.owner {
+            return self.open_at(target, number, job, now);
+        }
         let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
         let loads = pool.iter().filter_map(|id| {
             let connection = self.connections.get(id)?;
@@ -59,7 +62,7 @@ impl Proxy {
         }
     }
 
-    fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
+    pub(super) fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.used = now;
         connection.waiting.push_back((number, job));

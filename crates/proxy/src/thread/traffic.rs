@@ -41,7 +41,11 @@ impl Proxy {
             // Who never gets through TLS or the proxy's own bind is no better than who does not answer: the next one is tried.
             if !connection.has_spoken && connection.is_ready() {
                 connection.has_spoken = true;
-                self.targets.answered(connection.target);
+                let target = connection.target;
+                if !matches!(connection.owner, Owner::Check(_)) {
+                    self.targets.answered(target);
+                    self.show_target(target);
+                }
             }
             if let Err(fault) = received.and_then(|()| self.take_answers(id)) {
                 return self.lost(id, &fault, false);
@@ -133,6 +137,9 @@ impl Proxy {
 
     fn answered(&mut self, id: u64, (number, mut job): Numbered, outcome: Outcome) {
         self.forget(number);
+        if let Owner::Check(target) = job.owner {
+            return self.check_answered(target, &outcome);
+        }
         if let Some(binds) = job.binds.take() {
             if outcome.result.code == ResultCode::SUCCESS {
                 let owner = Owner::User(binds.dn.clone());

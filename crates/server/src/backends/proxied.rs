@@ -164,6 +164,10 @@ impl Backend for Proxied {
         self.backend.extended(context, asked, later)
     }
 
+    fn heeds(&self, control: &str) -> bool {
+        self.backend.heeds(control)
+    }
+
     fn secrets(&self, _: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
         let is_root = self.root_dn.as_ref() == Some(dn);
         self.root_password.clone().filter(|_| is_root).into_iter().collect()

@@ -5,7 +5,8 @@ use std::fmt::Display;
 
 use larix_engine::access;
 use larix_engine::controls::RequestControls;
-use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode};
+use larix_proto::ber::{Reader, Tag};
+use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode, oid};
 use larix_replication::digest::{self, DigestRequest};
 use larix_replication::{CONFLICTS_OID, ConflictsRequest, RetireRequest};
 
@@ -14,6 +15,17 @@ use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 use larix_backend::{Done, Extended, ExtendedAnswer, Reply};
+
+/// The entry that a refresh request (RFC 2589 section 4.1) is about.
+fn refreshed(value: Option<&[u8]>) -> Result<String, LdapResult> {
+    let fault = |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
+    let value = value.filter(|value| !value.is_empty());
+    let value = value.ok_or_else(|| fault("empty request data field in refresh exop"))?;
+    let reader = Reader::new(value).sequence("refresh").ok();
+    let name = reader.and_then(|mut reader| reader.expect(Tag::context(0), "entryName").ok());
+    let name = name.and_then(|name| String::from_utf8(name.to_vec()).ok());
+    name.ok_or_else(|| fault("data decoding error"))
+}
 
 impl Dispatcher {
     /// Has the database carry it out whose suffix the request names.
@@ -30,7 +42,7 @@ impl Dispatcher {
         self.extended_in(begun, request, base, (controls, sent), out)
     }
 
-    /// Has an overlay carry it out that brings it.
+    /// Has an overlay carry it out that brings it. A refresh of a dynamic entry is passed on by a database that other servers have.
     pub(super) fn overlay_operation(
         &mut self,
         begun: Begun,
@@ -40,7 +52,11 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Result<Started<Running>, LdapResult> {
         let known = self.server.databases().router().overlay_operation(request.name);
-        let target = (known.ok_or_else(Extended::unsupported)?.target)(request.value)?;
+        let target = match known {
+            Some(known) => (known.target)(request.value)?,
+            None if request.name == oid::REFRESH => refreshed(request.value)?,
+            None => return Err(Extended::unsupported()),
+        };
         self.extended_in(begun, request, target, (controls, sent), out)
     }
 
@@ -68,7 +84,13 @@ impl Dispatcher {
             Box::new(move |answer| completer.complete(Completion::Extended(Box::new(answer))))
         };
         match databases.router().extended(&context, &asked, &mut later) {
-            Reply::Now(ExtendedAnswer { result, value, controls }) => {
+            Reply::Now(ExtendedAnswer { mut result, value, controls }) => {
+                // An operation of an overlay that is not here: a database that other servers have would have passed it on.
+                let is_known = request.name != oid::REFRESH
+                    || databases.router().overlay_operation(request.name).is_some();
+                if !is_known && result == Extended::not_served() {
+                    result = Extended::unsupported();
+                }
                 self.answer_extended_with(&begun, &result, value.as_deref(), &controls, out);
                 Ok(Started::Answered)
             }

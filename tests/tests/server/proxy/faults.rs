@@ -129,6 +129,7 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     connection.write_all(&request).unwrap();
     let (mut target, _) = listener.accept().unwrap();
     target.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    answer_bind(&mut target);
     let asked = next(&mut target);
     request.clear();
     client::abandon(&mut request, MessageId(2), MessageId(1), &[]);
@@ -148,6 +149,20 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     connection.write_all(&request).unwrap();
     let told = next(&mut target);
     assert_eq!(Message::decode(&told).unwrap().request, Request::Abandon(id));
+}
+
+/// A connection of the anonymous begins with a bind.
+fn answer_bind(target: &mut TcpStream) {
+    let bind = next(target);
+    let message = Message::decode(&bind).unwrap();
+    assert!(matches!(&message.request, Request::Bind(bind) if bind.name.is_empty()), "{message:?}");
+    target.write_all(&bound(message.id)).unwrap();
+}
+
+fn bound(id: MessageId) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode::bind_result(&mut out, id, &LdapResult::success(), None, &[]);
+    out
 }
 
 /// The next message on a connection.
@@ -178,6 +193,9 @@ fn liar(lie: fn(MessageId) -> Vec<u8>) -> SocketAddr {
                     while let Ok(Frame::Complete { len }) = frame(&bytes, 1 << 20) {
                         let pdu: Vec<u8> = bytes.drain(..len).collect();
                         let Ok(message) = Message::decode(&pdu) else { return };
+                        if matches!(message.request, Request::Bind(_)) {
+                            stream.write_all(&bound(message.id)).unwrap();
+                        }
                         if !matches!(message.request, Request::Search(_)) {
                             continue;
                         }
@@ -208,7 +226,7 @@ fn done(id: MessageId) -> Vec<u8> {
     out
 }
 
-fn metrics(server: &Server) -> String {
+pub(super) fn metrics(server: &Server) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", server.ports[1])).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();

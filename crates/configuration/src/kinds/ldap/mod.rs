@@ -7,7 +7,7 @@ use std::time::Duration;
 use larix_client::{GivingUp, KeepAlive};
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proxy::ProxySettings;
-use larix_proxy::settings::{IdentityRule, Kind, Mode, QuarantineStep, Timeouts, TlsBegins};
+use larix_proxy::settings::{HealthCheck, IdentityRule, Kind, Mode, QuarantineStep, Timeouts, TlsBegins};
 
 use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
@@ -164,6 +164,7 @@ static TABLE: &[Directive] = &[
         Ok(())
     }),
     own("quarantine", "olcDbQuarantine", Form::Whole, quarantine),
+    own("health-check", "olcLarixDbHealthCheck", Form::Words, health_check).arguments(1, 2),
     own("use-temporary-conn", "olcDbUseTemporaryConn", Form::Switch, |b, c| {
         c.switch()?;
         proxy(b).map(|_| ())
@@ -230,6 +231,8 @@ static TABLE: &[Directive] = &[
     refused("map", "attributes are not renamed here"),
 ];
 
+/// How long a target may take to answer a health check, unless that says otherwise.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections of one identity at most.
 pub(super) const POOL_CEILING: u32 = 256;
 
@@ -364,6 +367,24 @@ fn timeout(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         }
     }
     proxy(builder)?.timeouts = timeouts;
+    Ok(())
+}
+
+/// How often, and how long an answer may take.
+fn health_check(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let mut times = Vec::new();
+    for (number, argument) in call.arguments.iter().enumerate() {
+        let found = time(argument, number)?;
+        if found.is_zero() {
+            return Err(
+                Fault::argument(number, "a time of 0").with_help("an interval and a timeout, such as 5 2")
+            );
+        }
+        times.push(found);
+    }
+    let interval = times.first().copied().unwrap_or(HEALTH_TIMEOUT);
+    let timeout = times.get(1).copied().unwrap_or(HEALTH_TIMEOUT);
+    proxy(builder)?.health_check = Some(HealthCheck { interval, timeout });
     Ok(())
 }
 

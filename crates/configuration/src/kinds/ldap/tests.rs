@@ -1,5 +1,5 @@
 use larix_client::Credentials;
-use larix_proxy::settings::{IdentityRule, Kind, Mode, TlsBegins};
+use larix_proxy::settings::{HealthCheck, IdentityRule, Kind, Mode, TlsBegins};
 use std::time::Duration;
 
 use super::LdapSettings;
@@ -37,8 +37,8 @@ fn what_is_read() {
     let settings = read(
         "uri \"ldap://a:3890/ ldaps://b\"\nidassert-bind bindmethod=simple binddn=cn=proxy credentials=secret mode=self \
          flags=override,non-prescriptive\nidassert-authzFrom dn.subtree:o=x\nidassert-authzFrom *\nrebind-as-user\n\
-         timeout 5 search=1m\nidle-timeout 1h30m\nconn-ttl 2d\nnetwork-timeout 3\nquarantine 5,10;60,+\nconn-pool-max 4\n\
-         cancel exop\nnorefs yes\nnoundeffilter yes\nomit-unknown-schema yes\nsession-tracking-request yes\n\
+         timeout 5 search=1m\nidle-timeout 1h30m\nconn-ttl 2d\nnetwork-timeout 3\nquarantine 5,10;60,+\nhealth-check 1m 3\n\
+         conn-pool-max 4\ncancel exop\nnorefs yes\nnoundeffilter yes\nomit-unknown-schema yes\nsession-tracking-request yes\n\
          keepalive 240:10:30\ntcp-user-timeout 500\nchase-referrals no\nonerr stop\nprotocol-version 3",
     )
     .unwrap()
@@ -60,6 +60,8 @@ fn what_is_read() {
     assert_eq!(settings.idle_timeout, Some(seconds(5400)));
     assert_eq!(settings.connection_ttl, Some(seconds(172_800)));
     assert_eq!(format!("{:?}", settings.quarantine), "[5,10, 60,+]");
+    let health = HealthCheck { interval: seconds(60), timeout: seconds(3) };
+    assert_eq!(settings.health_check, Some(health));
     assert!(settings.rebind_as_user && settings.no_references && settings.omit_unknown_schema);
     // Passwords stay out of what is shown.
     assert!(!format!("{settings:?}").contains("secret"));
@@ -102,6 +104,8 @@ fn what_cannot_be() {
         ("uri ldap://a\ntimeout fly=1", "no operation `fly`"),
         ("uri ldap://a\ntimeout 1x", "`1x` is not a time"),
         ("uri ldap://a\nquarantine 5,+;6,1", "`+` stands before the last"),
+        ("uri ldap://a\nhealth-check 0", "a time of 0"),
+        ("uri ldap://a\nhealth-check soon", "`soon` is not a time"),
         ("uri ldap://a\nconn-pool-max 0", "must be 1 or more"),
         ("uri ldap://a\nconn-pool-max 1000", "are too many"),
         ("uri ldap://a\nkeepalive 1:2", "not three numbers"),

@@ -66,6 +66,12 @@ impl Content for MonitorTree {
                 .into_iter()
                 .map(|(name, proxy)| (name, proxy.connections()))
                 .collect(),
+            proxy_targets: services
+                .proxies
+                .all()
+                .into_iter()
+                .map(|(name, proxy)| (name, proxy.targets()))
+                .collect(),
             peers: services.sync_peers.figures(stored.map(|stored| &stored.served), now),
             owner: &self.owner,
         }

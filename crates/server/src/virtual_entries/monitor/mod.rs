@@ -16,7 +16,7 @@ use larix_configuration::{Config, Database};
 use larix_engine::entry::Entry;
 use larix_engine::time::{Monotonic, Timestamp};
 use larix_proto::oid;
-use larix_proxy::OpenConnection;
+use larix_proxy::{OpenConnection, TargetState};
 use larix_replication::consumer::ConsumerStatus;
 use larix_replication::provider::SyncPeerFigures;
 
@@ -66,6 +66,8 @@ pub(crate) struct Monitor<'a> {
     pub nodes: Vec<NodeFigures>,
     /// The open connections of proxied databases: by the suffix of the database and, of several targets, their number.
     pub proxies: Vec<(String, BTreeMap<u64, OpenConnection>)>,
+    /// Their targets, alike.
+    pub proxy_targets: Vec<(String, Vec<TargetState>)>,
     /// The consumers of this server.
     pub peers: Vec<SyncPeerFigures>,
     /// The DN in whose name the tree is: the monitor database's root DN.

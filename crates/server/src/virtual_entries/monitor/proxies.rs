@@ -3,7 +3,7 @@
 
 use larix_configuration::{Database, LdapSettings, MetaSettings};
 use larix_engine::entry::Entry;
-use larix_proxy::OpenConnection;
+use larix_proxy::{OpenConnection, TargetState};
 
 use super::{DN, Monitor};
 
@@ -19,11 +19,7 @@ impl Monitor<'_> {
             return;
         }
         let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
-        let of_target = |name: &str| {
-            let number = name.strip_prefix(suffix)?.strip_prefix(" target ")?;
-            number.parse::<u32>().ok()
-        };
-        let own = self.proxies.iter().filter(|(name, _)| name == suffix || of_target(name).is_some());
+        let own = self.proxies.iter().filter(|(name, _)| is_of(suffix, name));
         let open: Vec<&OpenConnection> = own.flat_map(|(_, connections)| connections.values()).collect();
         let container = format!("cn=Connections,cn=Database {n},cn=Databases,{DN}");
         let about = "This container contains the open connections to the servers that have the entries.";
@@ -43,5 +39,40 @@ impl Monitor<'_> {
                     .build(),
             );
         }
+        self.proxy_targets(n, suffix, out);
     }
+
+    /// The servers that have the entries, and whether they answer.
+    fn proxy_targets(&self, n: usize, suffix: &str, out: &mut Vec<Entry>) {
+        let own = self.proxy_targets.iter().filter(|(name, _)| is_of(suffix, name));
+        let all: Vec<&TargetState> = own.flat_map(|(_, targets)| targets).collect();
+        let container = format!("cn=Targets,cn=Database {n},cn=Databases,{DN}");
+        let about = "This container contains the servers that have the entries.";
+        out.push(
+            self.object(&container, "Targets", "monitorContainer", !all.is_empty())
+                .one("description", about)
+                .build(),
+        );
+        for (number, target) in all.into_iter().enumerate() {
+            let name = format!("Target {number}");
+            let info = [
+                format!("state={}", if target.is_up { "up" } else { "down" }),
+                format!("checksAnswered={}", target.answered),
+                format!("checksMissed={}", target.missed),
+                format!("lastCheckMicroseconds={}", target.took.as_micros()),
+            ];
+            out.push(
+                self.object(&format!("cn={name},{container}"), &name, "monitoredObject", false)
+                    .one("labeledURI", target.url.clone())
+                    .add("monitoredInfo", info)
+                    .build(),
+            );
+        }
+    }
+}
+
+/// Whether connections with this name are those of a database, or of one of its targets.
+fn is_of(suffix: &str, name: &str) -> bool {
+    let number = || name.strip_prefix(suffix)?.strip_prefix(" target ")?.parse::<u32>().ok();
+    name == suffix || number().is_some()
 }
