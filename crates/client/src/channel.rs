@@ -9,11 +9,12 @@ use larix_proto::{LdapResult, Response, ResultCode, client, oid};
 use larix_sasl::scram::ClientBinding;
 use rustls::ClientConnection;
 
+use crate::bind::Credentials;
 use crate::fault::{self, SettingNames};
 use crate::messages::{Answer, MessageLayer, MessageLimits};
 use crate::peer_fault::PeerFault;
 use crate::sasl::{self, Mechanism, SaslExchange, Surroundings};
-use crate::session::{Ambient, Credentials};
+use crate::session::Ambient;
 use crate::tls::{self, TlsClient};
 
 /// Bytes that TLS has made of requests, above which no more is made of them.

@@ -6,6 +6,7 @@
 //!
 //! *Invariant:* no random byte is made here and no user is asked: both are parameters ([`Ambient`]).
 
+mod bind;
 mod certificate;
 mod channel;
 pub mod ciphers;
@@ -25,6 +26,7 @@ mod tls;
 mod trust;
 mod verifier;
 
+pub use bind::Credentials;
 pub use channel::{Channel, Opening, Security};
 pub use connection::{Connection, ConnectionOptions};
 pub use dial::KeepAlive;
@@ -34,6 +36,6 @@ pub use messages::{Answer, GIVEN_UP_MAX, GivingUp, MessageLayer, MessageLimits, 
 pub use peer_fault::PeerFault;
 pub use pins::PeerKeyHash;
 pub use sasl::{FirstMessage, Mechanism, SaslExchange, SaslPassword, Surroundings};
-pub use session::{Ambient, Credentials, Reply, Session};
+pub use session::{Ambient, Reply, Session};
 pub use stop::Stop;
 pub use tls::{Handshake, TlsClient, TlsOptions, fault_after_handshake};

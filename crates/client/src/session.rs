@@ -1,15 +1,13 @@
-//! A bound connection, and calls that have one answer.
+//! A connection over which one request is sent after the other, and calls that have one answer.
 
 use std::time::Duration;
 
 use larix_proto::url::LdapUrl;
 use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, client, oid};
 use rustls::pki_types::CertificateDer;
-use zeroize::Zeroizing;
 
 use crate::connection::{Connection, ConnectionOptions};
 use crate::error::ClientError;
-use crate::sasl::SaslPassword;
 use crate::tls::TlsOptions;
 
 /// What a session needs of the world around it.
@@ -37,14 +35,6 @@ pub struct Reply {
     /// Of an extended response; a SASL bind's server credentials.
     pub value: Option<Vec<u8>>,
     pub controls: Vec<ControlBuf>,
-}
-
-/// How to bind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials {
-    Simple { dn: String, password: Zeroizing<Vec<u8>> },
-    External { authorization: String },
-    Sasl(SaslPassword),
 }
 
 impl Session {
@@ -77,27 +67,6 @@ impl Session {
             return self.connection.secure(tls).map(|()| None);
         }
         Ok(Some(reply.result))
-    }
-
-    /// # Errors
-    /// The bind was refused, or there was no answer.
-    pub fn bind(&mut self, credentials: &Credentials) -> Result<(), ClientError> {
-        let (step, reply) = match credentials {
-            Credentials::Simple { dn, password } => {
-                ("ldap_bind", self.call(|out, id, _| client::simple_bind(out, id, dn, password, &[]))?)
-            }
-            Credentials::External { authorization } => (
-                "ldap_sasl_bind(EXTERNAL)",
-                self.call(|out, id, _| {
-                    client::sasl_bind(out, id, "", "EXTERNAL", Some(authorization.as_bytes()), &[]);
-                })?,
-            ),
-            Credentials::Sasl(sasl) => ("ldap_sasl_bind", sasl.bind(self)?),
-        };
-        if reply.result.code == ResultCode::SUCCESS {
-            return Ok(());
-        }
-        Err(ClientError::Refused { step, result: reply.result })
     }
 
     /// How long one read may wait for something; none: for ever.
@@ -151,17 +120,5 @@ impl Drop for Session {
     fn drop(&mut self) {
         // Out of courtesy: the server sees the end of the connection as well.
         let _ = self.send(|out, id, _| client::unbind(out, id));
-    }
-}
-
-impl Credentials {
-    /// In words, without secrets.
-    pub fn describe(&self) -> String {
-        match self {
-            Self::External { .. } => "bound by SASL EXTERNAL".to_owned(),
-            Self::Sasl(sasl) => format!("bound by SASL {} as {}", sasl.mechanism.name(), sasl.user),
-            Self::Simple { dn, .. } if dn.is_empty() => "anonymous".to_owned(),
-            Self::Simple { dn, .. } => format!("bound as {dn}"),
-        }
     }
 }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use larix_store::ordered::{OrderedRead, OrderedWrite, apply};
+use larix_store::ordered::{OrderedRead, OrderedWrite};
+use larix_store::snapshot::apply;
 use larix_store::table::Catalog;
 use larix_store::{
     CommitError, CommitId, Direction, Durability, KeyRange, KeyValue, ReadError, TableId, Transaction,

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod ordered;
 pub mod posting;
 pub mod shared;
+pub mod snapshot;
 pub mod store;
 pub mod table;
 pub mod write_set;

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{CommitError, OpenError, ReadError};
-use crate::ordered::{self, OrderedRead, OrderedWrite, check_key, check_posting_key};
+use crate::ordered::{OrderedRead, OrderedWrite, check_key, check_posting_key};
 use crate::posting::BlockBuilder;
+use crate::snapshot;
 use crate::store::{CommitId, Durability, KeyValue, Loader, Statistics, Store, TableStatistics, Transaction};
 use crate::table::{Catalog, Direction, KeyRange, TableId, TableSpec};
 use crate::write_set::WriteSet;
@@ -264,7 +265,7 @@ impl Transaction for MemoryTransaction<'_> {
         drop(state);
         let mut current = lock(&store.current);
         let mut applied = Applied { state: Arc::make_mut(&mut current), undo: Vec::new() };
-        if let Err(error) = ordered::apply(&mut applied, changes) {
+        if let Err(error) = snapshot::apply(&mut applied, changes) {
             applied.undo();
             return Err(error);
         }

@@ -25,7 +25,8 @@ use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, FlagSetMode, MdbError, PutFlags, RoTxn, RwTxn, WithTls, WithoutTls};
 
 use crate::error::{CommitError, ReadError};
-use crate::ordered::{self, OrderedRead, OrderedWrite};
+use crate::ordered::{OrderedRead, OrderedWrite};
+use crate::snapshot;
 use crate::store::{CommitId, Durability, KeyValue, Statistics, Store, TableStatistics, Transaction};
 use crate::table::{Catalog, Direction, KeyRange, TableId, TableKind, TableSpec};
 use crate::write_set::WriteSet;
@@ -337,7 +338,7 @@ impl fmt::Debug for LmdbTransaction<'_> {
 
 impl Transaction for LmdbTransaction<'_> {
     fn commit(mut self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError> {
-        ordered::apply(&mut self, changes)?;
+        snapshot::apply(&mut self, changes)?;
         let Self { store, txn, _writer } = self;
         store.commit(txn, durability)
     }
