@@ -17,6 +17,29 @@ impl SeededRandom {
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(seed))
     }
+
+    /// The next number.
+    pub fn number(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill(&mut bytes);
+        u64::from_be_bytes(bytes)
+    }
+
+    /// A number below `limit`.
+    ///
+    /// # Panics
+    /// `limit` is zero.
+    pub fn below(&self, limit: usize) -> usize {
+        (self.number() % limit as u64) as usize
+    }
+
+    /// One of them, each as likely as the others.
+    ///
+    /// # Panics
+    /// There are none.
+    pub fn one_of<T: Copy>(&self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
 }
 
 impl RandomSource for SeededRandom {

@@ -10,19 +10,10 @@ use super::pending::{self, Need, ROW_KEYS_MAX, Writing};
 use super::{IndexChanges, KeyKind, key};
 use crate::entry::{AttributeNumber, EntryId};
 use crate::tables::{INDEX, PENDING, TABLES};
+use crate::time::SeededRandom;
 
 const N: AttributeNumber = AttributeNumber(7);
 const GRAMS: u64 = 40;
-
-/// A generator that needs no more than a seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
 
 fn gram(number: u64) -> [u8; 3] {
     [b'a' + (number % 7) as u8, b'a' + (number / 7) as u8, 0]
@@ -61,7 +52,8 @@ fn check<S: Snapshot>(view: &S, entries: &BTreeMap<u64, BTreeSet<u64>>, context:
 #[test]
 fn rows_and_index_tell_the_truth_at_any_time() {
     for seed in 1..=40 {
-        let mut dice = Dice(seed);
+        let dice = SeededRandom::new(seed);
+        let below = |limit: u64| dice.number() % limit;
         let store = MemoryStore::new(&TABLES).unwrap();
         let mut merger = Merger::new(&store.snapshot().unwrap()).unwrap();
         let mut entries: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
@@ -69,14 +61,14 @@ fn rows_and_index_tell_the_truth_at_any_time() {
             let transaction = store.transaction().unwrap();
             let mut set = WriteSet::new();
             let mut after = entries.clone();
-            let id = 1 + dice.below(12);
+            let id = 1 + below(12);
             let is_new = !after.contains_key(&id);
             let old = after.get(&id).cloned().unwrap_or_default();
-            let new: BTreeSet<u64> = match dice.below(5) {
+            let new: BTreeSet<u64> = match below(5) {
                 0 => BTreeSet::new(),
-                count => (0..count * 3).map(|_| dice.below(GRAMS)).collect(),
+                count => (0..count * 3).map(|_| below(GRAMS)).collect(),
             };
-            let writing = match dice.below(6) {
+            let writing = match below(6) {
                 0 => Writing::OneOfMany,
                 _ if is_new => Writing::New,
                 _ => Writing::Changed,
@@ -85,9 +77,9 @@ fn rows_and_index_tell_the_truth_at_any_time() {
             after.insert(id, new);
             merger.observe(&set).unwrap();
             let overlay = larix_store::Layered::new(&transaction, &set);
-            let slice = merger.slice(&overlay, dice.below(30) as usize, dice.below(3) == 0).unwrap();
+            let slice = merger.slice(&overlay, dice.below(30), below(3) == 0).unwrap();
             slice.write(&mut set);
-            if dice.below(10) == 0 {
+            if below(10) == 0 {
                 // The commit fails, or the server is killed: all that is known is what stands.
                 drop(transaction);
                 merger = Merger::new(&store.snapshot().unwrap()).unwrap();

@@ -393,30 +393,19 @@ fn a_directory_changes_as_a_whole() {
     assert_eq!(database.catalog().stale().count(), 0);
 }
 
-/// Deterministic numbers that look random.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % end
-    }
-}
-
 /// A directory of `count` entries in a tree of any shape, superiors first, with values of all lengths: some shared by
 /// many, some with spaces, capitals, zero bytes, letters of many bytes, options; groups that refer to others.
 fn any_tree(seed: u64, count: u64) -> String {
-    let mut dice = Dice(seed);
+    let dice = SeededRandom::new(seed);
     let mut out = HEAD.replace("\n\n", &format!("\n{}\n", stamped(0)));
     let mut names = vec!["ou=People,dc=example,dc=com".to_owned()];
     for n in 0..count {
-        let parent = names[dice.below(names.len() as u64) as usize].clone();
-        let name =
-            format!("cn={} {n},{parent}", ["Ann", "bob", "Österreich", "A  b"][dice.below(4) as usize]);
+        let parent = names[dice.below(names.len())].clone();
+        let name = format!("cn={} {n},{parent}", dice.one_of(&["Ann", "bob", "Österreich", "A  b"]));
         write!(out, "dn: {name}\nobjectClass: inetOrgPerson\n{}", stamped(n as usize + 1)).unwrap();
         writeln!(out, "sn: {}", dice.below(5)).unwrap();
         for _ in 0..dice.below(4) {
-            let (words, word) = (dice.below(300) + 1, ["x", "Long  ", "ab c", "é"][dice.below(4) as usize]);
+            let (words, word) = (dice.below(300) + 1, dice.one_of(&["x", "Long  ", "ab c", "é"]));
             writeln!(out, "description: {}{n}", word.repeat(words as usize)).unwrap();
         }
         if dice.below(3) == 0 {

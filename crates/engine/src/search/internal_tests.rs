@@ -11,6 +11,7 @@ use crate::database::View;
 use crate::entry::Entry;
 use crate::fixture::{Checks, Fixture, SUFFIX, SearchSpec, on_every_store, schema};
 use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch, Searched, Whose};
+use crate::time::SeededRandom;
 
 const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn", "pres,eq,sub"), ("title,member", "eq")];
 
@@ -18,21 +19,12 @@ const TOP: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n
 dn: ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\nou: a\n
 dn: ou=b,dc=example,dc=com\nobjectClass: organizationalUnit\nou: b\n";
 
-/// A generator of numbers below a bound, from a seed.
-struct Dice(u64);
+/// Makes entries and filters.
+struct Dice(SeededRandom);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-
-    fn entry(&mut self, number: u64) -> Entry {
-        let place = self.one_of(&["ou=a,", "ou=b,", ""]);
+    fn entry(&self, number: usize) -> Entry {
+        let place = self.0.one_of(&["ou=a,", "ou=b,", ""]);
         let mut entry = Entry::new(format!("cn=e{number},{place}{SUFFIX}"));
         let mut add = |name: &str, value: String| {
             let description = schema().describe(name).expect(name);
@@ -43,22 +35,22 @@ impl Dice {
         };
         add("objectClass", "inetOrgPerson".to_owned());
         add("cn", format!("e{number}"));
-        add("sn", format!("s{}", self.below(6)));
-        for _ in 0..self.below(3) {
-            add("title", format!("t{}", self.below(4)));
+        add("sn", format!("s{}", self.0.below(6)));
+        for _ in 0..self.0.below(3) {
+            add("title", format!("t{}", self.0.below(4)));
         }
-        if self.below(3) == 0 {
-            add("description", format!("d{}", self.below(3)));
+        if self.0.below(3) == 0 {
+            add("description", format!("d{}", self.0.below(3)));
         }
-        if self.below(4) == 0 {
+        if self.0.below(4) == 0 {
             add("objectClass", "referral".to_owned());
         }
         entry
     }
 
-    fn filter(&mut self, depth: u32) -> String {
-        let value = self.below(6);
-        match self.below(if depth == 0 { 6 } else { 9 }) {
+    fn filter(&self, depth: u32) -> String {
+        let value = self.0.below(6);
+        match self.0.below(if depth == 0 { 6 } else { 9 }) {
             0 => format!("(sn=s{value})"),
             1 => format!("(title=t{value})"),
             2 => format!("(description=d{value})"),
@@ -93,16 +85,11 @@ fn found<N: Snapshot>(
 /// A question and what was found.
 type Answers = Vec<(&'static str, Scope, String, Vec<String>)>;
 
-fn ask<N: Snapshot>(
-    view: &View<'_, N>,
-    policy: &AccessPolicy,
-    subject: &Subject,
-    dice: &mut Dice,
-) -> Answers {
+fn ask<N: Snapshot>(view: &View<'_, N>, policy: &AccessPolicy, subject: &Subject, dice: &Dice) -> Answers {
     let mut answers = Answers::new();
     for _ in 0..60 {
-        let base = dice.one_of(&[SUFFIX, "ou=a,dc=example,dc=com", "cn=e1,ou=a,dc=example,dc=com"]);
-        let scope = dice.one_of(&[Scope::Base, Scope::OneLevel, Scope::Subtree, Scope::Children]);
+        let base = dice.0.one_of(&[SUFFIX, "ou=a,dc=example,dc=com", "cn=e1,ou=a,dc=example,dc=com"]);
+        let scope = dice.0.one_of(&[Scope::Base, Scope::OneLevel, Scope::Subtree, Scope::Children]);
         let filter = dice.filter(2);
         let (dn, bound) = (schema().parse_dn(base).expect(base), bound(&filter));
         let query = InternalSearch::new(&dn, scope, &bound).of(Whose::Requester(subject));
@@ -125,7 +112,7 @@ struct Random(u64);
 
 impl Checks for Random {
     fn run<S: Store>(&self, fixture: &mut Fixture<S>) {
-        let mut dice = Dice(self.0);
+        let dice = Dice(SeededRandom::new(self.0));
         for rules in [
             &["to * by * read"][..],
             &[
@@ -142,19 +129,19 @@ impl Checks for Random {
                 // Some are new, some are there in another form.
                 let entries: Vec<Entry> = (0..12)
                     .map(|_| {
-                        let number = dice.below(40);
+                        let number = dice.0.below(40);
                         dice.entry(number)
                     })
                     .collect();
                 let entries: Vec<&Entry> = entries.iter().collect();
                 let mut answers = Answers::new();
-                fixture.put_together(&entries, &mut |view| answers = ask(view, &policy, &subject, &mut dice));
+                fixture.put_together(&entries, &mut |view| answers = ask(view, &policy, &subject, &dice));
                 assert!(round < 3 || answers.iter().any(|(.., found)| found.len() > 2));
                 check_answers(fixture, &answers);
                 let answers = {
                     let snapshot = fixture.database.store().snapshot().expect("a snapshot");
                     let view = fixture.database.view(&snapshot).expect("a view");
-                    ask(&view, &policy, &subject, &mut dice)
+                    ask(&view, &policy, &subject, &dice)
                 };
                 check_answers(fixture, &answers);
             }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use larix_engine::check;
 use larix_engine::index::IndexConfig;
 use larix_engine::tables::TABLES;
-use larix_engine::time::{RandomSource, SeededRandom};
+use larix_engine::time::SeededRandom;
 use larix_engine::tree;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation, WriteOutcome};
 use larix_engine::writer;
@@ -263,79 +263,72 @@ fn check(entry: &Attributes, naming: &str) -> u32 {
 struct Chooser(SeededRandom);
 
 impl Chooser {
-    fn below(&self, limit: usize) -> usize {
-        let mut bytes = [0; 8];
-        self.0.fill(&mut bytes);
-        (u64::from_be_bytes(bytes) % limit as u64) as usize
-    }
-
-    fn one<T: Copy>(&self, list: &[T]) -> T {
-        list[self.below(list.len())]
-    }
-
     fn dn(&self) -> Vec<&'static str> {
-        (0..=self.below(4)).map(|_| self.one(&["a", "B", "c", "F f"])).collect()
+        (0..=self.0.below(4)).map(|_| self.0.one_of(&["a", "B", "c", "F f"])).collect()
     }
 
     fn values(&self, attribute: &str, most: usize) -> Vec<String> {
-        let most = if is_single(attribute) && self.below(8) > 0 { 1 } else { most };
-        (0..self.below(most) + 1)
+        let most = if is_single(attribute) && self.0.below(8) > 0 { 1 } else { most };
+        (0..self.0.below(most) + 1)
             .map(|_| match attribute {
-                "uidNumber" => self.below(5).to_string(),
-                "member" => format!("cn={}{},dc=x", self.one(&["m", "M"]), self.below(400)),
-                "mail" => self.one(&["one@example.com", "Two@example.com", "two@EXAMPLE.com"]).to_owned(),
+                "uidNumber" => self.0.below(5).to_string(),
+                "member" => format!("cn={}{},dc=x", self.0.one_of(&["m", "M"]), self.0.below(400)),
+                "mail" => {
+                    self.0.one_of(&["one@example.com", "Two@example.com", "two@EXAMPLE.com"]).to_owned()
+                }
                 _ => self
-                    .one(&["x", "X", "y", "z z", "Z  z", "a long value of some words", "b", "c"])
+                    .0
+                    .one_of(&["x", "X", "y", "z z", "Z  z", "a long value of some words", "b", "c"])
                     .to_owned(),
             })
             .collect()
     }
 
     fn attribute(&self) -> &'static str {
-        self.one(&["cn", "description", "mail", "uidNumber", "member"])
+        self.0.one_of(&["cn", "description", "mail", "uidNumber", "member"])
     }
 
     /// Now and then as many members as no record holds.
     fn crowd(&self) -> Vec<String> {
-        let from = self.below(100);
+        let from = self.0.below(100);
         (from..from + 300).map(|n| format!("cn=m{n},dc=x")).collect()
     }
 
     fn operation(&self) -> Operation {
         let dn = self.dn();
-        match self.below(100) {
+        match self.0.below(100) {
             0..35 => {
                 let mut attributes: Vec<(&'static str, Vec<String>)> = Vec::new();
-                for _ in 0..self.below(4) {
+                for _ in 0..self.0.below(4) {
                     let name = self.attribute();
                     if attributes.iter().all(|(other, _)| *other != name) {
-                        let crowd = name == "member" && self.below(10) == 0;
+                        let crowd = name == "member" && self.0.below(10) == 0;
                         attributes.push((name, if crowd { self.crowd() } else { self.values(name, 2) }));
                     }
                 }
                 Operation::Add(dn, attributes)
             }
-            35..80 => Operation::Modify(dn, (0..=self.below(3)).map(|_| self.modification()).collect()),
+            35..80 => Operation::Modify(dn, (0..=self.0.below(3)).map(|_| self.modification()).collect()),
             80..86 => Operation::Delete(dn, false),
             86 => Operation::Delete(dn, true),
             _ => Operation::Rename {
                 dn,
-                new: self.one(&["a", "B", "c", "f F", "F  F", "F f"]),
-                delete_old: self.below(3) > 0,
-                superior: (self.below(2) == 0).then(|| self.dn()),
+                new: self.0.one_of(&["a", "B", "c", "f F", "F  F", "F f"]),
+                delete_old: self.0.below(3) > 0,
+                superior: (self.0.below(2) == 0).then(|| self.dn()),
             },
         }
     }
 
     fn modification(&self) -> (ModifyOperation, &'static str, Vec<String>) {
-        let name = if self.below(20) == 0 { "ou" } else { self.attribute() };
-        match self.below(10) {
-            0..4 if name == "member" && self.below(8) == 0 => (ModifyOperation::Add, name, self.crowd()),
+        let name = if self.0.below(20) == 0 { "ou" } else { self.attribute() };
+        match self.0.below(10) {
+            0..4 if name == "member" && self.0.below(8) == 0 => (ModifyOperation::Add, name, self.crowd()),
             0..4 => (ModifyOperation::Add, name, self.values(name, 3)),
             4..7 => (ModifyOperation::Delete, name, self.values(name, 2)),
             7 => (ModifyOperation::Delete, name, Vec::new()),
-            8 => (ModifyOperation::Increment, "uidNumber", vec![self.below(4).to_string()]),
-            _ if self.below(3) == 0 => (ModifyOperation::Replace, name, Vec::new()),
+            8 => (ModifyOperation::Increment, "uidNumber", vec![self.0.below(4).to_string()]),
+            _ if self.0.below(3) == 0 => (ModifyOperation::Replace, name, Vec::new()),
             _ => (ModifyOperation::Replace, name, self.values(name, 3)),
         }
     }

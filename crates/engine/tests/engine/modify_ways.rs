@@ -2,7 +2,7 @@
 //! relax rules control has a modify go the long way and changes nothing about these.
 
 use larix_engine::check;
-use larix_engine::time::{RandomSource, SeededRandom};
+use larix_engine::time::SeededRandom;
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
@@ -54,24 +54,14 @@ const CROWD: &str = "cn=crowd,ou=Groups,dc=example,dc=com";
 struct Chooser(SeededRandom);
 
 impl Chooser {
-    fn below(&self, limit: usize) -> usize {
-        let mut bytes = [0; 8];
-        self.0.fill(&mut bytes);
-        (u64::from_be_bytes(bytes) % limit as u64) as usize
-    }
-
-    fn one<'l>(&self, list: &[&'l str]) -> &'l str {
-        list[self.below(list.len())]
-    }
-
     /// A change record with one to four changes.
     fn modify(&self) -> String {
-        if self.below(12) == 0 {
+        if self.0.below(12) == 0 {
             return self.crowd();
         }
-        let mut text = format!("dn: {}\nchangetype: modify\n", self.one(&NAMES));
-        for _ in 0..=self.below(4) {
-            let name = self.one(&[
+        let mut text = format!("dn: {}\nchangetype: modify\n", self.0.one_of(&NAMES));
+        for _ in 0..=self.0.below(4) {
+            let name = self.0.one_of(&[
                 "description",
                 "description;lang-en",
                 "cn",
@@ -90,9 +80,9 @@ impl Chooser {
                 "objectClass" => &["add", "delete"],
                 _ => &["add", "delete", "replace", "replace", "increment"],
             };
-            let kind = self.one(kinds);
+            let kind = self.0.one_of(kinds);
             text += &format!("{kind}: {name}\n");
-            for _ in 0..self.below(3) {
+            for _ in 0..self.0.below(3) {
                 text += &format!("{name}: {}\n", self.value(name));
             }
             text += "-\n";
@@ -102,20 +92,20 @@ impl Chooser {
 
     fn value(&self, name: &str) -> String {
         match name {
-            "mail" => self.one(&["a@example.com", "A@example.com", "b@example.com"]).to_owned(),
-            "uidNumber" => self.one(&["7", "9", "11"]).to_owned(),
-            "objectClass" => self.one(&["posixAccount", "UIDOBJECT", "person"]).to_owned(),
-            "seeAlso" => self.one(&["cn=x", "cn=X", "cn=y,dc=z"]).to_owned(),
-            "description" if self.below(6) == 0 => "much to be told ".repeat(80),
-            _ => self.one(&["Bo", "bo", "Lee", "Ann Lee", "nine", "x", "Y", "z z"]).to_owned(),
+            "mail" => self.0.one_of(&["a@example.com", "A@example.com", "b@example.com"]).to_owned(),
+            "uidNumber" => self.0.one_of(&["7", "9", "11"]).to_owned(),
+            "objectClass" => self.0.one_of(&["posixAccount", "UIDOBJECT", "person"]).to_owned(),
+            "seeAlso" => self.0.one_of(&["cn=x", "cn=X", "cn=y,dc=z"]).to_owned(),
+            "description" if self.0.below(6) == 0 => "much to be told ".repeat(80),
+            _ => self.0.one_of(&["Bo", "bo", "Lee", "Ann Lee", "nine", "x", "Y", "z z"]).to_owned(),
         }
     }
 
     /// Many members, few, or none.
     fn crowd(&self) -> String {
-        let kind = self.one(&["add", "delete", "replace"]);
+        let kind = self.0.one_of(&["add", "delete", "replace"]);
         let mut text = format!("dn: {CROWD}\nchangetype: modify\n{kind}: member\n");
-        let (from, count) = (self.below(300), self.one(&["1", "3", "260"]).parse::<usize>().unwrap());
+        let (from, count) = (self.0.below(300), self.0.one_of(&["1", "3", "260"]).parse::<usize>().unwrap());
         (from..from + count).for_each(|number| text += &format!("member: cn={number}\n"));
         text + "-\nreplace: description\ndescription: x\n-\n"
     }
@@ -145,7 +135,7 @@ fn both_ways_do_and_refuse_the_same() {
             let ldif = chooser.modify();
             let record = records(&ldif).remove(0);
             let (operation, _) = common::operation(record);
-            let permissive = chooser.below(4) == 0;
+            let permissive = chooser.0.below(4) == 0;
             let mut request = short.request(operation, &[]);
             request.controls = request.controls.with(|values| values.permissive_modify = permissive);
             let mut relaxed = request.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larix_engine::check;
 use larix_engine::overlay::{Additions, Interests, Overlay, PendingChange, Refusal};
-use larix_engine::time::{RandomSource, SeededRandom};
+use larix_engine::time::SeededRandom;
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
@@ -38,19 +38,9 @@ impl Overlay for Altering {
 struct Chooser(SeededRandom);
 
 impl Chooser {
-    fn below(&self, limit: usize) -> usize {
-        let mut bytes = [0; 8];
-        self.0.fill(&mut bytes);
-        (u64::from_be_bytes(bytes) % limit as u64) as usize
-    }
-
-    fn one<'l>(&self, list: &[&'l str]) -> &'l str {
-        list[self.below(list.len())]
-    }
-
     /// Lines with many values of the attribute, or few.
     fn values(&self, name: &str) -> String {
-        let (from, count) = (self.below(40), [1, 3, 30, 255, 257, 300][self.below(6)]);
+        let (from, count) = (self.0.below(40), [1, 3, 30, 255, 257, 300][self.0.below(6)]);
         let line = |number: usize| match name {
             "member" => format!("member: cn=Number {number}\n"),
             // Some are equal under the rule, and some are cut in a key.
@@ -63,11 +53,11 @@ impl Chooser {
     }
 
     fn change(&self) -> String {
-        let name = self.one(&NAMES);
-        if self.below(5) == 0 {
+        let name = self.0.one_of(&NAMES);
+        if self.0.below(5) == 0 {
             return format!("dn: {name}\nchangetype: delete\n");
         }
-        if self.below(3) == 0 {
+        if self.0.below(3) == 0 {
             let mut text = format!("dn: {name}\nchangetype: add\nobjectClass: groupOfNames\n");
             for name in ["member", "description", "cn"] {
                 text += &self.values(name);
@@ -75,9 +65,9 @@ impl Chooser {
             return text;
         }
         let mut text = format!("dn: {name}\nchangetype: modify\n");
-        for _ in 0..=self.below(5) {
-            let name = self.one(&["member", "member", "description", "cn"]);
-            let kind = self.one(&["add", "delete", "replace", "increment"]);
+        for _ in 0..=self.0.below(5) {
+            let name = self.0.one_of(&["member", "member", "description", "cn"]);
+            let kind = self.0.one_of(&["add", "delete", "replace", "increment"]);
             text += &format!(
                 "{kind}: {name}\n{}-\n",
                 if kind == "increment" { String::new() } else { self.values(name) }
@@ -118,7 +108,7 @@ fn prepared_sets_are_those_of_the_writer() {
             let ldif = chooser.change();
             let record = records(&ldif).remove(0);
             let (operation, _) = common::operation(record);
-            let permissive = chooser.below(3) == 0;
+            let permissive = chooser.0.below(3) == 0;
             let mut request = prepared.request(operation, &[]);
             request.controls = request.controls.with(|values| values.permissive_modify = permissive);
             let answers = [&prepared, &altered].map(|fixture| describe(&fixture.submit(request.clone())));

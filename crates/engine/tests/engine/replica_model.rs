@@ -24,26 +24,6 @@ use larix_store::memory::MemoryStore;
 
 use crate::common::{self, ROOT, SUFFIX, memory, settings};
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
-    }
-}
-
 /// What an entry looks like: DN, attributes.
 type Shown = (String, BTreeMap<String, BTreeSet<String>>);
 
@@ -189,7 +169,7 @@ impl Node {
 
 struct World {
     nodes: Vec<Node>,
-    random: Random,
+    random: SeededRandom,
     trace: Vec<String>,
     created: u32,
     /// Whether containers are moved, too.
@@ -201,7 +181,8 @@ struct World {
 impl World {
     fn new(schema: &Arc<Schema>, seed: u64, (moves, values): (bool, bool)) -> Self {
         let nodes: Vec<Node> = (1..=3).map(|id| Node::new(schema, id, seed, values)).collect();
-        let mut world = Self { nodes, random: Random(seed), trace: Vec::new(), created: 0, moves, values };
+        let mut world =
+            Self { nodes, random: SeededRandom::new(seed), trace: Vec::new(), created: 0, moves, values };
         for (dn, class, name) in [
             (SUFFIX, "domain", "dc"),
             ("ou=a,dc=example,dc=com", "organizationalUnit", "ou"),
@@ -248,10 +229,10 @@ impl World {
         let containers: Vec<&String> =
             content.iter().filter(|(dn, ou)| *ou || dn == SUFFIX).map(|(dn, _)| dn).collect();
         let names = ["x", "y", "z"];
-        let name = *self.random.pick(&names);
-        let (kind, roll) = (self.random.below(10), self.random.next());
-        let superior = (*self.random.pick(&containers)).clone();
-        let (dn, is_container) = self.random.pick(&content).clone();
+        let name = self.random.one_of(&names);
+        let (kind, roll) = (self.random.below(10), self.random.number());
+        let superior = containers[self.random.below(containers.len())].clone();
+        let (dn, is_container) = content[self.random.below(content.len())].clone();
         if dn == SUFFIX {
             return;
         }

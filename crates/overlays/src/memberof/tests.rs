@@ -17,7 +17,7 @@ use larix_engine::log::{LogKey, LogRecord};
 use larix_engine::overlay::BackLinkRule;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, LOG};
-use larix_engine::time::{RandomSource, SeededRandom, Timestamp};
+use larix_engine::time::{SeededRandom, Timestamp};
 use larix_engine::write::{AttributeValues, BACK_LINKS_LIMIT};
 use larix_engine::{DatabaseSettings, Entry};
 use larix_proto::ResultCode;
@@ -436,21 +436,11 @@ fn large_groups_and_many_groups() {
     check(&fixture, "many groups");
 }
 
-struct Dice(SeededRandom);
-
-impl Dice {
-    fn roll(&self, sides: u32) -> u32 {
-        let mut bytes = [0; 4];
-        self.0.fill(&mut bytes);
-        u32::from_be_bytes(bytes) % sides
-    }
-}
-
 /// Changes without regard to what there is: many are refused.
 #[test]
 fn whatever_happens_entries_say_what_groups_say() {
     for seed in 0..24 {
-        let dice = Dice(SeededRandom::new(seed));
+        let dice = SeededRandom::new(seed);
         let options = Options {
             dangling: if seed % 4 == 3 { Dangling::Drop } else { Dangling::Ignore },
             integrity: seed % 3 == 1,
@@ -459,28 +449,28 @@ fn whatever_happens_entries_say_what_groups_say() {
             writable: seed % 2 == 1,
         };
         let fixture = fixture(options);
-        let place = |dice: &Dice| ["ou=People", "ou=Groups", "ou=Extra,ou=People"][dice.roll(3) as usize];
-        let name = |dice: &Dice| format!("cn=e{},{},dc=example,dc=com", dice.roll(6), place(dice));
+        let place = |dice: &SeededRandom| dice.one_of(&["ou=People", "ou=Groups", "ou=Extra,ou=People"]);
+        let name = |dice: &SeededRandom| format!("cn=e{},{},dc=example,dc=com", dice.below(6), place(dice));
         fixture
             .apply("dn: ou=Extra,ou=People,dc=example,dc=com\nobjectClass: organizationalUnit\nou: Extra\n");
         for step in 0..120 {
             let dn = name(&dice);
-            let (class, attribute) = RULES[dice.roll(2) as usize];
+            let (class, attribute) = dice.one_of(&RULES);
             let members: String =
-                (0..1 + dice.roll(4)).map(|_| format!("{attribute}: {}\n", name(&dice))).collect();
-            let change = match dice.roll(9) {
+                (0..1 + dice.below(4)).map(|_| format!("{attribute}: {}\n", name(&dice))).collect();
+            let change = match dice.below(9) {
                 0 | 1 => {
                     let cn = dn.split(['=', ',']).nth(1).unwrap();
                     format!("dn: {dn}\nobjectClass: {class}\ncn: {cn}\n{members}")
                 }
                 2 | 3 => {
-                    let how = ["add", "delete", "replace"][dice.roll(3) as usize];
+                    let how = dice.one_of(&["add", "delete", "replace"]);
                     format!("dn: {dn}\nchangetype: modify\n{how}: {attribute}\n{members}")
                 }
                 4 | 5 => format!(
                     "dn: {dn}\nchangetype: modrdn\nnewrdn: {}=e{}\ndeleteoldrdn: 1\nnewsuperior: {},dc=example,dc=com\n",
-                    ["cn", "CN"][dice.roll(2) as usize],
-                    dice.roll(6),
+                    dice.one_of(&["cn", "CN"]),
+                    dice.below(6),
                     place(&dice),
                 ),
                 6 => format!("dn: {dn}\nchangetype: delete\n"),
@@ -488,7 +478,7 @@ fn whatever_happens_entries_say_what_groups_say() {
                     let ou = place(&dice).split(['=', ',']).nth(1).unwrap();
                     format!(
                         "dn: ou={ou},dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou={}\ndeleteoldrdn: 1\n",
-                        ["People", "Groups", "Extra"][dice.roll(3) as usize],
+                        dice.one_of(&["People", "Groups", "Extra"]),
                     )
                 }
                 _ => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::fixture::schema;
-use crate::time::Timestamp;
+use crate::time::{SeededRandom, Timestamp};
 use crate::write::AttributeValues;
 use crate::write::prepare::check_change;
 
@@ -104,21 +104,8 @@ fn merged(ours: &Version, theirs: &Version) -> Version {
     merge(&rule, ours, theirs).version
 }
 
-/// SplitMix64
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % limit as u64).unwrap()
-    }
-}
-
 /// A request that this version allows.
-fn some_request(random: &mut Random, version: &Version) -> Vec<Change> {
+fn some_request(random: &SeededRandom, version: &Version) -> Vec<Change> {
     let mut scratch = version.clone();
     let mut changes = Vec::new();
     for _ in 0..1 + random.below(3) {
@@ -142,7 +129,7 @@ fn some_request(random: &mut Random, version: &Version) -> Vec<Change> {
 }
 
 /// Some servers change an entry and hear of each other at random; some versions on the way are kept.
-fn history(random: &mut Random) -> Vec<Version> {
+fn history(random: &SeededRandom) -> Vec<Version> {
     let first = Version::of(csn(1, 1), &["add cn 1 2", "add description 3", "add displayName 1"]);
     let mut servers = vec![first; 3];
     let mut kept = Vec::new();
@@ -172,9 +159,9 @@ fn history(random: &mut Random) -> Vec<Version> {
 #[test]
 fn merging_does_not_depend_on_the_order() {
     for seed in 0..4_000 {
-        let random = &mut Random(seed);
+        let random = &SeededRandom::new(seed);
         let versions = history(random);
-        let mut pick = || versions[random.below(versions.len())].clone();
+        let pick = || versions[random.below(versions.len())].clone();
         let (a, b, c) = (pick(), pick(), pick());
         let same = |left: &Version, right: &Version, law: &str| {
             assert_eq!(left.shown(), right.shown(), "seed {seed}: {law}");
@@ -197,7 +184,7 @@ fn merging_does_not_depend_on_the_order() {
 #[test]
 fn changes_of_different_things_both_stay() {
     for seed in 0..2_000 {
-        let random = &mut Random(seed);
+        let random = &SeededRandom::new(seed);
         let first = Version::of(csn(1, 1), &["add cn a", "add description b", "add telephoneNumber 1"]);
         let (mut one, mut other) = (first.clone(), first);
         let names = ["cn", "description"];

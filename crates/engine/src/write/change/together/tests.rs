@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::entry::EntryAttribute;
-use crate::time::{RandomSource, SeededRandom};
+use crate::time::SeededRandom;
 use crate::write::AttributeValues;
 use crate::write::change::NoLargeSets;
 use crate::write::prepare::check_change;
@@ -36,11 +36,7 @@ fn content(entry: Entry) -> Vec<(AttributeDescription, Vec<Vec<u8>>)> {
 fn together_is_as_one_by_one() {
     let schema = schema();
     let random = SeededRandom::new(7);
-    let pick = |below: usize| {
-        let mut bytes = [0; 8];
-        random.fill(&mut bytes);
-        usize::try_from(u64::from_le_bytes(bytes) % below as u64).unwrap()
-    };
+    let pick = |below: usize| random.below(below);
     let (mut fine, mut refused) = (0, 0);
     for round in 0..4_000 {
         let values = ["1", "2", "3", "4", "5", "6"];
