@@ -54,7 +54,8 @@ cargo xtask COMMAND
                   the same files as an rpm (rpmbuild)
   image [BINARY]  a container image of the package, target/package/larix-image.tar (root, mmdebstrap, buildah)
   chart           helm lints and renders the Helm chart dist/helm/larix (helm, or the program that HELM names)
-  dist            the binary that is installed and measured, target/dist/larix, and its symbols in larix.debug beside it
+  dist [--static] the binary that is installed and measured, target/dist/larix, and its symbols in larix.debug beside it; with
+                  --static one that runs without the system's C library, in target/TARGET/dist (needs rustup's musl target and musl-gcc)
 ";
 
 fn main() -> ExitCode {
@@ -82,7 +83,8 @@ fn main() -> ExitCode {
         ["fuzz", rest @ ..] => fuzz(rest.first().copied().unwrap_or("20000")),
         ["engines", rest @ ..] => engines(rest),
         ["bench", rest @ ..] => bench(rest),
-        ["dist"] => dist(),
+        ["dist"] => dist(Libc::System),
+        ["dist", "--static"] => dist(Libc::Static),
         ["package", "test", rest @ ..] => {
             package(rest).and_then(|binary| package_test::test(&root(), &binary))
         }
@@ -221,14 +223,30 @@ fn bench(rest: &[&str]) -> anyhow::Result<()> {
         arguments.extend(["--entries", entries]);
     }
     arguments.extend(flags);
-    dist()?;
+    dist(Libc::System)?;
     compare("dist", &arguments)
 }
 
+/// Where a binary has its C library.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Libc {
+    System,
+    /// musl, in the binary.
+    Static,
+}
+
 /// The binary as it is installed, without symbols; they lie in a file beside it, where debuggers and profilers find them.
-fn dist() -> anyhow::Result<()> {
-    cargo(&["build", "--profile", "dist", "--package", "larix", "--features", "postgresql"])?;
-    let folder = root().join("target/dist");
+fn dist(libc: Libc) -> anyhow::Result<()> {
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let mut build = vec!["build", "--profile", "dist", "--package", "larix", "--features", "postgresql"];
+    let folder = match libc {
+        Libc::System => root().join("target/dist"),
+        Libc::Static => {
+            build.extend(["--target", &target]);
+            root().join("target").join(&target).join("dist")
+        }
+    };
+    cargo(&build)?;
     let symbols = folder.join("larix.debug");
     let built = folder.join("larix");
     // What cargo built may be the file that this made of an earlier build: that has its link already.
@@ -249,7 +267,7 @@ fn dist() -> anyhow::Result<()> {
 fn package(rest: &[&str]) -> anyhow::Result<PathBuf> {
     match rest {
         [] => {
-            dist()?;
+            dist(Libc::System)?;
             Ok(root().join("target/dist/larix"))
         }
         [binary] => std::fs::canonicalize(binary).with_context(|| format!("there is no binary {binary}")),

@@ -406,7 +406,7 @@ fn any_tree(seed: u64, count: u64) -> String {
         writeln!(out, "sn: {}", dice.below(5)).unwrap();
         for _ in 0..dice.below(4) {
             let (words, word) = (dice.below(300) + 1, dice.one_of(&["x", "Long  ", "ab c", "é"]));
-            writeln!(out, "description: {}{n}", word.repeat(words as usize)).unwrap();
+            writeln!(out, "description: {}{n}", word.repeat(words)).unwrap();
         }
         if dice.below(3) == 0 {
             writeln!(
