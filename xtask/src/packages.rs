@@ -149,7 +149,7 @@ pub(crate) fn without(root: &Path, all: bool) -> anyhow::Result<()> {
     crate::binary()?;
     let wanted = PACKAGES.into_iter().filter(|package| package.wanted_by == Command::Test);
     let wanted: Vec<&Package> = wanted.collect();
-    let hidden: Vec<PathBuf> = wanted.iter().flat_map(|package| package.places()).collect();
+    let hidden: Vec<PathBuf> = wanted.iter().flat_map(|package| package.paths()).collect();
     let empty = root.join("target/empty");
     std::fs::write(&empty, "").with_context(|| format!("cannot write {}", empty.display()))?;
     let folder = root.join("target/empty.d");

@@ -199,7 +199,7 @@ impl Balancer {
             if self.awaited >= proxy_header::AWAITED_MAX {
                 (self.tell)(&format!(
                     "refused {}: too many connections wait for their PROXY header",
-                    client.place()
+                    client.name()
                 ));
                 return None;
             }
@@ -264,7 +264,7 @@ impl Balancer {
     /// Closes a client whose PROXY header is not there, without a word: there is nobody who speaks LDAP.
     fn refuse_header(&mut self, id: u64, why: &str) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        (self.tell)(&format!("refused {}: {why}", client.place()));
+        (self.tell)(&format!("refused {}: {why}", client.name()));
         self.counters.refused += 1;
         self.end_client(id, None);
         if let Some(client) = self.clients.get_mut(&id) {

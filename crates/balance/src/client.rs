@@ -107,8 +107,8 @@ impl Client {
     }
 
     /// As the log names it.
-    pub(crate) fn place(&self) -> impl fmt::Display + use<> {
-        ClientPlace(self.address)
+    pub(crate) fn name(&self) -> impl fmt::Display + use<> {
+        ClientName(self.address)
     }
 
     /// Its operations go on behalf of this identity (RFC 4513 section 5.2.1.8), empty for anonymous.
@@ -126,9 +126,9 @@ impl Client {
 }
 
 /// `client IP=192.0.2.1:4711`.
-struct ClientPlace(Option<SocketAddr>);
+struct ClientName(Option<SocketAddr>);
 
-impl fmt::Display for ClientPlace {
+impl fmt::Display for ClientName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             // An IPv4 client of a dual-stack socket is shown as what it is.

@@ -43,7 +43,7 @@ impl Default for Recorder {
 }
 
 /// Where a kind of operation stands in [`OPERATIONS`].
-const fn place(operation: ResponseOp) -> usize {
+const fn index_of(operation: ResponseOp) -> usize {
     match operation {
         ResponseOp::Bind => 0,
         ResponseOp::SearchDone => 1,
@@ -58,7 +58,7 @@ const fn place(operation: ResponseOp) -> usize {
 
 impl Recorder {
     pub(crate) fn started(&mut self, operation: ResponseOp) {
-        if let Some(count) = self.started.get_mut(place(operation)) {
+        if let Some(count) = self.started.get_mut(index_of(operation)) {
             *count += 1;
         }
     }
@@ -66,7 +66,7 @@ impl Recorder {
     /// An operation has its last answer.
     pub(crate) fn ended(&mut self, operation: ResponseOp, code: ResultCode, took: std::time::Duration) {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(histogram) = self.durations.get(place(operation)) {
+        if let Some(histogram) = self.durations.get(index_of(operation)) {
             histogram.record(nanoseconds);
         }
         let at = usize::try_from(code.0).unwrap_or(CODES).min(CODES - 1);

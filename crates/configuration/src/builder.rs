@@ -133,7 +133,7 @@ impl Builder {
         self.defined = defined;
     }
 
-    pub(super) fn place(&self) -> DirectiveContext<'_> {
+    pub(super) fn context(&self) -> DirectiveContext<'_> {
         let frontend = self.frontend.overlays.iter().rev().map(|overlay| overlay.name.as_str());
         match self.section {
             Section::Global | Section::Frontend => {
@@ -348,7 +348,7 @@ impl Builder {
             }
             Handling::Done => {}
         }
-        if matches!(directive.scope, Scope::Kind("mdb")) && self.place().kind != Some("mdb") {
+        if matches!(directive.scope, Scope::Kind("mdb")) && self.context().kind != Some("mdb") {
             // Settings of the cache below an overlay: kept for it.
             self.keep(call);
             return Ok(());
@@ -418,7 +418,7 @@ impl Builder {
         if let Scope::Overlay(name) = directive.scope {
             return self.overlay_settings(name);
         }
-        if matches!(directive.scope, Scope::Kind("mdb")) && self.place().kind != Some("mdb") {
+        if matches!(directive.scope, Scope::Kind("mdb")) && self.context().kind != Some("mdb") {
             return self.overlay_settings("pcache");
         }
         if let Section::Below { database, overlay, number } = self.section {

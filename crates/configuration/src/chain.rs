@@ -164,7 +164,7 @@ fn of_server(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         let fault = Fault::keyword(format!("`{keyword}` is for one server"));
         return Err(fault.with_help("put it behind the `chain-uri` line of that server"));
     }
-    let directive = directives::by_keyword(bare, &builder.place())
+    let directive = directives::by_keyword(bare, &builder.context())
         .filter(|directive| directive.scope == Scope::Kind(KIND));
     let applied = match directive {
         Some(directive) => builder.apply(&Call { directive, arguments, ..*call }),

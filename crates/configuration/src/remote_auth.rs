@@ -198,7 +198,7 @@ pub(super) const SHOWN_ALWAYS: [(&str, &str); 3] =
 ///
 /// # Errors
 /// It stands in front of all databases, or on one that another server has.
-pub(super) fn check_place(config: &Config) -> Result<(), ConfigError> {
+pub(super) fn check_databases(config: &Config) -> Result<(), ConfigError> {
     let strange = config.databases.iter().filter(|database| database.kind.name() != "mdb");
     let overlays = strange.flat_map(|database| &database.overlays).chain(&config.frontend.overlays);
     match overlays.into_iter().find(|overlay| overlay.name == NAME && !overlay.disabled) {

@@ -61,7 +61,7 @@ impl Reader {
         let (words, unterminated) = line::words(&logical.text);
         let all = &words;
         let Some((keyword, words)) = words.split_first() else { return Ok(()) };
-        let Some(directive) = directives::by_keyword(&keyword.text, &self.builder.place()) else {
+        let Some(directive) = directives::by_keyword(&keyword.text, &self.builder.context()) else {
             return Err(self.unknown(file, logical, keyword));
         };
         if let Some(UnterminatedQuote(at)) = unterminated.filter(|_| !is_raw(directive)) {

@@ -47,7 +47,7 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
     let (all, notes) = read_entries(directory)?;
     if all.is_empty() {
         let below = directory.join("slapd.d");
-        let help = if is_kept_in(&below) {
+        let help = if exists_in(&below) {
             format!("name the directory `{}`", below.display())
         } else {
             "fill it with `slaptest -f slapd.conf -F` or `slapadd -n0 -F`".to_owned()
@@ -67,7 +67,7 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
 }
 
 /// Whether there is a configuration in this directory, be it one that a journal alone holds yet.
-pub fn is_kept_in(directory: &Path) -> bool {
+pub fn exists_in(directory: &Path) -> bool {
     directory.join(TOP).exists() || directory.join(journal::JOURNAL).exists()
 }
 

@@ -37,7 +37,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     }
     config.interceptors(None, &mut |_| Ok(None))?;
     config.frontend.overlays.iter().try_for_each(Overlay::check_below)?;
-    remote_auth::check_place(&config)?;
+    remote_auth::check_databases(&config)?;
     translucent::complete(&mut config)?;
     pcache::complete(&mut config)?;
     access(&config)?;

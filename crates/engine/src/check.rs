@@ -243,7 +243,7 @@ fn check_entry<N: Snapshot>(
         if pending.says(&key).is_some() {
             continue;
         }
-        let built = key::parse_head(&key).is_some_and(|head| is_kept(&view.catalog, head));
+        let built = key::parse_head(&key).is_some_and(|head| is_indexed(&view.catalog, head));
         if built && !view.snapshot.posting_contains(INDEX, &key, id.0)? {
             report(Finding::MissingPosting { entry: id, key });
         }
@@ -261,7 +261,9 @@ fn check_pending<N: Snapshot>(
 ) -> Result<(), Fault> {
     for (part, present) in &pending.keys {
         let key = pending::whole_key(part);
-        let Some(head) = key::parse_head(&key).filter(|head| is_kept(&view.catalog, *head)) else { continue };
+        let Some(head) = key::parse_head(&key).filter(|head| is_indexed(&view.catalog, *head)) else {
+            continue;
+        };
         match (present, keys.contains(&key)) {
             (true, false) if !has_key(view, id, head, &key)? => {
                 report(Finding::StrayPosting { entry: id, key });
@@ -343,7 +345,7 @@ fn check_index<N: Snapshot>(
         checked.index_keys += 1;
         let head = key::parse_head(&key).ok_or(Fault::Damaged { what: "an index key" })?;
         // Rows left of an index that is no longer kept are not checked.
-        let kept = is_kept(&view.catalog, head);
+        let kept = is_indexed(&view.catalog, head);
         let mut cursor = view.snapshot.postings(INDEX, &key)?;
         while let Some(id) = cursor.next()? {
             checked.postings += 1;
@@ -367,7 +369,7 @@ fn is_leaving<N: Snapshot>(
         && pending::row(view.snapshot, id)?.is_some_and(|row| row.says(key) == Some(false)))
 }
 
-fn is_kept(catalog: &Catalog, (number, kind): (AttributeNumber, KeyKind)) -> bool {
+fn is_indexed(catalog: &Catalog, (number, kind): (AttributeNumber, KeyKind)) -> bool {
     catalog.row(number).is_some_and(|row| row.usable().has(kind.into()))
 }
 

@@ -373,7 +373,7 @@ impl<S: Store> Database<S> {
         let catalog = self.settle_indexes(&schema, &self.settings().index)?;
         self.publish(|state| (state.schema, state.catalog) = (schema, Arc::new(catalog)));
         drop(still);
-        self.tell_writer();
+        self.notify_writer();
         Ok(())
     }
 
@@ -406,7 +406,7 @@ impl<S: Store> Database<S> {
         let catalog = self.settle_indexes(&self.schema(), &settings.index)?;
         self.publish(|state| (state.settings, state.catalog) = (Arc::new(settings), Arc::new(catalog)));
         drop(still);
-        self.tell_writer();
+        self.notify_writer();
         Ok(())
     }
 
@@ -481,7 +481,7 @@ impl<S: Store> Database<S> {
         let _ = self.listener.0.set(listener);
     }
 
-    fn tell_writer(&self) {
+    fn notify_writer(&self) {
         if let Some(tell) = self.listener.0.get() {
             tell();
         }

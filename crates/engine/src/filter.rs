@@ -179,7 +179,7 @@ impl Filter {
     }
 
     /// Like the above, for an entry for which this term of an AND is known to hold for the searching identity.
-    pub fn matches_beside(
+    pub fn matches_without(
         &self,
         proved: usize,
         context: &dyn FilterContext,

@@ -41,7 +41,7 @@ impl Default for Durations {
 }
 
 /// The bucket of a duration in nanoseconds.
-fn place(nanoseconds: u64) -> usize {
+fn bucket_of(nanoseconds: u64) -> usize {
     let units = nanoseconds >> UNIT_BITS;
     // Below the first power that is cut in parts, each unit has a bucket.
     let power = (units | (PARTS as u64 - 1)).ilog2() - (PARTS_BITS - 1);
@@ -65,7 +65,7 @@ impl Histogram {
         let add = |counter: &AtomicU64, count: u64| {
             counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
         };
-        self.buckets.get(place(nanoseconds)).into_iter().for_each(|bucket| add(bucket, 1));
+        self.buckets.get(bucket_of(nanoseconds)).into_iter().for_each(|bucket| add(bucket, 1));
         add(&self.nanoseconds, nanoseconds);
     }
 
@@ -113,13 +113,13 @@ mod tests {
     fn buckets_touch_and_are_narrow() {
         for bucket in 1..BUCKETS - 1 {
             let (first, last) = (end(bucket - 1) + 1, end(bucket));
-            assert_eq!((place(first), place(last)), (bucket, bucket), "{first} to {last} ns");
+            assert_eq!((bucket_of(first), bucket_of(last)), (bucket, bucket), "{first} to {last} ns");
             assert!(
                 bucket < PARTS || (last - first) as f64 / first as f64 <= 1.0 / 16.0,
                 "{first} to {last}"
             );
         }
-        assert_eq!((place(0), place(u64::MAX)), (0, BUCKETS - 1));
+        assert_eq!((bucket_of(0), bucket_of(u64::MAX)), (0, BUCKETS - 1));
         assert!(end(BUCKETS - 2) > 1_000_000_000_000, "{} ns", end(BUCKETS - 2));
     }
 

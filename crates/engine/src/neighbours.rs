@@ -23,13 +23,9 @@ pub(crate) struct Neighbours<S: Store>(pub(crate) Vec<Weak<Database<S>>>);
 impl<S: Store> Neighbours<S> {
     /// The database whose suffix is the nearest at or above the name, if it is nearer than `beyond` says.
     fn select(&self, dn: &NormalDn, beyond: usize) -> Option<Arc<Database<S>>> {
-        let depth = |database: &Arc<Database<S>>| {
-            let settings = database.current_settings();
-            let above = settings.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
-            if settings.hidden { None } else { above.map(|suffix| suffix.normal.depth()).max() }
-        };
         let open = self.0.iter().filter_map(Weak::upgrade);
-        let held = open.filter_map(|database| Some((depth(&database)?, database)));
+        let held =
+            open.filter_map(|database| Some((database.current_settings().suffix_depth(dn)?, database)));
         held.filter(|(depth, _)| *depth > beyond)
             .max_by_key(|(depth, _)| *depth)
             .map(|(_, database)| database)

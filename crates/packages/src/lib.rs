@@ -217,7 +217,7 @@ impl Package {
     }
 
     /// The same, and its folders.
-    pub fn places(&self) -> Vec<PathBuf> {
+    pub fn paths(&self) -> Vec<PathBuf> {
         let folders = self.folders.iter().map(PathBuf::from).filter(|folder| folder.is_dir());
         self.files().into_iter().chain(folders).collect()
     }

@@ -295,7 +295,7 @@ impl<S: Store> DatabaseSearch<S> {
             if out.len() >= budget.bytes {
                 return Ok(true);
             }
-            self.tell_one(&view, (&outline, has_base), to_whom, out)?;
+            self.send_record(&view, (&outline, has_base), to_whom, out)?;
             self.position = sequence;
             if !self.again.is_empty() {
                 return Ok(true);
@@ -354,7 +354,7 @@ impl<S: Store> DatabaseSearch<S> {
     }
 
     /// Tells of one record.
-    fn tell_one<N: Snapshot>(
+    fn send_record<N: Snapshot>(
         &mut self,
         view: &View<'_, N>,
         (outline, has_base): (&LogOutline, bool),

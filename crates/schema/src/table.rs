@@ -109,7 +109,7 @@ impl<V> Default for NameTable<V> {
 impl<V: Clone> NameTable<V> {
     pub(crate) fn get(&self, name: &str) -> Option<&V> {
         let hash = folded_hash(name.as_bytes());
-        let leaf = self.leaves.get(place(hash))?.as_ref()?;
+        let leaf = self.leaves.get(leaf_index(hash))?.as_ref()?;
         leaf.iter().find(|slot| is(&self.names, slot, hash, name)).map(|slot| &slot.value)
     }
 
@@ -119,7 +119,7 @@ impl<V: Clone> NameTable<V> {
         if self.leaves.is_empty() {
             self.leaves.resize(LEAVES, None);
         }
-        let Some(leaf) = self.leaves.get_mut(place(hash)) else { return };
+        let Some(leaf) = self.leaves.get_mut(leaf_index(hash)) else { return };
         let leaf = Arc::make_mut(leaf.get_or_insert_with(Arc::default));
         match leaf.iter_mut().find(|slot| is(&self.names, slot, hash, name)) {
             Some(slot) => slot.value = value,
@@ -146,7 +146,7 @@ fn is<V>(names: &Chunks<str>, slot: &Slot<V>, hash: u64, name: &str) -> bool {
     slot.hash == hash && names.get(slot.name).is_some_and(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn place(hash: u64) -> usize {
+fn leaf_index(hash: u64) -> usize {
     (hash as usize) % LEAVES
 }
 

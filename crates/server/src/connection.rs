@@ -130,7 +130,7 @@ impl<S: Service> Connection<S> {
             }
         } else {
             self.keep(bytes);
-            self.start_kept_requests(Start::Small);
+            self.start_buffered_requests(Start::Small);
         }
         self.run()
     }
@@ -229,7 +229,7 @@ impl<S: Service> Connection<S> {
     /// A turn without input.
     pub fn resume(&mut self) -> Turn {
         self.limits = self.service.limits();
-        self.start_kept_requests(Start::Small);
+        self.start_buffered_requests(Start::Small);
         self.run()
     }
 
@@ -250,7 +250,7 @@ impl<S: Service> Connection<S> {
 
     /// Starts that request.
     pub fn start_large(&mut self) {
-        self.start_kept_requests(Start::OneLarge);
+        self.start_buffered_requests(Start::OneLarge);
     }
 
     /// Hands over the outcome of a request that waited. One that was abandoned meanwhile is not answered.
@@ -377,7 +377,7 @@ impl<S: Service> Connection<S> {
         self.input.extend_from_slice(bytes);
     }
 
-    fn start_kept_requests(&mut self, which: Start) {
+    fn start_buffered_requests(&mut self, which: Start) {
         if self.input.is_empty() || (which == Start::Small && self.has_large_next()) {
             return;
         }
@@ -635,7 +635,7 @@ impl<S: Service> Connection<S> {
         match self.phase {
             Phase::Closing => Turn::Close,
             _ if self.has_work() => Turn::More,
-            Phase::InputEnded if self.pending() == 0 && !self.can_start_kept() => Turn::Close,
+            Phase::InputEnded if self.pending() == 0 && !self.can_start_buffered() => Turn::Close,
             _ => Turn::Idle,
         }
     }
@@ -644,10 +644,10 @@ impl<S: Service> Connection<S> {
     pub fn has_work(&self) -> bool {
         !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
-            && (self.searches.can_go_on() || self.can_start_kept())
+            && (self.searches.can_go_on() || self.can_start_buffered())
     }
 
-    fn can_start_kept(&self) -> bool {
+    fn can_start_buffered(&self) -> bool {
         self.may_start()
             && !self.input.is_empty()
             && !matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }))

@@ -383,7 +383,7 @@ impl Service for Dispatcher {
     fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Running> {
         injected::panic_at("operation");
         latency::in_database(0);
-        self.note_asked(operation, message);
+        self.note_request(operation, message);
         if self.server.access_logs.any()
             && let Some(noted) = self.note_for_log(message)
         {

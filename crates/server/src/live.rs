@@ -371,8 +371,8 @@ impl<'s> Transition<'s> {
         Ok(logged)
     }
 
-    fn kept(&self) -> impl Iterator<Item = &Arc<Served<LmdbStore>>> {
-        self.databases.kept().map(|(served, _)| served)
+    fn staying_databases(&self) -> impl Iterator<Item = &Arc<Served<LmdbStore>>> {
+        self.databases.staying().map(|(served, _)| served)
     }
 
     /// Whether no entry uses what leaves the schema. From here on no change brings it into one.
@@ -386,7 +386,7 @@ impl<'s> Transition<'s> {
         if retiring.is_empty() {
             return Ok(());
         }
-        for served in self.kept() {
+        for served in self.staying_databases() {
             served.retire_elements(retiring.clone());
             if let Some(found) = served.database().schema_use(&retiring).map_err(failed)? {
                 let text = format!(
@@ -401,7 +401,7 @@ impl<'s> Transition<'s> {
 
     /// Gives files of databases that stay open the mode that this one of the two configurations wants, where they differ.
     fn set_file_modes(&self, wanted: &Config) -> Result<(), LdapResult> {
-        for served in self.kept() {
+        for served in self.staying_databases() {
             let store = served.database().store();
             let mode = |config: &Config| {
                 let mut kinds = config.databases.iter().map(|database| &database.kind);
@@ -418,11 +418,11 @@ impl<'s> Transition<'s> {
     }
 
     fn keep_schema(&self) {
-        self.kept().for_each(|served| served.retire_elements(Retiring::default()));
+        self.staying_databases().for_each(|served| served.retire_elements(Retiring::default()));
     }
 
     fn forget_indexes(&self) -> Result<(), LdapResult> {
-        for (served, next) in self.databases.kept() {
+        for (served, next) in self.databases.staying() {
             served.forget_indexes(next.schema.clone(), next.settings.index.clone()).map_err(failed)?;
         }
         Ok(())

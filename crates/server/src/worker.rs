@@ -90,7 +90,7 @@ impl Worker {
             .max_blocking_threads(HANDSHAKE_THREADS)
             // All that was ready is served: a batch is over, and nothing may keep its pages while the loop waits.
             .on_thread_park(|| {
-                writer::hand_over_kept();
+                writer::hand_over_deferred();
                 lmdb::release_snapshots();
                 log::hand_over();
             })
@@ -317,14 +317,14 @@ impl Core {
 
     /// If the worker serves a single client, this thread carries out a change, and only that client waits for its commit.
     /// A client that connects meanwhile waits, too, once.
-    fn carry_out_kept(&self) {
+    fn carry_out_deferred(&self) {
         let alone = self.count.load(Ordering::Relaxed) == 1;
         if writer::is_keeping() {
             if alone {
                 lmdb::release_snapshots();
-                writer::carry_out_kept();
+                writer::carry_out_deferred();
             } else {
-                writer::hand_over_kept();
+                writer::hand_over_deferred();
             }
         }
         writer::may_keep(alone);

@@ -16,7 +16,7 @@ impl Balancer {
     pub(super) fn disconnect(&mut self, id: u64, code: ResultCode, text: &str) {
         self.counters.refused += 1;
         if let Some(client) = self.clients.get(&id) {
-            (self.tell)(&format!("{}: disconnected: {text}", client.place()));
+            (self.tell)(&format!("{}: disconnected: {text}", client.name()));
         }
         self.end_client(id, Some(LdapResult::with(code, text)));
     }
@@ -263,7 +263,7 @@ impl Balancer {
         // What waits for such a client is not taken any more.
         for id in stuck {
             if let Some(client) = self.clients.get(&id) {
-                (self.tell)(&format!("{}: disconnected: it does not take its answers", client.place()));
+                (self.tell)(&format!("{}: disconnected: it does not take its answers", client.name()));
             }
             self.end_client(id, None);
             if let Some(client) = self.clients.get_mut(&id) {

@@ -34,7 +34,7 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
         journal.found.service.stop_larix(journal, lock)?;
         // After a crash at the wrong moment both may have been started.
         journal.found.service.stop_slapd(journal, lock)?;
-        tell_configuration(journal);
+        report_configuration(journal);
         make_databases(journal, lock)?;
         journal.enter(Step::Swapping)?;
     }
@@ -133,7 +133,7 @@ fn swap(directory: &Path, begun: u64) -> std::io::Result<()> {
 }
 
 /// What was changed in Larix's configuration is not taken back: says so.
-fn tell_configuration(journal: &Journal) {
+fn report_configuration(journal: &Journal) {
     let changed = configuration::changed(&journal.work().join("slapd.d-as-made"), &journal.configuration());
     match changed {
         Ok(changed) if changed.is_empty() => {}

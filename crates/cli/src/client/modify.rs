@@ -51,7 +51,7 @@ pub(super) fn run(args: &ModifyArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     let mut session = None;
     if !args.common.dry_run {
         let otherwise = if args.file.is_some() { Otherwise::StandardInput } else { Otherwise::Nowhere };
-        let mut opened = session::open_beside(&args.common, otherwise)?;
+        let mut opened = session::open_with(&args.common, otherwise)?;
         opened.controls.extend(extensions);
         session = Some(opened);
     }

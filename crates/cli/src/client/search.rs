@@ -146,7 +146,7 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     };
     if !args.common.dry_run {
         let otherwise = if args.reads_stdin() { Otherwise::Nowhere } else { Otherwise::StandardInput };
-        search.session = Some(session::open_beside(&args.common, otherwise)?);
+        search.session = Some(session::open_with(&args.common, otherwise)?);
     }
     let mut remarks = controls::remarks(&controls::common(&args.common)?);
     remarks.extend(asked.remarks);

@@ -19,11 +19,11 @@ use crate::terminal::{self, Otherwise};
 
 /// Connects and binds, as the command line says.
 pub(super) fn open(args: &CommonArgs) -> Result<Session, ClientError> {
-    open_beside(args, Otherwise::StandardInput)
+    open_with(args, Otherwise::StandardInput)
 }
 
 /// The same; `otherwise` says whether a password may be read from standard input where there is no terminal.
-pub(super) fn open_beside(args: &CommonArgs, otherwise: Otherwise) -> Result<Session, ClientError> {
+pub(super) fn open_with(args: &CommonArgs, otherwise: Otherwise) -> Result<Session, ClientError> {
     let environment = std::env::var("LDAPURI").ok();
     let opened = connect(args, &args.urls(environment.as_deref())?, otherwise);
     if args.names_server() || environment.is_some() { opened } else { opened.map_err(name_a_server) }
@@ -48,7 +48,7 @@ fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<
     let tls = TlsOptions::gather(&args.settings);
     let local = urls.first().is_some_and(|url| url.scheme == UrlScheme::Ldapi);
     let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
-    let mut ask = |prompt: &str| asked(prompt, otherwise);
+    let mut ask = |prompt: &str| prompt_for(prompt, otherwise);
     let credentials = credentials(args, bind_dn, local, tls.has_certificate(), &mut ask)?;
     let controls = controls::common(args)?;
     let options =
@@ -166,10 +166,10 @@ fn password(
 
 /// Asks for a secret on the terminal, without echo; without a terminal, by a line of standard input.
 pub(super) fn ask(prompt: &str) -> Result<Vec<u8>, ClientError> {
-    asked(prompt, Otherwise::StandardInput)
+    prompt_for(prompt, Otherwise::StandardInput)
 }
 
-fn asked(prompt: &str, otherwise: Otherwise) -> Result<Vec<u8>, ClientError> {
+fn prompt_for(prompt: &str, otherwise: Otherwise) -> Result<Vec<u8>, ClientError> {
     terminal::secret(prompt, otherwise)
         .map_err(|error| ClientError::Input { name: "password".to_owned(), why: error.to_string() })
 }

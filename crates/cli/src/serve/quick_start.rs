@@ -111,7 +111,7 @@ struct Pair {
 
 impl QuickStartArgs {
     /// Whether there is a `--suffix`.
-    pub(super) fn asked(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.suffix.is_some()
     }
 
@@ -124,7 +124,7 @@ impl QuickStartArgs {
     /// Another server serves the data directory: before that one's port is found taken, which says less.
     pub(super) fn refuse_served(&self) -> anyhow::Result<()> {
         let kept = self.data().join(CONFIGURATION);
-        let Some(server) = slapd_d::server_of(&kept).filter(|_| self.asked()) else { return Ok(()) };
+        let Some(server) = slapd_d::server_of(&kept).filter(|_| self.is_wanted()) else { return Ok(()) };
         let kill = server.process.map_or_else(String::new, |process| format!(" (kill {process})"));
         anyhow::bail!(
             "{} is served already, by {}, at {}: use that server, stop it{kill}, or name another directory with --data \
@@ -154,7 +154,7 @@ impl QuickStartArgs {
         let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };
         let kept = data.join(CONFIGURATION);
         let prepared =
-            if slapd_d::is_kept_in(&kept) { kept::again(&start, &kept)? } else { start.first(&kept)? };
+            if slapd_d::exists_in(&kept) { kept::again(&start, &kept)? } else { start.first(&kept)? };
         Ok(Some(prepared))
     }
 

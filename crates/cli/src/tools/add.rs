@@ -195,7 +195,7 @@ fn load_one(
                 Err(LoadError::Open(error @ OpenError::InUse { .. })) => {
                     let (server_id, verbose) = (args.server_id, args.config.verbose > 0);
                     let load = served::Load { config, section, options, server_id, verbose, clock: &clock };
-                    load_beside(load, error, ldif, context, &mut observer)
+                    load_into_served(load, error, ldif, context, &mut observer)
                 }
                 loaded => loaded.map_err(anyhow::Error::from),
             }
@@ -214,7 +214,7 @@ fn load_one(
 ///
 /// # Errors
 /// `error`, if the process that has the database open takes no work.
-fn load_beside(
+fn load_into_served(
     load: served::Load<'_>,
     error: OpenError,
     ldif: impl BufRead + Send,

@@ -334,7 +334,7 @@ impl Found {
                 view.schema.describe(name).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
             let cost = advice::cost(view, &description, proposal.kinds, SAMPLE_ENTRIES)
                 .map_err(|fault| anyhow::anyhow!("{fault}"))?;
-            writeln!(out, "  {}", told(&cost))?;
+            writeln!(out, "  {}", cost_text(&cost))?;
             for example in &proposal.examples {
                 writeln!(out, "  {example}")?;
             }
@@ -428,7 +428,7 @@ fn concerns<N: Snapshot>(view: &View<'_, N>, section: &larix_configuration::Data
     section.suffixes.iter().any(|suffix| meets(&suffix.normal))
 }
 
-fn told(cost: &IndexCost) -> String {
+fn cost_text(cost: &IndexCost) -> String {
     format!(
         "{} of {} entries looked at have it; about {} bytes an entry, {} keys written where it is added or removed",
         cost.having,

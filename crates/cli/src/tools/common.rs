@@ -111,7 +111,7 @@ impl ConfigArgs {
         if self.file.is_none() && self.directory.is_none() && !is_called_as_slapd() {
             match &config.source {
                 Source::Directory(path) | Source::File(path) => {
-                    let near = if slapd_d::is_kept_in(Path::new(QUICK_START)) {
+                    let near = if slapd_d::exists_in(Path::new(QUICK_START)) {
                         format!(", as -F {QUICK_START} does here")
                     } else {
                         String::new()

@@ -122,7 +122,7 @@ impl Tree<'_> {
             (_, LoggedChange::Add(attributes)) => {
                 // One that was made here, or that came another way, becomes what the log says.
                 let uuid = uuid.copied().or_else(|| logged_uuid(attributes));
-                if let Some(uuid) = uuid.filter(|_| known.is_some() || self.takes_place(dn)) {
+                if let Some(uuid) = uuid.filter(|_| known.is_some() || self.is_single(dn)) {
                     return Ok(self.put(&uuid, dn, &attributes.iter().map(values_of).collect::<Vec<_>>()));
                 }
             }
@@ -159,7 +159,7 @@ impl Tree<'_> {
     }
 
     /// Whether there is one entry of this name in any configuration, so that an added one can only be the same.
-    fn takes_place(&self, dn: &str) -> bool {
+    fn is_single(&self, dn: &str) -> bool {
         const NAMES: [&str; 4] = [
             "cn=config",
             "cn=schema,cn=config",

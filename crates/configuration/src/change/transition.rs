@@ -137,7 +137,7 @@ impl<'a> Transition<'a> {
         }
         self.check_parent(dn)?;
         check_class(self.schema, &entry, &node)?;
-        let node = self.place(node)?;
+        let node = self.number(node)?;
         let effect = Effect { dn: node.entry.dn.clone(), before: None, after: Some(node.entry.clone()) };
         self.tree.push(node);
         Ok(Some(effect))
@@ -193,7 +193,7 @@ impl<'a> Transition<'a> {
     }
 
     /// Gives a new entry its number, and those behind it theirs.
-    fn place(&mut self, node: Node) -> Result<Node, ConfigRefusal> {
+    fn number(&mut self, node: Node) -> Result<Node, ConfigRefusal> {
         let counted = match &node.name.role {
             Role::Global | Role::SchemaRoot => false,
             Role::Detail => {

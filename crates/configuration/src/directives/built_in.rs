@@ -15,7 +15,7 @@ use super::by_keyword;
 impl Builder {
     /// Applies a directive given by its keyword and words, as flags and defaults do.
     pub(crate) fn run(&mut self, keyword: &str, arguments: &[&str]) -> Result<(), Fault> {
-        let Some(directive) = by_keyword(keyword, &self.place()) else {
+        let Some(directive) = by_keyword(keyword, &self.context()) else {
             return Err(Fault::keyword("not known here"));
         };
         let text = line::join(arguments.iter().copied());
@@ -43,7 +43,7 @@ impl Builder {
         for line in line::logical_lines(text) {
             let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
             let words: Vec<String> = line::words(rest).0.into_iter().map(|word| word.text).collect();
-            let Some(directive) = by_keyword(keyword, &self.place()) else {
+            let Some(directive) = by_keyword(keyword, &self.context()) else {
                 return Err(fail(format!("unknown directive `{keyword}`")));
             };
             let call = Call {

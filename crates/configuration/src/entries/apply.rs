@@ -183,7 +183,7 @@ pub(super) fn apply_attributes(
         if PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(description)) {
             continue;
         }
-        let Some(directive) = directives::by_attribute(description, &builder.place()) else {
+        let Some(directive) = directives::by_attribute(description, &builder.context()) else {
             return Err(unknown(dn, description));
         };
         let rank = directives::all().position(|other| std::ptr::eq(other, directive)).unwrap_or(usize::MAX);

@@ -48,7 +48,7 @@ impl EntryBelow {
         };
         let arguments = (self.kind.words)(self.class, &value);
         let text = line::join(arguments.iter().map(String::as_str));
-        let Some(directive) = directives::by_keyword(self.kind.keyword, &builder.place()) else {
+        let Some(directive) = directives::by_keyword(self.kind.keyword, &builder.context()) else {
             let message = format!("there is no overlay {} above it", self.overlay);
             return Err(error_of(Fault::keyword(message), &origin, None, 0));
         };

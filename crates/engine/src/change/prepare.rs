@@ -543,14 +543,14 @@ fn prepare_modify_dn(
             new_superior,
             mods,
         };
-        check_place(&rename)?;
+        check_target(&rename)?;
         return Ok(Prepared::ModifyDn(Box::new(rename)));
     };
     Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
 }
 
 /// An entry cannot become its own superior or subordinate.
-fn check_place(rename: &PreparedModifyDn) -> Result<(), LdapResult> {
+fn check_target(rename: &PreparedModifyDn) -> Result<(), LdapResult> {
     let target = rename.target();
     let text = if target != rename.dn && target.is_descendant_of(&rename.dn) {
         "cannot place an entry below itself"

@@ -98,6 +98,12 @@ pub struct OldValues {
 }
 
 impl DatabaseSettings {
+    /// How many RDNs the nearest suffix at or above the name has. `None`: there is none, or the database is hidden.
+    pub fn suffix_depth(&self, dn: &NormalDn) -> Option<usize> {
+        let above = self.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
+        if self.hidden { None } else { above.map(|suffix| suffix.normal.depth()).max() }
+    }
+
     /// How commits of changes that are answered are synced.
     pub(crate) fn durability(&self) -> Durability {
         if self.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync }

@@ -375,7 +375,7 @@ impl<S: Store> Served<S> {
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub fn kept_followers(&self) -> Result<Vec<String>, Fault> {
+    pub fn follower_names(&self) -> Result<Vec<String>, Fault> {
         use larix_store::{Direction, KeyRange, Snapshot as _};
         let snapshot = self.database().store().snapshot()?;
         let mut names = Vec::new();

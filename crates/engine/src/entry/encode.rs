@@ -44,8 +44,8 @@ pub fn store<S: Snapshot>(
     let mut stored_ones = old.map(EntryView::attributes);
     for attribute in entry.attributes.iter().filter(|a| a.count() > 0) {
         if let Some(kept) = attribute.kept {
-            let stored = find_kept(old, &mut stored_ones, kept.number)?;
-            writer.kept_attribute(kept.number, &stored);
+            let stored = find_stored(old, &mut stored_ones, kept.number)?;
+            writer.unchanged_attribute(kept.number, &stored);
             continue;
         }
         let number = catalog.number(schema, &attribute.description);
@@ -89,7 +89,7 @@ pub fn store<S: Snapshot>(
 
 /// The stored values of an attribute that is kept. Those come in the order of the old record: `rest` has what follows the
 /// last one.
-fn find_kept<'o>(
+fn find_stored<'o>(
     old: Option<&EntryView<'o>>,
     rest: &mut Option<AttributesIter<'o>>,
     number: AttributeNumber,

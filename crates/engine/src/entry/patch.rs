@@ -117,14 +117,14 @@ impl<'r> Patch<'r> {
             let is_before =
                 |piece: &&Range<usize>| attribute.place.is_none_or(|place| piece.start < place as usize);
             while let Some(piece) = kept.next_if(is_before) {
-                writer.kept_bytes(stored(piece)?);
+                writer.unchanged_bytes(stored(piece)?);
             }
             let number = catalog.number(schema, &attribute.description);
             // None is long enough for a blob.
             writer.attribute(number, attribute.values.iter().map(Vec::as_slice), |_, _| ());
         }
         for piece in kept {
-            writer.kept_bytes(stored(piece)?);
+            writer.unchanged_bytes(stored(piece)?);
         }
         let changed = writer.finish();
         let bytes = changed.len() as u64;

@@ -228,11 +228,11 @@ mod tests {
         let there = Came { dn: "cn=b,dc=b".to_owned(), change: change.clone() };
         let came = RecordForm::AsItCame { change: Some(Box::new(there)), place: Some(place) };
         for told in [RecordForm::AsDone, RecordForm::Whole, came] {
-            check_told(change.clone(), told);
+            check_form(change.clone(), told);
         }
     }
 
-    fn check_told(change: LoggedChange, told: RecordForm) {
+    fn check_form(change: LoggedChange, told: RecordForm) {
         let record = LogRecord {
             csn: Csn {
                 time: Timestamp(1_795_229_207_123_456),

@@ -59,14 +59,14 @@ impl RecordWriter {
     }
 
     /// An attribute as another record has it, all of whose values stand there ([`Form::Inline`]).
-    pub(crate) fn kept_attribute(&mut self, number: AttributeNumber, stored: &ValuesView<'_>) {
+    pub(crate) fn unchanged_attribute(&mut self, number: AttributeNumber, stored: &ValuesView<'_>) {
         debug_assert!(stored.form() == Form::Inline, "what stands outside has to be looked at");
         self.head(number, Form::Inline, stored.count, stored.bytes.len());
         self.out.extend_from_slice(stored.bytes);
     }
 
     /// Whole attributes as they stand in another record, none with anything outside of it.
-    pub(crate) fn kept_bytes(&mut self, attributes: &[u8]) {
+    pub(crate) fn unchanged_bytes(&mut self, attributes: &[u8]) {
         self.out.extend_from_slice(attributes);
     }
 

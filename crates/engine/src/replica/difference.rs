@@ -144,7 +144,7 @@ pub(super) fn changed<V: Snapshot>(
 }
 
 /// Where each attribute stands among others, for an order that is not looked for again and again.
-pub(super) fn places<'d>(
+pub(super) fn order_of<'d>(
     descriptions: impl Iterator<Item = &'d AttributeDescription>,
 ) -> foldhash::HashMap<&'d AttributeDescription, usize> {
     descriptions.enumerate().map(|(place, description)| (description, place)).collect()

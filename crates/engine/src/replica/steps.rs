@@ -260,7 +260,7 @@ pub(super) fn change<V: Snapshot>(
     let old_shown = op.view.dn(&held.view()?)?;
     let mut entry = difference::changed(op, &held, put.shown.clone(), &changes)?;
     // Clients are to see what they see at the provider: attributes in the order in which it has them, ours behind.
-    let places = difference::places(put.attributes.iter().map(|sent| &sent.description));
+    let places = difference::order_of(put.attributes.iter().map(|sent| &sent.description));
     let place = |description: &AttributeDescription| places.get(description).copied();
     entry.attributes.sort_by_cached_key(|held| place(&held.description).unwrap_or(usize::MAX));
     if rules.schema_checking {

@@ -85,7 +85,7 @@ impl Answer {
         let mut beside = self.computed_by_overlays(seen)?;
         let mut attributes = seen.reader.view.attributes();
         // No filter looks at single values: attributes that may be read as a whole are copied.
-        let is_plain = beside.is_empty() && !self.types_only && self.matched_values.is_none();
+        let is_plain = computed.is_empty() && !self.types_only && self.matched_values.is_none();
         loop {
             if is_plain {
                 self.plain_attributes(seen, &mut attributes, &mut encoder)?;
@@ -94,9 +94,9 @@ impl Answer {
             let (number, stored) = attribute?;
             let Some(row) = seen.view.catalog.row(number) else { continue };
             if self.selection.has(number, row.operational) {
-                match beside.iter().position(|own| row.description.as_ref() == Some(own.description)) {
+                match computed.iter().position(|own| row.description.as_ref() == Some(own.description)) {
                     None => self.attribute(seen, row, &stored, &mut encoder)?,
-                    Some(at) => self.both(seen, (row, &stored), beside.swap_remove(at), &mut encoder)?,
+                    Some(at) => self.both(seen, (row, &stored), computed.swap_remove(at), &mut encoder)?,
                 }
             }
         }
@@ -196,12 +196,12 @@ impl Answer {
         &self,
         seen: &Seen<'_, N>,
         (row, stored): (&CatalogRow, &ValuesView<'_>),
-        beside: Beside<'_>,
+        computed: OverlayValues<'_>,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
-        let verdict = self.verdict(seen, beside.description)?;
-        self.chosen_values(seen, (beside.description, &row.text), verdict, encoder, &mut |visit| {
-            Ok(seen.reader.visit_values(row.number, stored, visit)? && beside.each(visit))
+        let verdict = self.verdict(seen, computed.description)?;
+        self.chosen_values(seen, (computed.description, &row.text), verdict, encoder, &mut |visit| {
+            Ok(seen.reader.visit_values(row.number, stored, visit)? && computed.each(visit))
         })
     }
 
@@ -280,7 +280,7 @@ impl Answer {
     pub(super) fn computed_by_overlays<'a, N: Snapshot>(
         &self,
         seen: &Seen<'a, N>,
-    ) -> Result<SmallVec<[Beside<'a>; 1]>, Fault> {
+    ) -> Result<SmallVec<[OverlayValues<'a>; 1]>, Fault> {
         let mut all = SmallVec::new();
         if !seen.computed().is_empty() {
             self.add_computed(seen, &mut all)?;
@@ -291,7 +291,7 @@ impl Answer {
     fn add_computed<'a, N: Snapshot>(
         &self,
         seen: &Seen<'a, N>,
-        all: &mut SmallVec<[Beside<'a>; 1]>,
+        all: &mut SmallVec<[OverlayValues<'a>; 1]>,
     ) -> Result<(), Fault> {
         let schema = &seen.view.schema;
         for own in seen.computed().iter().filter(|own| self.selection.has_computed(schema, own)) {
@@ -311,7 +311,7 @@ impl Answer {
             }
             match all.iter_mut().find(|other| *other.description == own.description) {
                 Some(other) => other.values.extend(values),
-                None => all.push(Beside { description: &own.description, text: &own.text, values }),
+                None => all.push(OverlayValues { description: &own.description, text: &own.text, values }),
             }
         }
         Ok(())
@@ -362,13 +362,13 @@ impl Answer {
 type EachValue<'f> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> Result<bool, Fault> + 'f;
 
 /// Values that overlays compute, beside those that are stored.
-pub(super) struct Beside<'a> {
+pub(super) struct OverlayValues<'a> {
     pub(super) description: &'a AttributeDescription,
     text: &'a str,
     pub(super) values: Vec<Box<[u8]>>,
 }
 
-impl Beside<'_> {
+impl OverlayValues<'_> {
     /// Calls `visit` with each value until it answers false; answers false then.
     pub(super) fn each(&self, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.values.iter().all(|value| visit(value))

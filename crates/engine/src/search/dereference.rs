@@ -145,7 +145,7 @@ fn attributes<N: Snapshot>(
         return Ok(out);
     };
     let Some(record) = view.record(id)? else { return Ok(out) };
-    let other = seen.beside(view.reader(id, &record)?);
+    let other = seen.with_entry(view.reader(id, &record)?);
     if other.reader.view.flags().has(RecordFlags::GLUE) || !other.allows_entry(Privilege::Read)? {
         return Ok(out);
     }

@@ -120,13 +120,13 @@ struct Verdicts(Cell<u64>);
 
 impl Verdicts {
     #[inline]
-    fn place(class: ItemClass) -> Option<u32> {
+    fn shift_of(class: ItemClass) -> Option<u32> {
         (class.number() < 32).then(|| class.number() * 2)
     }
 
     #[inline]
     fn get(&self, class: ItemClass) -> Option<Verdict> {
-        match self.0.get() >> Self::place(class)? & 3 {
+        match self.0.get() >> Self::shift_of(class)? & 3 {
             1 => Some(Verdict::Granted),
             2 => Some(Verdict::Denied),
             3 => Some(Verdict::PerValue),
@@ -135,7 +135,7 @@ impl Verdicts {
     }
 
     fn note(&self, class: ItemClass, verdict: Verdict) {
-        let Some(place) = Self::place(class) else { return };
+        let Some(place) = Self::shift_of(class) else { return };
         let bits = match verdict {
             Verdict::Granted => 1,
             Verdict::Denied => 2,
@@ -315,7 +315,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     }
 
     /// Another entry as the same subject sees it.
-    pub fn beside(&self, reader: EntryReader<'a, N>) -> Self {
+    pub fn with_entry(&self, reader: EntryReader<'a, N>) -> Self {
         Self::new(self.view, reader, self.gate.clone())
     }
 

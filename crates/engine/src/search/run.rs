@@ -74,7 +74,7 @@ impl Proved {
     pub(super) fn matches<N: Snapshot>(self, filter: &Filter, seen: &Seen<'_, N>) -> Result<bool, Fault> {
         Ok(match self {
             Self::All => true,
-            Self::Term(term) => filter.matches_beside(term, seen, seen.source())?.is_true(),
+            Self::Term(term) => filter.matches_without(term, seen, seen.source())?.is_true(),
             Self::Nothing => filter.matches(seen, seen.source())?.is_true(),
         })
     }

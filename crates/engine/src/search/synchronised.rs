@@ -61,7 +61,7 @@ const BLOCK_WORDS: usize = 64;
 const WORD_BITS: u64 = 64;
 
 impl EntryIds {
-    fn place(id: EntryId) -> (u64, usize, u64) {
+    fn bit_of(id: EntryId) -> (u64, usize, u64) {
         let word = id.0 / WORD_BITS;
         let words = BLOCK_WORDS as u64;
         (word / words, usize::try_from(word % words).unwrap_or_default(), 1 << (id.0 % WORD_BITS))
@@ -69,7 +69,7 @@ impl EntryIds {
 
     /// Adds an id. Answers whether it is new.
     pub fn insert(&mut self, id: EntryId) -> bool {
-        let (block, word, bit) = Self::place(id);
+        let (block, word, bit) = Self::bit_of(id);
         let words = self.blocks.entry(block).or_insert_with(|| Box::new([0; BLOCK_WORDS]));
         let Some(word) = words.get_mut(word) else { return false };
         let new = *word & bit == 0;
@@ -79,7 +79,7 @@ impl EntryIds {
 
     /// Takes an id out. Answers whether it was there.
     pub fn remove(&mut self, id: EntryId) -> bool {
-        let (block, word, bit) = Self::place(id);
+        let (block, word, bit) = Self::bit_of(id);
         let Some(word) = self.blocks.get_mut(&block).and_then(|words| words.get_mut(word)) else {
             return false;
         };
@@ -91,7 +91,7 @@ impl EntryIds {
     /// The next ids behind one, at most `most` of them, in their order.
     pub fn after(&self, after: Option<EntryId>, most: usize) -> Vec<EntryId> {
         let first = after.map_or(0, |after| after.0.saturating_add(1));
-        let (block, ..) = Self::place(EntryId(first));
+        let (block, ..) = Self::bit_of(EntryId(first));
         let words = self.blocks.range(block..).flat_map(|(block, words)| {
             let begin = block * BLOCK_WORDS as u64;
             words.iter().zip(begin..).filter(|(word, _)| **word != 0)
@@ -103,7 +103,7 @@ impl EntryIds {
     }
 
     pub fn contains(&self, id: EntryId) -> bool {
-        let (block, word, bit) = Self::place(id);
+        let (block, word, bit) = Self::bit_of(id);
         self.blocks.get(&block).and_then(|words| words.get(word)).is_some_and(|word| word & bit != 0)
     }
 }
@@ -150,12 +150,12 @@ impl SearchTask {
     }
 
     /// It merges value by value.
-    pub fn tell_states(&mut self) {
+    pub fn send_states(&mut self) {
         self.answer.states = true;
     }
 
     /// It finds superiors by their entryUUIDs.
-    pub fn tell_places(&mut self) {
+    pub fn send_places(&mut self) {
         self.places = Some(Box::default());
     }
 
@@ -294,9 +294,9 @@ impl SearchTask {
         if let Some(Send { state, cookie, name }) = send(&entry) {
             let mut controls = vec![state_control(state, uuid, cookie.as_deref())];
             if self.answer.states {
-                controls.push(beside(&seen, &uuid, csn)?);
+                controls.push(state_control(&seen, &uuid, csn)?);
             }
-            controls.extend(self.place(&seen)?);
+            controls.extend(self.place_control(&seen)?);
             if matches!(looked, Looked::Reference) {
                 self.refer_to(&seen, &controls, out)?;
             } else {
@@ -350,14 +350,14 @@ impl SearchTask {
             refresh.cookie.as_ref().zip(csn).map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
         let mut controls = vec![state_control(EntryState::Add, uuid, cookie.as_deref())];
         if self.answer.states {
-            controls.push(beside(seen, &uuid, csn)?);
+            controls.push(state_control(seen, &uuid, csn)?);
         }
-        controls.extend(self.place(seen)?);
+        controls.extend(self.place_control(seen)?);
         Ok(Some(controls))
     }
 
     /// Where an entry stands, for who finds superiors by their entryUUIDs.
-    fn place<N: Snapshot>(&mut self, seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Fault> {
+    fn place_control<N: Snapshot>(&mut self, seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Fault> {
         let Some(places) = &mut self.places else { return Ok(None) };
         let place = places.place_of(seen.view, &seen.reader)?;
         let control = |value| ControlBuf { oid: ENTRY_PLACE_OID.into(), critical: false, value: Some(value) };
@@ -371,7 +371,11 @@ pub fn state_control(state: EntryState, uuid: Uuid, cookie: Option<&str>) -> Con
 }
 
 /// What is known of an entry's changes.
-fn beside<N: Snapshot>(seen: &Seen<'_, N>, uuid: &Uuid, csn: Option<Csn>) -> Result<ControlBuf, Fault> {
+fn state_control<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    uuid: &Uuid,
+    csn: Option<Csn>,
+) -> Result<ControlBuf, Fault> {
     let value = state_of(seen.view, &seen.reader, uuid, csn)?;
     Ok(ControlBuf { oid: ENTRY_STATE_OID.into(), critical: false, value: Some(value) })
 }

@@ -95,7 +95,7 @@ pub struct SearchInput<'r> {
 pub struct SearchTask {
     pub(super) base: NormalDn,
     /// The base as the client wrote it.
-    asked_base: SmallVec<[u8; BASE_BYTES]>,
+    requested_base: SmallVec<[u8; BASE_BYTES]>,
     pub(super) scope: Scope,
     pub(super) deref: DerefAliases,
     pub(super) filter: Filter,
@@ -231,7 +231,7 @@ impl SearchTask {
         let filter = bounded_filter(view, &request).map_err(fail)?;
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {
-            asked_base: SmallVec::from_slice(request.base.as_bytes()),
+            requested_base: SmallVec::from_slice(request.base.as_bytes()),
             base: input.base,
             scope: request.scope,
             deref: request.deref,
@@ -263,8 +263,8 @@ impl SearchTask {
         })
     }
 
-    fn asked_base(&self) -> &str {
-        std::str::from_utf8(&self.asked_base).unwrap_or_default()
+    fn requested_base(&self) -> &str {
+        std::str::from_utf8(&self.requested_base).unwrap_or_default()
     }
 
     /// Entries answered so far.
@@ -543,7 +543,7 @@ impl SearchTask {
             let Some(urls) = self.default_referrals.as_ref().filter(|urls| !urls.is_empty()) else {
                 return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
             };
-            let target = pretty(&view.schema, self.asked_base());
+            let target = pretty(&view.schema, self.requested_base());
             let target = Some(target.as_str());
             let urls = referral::rewrite(&view.schema, urls, None, target, Some(self.scope));
             return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
@@ -566,7 +566,7 @@ impl SearchTask {
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(dn));
         }
         let urls = referral::urls(&seen.reader)?;
-        let target = pretty(&seen.view.schema, self.asked_base());
+        let target = pretty(&seen.view.schema, self.requested_base());
         let target = Some(target.as_str());
         let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), target, Some(self.scope));
         let diagnostic = if urls.is_empty() { "bad_referral object" } else { "" };

@@ -60,7 +60,7 @@ pub(crate) fn add<V: Snapshot>(
         operational::complete_entry(context.known, &mut entry, &operator.stamp, uuid);
     }
     operator.check_assertion_of_new(&entry, dn)?;
-    let parent = find_place(operator, dn)?;
+    let parent = find_parent(operator, dn)?;
     check_access(operator, dn, &entry, mods)?;
     let id = store(operator, dn, &parent, &entry)?;
     operator.post_read(id)?;
@@ -114,7 +114,7 @@ impl Parent<'_> {
     }
 }
 
-fn find_place<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Result<Parent<'v>, Failure> {
+fn find_parent<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Result<Parent<'v>, Failure> {
     let resolved = operator.resolve(dn)?;
     if resolved.id.is_some() {
         return Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "").into());

@@ -71,7 +71,8 @@ impl BackLinkWalk {
         let (schema, settings) = (database.schema(), database.settings());
         let rules = Rules::of(&settings);
         // What cannot be read now is looked at again by the walk.
-        let stored = database.store().snapshot().ok().and_then(|snapshot| place(&snapshot).ok().flatten());
+        let stored =
+            database.store().snapshot().ok().and_then(|snapshot| read_progress(&snapshot).ok().flatten());
         self.task = match (rules.is_empty(), stored) {
             (true, None) => Task::Nothing,
             (true, Some(_)) => Task::Forget,
@@ -142,7 +143,7 @@ impl BackLinkWalk {
 }
 
 /// For which rules entries were gone through, and the last of them.
-fn place<N: Snapshot>(snapshot: &N) -> Result<Option<(String, u64)>, Fault> {
+fn read_progress<N: Snapshot>(snapshot: &N) -> Result<Option<(String, u64)>, Fault> {
     let Some(bytes) = snapshot.get(META, meta::BACK_LINKS)? else { return Ok(None) };
     let known = bytes.split_at_checked(HEAD_BYTES).and_then(|(head, text)| {
         let &[VERSION, ref place @ ..] = head else { return None };
@@ -153,7 +154,7 @@ fn place<N: Snapshot>(snapshot: &N) -> Result<Option<(String, u64)>, Fault> {
     Ok(Some(known.unwrap_or_default()))
 }
 
-fn put_place(set: &mut WriteSet, text: &str, place: u64) {
+fn write_progress(set: &mut WriteSet, text: &str, place: u64) {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&place.to_be_bytes());
     bytes.extend_from_slice(text.as_bytes());
@@ -162,7 +163,7 @@ fn put_place(set: &mut WriteSet, text: &str, place: u64) {
 
 /// All entries are to be gone through.
 pub(crate) fn begin_anew(set: &mut WriteSet) {
-    put_place(set, "", 0);
+    write_progress(set, "", 0);
 }
 
 impl<S: Store> Group<'_, S> {
@@ -181,7 +182,7 @@ impl<S: Store> Group<'_, S> {
         {
             let snapshot = Layered::new(transaction, &self.set);
             let view: View<'_, _> = self.view(&snapshot)?;
-            last = match place(&snapshot)? {
+            last = match read_progress(&snapshot)? {
                 Some((of, place)) if of == text => place,
                 _ => 0,
             };
@@ -208,7 +209,7 @@ impl<S: Store> Group<'_, S> {
         walked.changed = edits.len() as u64;
         let mut unit = WriteSet::new();
         self.edit_targets(transaction, &mut unit, edits, None)?;
-        put_place(&mut unit, &text, if walked.ended { DONE } else { last });
+        write_progress(&mut unit, &text, if walked.ended { DONE } else { last });
         self.set.merge(unit);
         Ok(Some(walked))
     }

@@ -157,7 +157,7 @@ impl IndexWork {
     }
 
     /// A slice to be committed with a group of changes, when it is time for one.
-    pub(crate) fn beside<S: Store, V: Snapshot>(
+    pub(crate) fn next_slice<S: Store, V: Snapshot>(
         &mut self,
         database: &Database<S>,
         view: &V,

@@ -161,7 +161,7 @@ fn check_attributes(
         let kind = schema.attribute(attribute.description.attribute);
         let name = || attribute.description.to_text(schema);
         if let Some(place) = known.place_of(kind.id) {
-            check_place(place, (classes, mode), &name)?;
+            check_permitted(place, (classes, mode), &name)?;
         }
         if kind.collective && !classes.collective_subentry {
             return Err(class_violation(format!(
@@ -176,7 +176,7 @@ fn check_attributes(
     Ok(())
 }
 
-fn check_place(
+fn check_permitted(
     place: PermittedIn,
     (classes, mode): (&ClassFacts, CheckMode),
     name: &dyn Fn() -> String,
@@ -435,7 +435,7 @@ impl ClassCheck<'_> {
             if class.obsolete && !self.mode.relax {
                 return Err(class_violation(format!("objectClass '{}' is OBSOLETE", lossy(value))));
             }
-            self.check_place(class)?;
+            self.check_class(class)?;
             match class.kind {
                 ClassKind::Abstract => self.check_abstract(class, value)?,
                 ClassKind::Structural if class.id != self.structural.id => {}
@@ -455,7 +455,7 @@ impl ClassCheck<'_> {
         Ok(extensible)
     }
 
-    fn check_place(&self, class: &ObjectClass) -> Result<(), LdapResult> {
+    fn check_class(&self, class: &ObjectClass) -> Result<(), LdapResult> {
         let known = &self.known.classes;
         let id = Some(class.id);
         let subentry = || class_facts(self.schema, self.known, self.entry).subentry;

@@ -32,7 +32,7 @@ use larix_store::Store;
 
 pub use entrance::REMOVED;
 pub(crate) use entrance::{Job, Submitter};
-pub use own_thread::{carry_out_kept, hand_over_kept, is_keeping, may_keep};
+pub use own_thread::{carry_out_deferred, hand_over_deferred, is_keeping, may_keep};
 pub use task::Reconfiguration;
 pub(crate) use task::WriterTask;
 

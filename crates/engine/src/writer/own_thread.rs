@@ -3,8 +3,8 @@
 //! It saves two wake-ups, which is what a client feels that waits for each of its changes; where several clients change
 //! something, the writer's thread gathers their changes into groups, which is worth far more. So an event loop says
 //! before it takes a client's requests whether nobody else would have to wait for it ([`may_keep`]). A change is kept then, if
-//! the writer rests, until the loop has sent what it has to send and would wait ([`carry_out_kept`]), or goes on with something
-//! else ([`hand_over_kept`]). A second one sends both to the writer's thread: they share a commit.
+//! the writer rests, until the loop has sent what it has to send and would wait ([`carry_out_deferred`]), or goes on with something
+//! else ([`hand_over_deferred`]). A second one sends both to the writer's thread: they share a commit.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -34,8 +34,8 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says whether changes that this thread asks for may wait for its [`carry_out_kept`]. A thread that says yes must call that or
-/// [`hand_over_kept`] before it waits for anything.
+/// Says whether changes that this thread asks for may wait for its [`carry_out_deferred`]. A thread that says yes must call that or
+/// [`hand_over_deferred`] before it waits for anything.
 pub fn may_keep(yes: bool) {
     MAY_KEEP.set(yes);
 }
@@ -49,7 +49,7 @@ pub fn is_keeping() -> bool {
 /// woken meanwhile gets it instead.
 ///
 /// The thread keeps no snapshot, or the pages that the commit frees stay for longer than they need.
-pub fn carry_out_kept() {
+pub fn carry_out_deferred() {
     let Some(QueuedJob { entrance, job }) = KEPT.take() else { return };
     MAY_KEEP.set(false);
     let busy = Busy::begin();
@@ -61,7 +61,7 @@ pub fn carry_out_kept() {
 }
 
 /// Gives the change that this thread keeps, if any, to the writer's thread.
-pub fn hand_over_kept() {
+pub fn hand_over_deferred() {
     if let Some(QueuedJob { entrance, job }) = KEPT.take() {
         entrance.put(job);
     }
@@ -74,7 +74,7 @@ pub(super) fn keep_or_put(entrance: &Arc<Entrance>, job: Job) {
         KEPT.set(Some(QueuedJob { entrance: Arc::clone(entrance), job }));
         return;
     }
-    hand_over_kept();
+    hand_over_deferred();
     entrance.put(job);
 }
 

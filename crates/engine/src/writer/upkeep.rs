@@ -147,7 +147,7 @@ impl<S: Store> Core<S> {
     /// Adds a slice of work on indexes to a group's changes.
     pub(super) fn index_along<T: Snapshot>(&mut self, transaction: &T, ready: &mut Ready) -> Option<Slice> {
         let view = Layered::new(transaction, &ready.set);
-        let mut slice = self.index_work.beside(&self.database, &view, ready.catalog.catalog())?;
+        let mut slice = self.index_work.next_slice(&self.database, &view, ready.catalog.catalog())?;
         ready.set.merge(std::mem::take(&mut slice.set));
         Some(slice)
     }

@@ -175,11 +175,11 @@ fn an_overlay_goes_on_where_it_was_left() {
     (scene.follower, scene.woken) = join(&served);
     assert_eq!(scene.round(), None);
     assert_eq!(scene.witness.seen(), [format!("{PEOPLE} {last}"), format!("{PEOPLE} {}", last + 1)]);
-    assert_eq!(served.kept_followers().unwrap(), ["witness"]);
+    assert_eq!(served.follower_names().unwrap(), ["witness"]);
     // The configuration no longer has it: who comes later begins anew.
     let (follower, woken) = join(&served);
     std::mem::replace(&mut scene.follower, follower).forget().unwrap();
-    assert_eq!(served.kept_followers().unwrap(), [""; 0]);
+    assert_eq!(served.follower_names().unwrap(), [""; 0]);
     scene.change("d");
     scene.woken = woken;
     scene.settle();

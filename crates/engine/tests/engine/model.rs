@@ -456,7 +456,7 @@ fn run<S: Store>(name: &str, store: S) {
         // Every other stretch is carried out by this thread, where the writer rests.
         writer::may_keep((at / WINDOW).is_multiple_of(2));
         fixture.directory.submit(fixture.request(change, &controls), done);
-        writer::carry_out_kept();
+        writer::carry_out_deferred();
         let compare_now = (at + 1) % COMPARE_EVERY == 0 || at + 1 == operations;
         if waiting.len() >= WINDOW || compare_now {
             let mut answers: BTreeMap<usize, WriteOutcome> = receiver.iter().take(waiting.len()).collect();

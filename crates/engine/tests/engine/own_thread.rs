@@ -39,7 +39,7 @@ fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
         let nobody = format!("dn: cn=Nobody,{SUFFIX}\nchangetype: delete\n");
         let answers = ask(fixture, &nobody, true);
         let kept = writer::is_keeping();
-        writer::carry_out_kept();
+        writer::carry_out_deferred();
         answers.recv().unwrap();
         if kept {
             break;
@@ -53,7 +53,7 @@ fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
 /// The answer to a change that this thread carries out.
 fn here<S: Store>(fixture: &Fixture<S>, ldif: &str) -> String {
     let answers = ask_and_keep(fixture, ldif);
-    writer::carry_out_kept();
+    writer::carry_out_deferred();
     let (outcome, by) = answers.try_recv().expect("answered when it was carried out");
     assert_eq!(by, thread::current().id());
     describe(&outcome)
@@ -82,11 +82,11 @@ fn a_kept_change_waits_for_this_thread() {
     let answers = ask_and_keep(&fixture, &replace_sn("x"));
     let before = plan.commits();
     assert!(answers.try_recv().is_err());
-    writer::carry_out_kept();
+    writer::carry_out_deferred();
     assert_eq!((plan.commits() - before, fixture.value(BO, "sn").as_deref()), (1, Some("x")));
     assert_eq!(answers.try_recv().unwrap().1, thread::current().id());
     // What has been carried out is not kept any more.
-    writer::carry_out_kept();
+    writer::carry_out_deferred();
     assert_eq!(plan.commits() - before, 1);
 }
 
@@ -111,7 +111,7 @@ fn a_second_change_sends_both_to_the_writer_in_their_order() {
     }
     assert_eq!(fixture.value(BO, "sn").as_deref(), Some("second"));
     let third = ask_and_keep(&fixture, &replace_sn("third"));
-    writer::hand_over_kept();
+    writer::hand_over_deferred();
     assert_ne!(third.recv().unwrap().1, thread::current().id());
 }
 
@@ -120,12 +120,12 @@ fn faults_are_answered_as_the_writer_does() {
     let (fixture, plan) = faulty();
     let answers = ask_and_keep(&fixture, &replace_sn("x"));
     plan.next(Fault::Full);
-    writer::carry_out_kept();
+    writer::carry_out_deferred();
     let full = describe(&answers.try_recv().unwrap().0);
     assert_eq!(full, "80 no space left for the database: nothing was changed");
     let answers = ask_and_keep(&fixture, &replace_sn("y"));
     plan.next(Fault::Sync);
-    writer::carry_out_kept();
+    writer::carry_out_deferred();
     let failed = describe(&answers.try_recv().unwrap().0);
     assert!(failed.starts_with("53 the store could not be synced"), "{failed}");
     let later = here(&fixture, &replace_sn("z"));
@@ -146,7 +146,7 @@ fn threads_in_turn_see_each_others_renames() {
         let there = |ldif: &str| describe(&ask(&fixture, ldif, false).recv().unwrap().0);
         let failing = ask_and_keep(&fixture, &rename(&parent, "Nobody"));
         plan.next(Fault::Full);
-        writer::carry_out_kept();
+        writer::carry_out_deferred();
         assert!(describe(&failing.try_recv().unwrap().0).starts_with("80 "), "{n}");
         let (renamed, added) = match n % 3 {
             0 => (here(&fixture, &rename(&parent, &next)), there(&add(n, &next))),
@@ -183,7 +183,7 @@ fn substring_keys_left_here_come_into_the_index_when_it_is_quiet() {
     for n in 0.. {
         let answers = ask(&fixture, &replace_sn(&format!("substrings {n}")), true);
         let kept = writer::is_keeping();
-        writer::carry_out_kept();
+        writer::carry_out_deferred();
         assert_eq!(describe(&answers.recv().unwrap().0), "0");
         if kept {
             break;
@@ -198,7 +198,7 @@ fn the_last_handle_may_go_in_the_middle_of_a_change() {
     let (fixture, _) = faulty();
     let fixture = Arc::new(fixture);
     drop(ask_and_keep(&fixture, &replace_sn("x")));
-    writer::carry_out_kept();
+    writer::carry_out_deferred();
     let (operation, controls) = operation(records(&replace_sn("y")).remove(0));
     let (last, request) = (Arc::clone(&fixture), fixture.request(operation, &controls));
     let (sender, answers) = mpsc::channel();
@@ -211,6 +211,6 @@ fn the_last_handle_may_go_in_the_middle_of_a_change() {
         }),
     );
     drop(fixture);
-    writer::carry_out_kept();
+    writer::carry_out_deferred();
     assert_eq!(answers.recv().unwrap(), "0");
 }

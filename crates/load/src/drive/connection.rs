@@ -108,7 +108,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn has_place(&self) -> bool {
+    pub(super) fn has_free_slot(&self) -> bool {
         !self.free.is_empty()
     }
 
@@ -121,7 +121,7 @@ impl Connection {
     }
 
     /// A place for one more request: its message id, and the buffer to which the request must be appended.
-    pub(super) fn place(&mut self, made: Made, start: u64) -> Option<(u32, &mut Vec<u8>)> {
+    pub(super) fn reserve(&mut self, made: Made, start: u64) -> Option<(u32, &mut Vec<u8>)> {
         let place = self.free.pop()?;
         let id = self.turn << PLACE_BITS | place;
         self.turn += 1;

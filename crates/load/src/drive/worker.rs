@@ -289,7 +289,7 @@ impl<'a> Worker<'a> {
                 *writing = false;
             }
         }
-        if let Some((id, out)) = connection.place(made, start) {
+        if let Some((id, out)) = connection.reserve(made, start) {
             self.outstanding += 1;
             self.requests.append(&made, id, &mut self.random, out)?;
         }

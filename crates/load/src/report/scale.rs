@@ -80,19 +80,19 @@ impl Span {
     /// The ticks that are named where there is little room: `anchor`'s, when it is one, and others that are at least
     /// `apart` of the axis from the next.
     pub(super) fn named(&self, anchor: f64, apart: f64) -> Vec<f64> {
-        let place = |tick: &f64| self.place(*tick).unwrap_or(0.0);
+        let place = |tick: &f64| self.position(*tick).unwrap_or(0.0);
         let first = self.ticks.iter().position(|tick| (tick - anchor).abs() < 1e-9).unwrap_or(0);
         let (before, after) = self.ticks.split_at(first.min(self.ticks.len()));
         let mut named: Vec<f64> = Vec::new();
         for tick in after {
-            if named.last().is_none_or(|last| place(tick) - place(last) >= apart) {
+            if named.last().is_none_or(|last| position(tick) - position(last) >= apart) {
                 named.push(*tick);
             }
         }
         let mut next = named.first().map_or(1.0, place);
         for tick in before.iter().rev() {
-            if next - place(tick) >= apart {
-                next = place(tick);
+            if next - position(tick) >= apart {
+                next = position(tick);
                 named.insert(0, *tick);
             }
         }
@@ -100,7 +100,7 @@ impl Span {
     }
 
     /// The place of `value` between 0 and 1; absent when the axis has no place for it.
-    pub(super) fn place(&self, value: f64) -> Option<f64> {
+    pub(super) fn position(&self, value: f64) -> Option<f64> {
         if !value.is_finite() {
             return None;
         }
@@ -181,7 +181,7 @@ mod tests {
             (Span::log(1.0, 100.0), 0.0, None),
             (Span::from_zero(1.0, 2), f64::NAN, None),
         ] {
-            let place = span.place(value);
+            let place = span.position(value);
             let right = match (place, expected) {
                 (Some(a), Some(b)) => (a - b).abs() < 1e-9,
                 (a, b) => a == b,

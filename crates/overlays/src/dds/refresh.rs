@@ -16,14 +16,14 @@ use super::config::TTL_MAX;
 use super::{Lifetimes, rules};
 
 static OPERATIONS: [OverlayOperation; 1] =
-    [OverlayOperation { oid: oid::REFRESH, target: |value| Ok(asked(value)?.0.to_owned()) }];
+    [OverlayOperation { oid: oid::REFRESH, target: |value| Ok(decode_request(value)?.0.to_owned()) }];
 
 /// The overlay in front of one database.
 #[derive(Debug)]
 pub(super) struct Refresh(pub(super) Lifetimes);
 
 /// Name and time to live of a request.
-fn asked(value: Option<&[u8]>) -> Result<(&str, i64), LdapResult> {
+fn decode_request(value: Option<&[u8]>) -> Result<(&str, i64), LdapResult> {
     let fault = |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
     let value = value
         .filter(|value| !value.is_empty())
@@ -82,7 +82,7 @@ impl Interceptor for Refresh {
 impl Refresh {
     /// The name, and the seconds that it is given.
     fn granted<'v>(&self, value: Option<&'v [u8]>) -> Result<(&'v str, u64), LdapResult> {
-        let (name, ttl) = asked(value)?;
+        let (name, ttl) = decode_request(value)?;
         let ttl = u64::try_from(ttl).unwrap_or(0);
         rules::check_ttl(ttl, &self.0, "time-to-live for dynamicObject exceeds limit")?;
         debug_assert!(ttl <= TTL_MAX);

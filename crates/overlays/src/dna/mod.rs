@@ -90,7 +90,7 @@ impl Overlay for NumericAssignment {
         let (mut altered, mut given) = (None, Vec::new());
         for range in &self.ranges {
             let operation = altered.as_ref().unwrap_or(change.operation);
-            if !range.is_asked(change, operation)? {
+            if !range.wants_number(change, operation)? {
                 continue;
             }
             let number = range.next(change, &mut given)?;
@@ -104,7 +104,7 @@ impl Overlay for NumericAssignment {
 
 impl Range {
     /// Whether the change asks for a number out of the range.
-    fn is_asked(&self, change: &PendingChange<'_>, operation: &Prepared) -> Result<bool, Refusal> {
+    fn wants_number(&self, change: &PendingChange<'_>, operation: &Prepared) -> Result<bool, Refusal> {
         let is_below = |dn: &NormalDn| dn.is_within(&self.base) && *dn != self.base;
         match operation {
             Prepared::Add { dn, entry, .. } if is_below(dn) => {

@@ -153,7 +153,7 @@ impl ComputedAttributes for DynList {
         let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
         let (other, question) = (NormalDn::from_normal(normal), Question::new(self, of.within())?);
         let own = of.entry.dn()?;
-        if tells && let Some(at) = question.known.place(normal) {
+        if tells && let Some(at) = question.known.index_of(normal) {
             let candidate = Candidate { dn: own, entry: Some(of.entry) };
             let wanted = |map: &Map| map.tells_by(attribute);
             if question.has(at, candidate, &wanted)? {
@@ -161,7 +161,7 @@ impl ComputedAttributes for DynList {
             }
         }
         if self.has_members_in(attribute)
-            && let Some(at) = question.known.place(own.as_str())
+            && let Some(at) = question.known.index_of(own.as_str())
         {
             let candidate = Candidate { dn: &other, entry: None };
             return Ok(Some(question.has(at, candidate, &|map| map.attribute == *attribute)?));

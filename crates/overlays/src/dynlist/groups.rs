@@ -64,7 +64,7 @@ impl<'a> Question<'a> {
 
     /// The group of this name, if the requester may see it.
     fn visible_named(&self, name: &str) -> Result<Option<&Group>, Failure> {
-        match self.known.place(name) {
+        match self.known.index_of(name) {
             Some(number) if self.is_visible(number)? => Ok(self.known.groups.get(number)),
             _ => Ok(None),
         }
@@ -119,7 +119,7 @@ impl<'a> Question<'a> {
             let query = InternalSearch::new(&root, Scope::Subtree, &filter);
             let mut numbers = Vec::new();
             let searched = self.within.entries.search(&query, &mut |found| {
-                numbers.extend(self.known.place(found.dn()?.as_str()));
+                numbers.extend(self.known.index_of(found.dn()?.as_str()));
                 Ok(true)
             })?;
             direct.extend(numbers.into_iter().filter(|number| is_own(*number)));
@@ -287,7 +287,7 @@ impl<'a> Question<'a> {
         for name in names {
             members.ids.extend(self.within.entries.id_of(&name)?.map(|id| id.0));
             if nested {
-                members.groups.extend(self.known.place(name.as_str()));
+                members.groups.extend(self.known.index_of(name.as_str()));
             }
         }
         members.ids.sort_unstable();
@@ -374,7 +374,7 @@ impl<'a> Question<'a> {
             let mut inner = stored.groups.clone();
             let mut note = |name: &str| {
                 if nested {
-                    inner.extend(self.known.place(name));
+                    inner.extend(self.known.index_of(name));
                 }
             };
             for url in &group.urls {

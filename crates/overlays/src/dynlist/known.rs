@@ -68,7 +68,7 @@ pub(super) struct MemberUrl {
 
 impl Known {
     pub(super) fn named(&self, dn: &str) -> Option<&Group> {
-        self.place(dn).and_then(|at| self.groups.get(at))
+        self.index_of(dn).and_then(|at| self.groups.get(at))
     }
 
     /// The stored members of a group; `find` looks them up where they are not known. In a state that changes are laid over it is asked
@@ -93,7 +93,7 @@ impl Known {
         Ok(found)
     }
 
-    pub(super) fn place(&self, dn: &str) -> Option<usize> {
+    pub(super) fn index_of(&self, dn: &str) -> Option<usize> {
         self.by_name.get(dn).copied()
     }
 }

@@ -155,7 +155,7 @@ impl<R: BufRead> Input<R> {
                         range.end = block.bytes.len();
                     }
                     None => {
-                        fault.get_or_insert_with(|| self.place().error(LdifFault::StrayContinuation));
+                        fault.get_or_insert_with(|| self.position().error(LdifFault::StrayContinuation));
                     }
                 },
                 Some(_) if block.lines.is_empty() && fault.is_none() && self.include()? => in_comment = false,
@@ -163,14 +163,14 @@ impl<R: BufRead> Input<R> {
                     in_comment = false;
                     let start = block.bytes.len();
                     block.bytes.extend_from_slice(&self.line);
-                    let SourcePosition { line, file } = self.place();
+                    let SourcePosition { line, file } = self.position();
                     block.lines.push((line, start..block.bytes.len()));
                     block.file = file;
                 }
             }
             if block.bytes.len() > limits::LDIF_RECORD {
                 self.broken = true;
-                return Err(self.place().error(LdifFault::TooLong(limits::LDIF_RECORD)));
+                return Err(self.position().error(LdifFault::TooLong(limits::LDIF_RECORD)));
             }
         }
         match fault {
@@ -244,7 +244,7 @@ impl<R: BufRead> Input<R> {
             }
             Err(fault) => {
                 self.broken = true;
-                Err(self.place().error(fault))
+                Err(self.position().error(fault))
             }
         }
     }
@@ -255,7 +255,7 @@ impl<R: BufRead> Input<R> {
         if !keyword.eq_ignore_ascii_case(b"include:") {
             return Ok(false);
         }
-        let place = self.place();
+        let place = self.position();
         let url = String::from_utf8_lossy(url.trim_ascii()).into_owned();
         if self.included.len() >= limits::LDIF_INCLUDES {
             return Err(place.error(LdifFault::TooManyIncludes(limits::LDIF_INCLUDES)));

@@ -79,7 +79,7 @@ impl<R: BufRead> Reader<R> {
 
     /// The number of the last line read from the input or the file included last, from 1.
     pub fn line(&self) -> u64 {
-        self.input.place().line
+        self.input.position().line
     }
 
     /// The next record, or `None` at the end.

@@ -42,7 +42,7 @@ impl Session {
                     self.present.insert(uuid);
                 }
                 self.part_before(uuid, csns.as_deref().unwrap_or_default(), actions);
-                let beside = beside(controls).map_err(|what| wrong(&what))?;
+                let beside = state_and_place(controls).map_err(|what| wrong(&what))?;
                 self.states_kept |= beside.0.is_some();
                 let change = self.put(uuid, entry, beside)?;
                 self.gather(change, csns, actions);
@@ -110,7 +110,7 @@ impl Session {
         &self,
         uuid: Uuid,
         entry: &SearchResultEntry<'_>,
-        (state, place): Beside,
+        (state, place): StateAndPlace,
     ) -> Result<ReplicatedChange, String> {
         let (mut dn, mut attributes) = (entry.dn.to_owned(), attributes_of(entry));
         if let Some(massage) = &self.massage {
@@ -130,9 +130,9 @@ impl Session {
 }
 
 /// What stands beside an entry: its state, and its place.
-type Beside = (Option<Vec<u8>>, Option<EntryPlace>);
+type StateAndPlace = (Option<Vec<u8>>, Option<EntryPlace>);
 
-fn beside(controls: Controls<'_>) -> Result<Beside, String> {
+fn state_and_place(controls: Controls<'_>) -> Result<StateAndPlace, String> {
     let state = only_control(controls, ENTRY_STATE_OID)?;
     let state = state.and_then(|control| control.value.map(<[u8]>::to_vec));
     let place = only_control(controls, ENTRY_PLACE_OID)?.and_then(|control| control.value);

@@ -98,7 +98,7 @@ impl<'r> Scanner<'r> {
         if self.request.without.is_empty()
             && self.is_whole(database)
             && let Some(kept) = database.attached::<DigestCache>()
-            && self.read_kept(database, kept, between)?
+            && self.read_cached(database, kept, between)?
         {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl<'r> Scanner<'r> {
 
     /// Brings what was kept up to date and takes it. False when nothing can be kept of this database: its changes are not
     /// logged, or it is too large.
-    fn read_kept<S: Store>(
+    fn read_cached<S: Store>(
         &mut self,
         database: &Database<S>,
         kept: &DigestCache,
@@ -178,7 +178,7 @@ impl<'r> Scanner<'r> {
             return Ok(false);
         }
         self.began_anew = true;
-        self.read_kept(database, kept, between)
+        self.read_cached(database, kept, between)
     }
 
     /// Takes a slice of the entries in. Answers where to go on, if there are more; none when there are too many to keep.

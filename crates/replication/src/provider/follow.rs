@@ -99,7 +99,7 @@ impl Following {
         let batch = gather(search, &snapshots, bound)?;
         if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
             // The end of a refresh from elsewhere says how far this server has come, and changes no entry.
-            self.tell_cookie(search, &batch, budget.clock, out)?;
+            self.send_cookie(search, &batch, budget.clock, out)?;
             return Ok(Stepped::Waiting);
         }
         let mut based = Vec::with_capacity(views.len());
@@ -135,12 +135,12 @@ impl Following {
         }
         self.taken.clear();
         self.skipped.clear();
-        self.tell_cookie(search, &batch, budget.clock, out)?;
+        self.send_cookie(search, &batch, budget.clock, out)?;
         Ok(Stepped::Waiting)
     }
 
     /// The consumer learns how far it has come where nothing that it may see says so.
-    fn tell_cookie<S: Store>(
+    fn send_cookie<S: Store>(
         &mut self,
         search: &mut SyncSearch<S>,
         batch: &Batch,
@@ -195,7 +195,7 @@ impl Following {
                 Fate::Outside(Some(uuid)) | Fate::Hidden(Some(uuid)) if was_there => {
                     part.view.remove(id);
                     let base = part.task.base_text().to_owned();
-                    tell_delete(search, (uuid, None), &base, None, out);
+                    send_delete(search, (uuid, None), &base, None, out);
                 }
                 _ => {}
             }
@@ -257,7 +257,7 @@ impl Following {
             }
             self.taken.retain(|_, (_, other, _)| *other != of);
             let base = search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default();
-            tell_delete(search, (uuid, None), &base, None, out);
+            send_delete(search, (uuid, None), &base, None, out);
         }
         // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself. On a
         // shadow these may bear its own id (a chain of servers without ids), and here after a restore: they come in the
@@ -355,11 +355,11 @@ impl Following {
             // Whether the consumer had the entry may be unknown: then no name is sent.
             let name =
                 if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
-            tell_delete(search, (uuid, Some(outline.csn)), &name, cookie, out);
+            send_delete(search, (uuid, Some(outline.csn)), &name, cookie, out);
             if has_cookie && !search.asked.peer && search.asked.sid.is_some() {
                 // A slapd passes over a delete if a server that never had the entry sent it the CSN before; it does not pass over
                 // one without a cookie.
-                tell_delete(search, (uuid, None), &name, None, out);
+                send_delete(search, (uuid, None), &name, None, out);
             }
             sent = true;
         }
@@ -554,7 +554,7 @@ fn current_name<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<S
 }
 
 /// Tells that an entry is gone; a consumer of our kind also, by which change.
-fn tell_delete<S: Store>(
+fn send_delete<S: Store>(
     search: &SyncSearch<S>,
     (uuid, csn): (Uuid, Option<Csn>),
     name: &str,

@@ -90,7 +90,7 @@ impl RefreshQueue {
 }
 
 impl Turns {
-    fn tell_next(&mut self) {
+    fn wake_next(&mut self) {
         if let Some(next) = self.waiting.pop_front() {
             next.tell();
         }
@@ -108,7 +108,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut turns = self.0.lock();
         turns.running = turns.running.saturating_sub(1);
-        turns.tell_next();
+        turns.wake_next();
     }
 }
 
@@ -120,7 +120,7 @@ impl Drop for QueueTicket {
         let mut turns = self.queue.lock();
         // Told, and gone before it came to ask: its connection was closed at that moment.
         if !turns.leave(&self.follower) {
-            turns.tell_next();
+            turns.wake_next();
         }
     }
 }

@@ -121,7 +121,7 @@ impl LogRefresh {
             At::Sends => match self.order.front() {
                 Some((_, part, _)) => *part,
                 None => {
-                    let told = self.tell_gone(search.message, None, budget, out);
+                    let told = self.send_gone(search.message, None, budget, out);
                     return Ok(told && !self.again());
                 }
             },

@@ -143,10 +143,10 @@ impl<S: Store> SyncSearch<S> {
         let part = |(served, mut task): (Arc<Served<S>>, SearchTask)| {
             task.for_consumer();
             if values || states && merged {
-                task.tell_states();
+                task.send_states();
             }
             if peer {
-                task.tell_places();
+                task.send_places();
             }
             DatabaseSearch::new(served, task)
         };

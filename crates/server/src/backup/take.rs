@@ -55,7 +55,7 @@ pub fn take_full(
     }
     let parent =
         to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    beside(to, |part| {
+    fill_and_rename(to, |part| {
         let mut databases = Vec::new();
         let configuration = write_configuration(config, part)?;
         let began = pace.now();
@@ -98,7 +98,7 @@ pub fn take_increment(
         return Err(BackupError::NoIncrement { suffix: left_out.name(), why });
     }
     let directory = to.join(increment_name(chain.increments.len() + 1));
-    let made = beside(&directory, |part| {
+    let made = fill_and_rename(&directory, |part| {
         let configuration = write_configuration(config, part)?;
         let began = pace.now();
         let mut databases = Vec::new();
@@ -169,7 +169,10 @@ fn is_same(known: &DatabaseBackup, source: &Source<'_>) -> bool {
 }
 
 /// Fills a directory `NAME.part` and renames it to `NAME` once it is whole and on the disk.
-fn beside<T>(to: &Path, fill: impl FnOnce(&Path) -> Result<T, BackupError>) -> Result<T, BackupError> {
+fn fill_and_rename<T>(
+    to: &Path,
+    fill: impl FnOnce(&Path) -> Result<T, BackupError>,
+) -> Result<T, BackupError> {
     let mut part = to.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);

@@ -8,7 +8,7 @@ use larix_engine::write::known::MissingElement;
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Directory, Frontend, Served};
 
-use super::beside::Beside;
+use super::other_databases::AllDatabases;
 use super::{Making, Node, NodeFigures, SharedStore};
 
 /// A database in a shared engine.
@@ -24,21 +24,22 @@ pub(crate) struct OwnDirectory {
     frontend: Frontend,
     /// The rules that the database comes to have with this generation, if it had others.
     policy: Option<Arc<AccessPolicy>>,
-    beside: Arc<Beside>,
+    databases: Arc<AllDatabases>,
     made: OnceLock<Option<Arc<Directory<SharedStore>>>>,
 }
 
 impl OwnDirectory {
-    fn new(frontend: Frontend, policy: Option<Arc<AccessPolicy>>, beside: Arc<Beside>) -> Self {
-        Self { frontend, policy, beside, made: OnceLock::new() }
+    fn new(frontend: Frontend, policy: Option<Arc<AccessPolicy>>, databases: Arc<AllDatabases>) -> Self {
+        Self { frontend, policy, databases, made: OnceLock::new() }
     }
 
     /// None where the schema lacks the system's elements, which no generation comes to.
     pub(crate) fn of(&self, served: &Arc<Served<SharedStore>>) -> Option<&Arc<Directory<SharedStore>>> {
         let make = || {
             // Before the directory lets the rules see itself alone.
-            let see =
-                |policy: &AccessPolicy| policy.see_others(Arc::clone(&self.beside) as Arc<dyn OtherEntries>);
+            let see = |policy: &AccessPolicy| {
+                policy.see_others(Arc::clone(&self.databases) as Arc<dyn OtherEntries>)
+            };
             see(&served.database().policy());
             self.policy.iter().for_each(|policy| see(policy));
             let directory = Directory::new(self.frontend.clone(), vec![Arc::clone(served)]).ok()?;
@@ -50,7 +51,7 @@ impl OwnDirectory {
 
 /// The databases in shared engines of a generation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Clusters(Vec<Cluster>, Arc<Beside>);
+pub(crate) struct Clusters(Vec<Cluster>, Arc<AllDatabases>);
 
 impl Clusters {
     /// The one whose first suffix has this normal form.

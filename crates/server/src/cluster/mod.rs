@@ -2,11 +2,11 @@
 //!
 //! One node at a time writes. A [lease](role) in the engine says who tries to; the fence in each commit is what makes it safe.
 
-mod asking;
-mod beside;
 mod bind_messages;
 mod generation;
 mod opening;
+mod other_databases;
+mod pending_binds;
 mod pool;
 mod report;
 mod role;
@@ -28,8 +28,8 @@ use larix_schema::Schema;
 
 use crate::clock::SystemClock;
 use crate::log::Log;
-use asking::{Asking, Judged, Postman, not_judged};
 use opening::{Failure, Opening, Plan};
+use pending_binds::{BindAnswered, MessageReceiver, PendingBinds, not_judged};
 
 pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
@@ -53,7 +53,7 @@ pub(crate) struct Node {
     opening: Arc<Opening>,
     pub(crate) pool: Arc<EnginePool>,
     role: Arc<role::Watch>,
-    asking: Arc<Asking>,
+    pending_binds: Arc<PendingBinds>,
     clock: Arc<SystemClock>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -116,9 +116,9 @@ impl Node {
             Err(failure) => return Err(failure.text()),
         }
         let pool = Arc::new(EnginePool::start(Arc::clone(&clock)).map_err(|error| error.to_string())?);
-        let asking = Arc::new(Asking::default());
-        let postman = Postman {
-            asking: Arc::clone(&asking),
+        let pending_binds = Arc::new(PendingBinds::default());
+        let receiver = MessageReceiver {
+            pending_binds: Arc::clone(&pending_binds),
             opening: Arc::clone(&opening),
             pool: Arc::clone(&pool),
             clock: Arc::clone(&clock),
@@ -137,10 +137,10 @@ impl Node {
         let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || holder.run());
         let thread = Mutex::new(Some(thread.map_err(|error| error.to_string())?));
         let (settings, clock) = (settings.clone(), own_clock);
-        let node = Self { settings, suffix, opening, pool, role, asking, clock, thread };
-        let postman =
-            std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || postman.run());
-        postman.map_err(|error| error.to_string())?;
+        let node = Self { settings, suffix, opening, pool, role, pending_binds, clock, thread };
+        let receiver =
+            std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || receiver.run());
+        receiver.map_err(|error| error.to_string())?;
         Ok(node)
     }
 
@@ -164,14 +164,14 @@ impl Node {
 
     /// Has the node that writes judge a bind whose password was compared; `done` is called once, on some thread. It may wait for the
     /// engine.
-    pub(crate) fn judge_bind(&self, attempt: BindAttempt, done: Judged) {
+    pub(crate) fn judge_bind(&self, attempt: BindAttempt, done: BindAnswered) {
         let Some(served) = self.served() else {
             return done(not_judged("the engine of this database has not let this server in"));
         };
         match self.role() {
             Role::Leader => served.judge_bind(attempt, done),
             Role::Follower(_) => {
-                self.asking.ask(served.database().store(), &attempt, self.clock.monotonic(), done);
+                self.pending_binds.ask(served.database().store(), &attempt, self.clock.monotonic(), done);
             }
             Role::Vacant => done(not_judged("no node of this database writes just now")),
             Role::CutOff => done(not_judged("the engine of this database cannot be reached")),
@@ -211,7 +211,7 @@ impl Node {
 
     /// Gives up the lease and takes no more changes.
     pub(crate) fn close(&self) {
-        self.asking.end();
+        self.pending_binds.end();
         self.role.end();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -223,7 +223,7 @@ impl Node {
     /// The database has left the configuration.
     pub(crate) fn retire(&self) {
         self.served().into_iter().for_each(|served| served.retire());
-        self.asking.end();
+        self.pending_binds.end();
         self.role.end();
     }
 }
@@ -231,7 +231,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // Not waited for: it may be an event loop that lets the last generation go.
-        self.asking.end();
+        self.pending_binds.end();
         self.role.end();
     }
 }

@@ -152,7 +152,7 @@ pub(crate) struct PreparedDatabases {
 
 impl PreparedDatabases {
     /// Databases that stay open, and what this configuration says of them.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = (&Arc<Served<LmdbStore>>, &Reconfiguration)> {
+    pub(crate) fn staying(&self) -> impl Iterator<Item = (&Arc<Served<LmdbStore>>, &Reconfiguration)> {
         self.kept.iter().map(|(served, next)| (served, next))
     }
 

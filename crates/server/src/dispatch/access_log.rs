@@ -37,7 +37,7 @@ impl Dispatcher {
         };
         let dn = databases.schema().parse_dn(target).ok()?;
         let recorder = self.recorder_at(&databases, &dn, operation)?;
-        let asked = self.asked(databases.schema(), &message.request, &recorder)?;
+        let asked = self.logged_request(databases.schema(), &message.request, &recorder)?;
         let shown = Dn::parse(target).ok().and_then(|dn| databases.schema().pretty_dn(&dn).ok());
         let authorization = match operation {
             // A client that binds is anonymous until the bind is done.
@@ -59,7 +59,7 @@ impl Dispatcher {
         }
         let databases = self.server.databases();
         let dn = databases.schema().parse_dn(operation.target()).ok()?;
-        let (kind, asked) = asked_change(databases.schema(), operation);
+        let (kind, asked) = logged_change(databases.schema(), operation);
         let recorder = self.recorder_at(&databases, &dn, kind)?;
         let shown = Some(operation.target().to_owned());
         let authorization = subject.shown_dn().to_owned();
@@ -154,7 +154,12 @@ impl Dispatcher {
         }
     }
 
-    fn asked(&self, schema: &Schema, request: &Request<'_>, recorder: &Recorder) -> Option<LoggedRequest> {
+    fn logged_request(
+        &self,
+        schema: &Schema,
+        request: &Request<'_>,
+        recorder: &Recorder,
+    ) -> Option<LoggedRequest> {
         // The change log says what was done: the request itself is of use where it fails.
         let untold = recorder.is_success_only();
         Some(match request {
@@ -174,10 +179,10 @@ impl Dispatcher {
             }
             Request::Modify(_) if untold => LoggedRequest::Modify(Vec::new()),
             Request::Add(_) if untold => LoggedRequest::Add(Vec::new()),
-            Request::Modify(request) => asked_change(schema, &WriteOperation::from(*request)).1,
-            Request::Add(request) => asked_change(schema, &WriteOperation::from(*request)).1,
+            Request::Modify(request) => logged_change(schema, &WriteOperation::from(*request)).1,
+            Request::Add(request) => logged_change(schema, &WriteOperation::from(*request)).1,
             Request::Delete(_) => LoggedRequest::Delete,
-            Request::ModifyDn(request) => asked_change(schema, &WriteOperation::from(*request)).1,
+            Request::ModifyDn(request) => logged_change(schema, &WriteOperation::from(*request)).1,
             Request::Extended(_) | Request::Unbind | Request::Abandon(_) => return None,
         })
     }
@@ -224,7 +229,7 @@ impl Dispatcher {
 }
 
 /// What a change asks for, without secrets: the change log has what was done.
-fn asked_change(schema: &Schema, operation: &WriteOperation) -> (Operation, LoggedRequest) {
+fn logged_change(schema: &Schema, operation: &WriteOperation) -> (Operation, LoggedRequest) {
     let attribute = |AttributeValues { description, values }: &AttributeValues| LoggedAttribute {
         description: description.clone(),
         values: match is_secret_in(schema, description) {

@@ -38,7 +38,7 @@ impl Dispatcher {
     }
 
     /// Keeps what a request asks, if that may be needed at its end.
-    pub(super) fn note_asked(&self, operation: Operation, message: &Message<'_>) {
+    pub(super) fn note_request(&self, operation: Operation, message: &Message<'_>) {
         if self.server.log.keeps_requests()
             && let Some(asked) = RequestSummary::of(message)
         {
@@ -91,7 +91,7 @@ impl Dispatcher {
 
     /// Ends a request that is not answered.
     pub(super) fn forget(&self, begun: &Begun) {
-        self.take_asked(begun.operation.serial);
+        self.take_request(begun.operation.serial);
         self.take_noted(begun.operation.serial);
         self.counters.complete(begun.kind);
         add(&self.record.operations_completed, 1);
@@ -134,9 +134,9 @@ impl Dispatcher {
         let waited = begun.started.0.saturating_sub(begun.arrived.0);
         let taken = now.0.saturating_sub(begun.started.0);
         if self.server.traces.wants_one() {
-            self.tell_span(begun, result.code, (waited, taken), database, effort);
+            self.report_span(begun, result.code, (waited, taken), database, effort);
         }
-        if let Some(asked) = self.take_asked(begun.operation.serial) {
+        if let Some(asked) = self.take_request(begun.operation.serial) {
             let ended = Ended { serial: begun.operation.serial, result, waited, taken, effort };
             operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &asked, &ended);
         }
@@ -161,7 +161,7 @@ impl Dispatcher {
         Started::Answered
     }
 
-    fn tell_span(
+    fn report_span(
         &self,
         begun: &Begun,
         code: ResultCode,
@@ -192,7 +192,7 @@ impl Dispatcher {
         Some(kept.swap_remove(at).1)
     }
 
-    pub(super) fn take_asked(&self, serial: u64) -> Option<RequestSummary> {
+    pub(super) fn take_request(&self, serial: u64) -> Option<RequestSummary> {
         let mut kept = self.asked.borrow_mut();
         let at = kept.iter().position(|(other, _)| *other == serial)?;
         Some(kept.swap_remove(at).1)

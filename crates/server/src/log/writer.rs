@@ -19,6 +19,7 @@ use super::{Batch, Kind, Line, Order, Severity, Shared, json, thread_number, tim
 use crate::panics;
 
 /// How long the thread sleeps after it has written: to be woken for each batch of a busy server would cost more than the lines.
+/// It does not sleep while standard error takes lines (`-d`): people and scripts look there right after an answer.
 const LINGER: Duration = Duration::from_millis(2);
 /// Bytes gathered for one write.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -89,13 +90,13 @@ struct ReportedLoss {
 /// Writes until the end is ordered, or no sender is left.
 pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Shared) {
     let mut formatted = Formatted::default();
-    let mut told = ReportedLoss::default();
+    let mut reported = ReportedLoss::default();
     let mut next = orders.recv().ok();
     while let Some(first) = next {
         // A panic costs the lines of this time.
         let ended = panics::contained(|| {
             injected::panic_at("log");
-            outputs.take(first, (orders, shared), &mut formatted, &mut told)
+            outputs.take(first, (orders, shared), &mut formatted, &mut reported)
         });
         let after = match ended {
             Ok(After::End) => return,
@@ -109,7 +110,9 @@ pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Share
         if next.is_none() || after == After::Nothing {
             // Senders wake a thread that waits in `recv`, but not one that is parked: a busy loop then only puts its lines into the
             // queue.
-            std::thread::park_timeout(LINGER);
+            if outputs.stderr_levels == 0 {
+                std::thread::park_timeout(LINGER);
+            }
             next = next.or_else(|| orders.try_recv().ok()).or_else(|| orders.recv().ok());
         }
     }
@@ -132,7 +135,7 @@ impl Outputs {
         first: Order,
         (orders, shared): (&Receiver<Order>, &Shared),
         formatted: &mut Formatted,
-        told: &mut ReportedLoss,
+        reported: &mut ReportedLoss,
     ) -> After {
         let mut next = Some(first);
         let mut after = After::Nothing;
@@ -144,11 +147,11 @@ impl Outputs {
                 }
                 Order::Levels(others, file) => (self.levels, self.file_levels) = (others, file),
                 Order::Outputs(others) => {
-                    self.write(formatted, shared, told);
+                    self.write(formatted, shared, reported);
                     *self = *others;
                 }
                 Order::Reopen => {
-                    self.write(formatted, shared, told);
+                    self.write(formatted, shared, reported);
                     self.file.iter_mut().for_each(LogFile::follow);
                 }
                 Order::End => after = After::End,
@@ -162,8 +165,8 @@ impl Outputs {
             }
             next = orders.try_recv().ok();
         }
-        self.tell_losses(formatted, shared, told);
-        self.write(formatted, shared, told);
+        self.report_losses(formatted, shared, reported);
+        self.write(formatted, shared, reported);
         after
     }
 
@@ -232,7 +235,7 @@ impl Outputs {
         };
     }
 
-    fn write(&mut self, out: &mut Formatted, shared: &Shared, told: &mut ReportedLoss) {
+    fn write(&mut self, out: &mut Formatted, shared: &Shared, reported: &mut ReportedLoss) {
         // The log cannot report on standard error that standard error failed.
         let _ = io::stderr().write_all(&out.stderr);
         out.stderr.clear();
@@ -240,13 +243,13 @@ impl Outputs {
             && !out.file.is_empty()
         {
             match file.append(&out.file) {
-                Ok(()) => told.broken = None,
+                Ok(()) => reported.broken = None,
                 Err(error) => {
                     shared.unwritten.fetch_add(out.file_lines, Ordering::Relaxed);
-                    if told.broken.is_none() {
-                        told.broken = Some((error.kind(), shared.unwritten.load(Ordering::Relaxed)));
+                    if reported.broken.is_none() {
+                        reported.broken = Some((error.kind(), shared.unwritten.load(Ordering::Relaxed)));
                         let path = file.path().display().to_string();
-                        self.tell_others(&format!(
+                        self.report_to_others(&format!(
                             "log: {path} takes no lines ({error}); they are lost until it does, and the server goes on"
                         ));
                     }
@@ -257,11 +260,11 @@ impl Outputs {
         out.file_lines = 0;
     }
 
-    fn tell_losses(&mut self, out: &mut Formatted, shared: &Shared, told: &mut ReportedLoss) {
+    fn report_losses(&mut self, out: &mut Formatted, shared: &Shared, reported: &mut ReportedLoss) {
         let lost = shared.lost.load(Ordering::Relaxed);
-        if lost != told.lost {
-            let more = lost.wrapping_sub(told.lost);
-            told.lost = lost;
+        if lost != reported.lost {
+            let more = lost.wrapping_sub(reported.lost);
+            reported.lost = lost;
             self.own_line(&format!("log: {more} lines dropped, too many waited to be written"), out);
         }
     }
@@ -279,7 +282,7 @@ impl Outputs {
     }
 
     /// On all outputs but the file, which failed.
-    fn tell_others(&mut self, text: &str) {
+    fn report_to_others(&mut self, text: &str) {
         let mut out = Formatted::default();
         self.own_line(text, &mut out);
         let _ = io::stderr().write_all(&out.stderr);

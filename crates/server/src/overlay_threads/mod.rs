@@ -19,7 +19,7 @@ use larix_engine::{Served, Writers};
 use larix_store::lmdb::LmdbStore;
 
 use crate::log::Log;
-use thread::Beside;
+use thread::OverlayThread;
 
 /// So long the end of the server, or of an overlay, waits for the overlay's current work: an overlay that waits for a pipe
 /// without a reader is then abandoned.
@@ -48,8 +48,8 @@ pub(crate) struct Figures {
 pub(crate) struct OverlayThreads {
     /// Whether any overlay asks who sent a change.
     asks_origin: AtomicBool,
-    all: ArcSwap<Vec<Arc<Beside>>>,
-    handles: Mutex<Vec<(Arc<Beside>, JoinHandle<()>)>>,
+    all: ArcSwap<Vec<Arc<OverlayThread>>>,
+    handles: Mutex<Vec<(Arc<OverlayThread>, JoinHandle<()>)>>,
 }
 
 impl OverlayThreads {
@@ -60,31 +60,31 @@ impl OverlayThreads {
     pub(crate) fn follow(&self, databases: &[Arc<Served<LmdbStore>>], log: &Log) -> io::Result<()> {
         let mut handles = self.lock();
         let writers = Arc::new(Writers::of(databases));
-        let mut wanted: Vec<Arc<Beside>> = Vec::new();
+        let mut wanted: Vec<Arc<OverlayThread>> = Vec::new();
         let mut failed = None;
         for served in databases {
-            for (name, overlay) in overlays_beside(served) {
-                let known = handles.iter().find(|(beside, _)| beside.is(served, &name));
-                if let Some((beside, _)) = known {
-                    beside.set_overlay(overlay, &writers);
-                    wanted.push(Arc::clone(beside));
+            for (name, overlay) in overlays_with_threads(served) {
+                let known = handles.iter().find(|(thread, _)| thread.is(served, &name));
+                if let Some((thread, _)) = known {
+                    thread.set_overlay(overlay, &writers);
+                    wanted.push(Arc::clone(thread));
                     continue;
                 }
-                let beside = Beside::new(served, name, (overlay, &writers), log);
-                let own = Arc::clone(&beside);
+                let thread = OverlayThread::new(served, name, (overlay, &writers), log);
+                let own = Arc::clone(&thread);
                 match std::thread::Builder::new().name("overlay".to_owned()).spawn(move || own.run()) {
                     Ok(handle) => {
-                        handles.push((Arc::clone(&beside), handle));
-                        wanted.push(beside);
+                        handles.push((Arc::clone(&thread), handle));
+                        wanted.push(thread);
                     }
                     Err(error) => failed = Some(error),
                 }
             }
         }
-        let asks = wanted.iter().any(|beside| beside.asks_origin());
+        let asks = wanted.iter().any(|thread| thread.asks_origin());
         self.asks_origin.store(asks, Ordering::Release);
         self.all.store(Arc::new(wanted.clone()));
-        let is_wanted = |(beside, _): &(Arc<Beside>, _)| wanted.iter().any(|w| Arc::ptr_eq(w, beside));
+        let is_wanted = |(thread, _): &(Arc<OverlayThread>, _)| wanted.iter().any(|w| Arc::ptr_eq(w, thread));
         let (stay, gone): (Vec<_>, Vec<_>) = handles.drain(..).partition(is_wanted);
         *handles = stay;
         drop(handles);
@@ -107,23 +107,23 @@ impl OverlayThreads {
     /// What to notify after a change of this database.
     pub(crate) fn noted(&self, served: &Arc<Served<LmdbStore>>, origin: ChangeOrigin) -> NotedOrigin {
         let all = self.all.load();
-        let asking = all.iter().filter(|beside| beside.follows(served) && beside.asks_origin());
+        let asking = all.iter().filter(|thread| thread.follows(served) && thread.asks_origin());
         NotedOrigin { asking: asking.cloned().collect(), origin: Arc::new(origin) }
     }
 
     /// Suffix of the database, name of the overlay, figures.
     pub(crate) fn figures(&self) -> Vec<(String, String, Arc<Figures>)> {
-        self.all.load().iter().map(|beside| beside.figures()).collect()
+        self.all.load().iter().map(|thread| thread.figures()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Beside>, JoinHandle<()>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<OverlayThread>, JoinHandle<()>)>> {
         // Every change of it is whole.
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The overlays of a database that have a thread, each with the name by which its position is remembered.
-fn overlays_beside(served: &Arc<Served<LmdbStore>>) -> Vec<(String, Arc<dyn Overlay>)> {
+fn overlays_with_threads(served: &Arc<Served<LmdbStore>>) -> Vec<(String, Arc<dyn Overlay>)> {
     let settings = served.database().settings();
     let mut all: Vec<(String, Arc<dyn Overlay>)> = Vec::new();
     for overlay in settings.overlays.iter() {
@@ -142,10 +142,10 @@ fn overlays_beside(served: &Arc<Served<LmdbStore>>) -> Vec<(String, Arc<dyn Over
 }
 
 /// Positions of overlays that the configuration no longer has.
-fn forget_others(databases: &[Arc<Served<LmdbStore>>], wanted: &[Arc<Beside>], log: &Log) {
+fn forget_others(databases: &[Arc<Served<LmdbStore>>], wanted: &[Arc<OverlayThread>], log: &Log) {
     for served in databases {
-        let kept = served.kept_followers().unwrap_or_default();
-        for name in kept.iter().filter(|name| !wanted.iter().any(|beside| beside.is(served, name))) {
+        let kept = served.follower_names().unwrap_or_default();
+        for name in kept.iter().filter(|name| !wanted.iter().any(|thread| thread.is(served, name))) {
             if let Err(error) = served.forget_follower(name) {
                 log.warning(format_args!("overlay {name}: its place in the change log stays: {error}"));
             }
@@ -154,10 +154,10 @@ fn forget_others(databases: &[Arc<Served<LmdbStore>>], wanted: &[Arc<Beside>], l
 }
 
 /// `leaves`: the configuration no longer has these overlays.
-fn end(threads: Vec<(Arc<Beside>, JoinHandle<()>)>, leaves: bool) {
-    threads.iter().for_each(|(beside, _)| beside.end(leaves));
-    for (beside, handle) in threads {
-        if beside.has_ended_within(END_PATIENCE) {
+fn end(threads: Vec<(Arc<OverlayThread>, JoinHandle<()>)>, leaves: bool) {
+    threads.iter().for_each(|(thread, _)| thread.end(leaves));
+    for (thread, handle) in threads {
+        if thread.has_ended_within(END_PATIENCE) {
             // A panic was reported already.
             let _ = handle.join();
         }
@@ -167,15 +167,15 @@ fn end(threads: Vec<(Arc<Beside>, JoinHandle<()>)>, leaves: bool) {
 /// The sender of a change, for the overlays that ask for it.
 #[derive(Debug)]
 pub(crate) struct NotedOrigin {
-    asking: Vec<Arc<Beside>>,
+    asking: Vec<Arc<OverlayThread>>,
     origin: Arc<ChangeOrigin>,
 }
 
 impl NotedOrigin {
     /// The change has ended: to be called before the change log's followers are woken.
     pub(crate) fn changed(self, outcome: &WriteOutcome) {
-        for beside in &self.asking {
-            beside.keep_origin(outcome.logged.clone(), &self.origin);
+        for thread in &self.asking {
+            thread.keep_origin(outcome.logged.clone(), &self.origin);
         }
     }
 }

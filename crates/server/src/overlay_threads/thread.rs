@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(3_600);
 
 /// An overlay with its thread.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct OverlayThread {
     served: Arc<Served<LmdbStore>>,
     /// By which its position is remembered.
     name: String,
@@ -68,7 +68,7 @@ struct Known {
     failing: Option<String>,
 }
 
-impl Beside {
+impl OverlayThread {
     pub(super) fn new(
         served: &Arc<Served<LmdbStore>>,
         name: String,

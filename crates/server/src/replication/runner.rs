@@ -294,7 +294,7 @@ impl Runner {
             self.settle()?;
         }
         match self.first.is_underway() {
-            true => self.carry_out_beside_first(action, full),
+            true => self.carry_out_during_first_content(action, full),
             false => self.carry_out_in_batches(action, full),
         }
     }

@@ -257,7 +257,7 @@ fn make(
             Err(error) => return Err(error),
         }
     }
-    let directory = free_place(&schedule.directory, wall());
+    let directory = free_path(&schedule.directory, wall());
     let _made: Manifest = take_full(config, &sources, &directory, &mut pace)?;
     let chain = Chain::read(&directory)?;
     remove_old(server, schedule)?;
@@ -265,7 +265,7 @@ fn make(
 }
 
 /// The place of a full backup that is made now. Names have seconds: the second one of a second is called after the next.
-fn free_place(directory: &Path, now: Timestamp) -> PathBuf {
+fn free_path(directory: &Path, now: Timestamp) -> PathBuf {
     let mut time = now;
     loop {
         let path = directory.join(format!("{NAME}{}", time.generalized()));

@@ -87,7 +87,7 @@ impl<'c> Task<'c> {
             return ended.reason();
         }
         let reason = self.serve_to_the_end().await;
-        writer::hand_over_kept();
+        writer::hand_over_deferred();
         reason
     }
 
@@ -124,7 +124,7 @@ impl<'c> Task<'c> {
 
     /// Others have their turn; then what came meanwhile, or just another one.
     async fn go_on(&mut self) -> Result<Turn, Ended> {
-        writer::hand_over_kept();
+        writer::hand_over_deferred();
         writer::may_keep(false);
         tokio::task::yield_now().await;
         let mut turn = None;
@@ -152,7 +152,7 @@ impl<'c> Task<'c> {
         self.handle.note_deadline(deadline);
         self.core.note_deadline(deadline);
         self.note_unfinished();
-        self.core.carry_out_kept();
+        self.core.carry_out_deferred();
         let reads = turn == Turn::Idle && self.connection.wants_input();
         let writes = self.owes_output();
         let handshake_until = self.handshake_until;

@@ -58,7 +58,7 @@ impl<W: OrderedWrite> List<'_, W> {
             return self.target.write(self.table, &block_key(self.key, block.view.first), &value);
         }
         let runs = self.changed_runs(&block, edits)?;
-        self.erase_unless_kept(&block, &runs)?;
+        self.erase_unless_first(&block, &runs)?;
         let limit = split_limit(&block, &runs);
         let header = self.write_blocks(&runs, limit, false)?;
         self.write_header_of_new_list(header)
@@ -120,7 +120,7 @@ impl<W: OrderedWrite> List<'_, W> {
         }
         let mut runs = self.changed_runs(&block, edits)?;
         let mut before = Header { blocks: 1, ids: block.view.count };
-        self.erase_unless_kept(&block, &runs)?;
+        self.erase_unless_first(&block, &runs)?;
         let limit = split_limit(&block, &runs);
         let shrunk = edits.iter().any(|(_, present)| !present);
         if shrunk && !runs.is_empty() && payload_bytes(&runs) < JOIN_BELOW_BYTES as u64 {
@@ -163,7 +163,7 @@ impl<W: OrderedWrite> List<'_, W> {
     }
 
     /// A block whose first id is gone, or is no longer the first, has another key now.
-    fn erase_unless_kept(&mut self, block: &Block, runs: &[Run]) -> Result<(), CommitError> {
+    fn erase_unless_first(&mut self, block: &Block, runs: &[Run]) -> Result<(), CommitError> {
         if runs.first().is_some_and(|run| run.start == block.view.first) {
             return Ok(());
         }

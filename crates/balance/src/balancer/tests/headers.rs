@@ -19,7 +19,7 @@ impl World {
     }
 
     fn place(&self, client: u64) -> String {
-        self.balancer.clients[&client].place().to_string()
+        self.balancer.clients[&client].name().to_string()
     }
 }
 

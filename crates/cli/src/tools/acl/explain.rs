@@ -84,22 +84,22 @@ fn decision(decision: &Decision) -> Value {
     };
     let mut value = json!({ "kind": kind, "text": decision.to_string() });
     if let Decision::Clause { rule, clause, .. } = decision {
-        value["rule"] = place(rule);
+        value["rule"] = rule_reference(rule);
         value["clause"] = json!(clause);
     }
     if let Decision::EndOfClauses { rule } = decision {
-        value["rule"] = place(rule);
+        value["rule"] = rule_reference(rule);
     }
     value
 }
 
-fn place(rule: &RuleName) -> Value {
+fn rule_reference(rule: &RuleName) -> Value {
     let list = if rule.list == RuleList::Frontend { "frontend" } else { "database" };
     json!({ "list": list, "index": rule.index, "text": rule.text })
 }
 
 fn step(step: &RuleStep) -> Value {
-    let mut value = place(&step.rule);
+    let mut value = rule_reference(&step.rule);
     match &step.outcome {
         RuleOutcome::PassedOver { part, written } => {
             value["passed_over"] = json!({ "because": part.to_string(), "written": written });

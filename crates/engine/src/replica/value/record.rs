@@ -80,7 +80,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let (schema, known) = (op.schema(), op.context.known);
             let own_shown = op.view.dn(&held.view()?)?;
             let mine = Version { state: ours.clone(), content: content_of(op, &held)? };
-            let theirs = told(op, (&held, &mine), &changes, (delta.csn, renames))?;
+            let theirs = recorded_version(op, (&held, &mine), &changes, (delta.csn, renames))?;
             let rule = |description: &AttributeDescription| rule_of(schema, known, description);
             if may_ask
                 && rows::forgotten(op.snapshot())? >= Some(delta.csn)
@@ -115,7 +115,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let mut put = put_of(known, &as_sent, merged.version);
             // Clients see attributes in the order in which the entry has them.
             let entry = op.reader(&held)?.owned_in_part(own_shown, |_| false)?;
-            let places = difference::places(entry.attributes.iter().map(|held| &held.description));
+            let places = difference::order_of(entry.attributes.iter().map(|held| &held.description));
             let place = |description: &AttributeDescription| places.get(description).copied();
             put.attributes.sort_by_cached_key(|change| place(&change.description).unwrap_or(usize::MAX));
             Ok((put, merged.lost_theirs))
@@ -169,7 +169,7 @@ fn cannot_tell(delta: &Delta) -> LdapResult {
 }
 
 /// What the record tells, as a version of the entry that has nothing else.
-fn told<V: Snapshot>(
+fn recorded_version<V: Snapshot>(
     op: &Operator<'_, V>,
     (held, mine): (&Held<'_>, &Version),
     changes: &[Change],

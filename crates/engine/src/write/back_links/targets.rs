@@ -86,7 +86,7 @@ fn edit_target<V: Snapshot>(
         changes.iter().any(|change| change.description == *description)
     })?;
     let sets = StoredSets::new(reader);
-    let places = places(&entry, changes);
+    let places = positions(&entry, changes);
     for change in changes {
         change::apply(operator.schema(), &mut entry, change, true, &sets)?;
     }
@@ -100,7 +100,7 @@ fn edit_target<V: Snapshot>(
 }
 
 /// Where the attributes that are to change stand, first ones first.
-fn places<'c>(entry: &Entry, changes: &'c [Change]) -> Vec<(usize, &'c AttributeDescription)> {
+fn positions<'c>(entry: &Entry, changes: &'c [Change]) -> Vec<(usize, &'c AttributeDescription)> {
     let place = |change: &'c Change| {
         let of = &change.description;
         Some((entry.attributes.iter().position(|attribute| attribute.description == *of)?, of))

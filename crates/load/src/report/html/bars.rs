@@ -21,7 +21,7 @@ pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> Strin
     places.sort_unstable_by(f64::total_cmp);
     places.dedup();
     let looks = style::looks(document, chart);
-    let percent = |value: f64| span.place(value).unwrap_or(0.0) * 100.0;
+    let percent = |value: f64| span.position(value).unwrap_or(0.0) * 100.0;
     let mut out =
         format!("<div class=\"lying\" role=\"img\" aria-label=\"{}\">\n", escape(&described(chart)));
     let named = span.named(0.0, 0.24);
@@ -49,7 +49,7 @@ fn bar(point: Option<&Point>, colour: usize, span: &Span, unit: &str) -> String 
     let Some((point, y)) = point.and_then(|point| Some((point, point.y?))) else {
         return "<div class=\"ratio\"><span class=\"absent\">not measured</span></div>".into();
     };
-    let percent = |value: f64| span.place(value).unwrap_or(0.0) * 100.0;
+    let percent = |value: f64| span.position(value).unwrap_or(0.0) * 100.0;
     let mut svg = String::from("<svg class=\"track\" width=\"100%\" height=\"18\" aria-hidden=\"true\">");
     for tick in &span.ticks {
         let x = percent(*tick);

@@ -70,11 +70,11 @@ impl<'a> Plot<'a> {
     }
 
     fn at_x(&self, x: f64) -> Option<f64> {
-        Some(LEFT + self.x.place(x)? * (WIDTH - LEFT - RIGHT))
+        Some(LEFT + self.x.position(x)? * (WIDTH - LEFT - RIGHT))
     }
 
     fn at_y(&self, y: f64) -> Option<f64> {
-        Some(HEIGHT - BOTTOM - self.y.place(y)? * (HEIGHT - TOP - BOTTOM))
+        Some(HEIGHT - BOTTOM - self.y.position(y)? * (HEIGHT - TOP - BOTTOM))
     }
 
     fn axes(&self) -> String {

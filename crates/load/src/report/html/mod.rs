@@ -233,7 +233,7 @@ fn numbers(chart: &Chart) -> String {
                 point.map_or_else(|| "–".into(), |point| with_spread(point, &chart.y.label))
             )
         });
-        let name = place_name(chart, *x);
+        let name = category_or_number(chart, *x);
         out += &format!("<tr><th scope=\"row\">{}</th>{}</tr>\n", escape(&name), cells.collect::<String>());
     }
     out += "</tbody>\n</table></div>\n";
@@ -263,7 +263,7 @@ fn is_bytes(label: &str) -> bool {
 }
 
 /// What stands at `x`: a category's name or the number.
-fn place_name(chart: &Chart, x: f64) -> String {
+fn category_or_number(chart: &Chart, x: f64) -> String {
     let category = || chart.x.categories.get(x as usize).cloned();
     (x >= 0.0 && x.fract() == 0.0).then(category).flatten().unwrap_or_else(|| number::plain(x))
 }

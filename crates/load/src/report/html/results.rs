@@ -32,7 +32,7 @@ impl Ratios {
     }
 
     fn percent(&self, value: f64) -> f64 {
-        self.span.place(value).unwrap_or(0.0) * 100.0
+        self.span.position(value).unwrap_or(0.0) * 100.0
     }
 
     /// The axis above the bars.

@@ -42,7 +42,7 @@ impl Gone {
     }
 
     /// The delete has been sent.
-    pub(super) fn told(&mut self, tombstone: Tombstone) {
+    pub(super) fn note_sent(&mut self, tombstone: Tombstone) {
         if let Some(name) = self.tombstones.remove(&tombstone).flatten() {
             self.names.remove(&name);
         }
@@ -75,10 +75,10 @@ mod tests {
             assert_eq!(gone.first(before.map(|time| tombstone(time, 0).0)), first, "before {before:?}");
         }
         assert_eq!((gone.named("cn=late"), gone.named("cn=early")), (Some(late), None));
-        gone.told(early);
+        gone.note_sent(early);
         assert!(gone.has_names());
         assert_eq!((gone.first(None), gone.first(Some(late.0))), (Some(late), None));
-        gone.told(late);
+        gone.note_sent(late);
         assert_eq!((gone.first(None), gone.named("cn=late"), gone.has_names()), (None, None, false));
     }
 }

@@ -28,7 +28,7 @@ const RING_MAX: usize = 64;
 
 impl LogRefresh {
     /// Tells what was gone before a change, or all of it. Answers whether that is done.
-    pub(super) fn tell_gone(
+    pub(super) fn send_gone(
         &mut self,
         message: MessageId,
         before: Option<Csn>,
@@ -41,16 +41,22 @@ impl LogRefresh {
             }
             // What a later pass tells may have changed before this, too.
             let is_proved = self.high.is_none() && self.start.covers(&tombstone.0);
-            self.tell_one(message, tombstone, is_proved, out);
+            self.send_tombstone(message, tombstone, is_proved, out);
         }
         true
     }
 
     /// `is_proved`: the consumer has received everything up to this CSN, and this server has it.
-    fn tell_one(&mut self, message: MessageId, (csn, uuid): Tombstone, is_proved: bool, out: &mut Vec<u8>) {
-        self.gone.told((csn, uuid));
+    fn send_tombstone(
+        &mut self,
+        message: MessageId,
+        (csn, uuid): Tombstone,
+        is_proved: bool,
+        out: &mut Vec<u8>,
+    ) {
+        self.gone.note_sent((csn, uuid));
         if !(is_proved || self.peer) {
-            return self.tell_unproved(message, uuid, out);
+            return self.send_unproved(message, uuid, out);
         }
         let cookie = cookie(self.rid, self.server_id, proved(&self.known, &self.start, &csn).as_slice());
         let cookie = format!("{cookie},delcsn={}", csn.text());
@@ -61,7 +67,7 @@ impl LogRefresh {
 
     /// A delete that says nothing of how far the consumer has come. A slapd takes it in this form whatever it has; of a set
     /// of entryUUIDs it deletes only what the cookie beside it covers.
-    fn tell_unproved(&self, message: MessageId, uuid: Uuid, out: &mut Vec<u8>) {
+    fn send_unproved(&self, message: MessageId, uuid: Uuid, out: &mut Vec<u8>) {
         let control = state_control(EntryState::Delete, uuid, None);
         EntryEncoder::begin(out, message, &self.base).finish(&[control]);
     }
@@ -80,7 +86,7 @@ impl LogRefresh {
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
         for _ in 0..budget.candidates {
             let Some(&(csn, _, id)) = self.order.front().filter(|(_, of, _)| *of == number) else { break };
-            if out.len() >= budget.bytes || !self.tell_gone(part.task.message(), Some(csn), budget, out) {
+            if out.len() >= budget.bytes || !self.send_gone(part.task.message(), Some(csn), budget, out) {
                 break;
             }
             // It is sent already where another asked for it; a superior that has to go before it goes alone.
@@ -109,13 +115,13 @@ impl LogRefresh {
         under_way.push(id);
         let name = self.contested_name(view, id)?;
         if let Some(gone) = name.as_ref().and_then(|name| self.gone.named(name)) {
-            self.tell_one(part.task.message(), gone, false, out);
+            self.send_tombstone(part.task.message(), gone, false, out);
         }
         if let Some(holder) = name.and_then(|name| self.holder(&name, number, id, changed)) {
             if under_way.contains(&holder) || under_way.len() > RING_MAX {
                 // Names that go round: one of them leaves, and comes back as if it were new.
                 if let Some(change) = changed.get(&holder) {
-                    self.tell_unproved(part.task.message(), change.uuid, out);
+                    self.send_unproved(part.task.message(), change.uuid, out);
                 }
                 self.taken.retain(|_, of| *of != holder);
             } else {

@@ -56,7 +56,7 @@ impl LogWriter {
             Some(position) => (position.key, false),
             None => self.begin(source, history, target)?.map_or((target, true), |begun| (begun, false)),
         };
-        let gap = self.tell_gap(source, from, target, &snapshot)? || gap;
+        let gap = self.report_gap(source, from, target, &snapshot)? || gap;
         let mut missed = if gap { log::context_csns(&snapshot)? } else { Vec::new() };
         let before = known.contexts.get(&source.name).cloned();
         let contexts = before.into_iter().chain([Context::now(&snapshot, target.server_id)?]);
@@ -86,7 +86,7 @@ impl LogWriter {
                     return false;
                 }
             };
-            changes.extend(told(record, place.as_ref(), &suffix, recorder, schema, facts));
+            changes.extend(record_of(record, place.as_ref(), &suffix, recorder, schema, facts));
             true
         })?;
         if let Some(fault) = fault {
@@ -104,7 +104,7 @@ impl LogWriter {
     }
 
     /// Says of changes that their records have gone before they were read; whether there are any.
-    fn tell_gap<N: Snapshot>(
+    fn report_gap<N: Snapshot>(
         &self,
         source: &Source,
         from: LogKey,
@@ -193,7 +193,7 @@ impl LogWriter {
 }
 
 /// What is recorded of a change, and when it ended; `None`: it is none that the recorder wants. `suffix`: of the database.
-fn told(
+fn record_of(
     mut record: LogRecord,
     place: Option<&EntryPlace>,
     suffix: &str,

@@ -26,7 +26,7 @@ impl Ring {
 
     /// Adds what was counted to the interval in which its time is.
     pub(super) fn add(&mut self, counted: &Sample) {
-        let (at, place) = self.place(counted.at);
+        let (at, place) = self.interval_of(counted.at);
         let Some(slot) = self.places.get_mut(place) else { return };
         match slot {
             Some(sample) if sample.at == at => sample.merge(counted),
@@ -45,7 +45,7 @@ impl Ring {
 
     /// Puts a sample from a file where it belongs; false: that is not `place`.
     pub(super) fn put(&mut self, place: usize, sample: Sample) -> bool {
-        let belongs = self.place(sample.at) == (sample.at, place);
+        let belongs = self.interval_of(sample.at) == (sample.at, place);
         if let Some(slot) = self.places.get_mut(place).filter(|_| belongs) {
             *slot = Some(sample);
         }
@@ -70,7 +70,7 @@ impl Ring {
     }
 
     /// When the interval of a moment begins, and its place.
-    fn place(&self, at: i64) -> (i64, usize) {
+    fn interval_of(&self, at: i64) -> (i64, usize) {
         let interval = i64::from(self.range.seconds) * 1_000;
         let number = at.div_euclid(interval);
         let place = number.rem_euclid(i64::from(self.range.samples));

@@ -87,7 +87,8 @@ fn account(visit: &Visit<'_>, schema: &Schema, entry: &Found) -> Markup {
     );
     let may = writable(entry).into_iter().filter(|name| is_for_users(schema, name));
     let may: Vec<&str> = sorted(may, |name| name);
-    let (usual, others): (Vec<&str>, Vec<&str>) = may.into_iter().partition(|name| place(name) < USUAL.len());
+    let (usual, others): (Vec<&str>, Vec<&str>) =
+        may.into_iter().partition(|name| usual_order(name) < USUAL.len());
     let fields = |names: &[&str]| {
         let field = |attribute| Field { schema, attribute, must: false, at_fault: false };
         html! { @for name in names { (values::fields(&field(name), entry.values(name))) } }
@@ -169,13 +170,13 @@ fn has_write(rights: &str) -> bool {
     rights.split(',').any(|right| right.trim() == "write:1")
 }
 
-fn place(name: &str) -> usize {
+fn usual_order(name: &str) -> usize {
     USUAL.iter().position(|usual| usual.eq_ignore_ascii_case(name)).unwrap_or(USUAL.len())
 }
 
 fn sorted<'a, T>(items: impl Iterator<Item = T>, name: impl Fn(&T) -> &'a str) -> Vec<T> {
     let mut items: Vec<T> = items.collect();
-    items.sort_by_cached_key(|item| (place(name(item)), name(item).to_ascii_lowercase()));
+    items.sort_by_cached_key(|item| (usual_order(name(item)), name(item).to_ascii_lowercase()));
     items
 }
 

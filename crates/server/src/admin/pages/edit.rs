@@ -107,7 +107,7 @@ fn back_to(form: &Form, dn: &str) -> String {
 }
 
 /// The menu's entry that the form was begun from.
-fn place(fields: &Form) -> MenuItem {
+fn menu_item(fields: &Form) -> MenuItem {
     match fields.get("from") {
         "config" => MenuItem::Configuration,
         "account" => MenuItem::Account,
@@ -206,7 +206,7 @@ fn edit_page(
         status,
         layout::page(
             visit,
-            place(visit.form.unwrap_or(visit.query)),
+            menu_item(visit.form.unwrap_or(visit.query)),
             &format!("Edit {}", names::first(&entry.dn)),
             content,
         ),
@@ -252,7 +252,7 @@ fn review_page(visit: &Visit<'_>, entry: &Found, form: &Form, changes: &[Attribu
             }
         }
     };
-    Reply::page(layout::page(visit, place(form), "Review the change", content))
+    Reply::page(layout::page(visit, menu_item(form), "Review the change", content))
 }
 
 fn difference(entry: &Found, changes: &[AttributeChange]) -> Markup {

@@ -74,7 +74,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let content = html! {
         @if let Some(trouble) = &trouble { (trouble) }
         (form(visit, &schema, &filled))
-        (kept(&visit.session.dn))
+        (saved_searches(&visit.session.dn))
         @if let Some(found) = &found {
             section aria-labelledby="found" {
                 h2 #found { (ways.heading(found)) }
@@ -215,7 +215,7 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, filled: &Filled<'_>) -
 }
 
 /// Searches that the browser keeps, by a script alone.
-fn kept(dn: &str) -> Markup {
+fn saved_searches(dn: &str) -> Markup {
     html! {
         section.kept data-searches=(dn) aria-labelledby="kept" hidden {
             h2 #kept { "Saved searches" }

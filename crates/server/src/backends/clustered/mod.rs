@@ -16,7 +16,7 @@ use larix_engine::compare::{self, CompareContext};
 use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::referral;
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::writer::hand_over_kept;
+use larix_engine::writer::hand_over_deferred;
 use larix_engine::{Chosen, Directory, Fault, Held, Served};
 use larix_kv::{Noted, take_noted};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
@@ -454,7 +454,7 @@ impl Backend for Clustered {
             Changes::Together(requests) => part.chosen().submit_all(requests, &held, done),
         }
         // An event loop may carry out a change by itself where that takes no waiting. Here it would.
-        hand_over_kept();
+        hand_over_deferred();
         Pending::default()
     }
 

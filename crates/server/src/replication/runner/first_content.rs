@@ -69,7 +69,7 @@ impl Runner {
     }
 
     /// An action of the session while the first content is on its way.
-    pub(super) fn carry_out_beside_first(
+    pub(super) fn carry_out_during_first_content(
         &mut self,
         action: Action,
         full: bool,

@@ -60,7 +60,7 @@ pub(crate) fn judge(
                 return Err(hidden(LdapResult::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS)));
             }
         }
-        wanted = Some(match (place(&entry.dn), attribute.name()) {
+        wanted = Some(match (target_of(&entry.dn), attribute.name()) {
             (Some(ChangeTarget::Log), "managedInfo") => {
                 change_levels(&mut now, change.operation, &change.attribute.values).map_err(hidden)?;
                 let bits = now.iter().filter_map(|name| LogLevel::parse_word(name));
@@ -85,7 +85,7 @@ enum ChangeTarget {
     Database(usize),
 }
 
-fn place(dn: &str) -> Option<ChangeTarget> {
+fn target_of(dn: &str) -> Option<ChangeTarget> {
     let name = dn.strip_suffix(DN)?.strip_suffix(',')?;
     if name == "cn=Log" {
         return Some(ChangeTarget::Log);

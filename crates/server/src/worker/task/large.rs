@@ -73,7 +73,7 @@ impl Turns for Large {
             }
             connection
         });
-        writer::hand_over_kept();
+        writer::hand_over_deferred();
         if let Ok(mut connection) = started {
             connection.service_mut().count_with(counters);
             let _ = back.send(connection);
@@ -94,7 +94,7 @@ impl Task<'_> {
             return Ok(Turn::More);
         }
         // Lines and changes come in the order of the requests.
-        writer::hand_over_kept();
+        writer::hand_over_deferred();
         log::hand_over();
         let Some(connection) = self.connection.0.take() else { return Err(Ended::Lost) };
         let (back, started) = oneshot::channel();

@@ -11,18 +11,18 @@ use super::Node;
 
 /// All databases of a generation. Whoever asks may wait: only threads of nodes do.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct AllDatabases {
     stored: OnceLock<Arc<dyn OtherEntries>>,
     nodes: OnceLock<Vec<Weak<Node>>>,
 }
 
-impl fmt::Debug for Beside {
+impl fmt::Debug for AllDatabases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Beside").field("stored", &self.stored).finish_non_exhaustive()
+        f.debug_struct("AllDatabases").field("stored", &self.stored).finish_non_exhaustive()
     }
 }
 
-impl Beside {
+impl AllDatabases {
     pub(super) fn set_stored(&self, stored: Arc<dyn OtherEntries>) {
         // It is set once, where the generation is made.
         let _set = self.stored.set(stored);
@@ -36,10 +36,8 @@ impl Beside {
     fn shared(&self, dn: &NormalDn, beyond: usize) -> Option<(usize, Arc<Node>)> {
         let nodes = self.nodes.get().into_iter().flatten().filter_map(Weak::upgrade);
         let held = nodes.filter_map(|node| {
-            let settings = node.database_settings();
-            let above = settings.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
-            let depth = above.map(|suffix| suffix.normal.depth()).max()?;
-            (depth > beyond && !settings.hidden).then_some((depth, node))
+            let depth = node.database_settings().suffix_depth(dn)?;
+            (depth > beyond).then_some((depth, node))
         });
         held.max_by_key(|(depth, _)| *depth)
     }
@@ -64,7 +62,7 @@ impl Beside {
     }
 }
 
-impl OtherEntries for Beside {
+impl OtherEntries for AllDatabases {
     fn with_entry(
         &self,
         dn: &NormalDn,

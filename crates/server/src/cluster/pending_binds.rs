@@ -28,23 +28,23 @@ const LOOKS_EVERY: u64 = 5_000_000_000;
 /// Binds that wait for the node that writes.
 const WAITING_MAX: usize = 4_096;
 
-pub(crate) type Judged = Box<dyn FnOnce(BindConclusion) + Send>;
+pub(crate) type BindAnswered = Box<dyn FnOnce(BindConclusion) + Send>;
 
-/// The questions of this node.
+/// Binds of this node that wait for the answer of the one that writes.
 #[derive(Default)]
-pub(super) struct Asking(Mutex<State>);
+pub(super) struct PendingBinds(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    waiting: HashMap<u64, (Monotonic, Judged)>,
+    waiting: HashMap<u64, (Monotonic, BindAnswered)>,
     last: u64,
     mailbox: Option<Arc<Mailbox>>,
     ended: bool,
 }
 
-impl fmt::Debug for Asking {
+impl fmt::Debug for PendingBinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asking").field("waiting", &self.lock().waiting.len()).finish_non_exhaustive()
+        f.debug_struct("PendingBinds").field("waiting", &self.lock().waiting.len()).finish_non_exhaustive()
     }
 }
 
@@ -57,14 +57,14 @@ pub(crate) fn not_judged(why: &str) -> BindConclusion {
     }
 }
 
-impl Asking {
+impl PendingBinds {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change of it is whole before anything can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the node that writes. It may wait for the engine.
-    pub(super) fn ask(&self, store: &SharedStore, attempt: &BindAttempt, now: Monotonic, done: Judged) {
+    pub(super) fn ask(&self, store: &SharedStore, attempt: &BindAttempt, now: Monotonic, done: BindAnswered) {
         let mut state = self.lock();
         if state.mailbox.is_none() || state.waiting.len() >= WAITING_MAX {
             drop(state);
@@ -128,8 +128,8 @@ impl Asking {
 }
 
 /// The thread that takes messages.
-pub(super) struct Postman {
-    pub(super) asking: Arc<Asking>,
+pub(super) struct MessageReceiver {
+    pub(super) pending_binds: Arc<PendingBinds>,
     pub(super) opening: Arc<Opening>,
     pub(super) pool: Arc<EnginePool>,
     pub(super) clock: Arc<SystemClock>,
@@ -142,64 +142,64 @@ struct Taken {
     led: bool,
 }
 
-impl Postman {
+impl MessageReceiver {
     pub(super) fn run(self) {
-        while !self.asking.has_ended() {
+        while !self.pending_binds.has_ended() {
             // Only overlays that judge binds ask.
             let judging = self
                 .opening
                 .served()
                 .filter(|served| served.database().current_settings().overlays.want(Interests::BIND));
             if let Some(served) = judging {
-                self.attend(served);
-                self.asking.set_mailbox(None);
+                self.receive_while_served(served);
+                self.pending_binds.set_mailbox(None);
             }
-            self.asking.is_awaited(self.clock.monotonic());
+            self.pending_binds.is_awaited(self.clock.monotonic());
             std::thread::park_timeout(LONG);
         }
         // Nobody answers any more.
-        let waiting = std::mem::take(&mut self.asking.lock().waiting);
+        let waiting = std::mem::take(&mut self.pending_binds.lock().waiting);
         for (_, done) in waiting.into_values() {
             done(not_judged("this node is being stopped"));
         }
     }
 
     /// Takes messages as long as the engine answers and somebody may ask.
-    fn attend(&self, served: &Arc<Served<SharedStore>>) {
+    fn receive_while_served(&self, served: &Arc<Served<SharedStore>>) {
         let store = served.database().store();
         let Ok(mailbox) = store.mailbox() else { return };
         let mailbox = Arc::new(mailbox);
-        self.asking.set_mailbox(Some(Arc::clone(&mailbox)));
+        self.pending_binds.set_mailbox(Some(Arc::clone(&mailbox)));
         let mut last: Option<Taken> = None;
         let mut heard = true;
-        while !self.asking.has_ended() {
+        while !self.pending_binds.has_ended() {
             let (now, leads) = (self.clock.monotonic(), store.leads());
-            let is_awaited = self.asking.is_awaited(now);
+            let is_awaited = self.pending_binds.is_awaited(now);
             let is_due = last
                 .as_ref()
                 .is_none_or(|last| last.led != leads || now.0.saturating_sub(last.at.0) > LOOKS_EVERY);
             if heard || is_awaited || is_due {
                 let Ok(messages) = store.take_messages(&mailbox, leads) else { return };
                 last = Some(Taken { at: now, led: leads });
-                messages.into_iter().for_each(|message| self.deliver(served, message));
+                messages.into_iter().for_each(|message| self.receive(served, message));
             }
             if !served.database().current_settings().overlays.want(Interests::BIND) {
                 return;
             }
-            let pause = if self.asking.is_awaited(self.clock.monotonic()) { SHORT } else { LONG };
+            let pause = if self.pending_binds.is_awaited(self.clock.monotonic()) { SHORT } else { LONG };
             let Ok(waited) = store.wait_for_messages(&mailbox, pause) else { return };
             heard = waited;
         }
     }
 
-    fn deliver(&self, served: &Arc<Served<SharedStore>>, message: Message) {
+    fn receive(&self, served: &Arc<Served<SharedStore>>, message: Message) {
         // A panic of an overlay ends one bind, not the thread.
         let _reported = panics::contained(|| {
             let Message { to_leader, sender, number, body } = message;
             if !to_leader {
                 let conclusion = read_conclusion(&body)
                     .unwrap_or_else(|| not_judged("the node that writes is of another version"));
-                return self.asking.answer(number, conclusion);
+                return self.pending_binds.answer(number, conclusion);
             }
             let Some(attempt) = read_attempt(&body) else {
                 self.log
