@@ -6,6 +6,7 @@ mod chained;
 mod changelog;
 #[cfg(feature = "postgresql")]
 mod clustered;
+mod engine_database;
 mod memory;
 mod passwords;
 mod proxied;

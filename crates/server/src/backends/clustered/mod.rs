@@ -12,12 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larix_configuration::Database;
 use larix_configuration::values::LimitRule;
 use larix_engine::access::{AccessPolicy, Subject};
-use larix_engine::compare::{self, CompareContext};
-use larix_engine::password::{self, Cost, Verification};
+use larix_engine::compare::CompareContext;
 use larix_engine::search::referral;
-use larix_engine::write::{Completion, WriteRequest};
+use larix_engine::write::Completion;
 use larix_engine::writer::hand_over_deferred;
-use larix_engine::{Chosen, Directory, Fault, Held, Served};
+use larix_engine::{Chosen, Fault, Held, Served};
 use larix_kv::{Noted, take_noted};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -25,6 +24,7 @@ use larix_store::Store;
 use zeroize::Zeroizing;
 
 use super::alone::Alone;
+use super::engine_database::{self, EngineDatabase, is_root_password};
 use super::stored::{identities_within, limits_of_subject};
 use super::{Common, passwords};
 use crate::background_pool::{may_wait, note_missed_lookup};
@@ -58,8 +58,7 @@ pub(crate) fn clustered(common: &Arc<Common>, database: &Database) -> Option<Arc
 #[derive(Clone, Debug)]
 struct SharedDatabase {
     node: Arc<Node>,
-    served: Arc<Served<SharedStore>>,
-    directory: Arc<Directory<SharedStore>>,
+    database: EngineDatabase<SharedStore>,
     common: Arc<Common>,
 }
 
@@ -70,12 +69,16 @@ impl SharedDatabase {
         let Cluster { node, directory } = cluster;
         let served = node.served().ok_or_else(not_opened)?;
         let directory = directory.of(served).ok_or_else(not_opened)?;
-        let (node, served, directory) = (Arc::clone(node), Arc::clone(served), Arc::clone(directory));
-        Ok(Self { node, served, directory, common: Arc::clone(common) })
+        let database = EngineDatabase { directory: Arc::clone(directory), served: Arc::clone(served) };
+        Ok(Self { node: Arc::clone(node), database, common: Arc::clone(common) })
     }
 
     fn chosen(&self) -> Chosen<'_, SharedStore> {
-        self.directory.at(&self.served)
+        self.database.chosen()
+    }
+
+    fn served(&self) -> &Arc<Served<SharedStore>> {
+        &self.database.served
     }
 
     /// Reads, and reads again where what was read has changed meanwhile. What could not be read is never taken for what is not there.
@@ -112,38 +115,6 @@ impl SharedDatabase {
         })
     }
 
-    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
-    fn submit(
-        &self,
-        mut request: WriteRequest,
-        target: Option<NormalDn>,
-        held: &dyn Fn(&NormalDn) -> Held,
-        done: Completion,
-    ) {
-        let chosen = self.chosen();
-        let account = target.as_ref().filter(|_| chosen.has_password_work(&request.operation));
-        let Some(account) = account else {
-            return chosen.submit_at(request, target, held, done);
-        };
-        let passwords = &self.common.services.passwords;
-        let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
-        let (part, mut done) = (self.clone(), Some(done));
-        let queued = passwords.submit_made(source, || {
-            let done = done.take();
-            move || {
-                part.chosen().work_on_passwords(&mut request);
-                if let Some(done) = done {
-                    // What brings passwords names no other entry.
-                    part.chosen().submit_at(request, target, &|_| Held::Here, done);
-                }
-            }
-        });
-        if let (Err(_), Some(done)) = (queued, done) {
-            let text = "too many passwords wait to be hashed";
-            done(LdapResult::with(ResultCode::BUSY, text).into());
-        }
-    }
-
     /// The entries that a filter finds with the `auth` privilege within the limits that are the subject's here, and whether those were all.
     fn identities(
         &self,
@@ -152,7 +123,7 @@ impl SharedDatabase {
         asked: &Identities<'_>,
     ) -> Result<(Vec<NormalDn>, bool), LdapResult> {
         let search = || -> Result<(Vec<NormalDn>, bool), Fault> {
-            let database = self.served.database();
+            let database = self.served().database();
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
             let policy = database.current_policy();
@@ -234,7 +205,7 @@ impl Clustered {
     /// What is answered while the database is not open.
     fn part(&self) -> Result<SharedDatabase, LdapResult> {
         let part = SharedDatabase::of(&self.cluster, &self.common)?;
-        note(&part.served);
+        note(part.served());
         Ok(part)
     }
 
@@ -284,16 +255,16 @@ impl Clustered {
 
     /// The root DN's configured password where it is the right one and quickly compared: the engine is not asked.
     fn root_password(&self, bind: &Bind<'_>) -> Option<passwords::Stored> {
-        let Proof::Password(sent) = bind.proof else { return None };
         let settings = self.node().database_settings();
         let secret =
             settings.root_password.as_ref().filter(|_| settings.root_dn.as_ref() == Some(bind.dn))?;
-        let passwords: Vec<Secret> = vec![Zeroizing::new(secret.clone())];
-        let is_right = |secret: &Secret| {
-            password::cost(secret) == Cost::Light && password::verify(secret, sent) == Verification::Match
-        };
+        let secret: Secret = Zeroizing::new(secret.clone());
         let shown = Some(settings.root_dn_text.clone());
-        passwords.iter().all(is_right).then_some(passwords::Stored { passwords, shown, code_length: None })
+        is_root_password(&secret, bind.proof).then(|| passwords::Stored {
+            passwords: vec![secret],
+            shown,
+            code_length: None,
+        })
     }
 }
 
@@ -333,7 +304,7 @@ impl Backend for Clustered {
                 return done((too_late(), Vec::new()));
             }
             let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
-            let database = part.served.database();
+            let database = part.served().database();
             let compared = part.read(|| {
                 let policy = database.current_policy();
                 let default_referrals = &part.common.default_referrals;
@@ -343,12 +314,8 @@ impl Backend for Clustered {
                     policy: &policy,
                     default_referrals,
                 };
-                let compared = || -> Result<LdapResult, Fault> {
-                    let snapshot = database.store().snapshot()?;
-                    let view = database.view(&snapshot)?;
-                    Ok(compare::compare(&view, &context, &dn, &request))
-                };
-                compared().map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
+                engine_database::compare(database, &context, &dn, &request)
+                    .map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
             });
             let result = compared.unwrap_or_else(|result| result);
             part.judge_compare(result, (&dn, &request), &controls, done);
@@ -450,7 +417,9 @@ impl Backend for Clustered {
         };
         let held = |dn: &NormalDn| self.held(context, dn);
         match changes {
-            Changes::One(request, target) => part.submit(request, target, &held, done),
+            Changes::One(request, target) => {
+                part.database.submit(&self.common.services, request, target, &held, done);
+            }
             Changes::Together(requests) => part.chosen().submit_all(requests, &held, done),
         }
         // An event loop may carry out a change by itself where that takes no waiting. Here it would.
@@ -475,15 +444,7 @@ impl Backend for Clustered {
     }
 
     fn announce(&self, announced: &mut Announced) {
-        let settings = self.node().database_settings();
-        if !settings.hidden {
-            announced.naming_contexts.extend(settings.suffixes.iter().map(|suffix| suffix.text.clone()));
-        }
-        for control in settings.overlays.iter().flat_map(|overlay| overlay.listed_controls()) {
-            if !announced.database_controls.contains(control) {
-                announced.database_controls.push(control);
-            }
-        }
+        engine_database::announce(&self.node().database_settings(), announced);
     }
 
     fn set_read_only(&self, value: bool) -> LdapResult {

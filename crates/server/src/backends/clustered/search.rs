@@ -304,7 +304,7 @@ impl Work {
 
     fn try_slice(&mut self, out: &mut Vec<u8>) -> Result<Step, Fault> {
         let Self { part, asked, task, .. } = self;
-        let database = part.served.database();
+        let database = part.served().database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let task = match task {
@@ -328,7 +328,7 @@ type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
 
 impl OwnedSearch {
     fn begin<N: Snapshot>(&self, part: &SharedDatabase, view: &View<'_, N>) -> Result<Begun, Fault> {
-        let database = part.served.database();
+        let database = part.served().database();
         let policy = database.current_policy();
         let limits: Option<Limits> = match policy.is_root(&self.subject) {
             true => None,

@@ -18,10 +18,8 @@ use std::sync::Arc;
 
 use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
-use larix_engine::compare::{self, CompareContext};
-use larix_engine::overlay::Interests;
+use larix_engine::compare::CompareContext;
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
-use larix_engine::password::{self, Cost, Verification};
 use larix_engine::search::internal;
 use larix_engine::write::{Completion, WriteRequest};
 use larix_engine::{Chosen, Fault, Held, Served};
@@ -31,6 +29,7 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{Statistics, Store};
 use zeroize::Zeroizing;
 
+use super::engine_database::{self, EngineDatabase, is_root_password};
 use super::{Common, passwords};
 
 use crate::services::Services;
@@ -73,12 +72,7 @@ impl Stored {
         let (policy, subject) = (database.current_policy(), &**context.subject);
         let default_referrals = &self.common.default_referrals;
         let context = CompareContext { controls, subject, policy: &policy, default_referrals };
-        let compared = || -> Result<LdapResult, Fault> {
-            let snapshot = database.store().snapshot()?;
-            let view = database.view(&snapshot)?;
-            Ok(compare::compare(&view, &context, dn, request))
-        };
-        compared().unwrap_or_else(|fault| self.failure(&fault))
+        engine_database::compare(database, &context, dn, request).unwrap_or_else(|fault| self.failure(&fault))
     }
 
     /// A compare with a token asks whether the value is a code of it, which is used up then (slapo-otp). A compare of a password
@@ -93,38 +87,19 @@ impl Stored {
         Reply::Later(Pending::default())
     }
 
-    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
+    fn database(&self) -> EngineDatabase<LmdbStore> {
+        EngineDatabase { directory: Arc::clone(&self.common.directory), served: Arc::clone(&self.served) }
+    }
+
+    /// Hands a change to the writer.
     pub(super) fn submit(
         &self,
-        mut request: WriteRequest,
+        request: WriteRequest,
         target: Option<NormalDn>,
         held: &dyn Fn(&NormalDn) -> Held,
         done: Completion,
     ) {
-        let chosen = self.chosen();
-        let account = target.as_ref().filter(|_| chosen.has_password_work(&request.operation));
-        let Some(account) = account else {
-            return chosen.submit_at(request, target, held, done);
-        };
-        let passwords = &self.common.services.passwords;
-        let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
-        let (directory, served) = (Arc::clone(&self.common.directory), Arc::clone(&self.served));
-        let mut done = Some(done);
-        let queued = passwords.submit_made(source, || {
-            let done = done.take();
-            move || {
-                let chosen = directory.at(&served);
-                chosen.work_on_passwords(&mut request);
-                if let Some(done) = done {
-                    // What brings passwords names no other entry.
-                    chosen.submit_at(request, target, &|_| Held::Here, done);
-                }
-            }
-        });
-        if let (Err(_), Some(done)) = (queued, done) {
-            let text = "too many passwords wait to be hashed";
-            done(LdapResult::with(ResultCode::BUSY, text).into());
-        }
+        self.database().submit(&self.common.services, request, target, held, done);
     }
 
     fn chosen(&self) -> Chosen<'_, LmdbStore> {
@@ -143,16 +118,12 @@ impl Stored {
     /// The root DN's configured password where it is the right one and quickly compared: what its entry may have beside it
     /// decides nothing then, and the store is not asked. With `rehash` the entry's own password may be stored anew.
     fn root_password(&self, bind: &Bind<'_>) -> Option<passwords::Stored> {
-        let Proof::Password(sent) = bind.proof else { return None };
-        if self.common.config.frontend.password_costs.rehash {
+        if self.common.config.frontend.password_costs.rehash || !matches!(bind.proof, Proof::Password(_)) {
             return None;
         }
         let found = self.chosen().root_lookup(bind.dn)?;
         let passwords: Vec<Secret> = found.secrets.into_iter().map(Zeroizing::new).collect();
-        let is_right = |secret: &Secret| {
-            password::cost(secret) == Cost::Light && password::verify(secret, sent) == Verification::Match
-        };
-        passwords.iter().all(is_right).then_some(passwords::Stored {
+        passwords.iter().all(|secret| is_root_password(secret, bind.proof)).then_some(passwords::Stored {
             passwords,
             shown: Some(found.shown),
             code_length: None,
@@ -267,20 +238,7 @@ impl Backend for Stored {
     }
 
     fn announce(&self, announced: &mut Announced) {
-        let settings = self.served.database().settings();
-        if !settings.hidden && !settings.subordinate {
-            let suffixes = settings.suffixes.iter().map(|suffix| suffix.text.clone());
-            announced.naming_contexts.extend(suffixes);
-        }
-        if settings.overlays.want(Interests::DYNAMIC_OBJECTS) {
-            let suffixes = settings.suffixes.iter().map(|suffix| suffix.text.clone());
-            announced.dynamic_subtrees.extend(suffixes);
-        }
-        for control in settings.overlays.iter().flat_map(|overlay| overlay.listed_controls()) {
-            if !announced.database_controls.contains(control) {
-                announced.database_controls.push(control);
-            }
-        }
+        engine_database::announce(&self.served.database().settings(), announced);
     }
 
     fn identities(&self, context: &Context<'_>, asked: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {

@@ -1,0 +1,191 @@
+//! What all databases of the engine have in common, whichever store holds them: changes with passwords by way of the pool, a password
+//! that is replaced, a compare, and what the root DSE says of them.
+
+use std::sync::Arc;
+
+use larix_backend::{Announced, Done, PasswordChanged, Proof, Secret};
+use larix_engine::access::Subject;
+use larix_engine::compare::{self, CompareContext};
+use larix_engine::overlay::second_factor::GivenCode;
+use larix_engine::overlay::{BindAttempt, BindConclusion, Interests, PasswordWork, Purpose};
+use larix_engine::password::{self, Cost, Hasher, Verification};
+use larix_engine::write::{Completion, WriteOutcome, WriteRequest};
+use larix_engine::{Chosen, Database, DatabaseSettings, Directory, Fault, Held, Served};
+use larix_proto::{CompareRequest, LdapResult, ResultCode};
+use larix_schema::NormalDn;
+use larix_store::Store;
+
+use super::passwords::{Elsewhere, Judge, matches, replacement};
+use crate::clock::SystemRandom;
+use crate::services::Services;
+
+/// A database and the directory that it is part of, for jobs on other threads.
+#[derive(Debug)]
+pub(super) struct EngineDatabase<S: Store> {
+    pub(super) directory: Arc<Directory<S>>,
+    pub(super) served: Arc<Served<S>>,
+}
+
+impl<S: Store> Clone for EngineDatabase<S> {
+    fn clone(&self) -> Self {
+        Self { directory: Arc::clone(&self.directory), served: Arc::clone(&self.served) }
+    }
+}
+
+impl<S: Store> EngineDatabase<S> {
+    pub(super) fn chosen(&self) -> Chosen<'_, S> {
+        self.directory.at(&self.served)
+    }
+
+    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
+    pub(super) fn submit(
+        &self,
+        services: &Services,
+        mut request: WriteRequest,
+        target: Option<NormalDn>,
+        held: &dyn Fn(&NormalDn) -> Held,
+        done: Completion,
+    ) {
+        let chosen = self.chosen();
+        let account = target.as_ref().filter(|_| chosen.has_password_work(&request.operation));
+        let Some(account) = account else {
+            return chosen.submit_at(request, target, held, done);
+        };
+        let passwords = &services.passwords;
+        let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
+        let (database, mut done) = (self.clone(), Some(done));
+        let queued = passwords.submit_made(source, || {
+            let done = done.take();
+            move || {
+                let chosen = database.chosen();
+                chosen.work_on_passwords(&mut request);
+                if let Some(done) = done {
+                    // What brings passwords names no other entry.
+                    chosen.submit_at(request, target, &|_| Held::Here, done);
+                }
+            }
+        });
+        if let (Err(_), Some(done)) = (queued, done) {
+            done(too_many_passwords().into());
+        }
+    }
+}
+
+/// What is answered where the pool takes no more work.
+pub(super) fn too_many_passwords() -> LdapResult {
+    LdapResult::with(ResultCode::BUSY, "too many passwords wait to be hashed")
+}
+
+/// What is answered to a wrong old password, and to an identity that may not replace the password.
+pub(super) fn unwilling() -> LdapResult {
+    LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password")
+}
+
+/// Whether a configured root password is the one that was sent. Only one that is quickly compared is looked at.
+pub(super) fn is_root_password(stored: &Secret, proof: Proof<'_>) -> bool {
+    let Proof::Password(sent) = proof else { return false };
+    password::cost(stored) == Cost::Light && password::verify(stored, sent) == Verification::Match
+}
+
+/// # Errors
+/// A store that cannot be read.
+pub(super) fn compare<S: Store>(
+    database: &Database<S>,
+    context: &CompareContext<'_>,
+    dn: &NormalDn,
+    request: &CompareRequest<'_>,
+) -> Result<LdapResult, Fault> {
+    let snapshot = database.store().snapshot()?;
+    let view = database.view(&snapshot)?;
+    Ok(compare::compare(&view, context, dn, request))
+}
+
+/// Says what the root DSE shows of a database.
+pub(super) fn announce(settings: &DatabaseSettings, announced: &mut Announced) {
+    let suffixes = || settings.suffixes.iter().map(|suffix| suffix.text.clone());
+    if !settings.hidden && !settings.subordinate {
+        announced.naming_contexts.extend(suffixes());
+    }
+    if settings.overlays.want(Interests::DYNAMIC_OBJECTS) {
+        announced.dynamic_subtrees.extend(suffixes());
+    }
+    for control in settings.overlays.iter().flat_map(|overlay| overlay.listed_controls()) {
+        if !announced.database_controls.contains(control) {
+            announced.database_controls.push(control);
+        }
+    }
+}
+
+/// A password that is replaced (RFC 3062): the old one compared, the new one hashed.
+pub(super) struct PasswordReplacement<S: Store> {
+    pub(super) database: EngineDatabase<S>,
+    /// Counts a wrong old password where failed binds count.
+    pub(super) judge: Judge,
+    pub(super) hashers: Vec<Hasher>,
+    pub(super) elsewhere: Option<Elsewhere>,
+    pub(super) subject: Arc<Subject>,
+    pub(super) dn: NormalDn,
+    /// The name as the client wrote it.
+    pub(super) target: String,
+    pub(super) policy_control: bool,
+    pub(super) old: Option<Secret>,
+    /// The values of which one must match the old password, if there is one.
+    pub(super) stored: Vec<Secret>,
+    pub(super) new: Secret,
+    /// The new password, if the server made it up.
+    pub(super) generated: Option<Secret>,
+}
+
+impl<S: Store> PasswordReplacement<S> {
+    /// Compares and hashes on the calling thread, one of the pool, and hands the change to the writer.
+    pub(super) fn carry_out(self, done: Done<PasswordChanged>) {
+        let Self {
+            database,
+            judge,
+            hashers,
+            elsewhere,
+            subject,
+            dn,
+            target,
+            policy_control,
+            old,
+            stored,
+            new,
+            generated,
+        } = self;
+        let proof = old.is_some().then_some(true);
+        let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
+        if let Some(old) = &work.old
+            && !stored.iter().any(|value| matches(elsewhere.as_ref(), &work, value, old))
+        {
+            let attempt = BindAttempt { dn, matched: false, policy_control, code: GivenCode::NotAsked };
+            // The account's policy counts it, durably before the answer.
+            let counted = move |verdict: BindConclusion| {
+                let controls = verdict.controls;
+                done(PasswordChanged { controls, proof: Some(false), ..unwilling().into() });
+            };
+            return judge.conclude(attempt, Box::new(counted));
+        }
+        let mut values = Vec::with_capacity(hashers.len());
+        for hasher in &hashers {
+            match work.hash(hasher, work.new.as_deref().map_or(&[], Vec::as_slice), &SystemRandom) {
+                Ok(hash) => values.push(hash.to_vec()),
+                Err(error) => {
+                    let text = format!("password hash failed: {error}");
+                    let failed = LdapResult::with(ResultCode::OTHER, text);
+                    return done(PasswordChanged { proof, ..failed.into() });
+                }
+            }
+        }
+        let finished = move |outcome: WriteOutcome| {
+            done(PasswordChanged { generated, proof, ..PasswordChanged::from(outcome) });
+        };
+        let chosen = database.chosen();
+        let mut request = replacement(target, values, subject, policy_control);
+        request.passwords = Some(Arc::new(work));
+        if chosen.has_password_work(&request.operation) {
+            chosen.work_on_passwords(&mut request);
+        }
+        chosen.submit_at(request, Some(dn), &|_| Held::Here, Box::new(finished));
+    }
+}
