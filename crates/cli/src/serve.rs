@@ -151,7 +151,7 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let debug = levels(&arguments.debug)?;
     // The newcomer's server stays where it can be seen and stopped; slapd goes to the background.
-    let foreground = debug.is_some() || (arguments.quick.asked() && !arguments.background);
+    let foreground = debug.is_some() || (arguments.quick.is_wanted() && !arguments.background);
     let readiness = if foreground {
         Readiness::foreground()
     } else {
@@ -167,7 +167,7 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     )?;
     let listen = match &arguments.urls {
         Some(urls) => urls.as_str(),
-        None if arguments.quick.asked() => quick_start::DEFAULT_URL,
+        None if arguments.quick.is_wanted() => quick_start::DEFAULT_URL,
         None => DEFAULT_URLS,
     };
     if arguments.root.is_none() {

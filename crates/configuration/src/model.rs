@@ -374,6 +374,8 @@ pub struct QuickStart {
     pub tls_key: Option<PathBuf>,
     /// This server is one of several that all take changes.
     pub replicas: Option<QuickReplicas>,
+    /// Files with lines of slapd.conf for the database, read before the access rules: theirs come first.
+    pub includes: Vec<PathBuf>,
 }
 
 /// Servers that all take changes, each with the same entries.

@@ -3,8 +3,9 @@
 use super::builder::Builder;
 use super::diagnostic::{ConfigError, Origin};
 use super::model::{Config, QuickReplicas, QuickStart, Source};
+use super::slapd_conf;
 
-/// Reads nothing; everything else goes through the same directives as a file.
+/// Reads nothing but the files that are included; everything else goes through the same directives as a file.
 pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     let mut builder = Builder::new(false);
     let run = |builder: &mut Builder, keyword: &str, arguments: &[&str]| {
@@ -51,6 +52,7 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     for (attributes, kinds) in INDEXES {
         run(&mut builder, "index", &[attributes, kinds])?;
     }
+    let mut builder = slapd_conf::read_more(builder, &start.includes)?;
     let account = format!("dn.exact={}", QuickReplicas::ACCOUNT);
     if replicas.is_some() {
         run(&mut builder, "index", &["entryCSN", "eq"])?;
@@ -61,7 +63,13 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
         let words: Vec<&str> = rule.split(' ').collect();
         run(&mut builder, "access", &words)?;
     }
+    let has = |builder: &Builder, name: &str| {
+        builder.databases.last().is_some_and(|own| own.overlays.iter().any(|overlay| overlay.name == name))
+    };
     for overlay in larix_overlays::all().filter(|overlay| !overlay.quick_start.is_empty()) {
+        if has(&builder, overlay.name) {
+            continue;
+        }
         run(&mut builder, "overlay", &[overlay.name])?;
         for (keyword, arguments) in overlay.quick_start {
             run(&mut builder, keyword, arguments)?;
@@ -73,7 +81,9 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
             run(&mut builder, "syncrepl", &words)?;
         }
         run(&mut builder, "multiprovider", &["on"])?;
-        run(&mut builder, "overlay", &["syncprov"])?;
+        if !has(&builder, "syncprov") {
+            run(&mut builder, "overlay", &["syncprov"])?;
+        }
         // The account is in no entry: servers that have no entries yet bind each other, too.
         run(&mut builder, "database", &["null"])?;
         run(&mut builder, "suffix", &[QuickReplicas::SUFFIX])?;

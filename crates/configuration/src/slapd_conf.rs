@@ -7,7 +7,7 @@ use larix_engine::access::Quoting;
 
 use super::builder::call::{At, Call, Fault};
 use super::builder::directive::{Directive, Form, Scope};
-use super::builder::{Builder, schema_section_name};
+use super::builder::{Builder, Section, schema_section_name};
 use super::conf_file::{FileText, MAX_INCLUDE_DEPTH};
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{self};
@@ -20,6 +20,30 @@ pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
     let mut reader = Reader { builder: Builder::new(false), open: Vec::new() };
     reader.file(path, None)?;
     super::validate::complete(reader.builder.finish(Source::File(path.to_owned())))
+}
+
+/// Reads files with lines for the database that the builder has last, such as `overlay`, `index` and `schema`.
+///
+/// # Errors
+/// As for a whole slapd.conf; a line that begins another section.
+pub(super) fn read_more(builder: Builder, files: &[PathBuf]) -> Result<Builder, ConfigError> {
+    let (section, databases) = (builder.section, builder.databases.len());
+    let mut reader = Reader { builder, open: Vec::new() };
+    for file in files {
+        reader.file(file, None)?;
+        let is_same = match (section, reader.builder.section) {
+            (Section::Database(before), Section::Below { database, .. }) => database == Some(before),
+            (before, now) => before == now,
+        };
+        // The file may end in a section below an overlay.
+        reader.builder.section = section;
+        if !is_same || reader.builder.databases.len() != databases {
+            let message = format!("`{}` begins another section", file.display());
+            let help = "leave lines for one database in it; a further database is added to cn=config later";
+            return Err(ConfigError::new(Origin::BuiltIn, message).with_help(help));
+        }
+    }
+    Ok(reader.builder)
 }
 
 struct Reader {

@@ -123,6 +123,7 @@ fn quick_start_is_complete() {
         tls_certificate: None,
         tls_key: None,
         replicas: None,
+        includes: Vec::new(),
     };
     let config = Config::quick_start(&start).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.refusals(), []);
@@ -132,6 +133,41 @@ fn quick_start_is_complete() {
     let again = Config::from_entries(config.entries(), super::Source::QuickStart)
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(again.databases[1].access.len(), 3);
+}
+
+#[test]
+fn a_quick_start_takes_lines_for_its_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = |name: &str, text: &str| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let start = super::QuickStart {
+            suffix: "dc=example,dc=com".to_owned(),
+            directory: "/nowhere".into(),
+            root_dn: None,
+            root_password: None,
+            tls_certificate: None,
+            tls_key: None,
+            replicas: None,
+            includes: vec![file.clone()],
+        };
+        let text = |error: super::ConfigError| error.to_string().replace(file.to_str().unwrap(), "FILE");
+        Config::quick_start(&start).map_err(text)
+    };
+    let more = "schema samba\noverlay unique\nunique_uri ldap:///?mail?sub\noverlay ppolicy\nppolicy_default cn=p,dc=example,dc=com\n\
+                index sambaSID eq\naccess to attrs=mail by users write by * none\n";
+    let config = start("more.conf", more).unwrap_or_else(|error| panic!("{error}"));
+    let database = &config.databases[1];
+    let names: Vec<&str> = database.overlays.iter().map(|overlay| overlay.name.as_str()).collect();
+    assert_eq!(names, ["unique", "ppolicy"], "an overlay of the quick start comes once");
+    assert_eq!(database.access.len(), 4);
+    let rules = database.settings.get("olcAccess").to_vec();
+    assert!(String::from_utf8_lossy(&rules[0]).contains("attrs=mail"), "rules of the file come first");
+    assert!(config.schema_sections.iter().any(|section| section.name == "samba"));
+    let refused = start("database.conf", "overlay memberof\ndatabase mdb\n").unwrap_err();
+    assert!(refused.contains("`FILE` begins another section"), "{refused}");
+    let refused = start("unknown.conf", "overlay nothing\n").unwrap_err();
+    assert!(refused.contains("FILE:1:9"), "{refused}");
 }
 
 /// The configuration comes back from slapd.d as it was, and entries can be added to it one after another.

@@ -61,6 +61,10 @@ impl Set {
         let base = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
         fs::write(ldifs.join("01-base.ldif"), base).unwrap();
         let people = format!("dn: ou=people,{SUFFIX}\nobjectClass: organizationalUnit\nou: people\n");
+        let lines = folder.path().join("conf.d");
+        fs::create_dir(&lines).unwrap();
+        fs::write(lines.join("10-unique.conf"), "overlay unique\nunique_uri ldap:///?description?sub\n")
+            .unwrap();
         fs::write(ldifs.join("02-people.ldif"), people).unwrap();
         Self { folder, ports: free_ports(count), health: free_ports(count) }
     }
@@ -89,6 +93,9 @@ impl Set {
             .env("LARIX_HTTP", format!("http://127.0.0.1:{}/", self.health[member]))
             .env("LARIX_ADMIN_PASSWORD_FILE", file("admin"))
             .env("LARIX_LDIF", file("ldifs"))
+            .env("LARIX_INCLUDE", file("conf.d"))
+            .env("LARIX_SCHEMAS", "nis, samba")
+            .env("LARIX_OVERLAYS", "memberof,collective")
             .env("LARIX_REPLICAS", urls.join(" "))
             .env("LARIX_REPLICA_NAME", self.url(member))
             .env("LARIX_REPLICA_PASSWORD_FILE", file("replication"))
@@ -283,6 +290,16 @@ fn a_longer_list_counts_at_the_next_start() {
         let line = format!("olcSyncrepl: {{{place}}}rid=00{} provider={} ", member + 1, set.url(member));
         assert!(lines.contains(&line), "{line}: {lines}");
     }
+    let configured = |filter: &str| {
+        let mut search = set.client(0, "search");
+        search.args(["-LLL", "-o", "ldif_wrap=no", "-b", "cn=config", filter, "olcOverlay"]);
+        String::from_utf8(search.output().unwrap().stdout).unwrap()
+    };
+    assert!(configured("(cn=*samba)").contains("samba,cn=schema,cn=config"), "LARIX_SCHEMAS");
+    let overlays = configured("(olcOverlay=*)");
+    for overlay in ["{0}memberof", "{1}collective", "{2}unique"] {
+        assert!(overlays.contains(&format!("olcOverlay: {overlay}\n")), "{overlay}: {overlays}");
+    }
     let mut account = Command::new(Kind::Larix.program().unwrap());
     account.args([
         "whoami",
@@ -310,6 +327,10 @@ fn settings_that_cannot_be_are_named() {
     let folder = tempfile::tempdir().unwrap();
     for (environment, fault) in [
         (&[][..], "say which directory this is"),
+        (
+            &[("LARIX_SUFFIX", SUFFIX), ("LARIX_INCLUDE", "/none.conf")],
+            "LARIX_INCLUDE names /none.conf, which cannot be read",
+        ),
         (
             &[("LARIX_SUFFIX", SUFFIX), ("LARIX_REPLICAS", "ldap://a ldap://b")],
             "LARIX_REPLICAS needs LARIX_REPLICA_PASSWORD",

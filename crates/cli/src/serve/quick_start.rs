@@ -56,6 +56,10 @@ pub(crate) struct QuickStartArgs {
     /// Load a few people and groups at the first start, to look around with
     #[arg(long, requires = "suffix", conflicts_with = "ldif")]
     sample: bool,
+    /// At the first start, take these lines of slapd.conf for the database, too: `schema`, `overlay`, `index`, `access` and
+    /// others. May be given several times
+    #[arg(long, value_name = "FILE", requires = "suffix")]
+    include: Vec<PathBuf>,
     /// TLS with this certificate (PEM, with its chain), for StartTLS and ldaps://
     #[arg(long, value_name = "FILE", requires = "suffix")]
     tls_cert: Option<PathBuf>,
@@ -225,6 +229,7 @@ impl Start<'_> {
             tls_certificate: tls.map(|pair| pair.certificate.clone()),
             tls_key: tls.map(|pair| pair.key.clone()),
             replicas: replicas.map(|replicas| replicas.configured(suffix)).transpose()?,
+            includes: arguments.include.clone(),
         })?;
         // What is kept is asked for at each start: a certificate that cannot be had is no part of it.
         let clock = SystemClock::new();

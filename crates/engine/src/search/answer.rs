@@ -82,7 +82,7 @@ impl Answer {
             return self.end(seen, dn, encoder, controls);
         }
         let mut encoder = EntryEncoder::begin(out, self.message, dn);
-        let mut beside = self.computed_by_overlays(seen)?;
+        let mut computed = self.computed_by_overlays(seen)?;
         let mut attributes = seen.reader.view.attributes();
         // No filter looks at single values: attributes that may be read as a whole are copied.
         let is_plain = computed.is_empty() && !self.types_only && self.matched_values.is_none();
@@ -100,7 +100,7 @@ impl Answer {
                 }
             }
         }
-        for own in beside {
+        for own in computed {
             let verdict = self.verdict(seen, own.description)?;
             self.chosen_values(seen, (own.description, own.text), verdict, &mut encoder, &mut |visit| {
                 Ok(own.each(visit))

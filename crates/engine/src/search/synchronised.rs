@@ -294,7 +294,7 @@ impl SearchTask {
         if let Some(Send { state, cookie, name }) = send(&entry) {
             let mut controls = vec![state_control(state, uuid, cookie.as_deref())];
             if self.answer.states {
-                controls.push(state_control(&seen, &uuid, csn)?);
+                controls.push(history_control(&seen, &uuid, csn)?);
             }
             controls.extend(self.place_control(&seen)?);
             if matches!(looked, Looked::Reference) {
@@ -350,7 +350,7 @@ impl SearchTask {
             refresh.cookie.as_ref().zip(csn).map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
         let mut controls = vec![state_control(EntryState::Add, uuid, cookie.as_deref())];
         if self.answer.states {
-            controls.push(state_control(seen, &uuid, csn)?);
+            controls.push(history_control(seen, &uuid, csn)?);
         }
         controls.extend(self.place_control(seen)?);
         Ok(Some(controls))
@@ -371,7 +371,7 @@ pub fn state_control(state: EntryState, uuid: Uuid, cookie: Option<&str>) -> Con
 }
 
 /// What is known of an entry's changes.
-fn state_control<N: Snapshot>(
+fn history_control<N: Snapshot>(
     seen: &Seen<'_, N>,
     uuid: &Uuid,
     csn: Option<Csn>,

@@ -262,7 +262,7 @@ impl<'a> Worker<'a> {
     /// Uses every free place of a connection.
     #[inline]
     fn fill(&mut self, index: usize, start: u64, phase: Phase) -> anyhow::Result<()> {
-        while self.connections.get(index).is_some_and(Connection::has_place) {
+        while self.connections.get(index).is_some_and(Connection::has_free_slot) {
             let made = match phase {
                 Phase::Drive => self.requests.next(&mut self.random),
                 Phase::Restore => match self.requests.next_back() {

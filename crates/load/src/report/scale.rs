@@ -80,7 +80,7 @@ impl Span {
     /// The ticks that are named where there is little room: `anchor`'s, when it is one, and others that are at least
     /// `apart` of the axis from the next.
     pub(super) fn named(&self, anchor: f64, apart: f64) -> Vec<f64> {
-        let place = |tick: &f64| self.position(*tick).unwrap_or(0.0);
+        let position = |tick: &f64| self.position(*tick).unwrap_or(0.0);
         let first = self.ticks.iter().position(|tick| (tick - anchor).abs() < 1e-9).unwrap_or(0);
         let (before, after) = self.ticks.split_at(first.min(self.ticks.len()));
         let mut named: Vec<f64> = Vec::new();
@@ -89,7 +89,7 @@ impl Span {
                 named.push(*tick);
             }
         }
-        let mut next = named.first().map_or(1.0, place);
+        let mut next = named.first().map_or(1.0, position);
         for tick in before.iter().rev() {
             if next - position(tick) >= apart {
                 next = position(tick);

@@ -114,7 +114,7 @@ impl<R: BufRead> Input<R> {
     }
 
     /// The number of the last line read.
-    pub(super) fn place(&self) -> SourcePosition {
+    pub(super) fn position(&self) -> SourcePosition {
         match self.included.last() {
             Some(included) => SourcePosition { line: included.line, file: Some(included.url.clone()) },
             None => SourcePosition { line: self.base_line, file: self.base_file.clone() },

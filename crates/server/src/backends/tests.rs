@@ -59,6 +59,7 @@ impl Bench {
             tls_certificate: None,
             tls_key: None,
             replicas: None,
+            includes: Vec::new(),
         });
         let toy = Toy::new();
         let backend = Intercepted::with(database, Arc::clone(&toy) as Arc<dyn Backend>);

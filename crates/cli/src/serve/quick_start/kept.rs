@@ -157,6 +157,7 @@ fn replicas(
         tls_certificate: None,
         tls_key: None,
         replicas: Some(asked),
+        includes: Vec::new(),
     })?;
     let position = database(start, &wanted, kept)?;
     let wanted =

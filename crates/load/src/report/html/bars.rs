@@ -3,7 +3,7 @@
 use super::super::document::{Chart, Document, Point, Scale};
 use super::super::number;
 use super::super::scale::Span;
-use super::{escape, frame, is_bytes, place_name, style};
+use super::{category_or_number, escape, frame, is_bytes, style};
 
 pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> String {
     let points = || chart.series.iter().flat_map(|series| &series.points);
@@ -33,7 +33,10 @@ pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> Strin
         ticks.collect::<String>()
     );
     for x in places {
-        out += &format!("<div class=\"name\">{}</div><div class=\"bars\">", escape(&place_name(chart, x)));
+        out += &format!(
+            "<div class=\"name\">{}</div><div class=\"bars\">",
+            escape(&category_or_number(chart, x))
+        );
         for (series, look) in chart.series.iter().zip(&looks) {
             let point = series.points.iter().find(|point| point.x.total_cmp(&x).is_eq());
             out += &bar(point, look.colour, &span, unit);

@@ -4,7 +4,7 @@ use super::super::document::{Chart, Document, Point, Scale, Series};
 use super::super::number;
 use super::super::scale::Span;
 use super::style::{self, Look};
-use super::{escape, frame, is_bytes, place_name, with_spread};
+use super::{category_or_number, escape, frame, is_bytes, with_spread};
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 320.0;
@@ -165,7 +165,7 @@ impl<'a> Plot<'a> {
     /// What a pointer that rests on the mark reads.
     fn title(&self, series: &Series, point: &Point) -> String {
         let value = with_spread(point, &self.chart.y.label).replace("<small>", "").replace("</small>", "");
-        let name = place_name(self.chart, point.x);
+        let name = category_or_number(self.chart, point.x);
         format!(
             "<title>{}, {} {}: {value}</title>",
             escape(&series.label),

@@ -53,6 +53,7 @@ impl Bench {
             tls_certificate: None,
             tls_key: None,
             replicas: None,
+            includes: Vec::new(),
         });
         let config = config.unwrap();
         let section = config.databases.iter().find(|d| d.kind.mdb().is_some()).unwrap();

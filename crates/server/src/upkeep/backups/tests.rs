@@ -62,6 +62,7 @@ impl Bench {
             tls_certificate: None,
             tls_key: None,
             replicas: None,
+            includes: Vec::new(),
         });
         let local = LocalServer::open(config.unwrap()).unwrap();
         let schedule = BackupSchedule {
