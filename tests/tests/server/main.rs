@@ -27,6 +27,7 @@ mod panics;
 mod pass_through;
 mod pcache;
 mod persistent_search;
+mod principals;
 mod process;
 mod proxy;
 mod remote_auth;

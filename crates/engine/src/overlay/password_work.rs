@@ -46,6 +46,8 @@ struct Known {
     hashed: Vec<(Secret, Hasher, Secret)>,
     /// Password, whether it is in a list.
     listed: Vec<(Secret, Option<bool>)>,
+    /// Password, label, what an overlay derives of it.
+    derived: Vec<(Secret, Box<[u8]>, Secret)>,
 }
 
 impl PasswordWork {
@@ -109,6 +111,20 @@ impl PasswordWork {
         })
     }
 
+    /// What an overlay derives of a password. `label` says everything else that it depends on.
+    pub fn derived(&self, password: &[u8], label: &[u8], derive: impl FnOnce() -> Secret) -> Secret {
+        let found = |known: &Known| {
+            let same = known.derived.iter().find(|(p, l, _)| p.as_slice() == password && **l == *label);
+            same.map(|(.., value)| value.clone())
+        };
+        if let Some(value) = found(&self.lock()) {
+            return value;
+        }
+        let value = derive();
+        self.lock().derived.push((secret(password), label.into(), value.clone()));
+        value
+    }
+
     fn lock(&self) -> MutexGuard<'_, Known> {
         // Nothing is computed while the lock is held.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
@@ -142,6 +158,11 @@ mod tests {
             assert_eq!(work.matches(&stored, password), expected);
         }
         assert_eq!(work.lock().compared.len(), 2);
+        for (password, label, expected) in
+            [(&b"a"[..], &b"x"[..], 1), (b"a", b"y", 2), (b"b", b"x", 3), (b"a", b"x", 1)]
+        {
+            assert_eq!(*work.derived(password, label, || secret(&[expected])), [expected]);
+        }
         let clear = |value: &[u8]| work.clear_text_of(value).map(|password| password.to_vec());
         for (value, expected) in [
             (stored.as_slice(), Some("secret")),

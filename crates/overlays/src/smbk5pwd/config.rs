@@ -1,5 +1,6 @@
 //! The directives of `overlay smbk5pwd`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use larix_engine::overlay::descriptor::WordFault;
@@ -7,24 +8,33 @@ use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{BuildContext, Overlay};
 use larix_schema::{ObjectClassId, Schema};
 
+use super::kerberos::{self, EncryptionType, Kerberos, MasterKey};
 use super::{CAN_CHANGE, LAST_CHANGE, LAST_SET, MUST_CHANGE, NT_HASH, PasswordSync, Samba};
 
 const ENABLE: &str = "olcSmbK5PwdEnable";
-const NAMES: [&str; 2] = ["samba", "shadow"];
+const STASH: &str = "olcLarixSmbK5PwdStash";
+const ENCRYPTION_TYPES: &str = "olcLarixSmbK5PwdEnctypes";
+const NAMES: [&str; 3] = ["samba", "shadow", "krb5"];
 
 /// A module is known.
 pub(super) fn check_modules(_: &Schema, words: &[String]) -> Result<(), WordFault> {
     for (at, word) in words.iter().enumerate() {
-        if word.eq_ignore_ascii_case("krb5") {
-            let fault = WordFault::new(at, "\"krb5\": Larix makes no Kerberos keys");
-            return Err(fault.with_help("leave it out, and have the KDC's own tools change its keys"));
-        }
         if !NAMES.iter().any(|name| name.eq_ignore_ascii_case(word)) {
             let fault = WordFault::new(at, format!("\"{word}\" is no module of smbk5pwd"));
-            return Err(fault.with_help("write samba or shadow"));
+            return Err(fault.with_help("write samba, shadow or krb5"));
         }
     }
     Ok(())
+}
+
+/// An encryption type is known.
+pub(super) fn check_encryption_types(_: &Schema, words: &[String]) -> Result<(), WordFault> {
+    let unknown = words.iter().position(|word| EncryptionType::named(word).is_none());
+    let Some((at, word)) = unknown.and_then(|at| Some((at, words.get(at)?))) else { return Ok(()) };
+    let fault = WordFault::new(at, format!("\"{word}\": Larix makes no keys of this encryption type"));
+    Err(fault.with_help(
+        "write aes256-cts-hmac-sha1-96, aes128-cts-hmac-sha1-96, aes256-cts-hmac-sha384-192 or aes128-cts-hmac-sha256-128",
+    ))
 }
 
 pub(super) fn build(
@@ -34,6 +44,9 @@ pub(super) fn build(
     let schema = context.schema;
     let modules: Vec<String> = settings.words(ENABLE).map(str::to_owned).collect();
     check_modules(schema, &modules).map_err(|fault| fault.of_setting("smbk5pwd-enable", &modules))?;
+    let words: Vec<String> = settings.words(ENCRYPTION_TYPES).map(str::to_owned).collect();
+    check_encryption_types(schema, &words)
+        .map_err(|fault| fault.of_setting("smbk5pwd-krb5-enctypes", &words))?;
     let names = |name: &str| modules.iter().any(|module| module.eq_ignore_ascii_case(name));
     let is_default = modules.is_empty();
     let seconds = |keyword, attribute| {
@@ -57,17 +70,56 @@ pub(super) fn build(
         true => Some(class_of(schema, "shadowAccount", &[LAST_CHANGE], "nis.schema")?),
         false => None,
     };
-    let given = [("smbk5pwd-must-change", must_change), ("smbk5pwd-can-change", can_change)];
-    let idle = given.iter().filter(|(_, seconds)| samba.is_none() && seconds.is_some());
-    let idle = idle.map(|(keyword, _)| *keyword).collect();
+    let is_kerberos = names("krb5") || is_default && settings.text(STASH).is_some();
+    let kerberos = is_kerberos.then(|| kerberos(settings, schema)).transpose()?;
+    let (is_samba, is_kerberos) = (samba.is_some(), kerberos.is_some());
+    let idle = [
+        ("smbk5pwd-must-change", "samba", must_change.is_some() && !is_samba),
+        ("smbk5pwd-can-change", "samba", can_change.is_some() && !is_samba),
+        ("smbk5pwd-krb5-stash", "krb5", settings.text(STASH).is_some() && !is_kerberos),
+        ("smbk5pwd-krb5-enctypes", "krb5", settings.words(ENCRYPTION_TYPES).next().is_some() && !is_kerberos),
+    ];
+    let idle = idle.into_iter().filter(|(.., is_idle)| *is_idle);
+    let idle = idle.map(|(keyword, module, _)| (keyword, module)).collect();
     let described = |name| described(schema, "overlay smbk5pwd", name);
     Ok(Arc::new(PasswordSync {
         password: described("userPassword")?,
         object_class: described("objectClass")?,
         samba,
         shadow,
+        kerberos,
         idle,
     }))
+}
+
+fn kerberos(settings: &Settings, schema: &Schema) -> Result<Kerberos, SettingError> {
+    let attributes = [
+        kerberos::KEYS,
+        kerberos::PRINCIPAL,
+        kerberos::CANONICAL,
+        kerberos::LAST_CHANGE,
+        kerberos::EXPIRATION,
+        kerberos::FLAGS,
+        kerberos::FAILURES,
+        kerberos::POLICY,
+        kerberos::POLICY_LIFE,
+    ];
+    let class = class_of(schema, "krbPrincipalAux", &attributes, "kerberos.schema of MIT's KDC")?;
+    let path = settings.text(STASH).ok_or_else(|| {
+        SettingError::new("smbk5pwd-enable krb5: where the stash of the KDC's master key is, is not said")
+            .with_help("add `smbk5pwd-krb5-stash FILE` with the file that `kdb5_ldap_util create -s` wrote")
+    })?;
+    let master = MasterKey::read(Path::new(path)).map_err(|fault| {
+        SettingError::new(format!("smbk5pwd-krb5-stash \"{path}\": {fault}")).with_help(
+            "name the file that `kdb5_ldap_util create -s` wrote, and let the server's user read it",
+        )
+    })?;
+    let words = settings.words(ENCRYPTION_TYPES);
+    let mut kinds: Vec<EncryptionType> = words.filter_map(EncryptionType::named).collect();
+    if kinds.is_empty() {
+        kinds = EncryptionType::USUAL.to_vec();
+    }
+    Ok(Kerberos { class, master, kinds })
 }
 
 /// The class whose entries have these attributes.

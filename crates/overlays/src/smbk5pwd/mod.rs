@@ -1,7 +1,8 @@
-//! `overlay smbk5pwd` (slapo-smbk5pwd(5) of OpenLDAP's contrib folder): keeps Samba's hash of a password, and the times when it was
-//! changed, in step with userPassword.
+//! `overlay smbk5pwd` (slapo-smbk5pwd(5) of OpenLDAP's contrib folder): keeps Samba's hash of a password, Kerberos' keys, and the times when
+//! it was changed, in step with userPassword.
 
 mod config;
+mod kerberos;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,8 @@ use larix_schema::{AttributeDescription, ObjectClassId, Schema};
 use md4::{Digest as _, Md4};
 use zeroize::Zeroizing;
 
+use kerberos::Kerberos;
+
 const NT_HASH: &str = "sambaNTPassword";
 const LAST_SET: &str = "sambaPwdLastSet";
 const MUST_CHANGE: &str = "sambaPwdMustChange";
@@ -26,11 +29,16 @@ const LAST_CHANGE: &str = "shadowLastChange";
 
 const SECONDS_OF_DAY: i64 = 86_400;
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("smbk5pwd", "olcSmbK5PwdConfig", config::build).once().secrets(&[NT_HASH]).directives(&[
+pub static DESCRIPTOR: Descriptor = Descriptor::new("smbk5pwd", "olcSmbK5PwdConfig", config::build)
+    .once()
+    .secrets(&[NT_HASH, kerberos::KEYS])
+    .directives(&[
         OverlayDirective::each("smbk5pwd-enable", "olcSmbK5PwdEnable").checked(config::check_modules),
         OverlayDirective::whole("smbk5pwd-must-change", "olcSmbK5PwdMustChange").default("0"),
         OverlayDirective::whole("smbk5pwd-can-change", "olcSmbK5PwdCanChange").default("0"),
+        OverlayDirective::whole("smbk5pwd-krb5-stash", "olcLarixSmbK5PwdStash"),
+        OverlayDirective::each("smbk5pwd-krb5-enctypes", "olcLarixSmbK5PwdEnctypes")
+            .checked(config::check_encryption_types),
     ]);
 
 /// The overlay on one database.
@@ -41,9 +49,20 @@ struct PasswordSync {
     samba: Option<Samba>,
     /// shadowAccount, where `shadow` is on.
     shadow: Option<ObjectClassId>,
-    /// Directives that have no effect.
-    idle: Vec<&'static str>,
+    kerberos: Option<Kerberos>,
+    /// Directives that have no effect, and the module that they are for.
+    idle: Vec<(&'static str, &'static str)>,
 }
+
+/// The account of a change, as the change leaves it.
+struct Account<'a> {
+    schema: &'a Schema,
+    entry: &'a Entry,
+    mods: &'a [Change],
+}
+
+/// Values that an attribute has from now on; none: it goes.
+type Settled = Vec<(&'static str, Vec<Vec<u8>>)>;
 
 /// The module `samba`.
 #[derive(Debug)]
@@ -67,7 +86,15 @@ impl Overlay for PasswordSync {
 
     fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
         let idle = self.idle.iter();
-        idle.map(|keyword| format!("{keyword} has no effect: `smbk5pwd-enable` leaves samba out")).collect()
+        let note = |(keyword, module): &(&str, &str)| {
+            format!("{keyword} has no effect: `smbk5pwd-enable` leaves {module} out")
+        };
+        idle.map(note).collect()
+    }
+
+    /// Keys of principals take thousands of rounds.
+    fn works_on_passwords(&self) -> bool {
+        self.kerberos.is_some()
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
@@ -78,10 +105,11 @@ impl Overlay for PasswordSync {
         let altered = match change.operation {
             Prepared::Add { dn, entry, mods } => {
                 let Some(given) = entry.attribute(&self.password) else { return Ok(Additions::default()) };
-                let classes = classes(change.schema, entry, &self.object_class, &[]);
+                let account = Account { schema: change.schema, entry, mods: &[] };
+                let settled = self.settled(change, &given.values, &account)?;
                 let mut entry = entry.clone();
-                for (name, value) in self.settled(change, &given.values, &classes)? {
-                    let set = internal_change(change.schema, ChangeKind::Replace, name, vec![value])?;
+                for (name, values) in settled.into_iter().filter(|(_, values)| !values.is_empty()) {
+                    let set = internal_change(change.schema, ChangeKind::Replace, name, values)?;
                     if entry.attribute(&set.description).is_none() {
                         entry.attributes.push(EntryAttribute::new(set.description, set.values));
                     }
@@ -92,10 +120,11 @@ impl Overlay for PasswordSync {
                 let gives = |one: &&Change| one.description == self.password && gives(one);
                 let Some(given) = mods.iter().rfind(gives) else { return Ok(Additions::default()) };
                 let Some(entry) = change.entries.entry(dn)? else { return Ok(Additions::default()) };
-                let classes = classes(change.schema, &entry, &self.object_class, mods);
+                let account = Account { schema: change.schema, entry: &entry, mods };
+                let settled = self.settled(change, &given.values, &account)?;
                 let mut mods = mods.clone();
-                for (name, value) in self.settled(change, &given.values, &classes)? {
-                    let set = internal_change(change.schema, ChangeKind::Replace, name, vec![value])?;
+                for (name, values) in settled {
+                    let set = internal_change(change.schema, ChangeKind::Replace, name, values)?;
                     if !mods.iter().any(|one| one.description == set.description) {
                         mods.push(set);
                     }
@@ -114,29 +143,37 @@ fn gives(one: &Change) -> bool {
 }
 
 impl PasswordSync {
-    /// What an entry of these classes has besides the new password.
+    /// What an account has besides the new password.
     fn settled(
         &self,
         change: &PendingChange<'_>,
         given: &[Vec<u8>],
-        classes: &[ObjectClassId],
-    ) -> Result<Vec<(&'static str, Vec<u8>)>, Refusal> {
+        account: &Account<'_>,
+    ) -> Result<Settled, Refusal> {
+        let classes = account.classes(&self.object_class);
         let is_of = |class: ObjectClassId| classes.iter().any(|own| change.schema.is_subclass(*own, class));
         let now = change.now.seconds();
-        let mut settled = Vec::new();
-        if let Some(samba) = self.samba.as_ref().filter(|samba| is_of(samba.class))
-            && let Some(password) = clear_text(change, given)
-        {
-            settled.push((NT_HASH, nt_hash(&password)?.into_bytes()));
-            settled.push((LAST_SET, number(now)));
+        let mut settled: Settled = Vec::new();
+        let samba = self.samba.as_ref().filter(|samba| is_of(samba.class));
+        let kerberos = self.kerberos.as_ref().filter(|kerberos| is_of(kerberos.class));
+        let password = match samba.is_some() || kerberos.is_some() {
+            true => clear_text(change, given),
+            false => None,
+        };
+        if let Some((samba, password)) = samba.zip(password.as_ref()) {
+            settled.push((NT_HASH, vec![nt_hash(password)?.into_bytes()]));
+            settled.push((LAST_SET, vec![number(now)]));
             for (name, seconds) in [(MUST_CHANGE, samba.must_change), (CAN_CHANGE, samba.can_change)] {
                 if seconds > 0 {
-                    settled.push((name, number(now.saturating_add(i64::from(seconds)))));
+                    settled.push((name, vec![number(now.saturating_add(i64::from(seconds)))]));
                 }
             }
         }
+        if let Some((kerberos, password)) = kerberos.zip(password.as_ref()) {
+            settled.extend(kerberos.settled(change, account, password)?);
+        }
         if self.shadow.is_some_and(is_of) {
-            settled.push((LAST_CHANGE, number(now.div_euclid(SECONDS_OF_DAY))));
+            settled.push((LAST_CHANGE, vec![number(now.div_euclid(SECONDS_OF_DAY))]));
         }
         Ok(settled)
     }
@@ -152,29 +189,41 @@ fn clear_text(change: &PendingChange<'_>, given: &[Vec<u8>]) -> Option<Zeroizing
     told.or_else(|| given.iter().find_map(|value| change.passwords.clear_text_of(value)))
 }
 
-/// The classes that an entry has after these modifications.
-fn classes(
-    schema: &Schema,
-    entry: &Entry,
-    object_class: &AttributeDescription,
-    mods: &[Change],
-) -> Vec<ObjectClassId> {
-    let known = |values: &[Vec<u8>]| -> Vec<ObjectClassId> {
-        let names = values.iter().filter_map(|name| std::str::from_utf8(name).ok());
-        names.filter_map(|name| schema.object_class_id(name)).collect()
-    };
-    let mut classes = known(entry.values(object_class.attribute));
-    for one in mods.iter().filter(|one| one.description == *object_class) {
-        let named = known(&one.values);
-        match one.kind {
-            ChangeKind::Add | ChangeKind::SoftAdd => classes.extend(named),
-            ChangeKind::Replace => classes = named,
-            ChangeKind::Delete if one.values.is_empty() => classes.clear(),
-            ChangeKind::Delete => classes.retain(|class| !named.contains(class)),
-            ChangeKind::Increment => {}
+impl Account<'_> {
+    /// Its values of an attribute.
+    fn values(&self, name: &str) -> Vec<Vec<u8>> {
+        let Ok(description) = self.schema.describe(name) else { return Vec::new() };
+        let mut values = self.entry.values(description.attribute).to_vec();
+        for one in self.mods.iter().filter(|one| one.description == description) {
+            match one.kind {
+                ChangeKind::Add | ChangeKind::SoftAdd => values.extend_from_slice(&one.values),
+                ChangeKind::Replace => values.clone_from(&one.values),
+                ChangeKind::Delete if one.values.is_empty() => values.clear(),
+                ChangeKind::Delete => values.retain(|value| !one.values.contains(value)),
+                ChangeKind::Increment => {}
+            }
         }
+        values
     }
-    classes
+
+    fn classes(&self, object_class: &AttributeDescription) -> Vec<ObjectClassId> {
+        let known = |values: &[Vec<u8>]| -> Vec<ObjectClassId> {
+            let names = values.iter().filter_map(|name| std::str::from_utf8(name).ok());
+            names.filter_map(|name| self.schema.object_class_id(name)).collect()
+        };
+        let mut classes = known(self.entry.values(object_class.attribute));
+        for one in self.mods.iter().filter(|one| one.description == *object_class) {
+            let named = known(&one.values);
+            match one.kind {
+                ChangeKind::Add | ChangeKind::SoftAdd => classes.extend(named),
+                ChangeKind::Replace => classes = named,
+                ChangeKind::Delete if one.values.is_empty() => classes.clear(),
+                ChangeKind::Delete => classes.retain(|class| !named.contains(class)),
+                ChangeKind::Increment => {}
+            }
+        }
+        classes
+    }
 }
 
 /// Windows' hash of a password: MD4 of its UTF-16, little-endian (MS-NLMP section 3.3.1, NTOWFv1), in hexadecimal digits.

@@ -10,6 +10,7 @@ use larix_engine::time::{Clock as _, SeededRandom};
 use larix_store::memory::MemoryStore;
 use zeroize::Zeroizing;
 
+use super::kerberos::{stash, version_of};
 use super::{DESCRIPTOR, nt_hash};
 use crate::ppolicy;
 use crate::testing::{
@@ -21,13 +22,36 @@ const SAMBA: &str = "objectClass: sambaSamAccount\nuid: user\nsambaSID: S-1-5-21
 /// The clock's day.
 const TODAY: i64 = 1_767_225_600 / 86_400;
 
+/// What the KDC's schema has that matters here.
+const PRINCIPALS: &str = "\
+    attributetype ( 2.16.840.1.113719.1.301.4.1.1 NAME 'krbPrincipalName' EQUALITY caseExactIA5Match SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )\n\
+    attributetype ( 1.2.840.113554.1.4.1.6.1 NAME 'krbCanonicalName' EQUALITY caseExactIA5Match SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 SINGLE-VALUE )\n\
+    attributetype ( 2.16.840.1.113719.1.301.4.8.1 NAME 'krbTicketFlags' EQUALITY integerMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )\n\
+    attributetype ( 2.16.840.1.113719.1.301.4.30.1 NAME 'krbMaxPwdLife' EQUALITY integerMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )\n\
+    attributetype ( 2.16.840.1.113719.1.301.4.36.1 NAME 'krbPwdPolicyReference' EQUALITY distinguishedNameMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.12 SINGLE-VALUE )\n\
+    attributetype ( 2.16.840.1.113719.1.301.4.37.1 NAME 'krbPasswordExpiration' EQUALITY generalizedTimeMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )\n\
+    attributetype ( 2.16.840.1.113719.1.301.4.39.1 NAME 'krbPrincipalKey' EQUALITY octetStringMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.40 )\n\
+    attributetype ( 2.16.840.1.113719.1.301.4.45.1 NAME 'krbLastPwdChange' EQUALITY generalizedTimeMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )\n\
+    attributetype ( 2.16.840.1.113719.1.301.4.50.1 NAME 'krbLoginFailedCount' EQUALITY integerMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )\n\
+    objectclass ( 2.16.840.1.113719.1.301.6.8.1 NAME 'krbPrincipalAux' SUP top AUXILIARY MAY ( krbPrincipalName $ krbCanonicalName $ krbPrincipalKey $ \
+    krbPasswordExpiration $ krbPwdPolicyReference $ krbLastPwdChange $ krbLoginFailedCount $ krbTicketFlags ) )\n\
+    objectclass ( 2.16.840.1.113719.1.301.6.14.1 NAME 'krbPwdPolicy' SUP top STRUCTURAL MUST cn MAY krbMaxPwdLife )";
+
 /// A directory with one user, whose entry has these lines.
 fn fixture(
     overlays: &[(&'static larix_engine::overlay::Descriptor, &str)],
     lines: &str,
 ) -> Fixture<MemoryStore> {
+    fixture_with(larix_schema::bundled("samba").unwrap(), overlays, lines)
+}
+
+fn fixture_with(
+    definitions: &str,
+    overlays: &[(&'static larix_engine::overlay::Descriptor, &str)],
+    lines: &str,
+) -> Fixture<MemoryStore> {
     let rules = ["to attrs=userPassword by self write by * auth", "to * by * read"];
-    let mut fixture = ruled_with(larix_schema::bundled("samba").unwrap(), overlays, &rules);
+    let mut fixture = ruled_with(definitions, overlays, &rules);
     fixture.bind(ROOT);
     fixture.apply(&format!(
         "dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n\n\
@@ -197,7 +221,11 @@ fn bytes_that_are_no_text_are_refused() {
 fn wrong_settings_name_the_mend() {
     let full = schema(larix_schema::bundled("samba").unwrap());
     for (lines, expected) in [
-        ("smbk5pwd-enable krb5", "\"krb5\": Larix makes no Kerberos keys"),
+        ("smbk5pwd-enable krb5", "<krbPrincipalKey>: attribute type undefined; include kerberos.schema"),
+        (
+            "smbk5pwd-krb5-enctypes arcfour-hmac",
+            "\"arcfour-hmac\": Larix makes no keys of this encryption type",
+        ),
         ("smbk5pwd-enable samba kerberos", "\"kerberos\" is no module of smbk5pwd"),
         ("smbk5pwd-must-change soon", "smbk5pwd-must-change \"soon\": not a number; write seconds"),
         ("smbk5pwd-can-change -1", "smbk5pwd-can-change \"-1\": not a number; write seconds"),
@@ -212,4 +240,137 @@ fn wrong_settings_name_the_mend() {
         settings_of(&DESCRIPTOR, "smbk5pwd-enable samba shadow").values("olcSmbK5PwdEnable").count(),
         2
     );
+}
+
+/// A stash on disk, and the lines that name it.
+fn with_stash() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stash");
+    std::fs::write(&path, stash(&[(&["K", "M", "EXAMPLE.COM"], 1, 18, &[7; 32])])).unwrap();
+    let lines = format!("smbk5pwd-enable krb5\nsmbk5pwd-krb5-stash {}", path.display());
+    (folder, lines)
+}
+
+/// What the KDC is told about the user: the version of its keys, how many sets of them there are, and the rest from now on.
+fn principal(fixture: &Fixture<MemoryStore>) -> String {
+    let entry = fixture.entry(USER).unwrap();
+    let keys = entry.values(fixture.schema.attribute_type("krbPrincipalKey").unwrap().id).to_vec();
+    let versions: Vec<_> = keys.iter().map(|set| version_of(set).unwrap_or(0)).collect();
+    let now = larix_engine::time::Timestamp::from_seconds(fixture.clock.now().seconds()).generalized();
+    let mut text = format!("{versions:?}");
+    for name in ["krbLastPwdChange", "krbPasswordExpiration", "krbTicketFlags", "krbLoginFailedCount"] {
+        if let Some(value) = fixture.value(USER, name) {
+            text += &format!(" {}", if value == now { "now" } else { &value });
+        }
+    }
+    text
+}
+
+#[test]
+fn keys_of_a_principal_change_with_the_password() {
+    let (_folder, lines) = with_stash();
+    let account = "objectClass: krbPrincipalAux\nkrbPrincipalName: user@EXAMPLE.COM\nuserPassword: new";
+    let hashing = (&ppolicy::DESCRIPTOR, "ppolicy_hash_cleartext on");
+    let plain = (&DESCRIPTOR, lines.as_str());
+    for overlays in [&[plain][..], &[plain, hashing], &[hashing, plain]] {
+        let fixture = fixture_with(PRINCIPALS, overlays, account);
+        assert_eq!(principal(&fixture), "[1] now", "an add");
+        let keys = |fixture: &Fixture<MemoryStore>| {
+            fixture
+                .entry(USER)
+                .unwrap()
+                .values(fixture.schema.attribute_type("krbPrincipalKey").unwrap().id)
+                .to_vec()
+        };
+        let before = keys(&fixture);
+        fixture.clock.advance_micros(7_000_000);
+        assert_eq!(password_modify(&fixture, b"other"), "0");
+        assert_eq!(principal(&fixture), "[2] now");
+        assert_ne!(keys(&fixture), before);
+        let policy = format!("cn=policy,{SUFFIX}");
+        fixture
+            .apply(&format!("dn: {policy}\nobjectClass: krbPwdPolicy\ncn: policy\nkrbMaxPwdLife: 86400\n"));
+        let flags = "replace: krbTicketFlags\nkrbTicketFlags: 640\n-\nreplace: krbLoginFailedCount\nkrbLoginFailedCount: 3\n-\n\
+                     replace: krbPasswordExpiration\nkrbPasswordExpiration: 20200101000000Z";
+        let expired = "20200101000000Z 640 3";
+        for (change, expected) in [
+            (flags.to_owned(), format!("[2] now {expired}")),
+            // What is expired is so no longer, and nothing says until when.
+            ("replace: userPassword\nuserPassword: third".to_owned(), "[3] now 128 0".to_owned()),
+            (
+                format!(
+                    "add: krbPwdPolicyReference\nkrbPwdPolicyReference: {policy}\n-\nreplace: userPassword\nuserPassword: x"
+                ),
+                "[4] now 20260102000021Z 128 0".to_owned(),
+            ),
+            // A hash does not tell the password.
+            (
+                "replace: userPassword\nuserPassword: {SSHA}5en6G6MezRroT3XKqkdPOmY/BfQ=".to_owned(),
+                "[4] 20260101000021Z 20260102000021Z 128 0".to_owned(),
+            ),
+            ("delete: userPassword".to_owned(), "[4] 20260101000021Z 20260102000021Z 128 0".to_owned()),
+            // kadmin keeps old keys where it is told to.
+            (
+                "add: krbPrincipalKey\nkrbPrincipalKey:: MBSgAwIBAaEDAgEBogMCAQmkAzABAA==".to_owned(),
+                "[4, 9] 20260101000021Z 20260102000021Z 128 0".to_owned(),
+            ),
+            ("add: userPassword\nuserPassword: y".to_owned(), "[10] now 20260102000049Z 128 0".to_owned()),
+            // What the request says holds.
+            (
+                "replace: userPassword\nuserPassword: z\n-\nreplace: krbPrincipalKey".to_owned(),
+                "[] now 20260102000056Z 128 0".to_owned(),
+            ),
+        ] {
+            fixture.clock.advance_micros(if change.starts_with("replace: krbT") { 0 } else { 7_000_000 });
+            fixture.apply(&modify(&change));
+            assert_eq!(principal(&fixture), expected, "{change}");
+        }
+    }
+}
+
+#[test]
+fn only_principals_of_the_realm_have_keys() {
+    let (_folder, lines) = with_stash();
+    let overlays = [(&DESCRIPTOR, lines.as_str())];
+    for (account, expected) in [
+        ("userPassword: new", "[]"),
+        ("objectClass: krbPrincipalAux\nuserPassword: new", "[]"),
+        ("objectClass: krbPrincipalAux\nkrbPrincipalName: user@OTHER.ORG\nuserPassword: new", "[]"),
+        ("objectClass: krbPrincipalAux\nkrbPrincipalName: user\nuserPassword: new", "[]"),
+        (
+            "objectClass: krbPrincipalAux\nkrbPrincipalName: user@OTHER.ORG\nkrbPrincipalName: u@EXAMPLE.COM\nuserPassword: new",
+            "[1] now",
+        ),
+    ] {
+        assert_eq!(principal(&fixture_with(PRINCIPALS, &overlays, account)), expected, "{account}");
+    }
+}
+
+#[test]
+fn a_stash_that_cannot_be_used_is_named() {
+    let (folder, _) = with_stash();
+    let schema = schema(PRINCIPALS);
+    let path = folder.path().display();
+    std::fs::write(folder.path().join("other"), "x").unwrap();
+    for (lines, expected) in [
+        (
+            "smbk5pwd-enable krb5".to_owned(),
+            "where the stash of the KDC's master key is, is not said".to_owned(),
+        ),
+        (
+            format!("smbk5pwd-enable krb5\nsmbk5pwd-krb5-stash {path}/gone"),
+            format!("smbk5pwd-krb5-stash \"{path}/gone\": No such file"),
+        ),
+        (
+            format!("smbk5pwd-enable krb5\nsmbk5pwd-krb5-stash {path}/other"),
+            format!("smbk5pwd-krb5-stash \"{path}/other\": it is no key table"),
+        ),
+    ] {
+        let error = build(&DESCRIPTOR, &schema, &lines).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(&expected), "{lines}: {error}");
+    }
+    let overlay =
+        build(&DESCRIPTOR, &schema, &format!("smbk5pwd-enable krb5\nsmbk5pwd-krb5-stash {path}/stash"))
+            .unwrap();
+    assert!(overlay.works_on_passwords() && !format!("{overlay:?}").contains("7, 7"));
 }
