@@ -92,7 +92,11 @@ impl Realm {
         // A kinit that has ended already says so by its status.
         let _ = child.stdin.take().unwrap().write_all(format!("{password}\n").as_bytes());
         let output = child.wait_with_output().unwrap();
-        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
     }
 
     fn start(&self) -> Kdc {
