@@ -5,6 +5,7 @@ pub mod client;
 pub mod controls;
 pub mod generated;
 pub mod matrix;
+pub mod one_time;
 pub mod proxied;
 pub mod raw;
 pub mod relay;

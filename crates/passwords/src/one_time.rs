@@ -84,6 +84,27 @@ pub fn find(
     found
 }
 
+/// The first of these moving factors that gives the second of two codes, if the one before it gives the first. As in [`find`], all are
+/// computed.
+pub fn find_two(
+    (algorithm, secret): (Algorithm, &[u8]),
+    steps: RangeInclusive<i64>,
+    digits: u32,
+    (first, second): (&[u8], &[u8]),
+) -> Option<i64> {
+    let (mut found, mut follows) = (None, false);
+    for step in steps {
+        let Ok(moving) = u64::try_from(step) else { continue };
+        let shown = code(algorithm, secret, moving, digits);
+        let (is_first, is_second) = (shown.as_bytes().ct_eq(first), shown.as_bytes().ct_eq(second));
+        if follows && bool::from(is_second) && found.is_none() {
+            found = Some(step);
+        }
+        follows = is_first.into();
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +118,25 @@ mod tests {
         ];
         for (counter, expected) in (0..).zip(expected) {
             assert_eq!(*code(Algorithm::Sha1, b"12345678901234567890", counter, 6), expected, "{counter}");
+        }
+    }
+
+    #[test]
+    fn two_codes_that_follow_each_other_are_found() {
+        let key: (_, &[u8]) = (Algorithm::Sha1, b"12345678901234567890");
+        for (steps, first, second, expected) in [
+            (0..=9, "755224", "287082", Some(1)),
+            (0..=9, "399871", "520489", Some(9)),
+            // Not in this order, not one behind the other, and not both within.
+            (0..=9, "287082", "755224", None),
+            (0..=9, "755224", "359152", None),
+            (1..=9, "755224", "287082", None),
+            (0..=8, "399871", "520489", None),
+            (-5..=1, "755224", "287082", Some(1)),
+            (0..=9, "755224", "", None),
+        ] {
+            let codes = (first.as_bytes(), second.as_bytes());
+            assert_eq!(find_two(key, steps, 6, codes), expected, "{first} {second}");
         }
     }
 

@@ -526,7 +526,7 @@ fn a_second_factor_is_enrolled() {
     }
     let secret = desk.browser.run("document.querySelector('#secret').textContent");
     let secret = secret.as_str().unwrap_or_default().to_owned();
-    desk.browser.fill("#code", &device::code(&secret, device::step_now()));
+    desk.browser.fill("#code", &device::code(&secret, larix_tests::one_time::step_now()));
     desk.browser.click("button[value=confirm]");
     desk.shows("logs in with the password and a code behind it from now on.");
     desk.end();

@@ -1,10 +1,7 @@
 //! A second factor from the admin page: shown once, stored when a code proves it, and asked for at the next login.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use larix_testkit::packages;
+use larix_tests::one_time::{self, step_now};
 use larix_tests::raw::{Raw, bind};
 
 use super::http::{Answer, Fixture, Http, escape, start_under};
@@ -13,8 +10,8 @@ const ANN: &str = "uid=ann,ou=people,dc=example,dc=com";
 const BOB: &str = "uid=bob,ou=people,dc=example,dc=com";
 /// Ann may enrol herself, and nobody else.
 const RULES: &str = "overlay otp\n\
-    access to attrs=oathSecret by dn.exact=cn=nobody,dc=example,dc=com read by * none\n\
-    access to attrs=objectClass,oathTOTPToken by self write by users read\n\
+    access to attrs=oathSecret by dn.exact=cn=nobody,dc=example,dc=com read by users =xw by * none\n\
+    access to attrs=objectClass,oathTOTPToken,oathHOTPToken by self write by users read\n\
     access to dn.subtree=ou=tokens,dc=example,dc=com by users write\n\
     access to dn.base=dc=example,dc=com attrs=children by users write by * read\n";
 
@@ -37,35 +34,9 @@ fn secret_of(answer: &Answer) -> String {
     secret.unwrap_or_else(|| panic!("no secret: {}", answer.body)).to_owned()
 }
 
-/// The time step of now.
-#[expect(clippy::disallowed_methods, reason = "codes are of the present time")]
-pub(crate) fn step_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 30
-}
-
-/// The code of a time step, by another program's HMAC.
-pub(crate) fn code(secret: &str, step: u64) -> String {
-    let (mut bits, mut held, mut key) = (0_u64, 0, String::new());
-    for letter in secret.bytes() {
-        let value = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|known| *known == letter).unwrap();
-        bits = (bits << 5 | value as u64) & 0xfff;
-        held += 5;
-        if held >= 8 {
-            held -= 8;
-            key += &format!("{:02x}", bits >> held & 0xff);
-        }
-    }
-    let mut child = Command::new("openssl")
-        .args(["dgst", "-sha1", "-mac", "HMAC", "-macopt", &format!("hexkey:{key}"), "-binary"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(&step.to_be_bytes()).unwrap();
-    let mac = child.wait_with_output().unwrap().stdout;
-    let at = usize::from(mac.last().unwrap() & 0xf);
-    let number = u32::from_be_bytes(mac[at..at + 4].try_into().unwrap()) & 0x7fff_ffff;
-    format!("{:06}", number % 1_000_000)
+/// The code of a counter or time step.
+pub(crate) fn code(secret: &str, moving: u64) -> String {
+    one_time::code("-sha1", &one_time::key_of(secret), moving)
 }
 
 fn logs_in(fixture: &Fixture, dn: &str, password: &str) -> bool {
@@ -116,6 +87,71 @@ fn a_device_is_active_when_its_code_was_right() {
     assert!(logs_in(&fixture, ANN, "annpass"));
     let token = http.get(&format!("/browse?dn={}", escape("cn=ann phone,ou=tokens,dc=example,dc=com")));
     assert!(!token.body.contains("oathTOTPLastTimeStep"), "{}", token.body);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn a_device_that_counts_is_enrolled_and_brought_back_in_step() {
+    if packages::OPENSSL.is_lacking() {
+        return;
+    }
+    let fixture = start_under("logfile @DATA@/log", RULES);
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("ann", "annpass").status, 303);
+    assert!(page(&mut http, ANN).body.contains("counted (HOTP)"));
+    let form = [("dn", ANN), ("step", "show"), ("name", "key fob"), ("parameters", "hotp")];
+    let shown = http.post("/people/device", &form);
+    assert_eq!(shown.status, 200, "{}", shown.body);
+    let secret = secret_of(&shown);
+    let wrong = confirm(&mut http, ANN, &code(&secret, 11));
+    assert!(wrong.status == 422 && wrong.body.contains("too many codes already"), "{}", wrong.body);
+    assert!(logs_in(&fixture, ANN, "annpass"), "nothing was stored");
+    let done = confirm(&mut http, ANN, &code(&secret, 1));
+    assert_eq!(done.status, 303, "{}", done.body);
+    assert!(page(&mut http, ANN).body.contains("with codes counted (HOTP)"));
+    let with = |counter| format!("annpass{}", code(&secret, counter));
+    for (password, expected) in [
+        ("annpass".to_owned(), false),
+        (with(1), false),
+        (with(0), false),
+        (with(12), true),
+        (with(300), false),
+    ] {
+        assert_eq!(logs_in(&fixture, ANN, &password), expected, "{password}");
+    }
+
+    let resynchronise = |http: &mut Http, first: &str, second: &str| {
+        let form =
+            [("dn", ANN), ("kind", "hotp"), ("step", "resynchronise"), ("first", first), ("second", second)];
+        http.post("/people/device", &form)
+    };
+    for (first, second) in [(300, 302), (301, 300), (12, 13), (1013, 1014)] {
+        let answer = resynchronise(&mut http, &code(&secret, first), &code(&secret, second));
+        assert!(answer.body.contains("These are not two codes"), "{first} {second}: {}", answer.body);
+        assert!(!answer.body.contains(&secret));
+    }
+    assert!(!logs_in(&fixture, ANN, &with(302)));
+    let answer = resynchronise(&mut http, &code(&secret, 300), &format!(" {}", code(&secret, 301)));
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    assert!(page(&mut http, ANN).body.contains("is in step again"));
+    assert!(!logs_in(&fixture, ANN, &with(301)), "used up");
+    assert!(logs_in(&fixture, ANN, &with(302)));
+    let log = std::fs::read_to_string(fixture.site.path().join("data/log")).unwrap();
+    assert!(log.contains("back in step") && !log.contains(&secret), "{log}");
+
+    // A second one beside it, which takes its codes from the time.
+    let shown = show(&mut http, ANN, "phone");
+    let other = secret_of(&shown);
+    assert_eq!(confirm(&mut http, ANN, &code(&other, step_now())).status, 303);
+    let both = page(&mut http, ANN).body;
+    assert!(both.contains("ann key fob") && both.contains("ann phone"), "{both}");
+    assert!(logs_in(&fixture, ANN, &with(303)));
+    assert!(logs_in(&fixture, ANN, &format!("annpass{}", code(&other, step_now() + 1))));
+    for (kind, password, expected) in [("hotp", with(304), false), ("totp", "annpass".to_owned(), true)] {
+        let gone = http.post("/people/device", &[("dn", ANN), ("kind", kind), ("step", "remove")]);
+        assert_eq!(gone.status, 303, "{}", gone.body);
+        assert_eq!(logs_in(&fixture, ANN, &password), expected, "{kind}");
+    }
     assert!(fixture.server.stop());
 }
 

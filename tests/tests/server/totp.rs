@@ -1,10 +1,7 @@
 //! Codes as passwords: what an app shows lets somebody in once.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use larix_testkit::{Kind, Server, Site, packages};
+use larix_tests::one_time;
 use larix_tests::raw::{Raw, bind};
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -28,21 +25,9 @@ fn site(overlay: &str) -> Site {
     site
 }
 
-/// What an app shows now, by another program's HMAC.
-#[expect(clippy::disallowed_methods, reason = "codes are of the present time")]
+/// What an app shows now.
 pub(crate) fn code(hash: &str) -> String {
-    let step = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 30;
-    let mut child = Command::new("openssl")
-        .args(["dgst", hash, "-mac", "HMAC", "-macopt", "key:12345678901234567890", "-binary"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(&step.to_be_bytes()).unwrap();
-    let mac = child.wait_with_output().unwrap().stdout;
-    let at = usize::from(mac.last().unwrap() & 0xf);
-    let number = u32::from_be_bytes(mac[at..at + 4].try_into().unwrap()) & 0x7fff_ffff;
-    format!("{:06}", number % 1_000_000)
+    one_time::code(hash, b"12345678901234567890", one_time::step_now())
 }
 
 fn ask(server: &Server, name: &str, password: &str) -> u32 {

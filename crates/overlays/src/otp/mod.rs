@@ -105,14 +105,21 @@ impl SecondFactor for OneTimePasswords {
     }
 }
 
-/// Judges a code that a compare asks about, which names the token itself.
+/// Judges a code that a compare asks about, which names the token itself; or two codes in a row, after which it is in step again.
 fn compared(bind: &PendingBind<'_>, code: &[u8]) -> Result<FactorJudgement, Failure> {
     let mut judgement = FactorJudgement { refused: true, ordered: true, ..FactorJudgement::default() };
     let kind = KINDS.into_iter().find(|kind| has_class(bind.schema, bind.entry, kind.token()));
     let Some(kind) = kind else { return Ok(judgement) };
-    if let Some(token) = Token::read(kind, &bind.attempt.dn, bind.schema, bind.entries)?
-        && let Some(change) = used(&token, code, bind)?
-    {
+    let Some(token) = Token::read(kind, &bind.attempt.dn, bind.schema, bind.entries)? else {
+        return Ok(judgement);
+    };
+    let change = if code.len() == 2 * token.digits() {
+        let redeemed = token.resynchronise(code, bind.now.seconds());
+        redeemed.map(|redeemed| token.used(redeemed, bind.schema)).transpose()?
+    } else {
+        used(&token, code, bind)?
+    };
+    if let Some(change) = change {
         judgement.refused = false;
         judgement.changes.push(change);
     }

@@ -254,11 +254,6 @@ fn a_wrong_code_counts_as_a_failure_wherever_ppolicy_stands() {
 #[test]
 fn a_compare_with_a_token_uses_a_code_up() {
     let fixture = plain();
-    let compare = |token: &str, code: &str| {
-        let dn = fixture.schema.parse_dn(&dn(token)).unwrap();
-        let code = GivenCode::Compared(Zeroizing::new(code.as_bytes().to_vec()));
-        conclude(&fixture, BindAttempt { dn, matched: true, policy_control: false, code }).result.is_success()
-    };
     let code_of = |number| code(Algorithm::Sha1, SECRET, number, 6).to_string();
     for (token, given, expected) in [
         ("counter", code_of(1), true),
@@ -269,7 +264,7 @@ fn a_compare_with_a_token_uses_a_code_up() {
         ("unusable", code_of(0), false),
         ("hal", code_of(2), false),
     ] {
-        assert_eq!(compare(token, &given), expected, "{token} {given}");
+        assert_eq!(compare(&fixture, token, &given), expected, "{token} {given}");
     }
     assert_eq!(bind(&fixture, "hal", &counter(1)), 49, "a login does not get by with it either");
     assert_eq!(bind(&fixture, "hal", &counter(2)), 0);
@@ -289,6 +284,52 @@ fn a_compare_with_a_token_uses_a_code_up() {
             "{entry} {attribute}"
         );
     }
+}
+
+/// Whether a compare of a token's secret with codes is true.
+fn compare(fixture: &Fixture<MemoryStore>, token: &str, codes: &str) -> bool {
+    let dn = fixture.schema.parse_dn(&dn(token)).unwrap();
+    let code = GivenCode::Compared(Zeroizing::new(codes.as_bytes().to_vec()));
+    conclude(fixture, BindAttempt { dn, matched: true, policy_control: false, code }).result.is_success()
+}
+
+#[test]
+fn two_codes_in_a_row_bring_a_token_back_in_step() {
+    let fixture = plain();
+    let counted = |number| code(Algorithm::Sha1, SECRET, number, 6).to_string();
+    let timed = |number| code(Algorithm::Sha256, SECRET, number, 8).to_string();
+    let state = || {
+        [
+            ("counter", "oathHOTPCounter"),
+            ("clock", "oathTOTPLastTimeStep"),
+            ("clock", "oathTOTPTimeStepDrift"),
+        ]
+        .map(|(entry, name)| fixture.value(&dn(entry), name).unwrap_or_default())
+        .join(" ")
+    };
+    assert_eq!(bind(&fixture, "hal", &counter(500)), 49, "the button was pressed too often");
+    let late = NOW - 60;
+    for (token, codes, expected, after) in [
+        ("counter", counted(500) + &counted(502), false, "  ".to_owned()),
+        ("counter", counted(501) + &counted(500), false, "  ".to_owned()),
+        ("counter", counted(500) + &counted(501), true, "501  ".to_owned()),
+        ("counter", counted(500) + &counted(501), false, "501  ".to_owned()),
+        // The code that was used last is the first of no pair.
+        ("counter", counted(501) + &counted(502), false, "501  ".to_owned()),
+        ("counter", counted(501 + 1001) + &counted(501 + 1002), false, "501  ".to_owned()),
+        ("counter", counted(501 + 1000) + &counted(501 + 1001), true, "1502  ".to_owned()),
+        ("clock", timed(late) + &timed(late + 2), false, "1502  ".to_owned()),
+        ("clock", timed(late) + &timed(late + 1), true, format!("1502 {} -59", late + 1)),
+        ("clock", timed(late) + &timed(late + 1), false, format!("1502 {} -59", late + 1)),
+        ("clock", timed(NOW + 101) + &timed(NOW + 102), false, format!("1502 {} -59", late + 1)),
+        ("clock", timed(NOW) + &timed(NOW + 1), true, format!("1502 {} 1", NOW + 1)),
+    ] {
+        assert_eq!(compare(&fixture, token, &codes), expected, "{token} {codes}");
+        assert_eq!(state(), after, "{token} {codes}");
+    }
+    assert_eq!(bind(&fixture, "hal", &counter(1503)), 0);
+    // No login takes two.
+    assert_eq!(bind(&fixture, "hal", &(counter(1504) + &counted(1505))), 49);
 }
 
 #[test]

@@ -12,6 +12,9 @@ const LOOK_AHEAD_MAX: i64 = 1000;
 /// The most time steps on either side at which a code is looked for, whatever oathTOTPTimeStepWindow says.
 const WINDOW_MAX: i64 = 100;
 
+/// The most counters ahead at which two codes in a row are looked for (RFC 4226 section 7.4).
+const RESYNCHRONISED_MAX: i64 = 1000;
+
 pub(super) const SECRET: &str = "oathSecret";
 
 /// What kind of token an attribute of the account leads to.
@@ -150,6 +153,24 @@ impl Token {
         let first = self.last.saturating_add(1).max(*steps.start());
         let key = (self.algorithm, self.secret.as_slice());
         let step = one_time::find(key, first..=*steps.end(), self.digits, given)?;
+        Some(Redeemed { step, drift: now.map(|now| step.saturating_sub(now)) })
+    }
+
+    /// Where the token is by two codes in a row, which may be further ahead than one code may be.
+    pub(super) fn resynchronise(&self, given: &[u8], now: i64) -> Option<Redeemed> {
+        let codes = given.split_at_checked(self.digits())?;
+        let first = self.last.checked_add(1)?;
+        let (steps, now) = match self.moves {
+            Moves::Counter { .. } => (first..=first.saturating_add(RESYNCHRONISED_MAX), None),
+            Moves::Time { period, drift, .. } => {
+                let now = now.div_euclid(period);
+                let middle = now.checked_add(drift)?;
+                let start = middle.saturating_sub(WINDOW_MAX).max(first);
+                (start..=middle.saturating_add(WINDOW_MAX), Some(now))
+            }
+        };
+        let key = (self.algorithm, self.secret.as_slice());
+        let step = one_time::find_two(key, steps, self.digits, codes)?;
         Some(Redeemed { step, drift: now.map(|now| step.saturating_sub(now)) })
     }
 

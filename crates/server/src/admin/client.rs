@@ -323,6 +323,24 @@ impl LdapClient {
         self.call(|out, id| client::modify(out, id, dn, &list, controls)).await
     }
 
+    /// Whether an entry has this value.
+    ///
+    /// # Errors
+    /// As answered.
+    pub(super) async fn compare(
+        &mut self,
+        dn: &str,
+        attribute: &str,
+        value: &[u8],
+    ) -> Result<bool, LdapResult> {
+        let (result, _) = self.exchange(|out, id| client::compare(out, id, dn, attribute, value, &[])).await;
+        match result.code {
+            ResultCode::COMPARE_TRUE => Ok(true),
+            ResultCode::COMPARE_FALSE => Ok(false),
+            _ => Err(result),
+        }
+    }
+
     /// # Errors
     /// As answered.
     pub(super) async fn delete(&mut self, dn: &str, controls: &[ControlBuf]) -> Result<Answer, LdapResult> {

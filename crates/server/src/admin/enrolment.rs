@@ -22,8 +22,19 @@ const PATIENCE_SECONDS: u64 = 10 * 60;
 const NANOS_A_SECOND: u64 = 1_000_000_000;
 /// The most time steps on either side, as at a login.
 const WINDOW_MAX: i64 = 100;
+/// The most codes that are skipped, as at a login.
+const LOOK_AHEAD_MAX: i64 = 1000;
 /// White around a code, in modules (ISO/IEC 18004 section 5.3.8).
 const QUIET: usize = 4;
+
+/// How the codes of a device follow each other.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// With time (TOTP, RFC 6238).
+    Totp,
+    /// By one with each code (HOTP, RFC 4226).
+    Hotp,
+}
 
 /// What the codes of a device are like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +43,22 @@ pub(super) struct Parameters {
     pub(super) dn: String,
     digits: u32,
     algorithm: Algorithm,
-    /// Seconds of a time step.
-    period: i64,
-    /// Time steps before and after the present one.
-    window: i64,
+    moves: Moves,
+}
+
+/// How the codes follow each other.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Moves {
+    Time {
+        /// Seconds of a time step.
+        period: i64,
+        /// Time steps before and after the present one.
+        window: i64,
+    },
+    Counter {
+        /// Codes that may be skipped.
+        look_ahead: i64,
+    },
 }
 
 /// A device whose secret is made and not yet stored.
@@ -53,45 +76,128 @@ pub(super) struct Enrolment {
     tries: u32,
 }
 
-/// Which time step a code was of.
+/// Which code was given.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proof {
-    pub(super) step: i64,
-    /// How far that is from the server's time.
-    pub(super) drift: i64,
+    /// Its time step or counter.
+    step: i64,
+    /// Of a time step: how far that is from the server's time.
+    drift: Option<i64>,
+}
+
+impl Proof {
+    /// The attributes of a device that this code was used of.
+    pub(super) fn attributes(self) -> Vec<(&'static str, String)> {
+        match self.drift {
+            Some(drift) => vec![
+                ("oathTOTPLastTimeStep", self.step.to_string()),
+                ("oathTOTPTimeStepDrift", drift.to_string()),
+            ],
+            None => vec![("oathHOTPCounter", self.step.to_string())],
+        }
+    }
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 2] = [Self::Totp, Self::Hotp];
+
+    /// The attribute of an account that names its device, and the class of a device.
+    pub(super) fn token(self) -> &'static str {
+        match self {
+            Self::Totp => "oathTOTPToken",
+            Self::Hotp => "oathHOTPToken",
+        }
+    }
+
+    /// The class of accounts with a device.
+    pub(super) fn user(self) -> &'static str {
+        match self {
+            Self::Totp => "oathTOTPUser",
+            Self::Hotp => "oathHOTPUser",
+        }
+    }
+
+    /// The class of entries with parameters, and the attribute of a device that names one.
+    pub(super) fn parameters(self) -> &'static str {
+        match self {
+            Self::Totp => "oathTOTPParams",
+            Self::Hotp => "oathHOTPParams",
+        }
+    }
+
+    /// As a page calls the codes.
+    pub(super) fn called(self) -> &'static str {
+        match self {
+            Self::Totp => "from the time (TOTP)",
+            Self::Hotp => "counted (HOTP)",
+        }
+    }
+
+    /// What stands for codes of this kind whose parameters are still to be made.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Totp => "totp",
+            Self::Hotp => "hotp",
+        }
+    }
 }
 
 impl Parameters {
     /// What apps do unless they are told something else.
-    pub(super) fn usual(dn: String) -> Self {
-        Self { dn, digits: 6, algorithm: Algorithm::Sha1, period: 30, window: 1 }
+    pub(super) fn usual(kind: Kind, dn: String) -> Self {
+        let moves = match kind {
+            Kind::Totp => Moves::Time { period: 30, window: 1 },
+            Kind::Hotp => Moves::Counter { look_ahead: 10 },
+        };
+        Self { dn, digits: 6, algorithm: Algorithm::Sha1, moves }
     }
 
-    /// As an entry of the class oathTOTPParams says; `None`: no device could log in with them.
-    pub(super) fn of(entry: &Found) -> Option<Self> {
+    pub(super) fn kind(&self) -> Kind {
+        match self.moves {
+            Moves::Time { .. } => Kind::Totp,
+            Moves::Counter { .. } => Kind::Hotp,
+        }
+    }
+
+    /// As an entry of the class of the kind says; `None`: no device could log in with them.
+    pub(super) fn of(kind: Kind, entry: &Found) -> Option<Self> {
         let number = |name| entry.text(name)?.trim().parse::<i64>().ok();
         let digits = number("oathOTPLength").and_then(|digits| u32::try_from(digits).ok());
-        let window = match entry.text("oathTOTPTimeStepWindow") {
-            Some(_) => number("oathTOTPTimeStepWindow")?,
-            None => 0,
+        let moves = match kind {
+            Kind::Totp => {
+                let window = match entry.text("oathTOTPTimeStepWindow") {
+                    Some(_) => number("oathTOTPTimeStepWindow")?,
+                    None => 0,
+                };
+                let period = number("oathTOTPTimeStepPeriod").filter(|period| *period > 0)?;
+                Moves::Time { period, window: window.clamp(0, WINDOW_MAX) }
+            }
+            Kind::Hotp => {
+                Moves::Counter { look_ahead: number("oathHOTPLookAhead")?.clamp(0, LOOK_AHEAD_MAX) }
+            }
         };
         Some(Self {
             dn: entry.dn.clone(),
             digits: digits.filter(|digits| (1..=DIGITS_MAX).contains(digits))?,
             algorithm: Algorithm::of_oid(entry.text("oathHMACAlgorithm")?.as_bytes())?,
-            period: number("oathTOTPTimeStepPeriod").filter(|period| *period > 0)?,
-            window: window.clamp(0, WINDOW_MAX),
+            moves,
         })
     }
 
     /// The attributes of an entry with them.
-    pub(super) fn attributes(&self) -> [(&'static str, String); 4] {
-        [
+    pub(super) fn attributes(&self) -> Vec<(&'static str, String)> {
+        let mut attributes = vec![
             ("oathOTPLength", self.digits.to_string()),
             ("oathHMACAlgorithm", "1.2.840.113549.2.7".to_owned()),
-            ("oathTOTPTimeStepPeriod", self.period.to_string()),
-            ("oathTOTPTimeStepWindow", self.window.to_string()),
-        ]
+        ];
+        match self.moves {
+            Moves::Time { period, window } => {
+                attributes.push(("oathTOTPTimeStepPeriod", period.to_string()));
+                attributes.push(("oathTOTPTimeStepWindow", window.to_string()));
+            }
+            Moves::Counter { look_ahead } => attributes.push(("oathHOTPLookAhead", look_ahead.to_string())),
+        }
+        attributes
     }
 }
 
@@ -117,12 +223,17 @@ impl Enrolment {
     /// Judges a code at a time in seconds since 1970.
     pub(super) fn prove(&mut self, code: &str, now: i64) -> Option<Proof> {
         self.tries = self.tries.saturating_add(1);
-        let Parameters { digits, algorithm, period, window, .. } = self.parameters;
-        let now = now.div_euclid(period);
-        let steps = now.saturating_sub(window)..=now.saturating_add(window);
+        let Parameters { digits, algorithm, moves, .. } = self.parameters;
+        let (steps, now) = match moves {
+            Moves::Time { period, window } => {
+                let now = now.div_euclid(period);
+                (now.saturating_sub(window)..=now.saturating_add(window), Some(now))
+            }
+            Moves::Counter { look_ahead } => (0..=look_ahead, None),
+        };
         let code: String = code.split_whitespace().collect();
         let step = one_time::find((algorithm, &self.secret[..]), steps, digits, code.as_bytes())?;
-        Some(Proof { step, drift: step.saturating_sub(now) })
+        Some(Proof { step, drift: now.map(|now| step.saturating_sub(now)) })
     }
 
     /// The secret in base 32, without padding: as a person types it into an app.
@@ -132,10 +243,10 @@ impl Enrolment {
         Zeroizing::new(letters.map(|letter| char::from(*letter)).collect())
     }
 
-    /// What the QR code says: otpauth://totp/Issuer:Account?..., as apps read it.
+    /// What the QR code says: otpauth://totp/Issuer:Account?... or otpauth://hotp/..., as apps read it.
     pub(super) fn uri(&self, issuer: &str, account: &str) -> Zeroizing<String> {
         let mut uri = Zeroizing::new(String::with_capacity(512));
-        uri.push_str("otpauth://totp/");
+        let _ = write!(uri, "otpauth://{}/", self.parameters.kind().word());
         encode(&mut uri, issuer);
         uri.push(':');
         encode(&mut uri, account);
@@ -143,9 +254,13 @@ impl Enrolment {
         uri.push_str(&self.typed());
         uri.push_str("&issuer=");
         encode(&mut uri, issuer);
-        let Parameters { digits, algorithm, period, .. } = self.parameters;
+        let Parameters { digits, algorithm, moves, .. } = self.parameters;
         let algorithm = format!("{algorithm:?}").to_ascii_uppercase();
-        let _ = write!(uri, "&algorithm={algorithm}&digits={digits}&period={period}");
+        let _ = write!(uri, "&algorithm={algorithm}&digits={digits}");
+        let _ = match moves {
+            Moves::Time { period, .. } => write!(uri, "&period={period}"),
+            Moves::Counter { .. } => write!(uri, "&counter=0"),
+        };
         uri
     }
 }
@@ -181,8 +296,8 @@ mod tests {
     use super::*;
     use crate::admin::client::FoundAttribute;
 
-    fn enrolment() -> Enrolment {
-        let parameters = Parameters::usual("cn=totp".to_owned());
+    fn enrolment(kind: Kind) -> Enrolment {
+        let parameters = Parameters::usual(kind, "cn=codes".to_owned());
         let random = SeededRandom::new(1);
         let mut made = Enrolment::begin(
             "uid=ann".to_owned(),
@@ -199,21 +314,36 @@ mod tests {
     fn codes_of_the_present_time_prove_it() {
         // RFC 6238 appendix B, the last six digits: time 59, and counter 0 and 2 of RFC 4226.
         for (code, expected) in [
-            ("287082", Some(Proof { step: 1, drift: 0 })),
-            (" 287 082 ", Some(Proof { step: 1, drift: 0 })),
-            ("755224", Some(Proof { step: 0, drift: -1 })),
-            ("359152", Some(Proof { step: 2, drift: 1 })),
+            ("287082", Some(Proof { step: 1, drift: Some(0) })),
+            (" 287 082 ", Some(Proof { step: 1, drift: Some(0) })),
+            ("755224", Some(Proof { step: 0, drift: Some(-1) })),
+            ("359152", Some(Proof { step: 2, drift: Some(1) })),
             ("969429", None),
             ("", None),
             ("94287082", None),
         ] {
-            assert_eq!(enrolment().prove(code, 59), expected, "{code}");
+            assert_eq!(enrolment(Kind::Totp).prove(code, 59), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_first_codes_of_a_counter_prove_it() {
+        // RFC 4226 appendix D: counters 0, 9 and, by another program, 10 and 11.
+        for (code, expected) in [
+            ("755224", Some(0)),
+            ("520 489", Some(9)),
+            ("403154", Some(10)),
+            ("481090", None),
+            ("000000", None),
+        ] {
+            let proof = enrolment(Kind::Hotp).prove(code, 59);
+            assert_eq!(proof, expected.map(|step| Proof { step, drift: None }), "{code}");
         }
     }
 
     #[test]
     fn a_secret_waits_neither_long_nor_for_many_codes() {
-        let mut made = enrolment();
+        let mut made = enrolment(Kind::Totp);
         let minutes = |minutes: u64| Monotonic(minutes * 60 * NANOS_A_SECOND);
         assert!(made.is_open(minutes(9)) && !made.is_open(minutes(10)));
         for _ in 0..TRIES {
@@ -225,7 +355,11 @@ mod tests {
 
     #[test]
     fn apps_are_told_all_of_it() {
-        let uri = enrolment().uri("example.com", "ann & co");
+        let counted = enrolment(Kind::Hotp).uri("example.com", "ann");
+        let expected = "otpauth://hotp/example.com:ann?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\
+                        &issuer=example.com&algorithm=SHA1&digits=6&counter=0";
+        assert_eq!(*counted, expected);
+        let uri = enrolment(Kind::Totp).uri("example.com", "ann & co");
         let expected = "otpauth://totp/example.com:ann%20%26%20co?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\
                         &issuer=example.com&algorithm=SHA1&digits=6&period=30";
         assert_eq!(*uri, expected);
@@ -253,20 +387,26 @@ mod tests {
                 })
                 .collect(),
         };
-        let usual = Parameters::usual("cn=totp".to_owned());
-        let attributes = usual.attributes();
-        let all: Vec<(&str, &str)> = attributes.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        assert_eq!(Parameters::of(&entry(&all)), Some(usual));
-        for (name, value) in [
-            ("oathOTPLength", "9"),
-            ("oathOTPLength", "x"),
-            ("oathHMACAlgorithm", "1.2.3"),
-            ("oathTOTPTimeStepPeriod", "0"),
-            ("oathTOTPTimeStepWindow", "x"),
-        ] {
-            let mut wrong = all.clone();
-            wrong.iter_mut().filter(|(known, _)| *known == name).for_each(|(_, known)| *known = value);
-            assert_eq!(Parameters::of(&entry(&wrong)), None, "{name} {value}");
+        for kind in Kind::ALL {
+            let usual = Parameters::usual(kind, "cn=totp".to_owned());
+            let attributes = usual.attributes();
+            let all: Vec<(&str, &str)> =
+                attributes.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            assert_eq!(Parameters::of(kind, &entry(&all)), Some(usual));
+            for (name, value) in [
+                ("oathOTPLength", "9"),
+                ("oathOTPLength", "x"),
+                ("oathHMACAlgorithm", "1.2.3"),
+                ("oathTOTPTimeStepPeriod", "0"),
+                ("oathTOTPTimeStepWindow", "x"),
+                ("oathHOTPLookAhead", "x"),
+            ] {
+                let mut wrong = all.clone();
+                let mut known = wrong.iter_mut().filter(|(known, _)| *known == name);
+                let Some((_, known)) = known.next() else { continue };
+                *known = value;
+                assert_eq!(Parameters::of(kind, &entry(&wrong)), None, "{name} {value}");
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A second factor for an account: a device that shows codes (TOTP, RFC 6238), enrolled with a QR code, and taken away again.
+//! A second factor for an account: a device that shows codes (TOTP, RFC 6238, and HOTP, RFC 4226), enrolled with a QR code, brought back in
+//! step, and taken away again.
 
 use hyper::StatusCode;
 use larix_engine::time::Clock as _;
@@ -11,7 +12,7 @@ use super::layout::{self, MenuItem};
 use super::people::{Builder, guess_parent, one_url, suffix_of};
 use super::values::entry_url;
 use crate::admin::client::{AttributeChange, Found, FoundAttribute, LdapClient};
-use crate::admin::enrolment::{Enrolment, Parameters, Proof, qr_code};
+use crate::admin::enrolment::{Enrolment, Kind, Parameters, Proof, qr_code};
 use crate::admin::form::{Form, url};
 use crate::admin::names;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
@@ -20,12 +21,6 @@ use crate::admin::sessions::NoticeKind;
 use crate::clock::SystemRandom;
 use crate::log::printable;
 
-/// The attribute of an account that names its device, and the class of a device.
-const TOKEN: &str = "oathTOTPToken";
-/// The class of accounts with a device.
-const USER: &str = "oathTOTPUser";
-/// The class of entries with parameters, and the attribute of a device that names one.
-const PARAMETERS: &str = "oathTOTPParams";
 const SECRET: &str = "oathSecret";
 /// Entries with parameters to choose from.
 const PARAMETERS_MAX: u32 = 50;
@@ -56,59 +51,87 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     match form.get("step") {
         "show" => show(visit, form).await,
         "confirm" => confirm(visit, form).await,
-        "remove" => remove(visit, form.get("dn")).await,
+        "remove" => remove(visit, form).await,
+        "resynchronise" => resynchronise(visit, form).await,
         _ => Err(Problem::NotFound),
     }
 }
 
-/// The account, of a user who may give it a device: nothing is made or looked up for others.
-async fn account(visit: &Visit<'_>, client: &mut LdapClient, dn: &str) -> Result<Found, Problem> {
-    let read = client.read_with_rights(dn, &visit.session.dn, &["objectClass", TOKEN]).await;
+/// The account, of a user who may give it a device of this kind: nothing is made or looked up for others.
+async fn account(visit: &Visit<'_>, client: &mut LdapClient, dn: &str, kind: Kind) -> Result<Found, Problem> {
+    let entry = read(visit, client, dn).await?;
+    if may_enrol(&entry, kind) { Ok(entry) } else { Err(not_allowed(dn, kind)) }
+}
+
+async fn read(visit: &Visit<'_>, client: &mut LdapClient, dn: &str) -> Result<Found, Problem> {
+    let attributes = ["objectClass", Kind::Totp.token(), Kind::Hotp.token()];
+    let read = client.read_with_rights(dn, &visit.session.dn, &attributes).await;
     if client.is_gone() {
         return Err(Problem::LoggedOut);
     }
-    let entry = read.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
-    if may_write(&entry, "objectClass") && may_write(&entry, TOKEN) {
-        return Ok(entry);
-    }
-    Err(Problem::Bad(format!(
-        "You may not change the second factor of {}. It takes the right to write objectClass and {TOKEN}.",
-        names::called(dn)
-    )))
+    read.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)
+}
+
+fn may_enrol(entry: &Found, kind: Kind) -> bool {
+    may_write(entry, "objectClass") && may_write(entry, kind.token())
+}
+
+fn not_allowed(dn: &str, kind: Kind) -> Problem {
+    Problem::Bad(format!(
+        "You may not change the second factor of {}. It takes the right to write objectClass and {}.",
+        names::called(dn),
+        kind.token()
+    ))
 }
 
 /// What there is, and the form for a new device.
 async fn ask(visit: &Visit<'_>, dn: &str, trouble: Markup) -> Shown {
     let mut client = visit.session.client.lock().await;
-    let entry = account(visit, &mut client, dn).await?;
+    let entry = read(visit, &mut client, dn).await?;
+    let allowed: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| may_enrol(&entry, *kind)).collect();
+    if allowed.is_empty() {
+        return Err(not_allowed(dn, Kind::Totp));
+    }
     let base = suffix_of(visit, dn);
     let parent = tokens_parent(&mut client, &base).await;
     let choice = parameters(&mut client, &base).await;
     drop(client);
-    let token = entry.text(TOKEN);
+    let held: Vec<(Kind, &str)> =
+        Kind::ALL.into_iter().filter_map(|kind| Some((kind, entry.text(kind.token())?))).collect();
+    let offered = |kind: Kind| choice.iter().filter(move |one| one.kind() == kind);
     let content = html! {
         (trouble)
         p { "With a second factor, " (names::called(dn)) " logs in with the password and a code behind it, which an app shows." }
-        @if let Some(token) = token {
-            p { "The device now: " a href=(entry_url(token)) { (names::called(token)) } }
+        @for (kind, token) in &held {
+            p { "The device now: " a href=(entry_url(token)) { (names::called(token)) } ", with codes " (kind.called()) "." }
             form method="post" action="/people/device" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(dn);
-                button.danger type="submit" name="step" value="remove" { "Take it away: the password alone is enough" }
+                input type="hidden" name="kind" value=(kind.word());
+                button.danger type="submit" name="step" value="remove" {
+                    @if held.len() > 1 { "Take it away" } @else { "Take it away: the password alone is enough" }
+                }
             }
-        } @else {
+            details {
+                summary { "Its codes are refused" }
+                (resynchronise_form(visit, dn, *kind))
+            }
+        }
+        @if held.is_empty() {
             p { "There is no device now: the password alone is enough." }
         }
-        h2 { @if token.is_some() { "Another device in its place" } @else { "A device" } }
+        h2 { @if held.is_empty() { "A device" } @else { "Another device" } }
+        @if !held.is_empty() { p { "It takes the place of one with the same kind of codes." } }
         form method="post" action="/people/device" {
             (layout::csrf(visit))
             input type="hidden" name="dn" value=(dn);
             label for="name" { "What it is called" }
             input #name name="name" value="phone" required autocomplete="off";
-            @if choice.len() > 1 {
-                label for="parameters" { "Kind of codes" }
-                select #parameters name="parameters" {
-                    @for one in &choice { option value=(one.dn) { (names::called(&one.dn)) } }
+            label for="parameters" { "Codes" }
+            select #parameters name="parameters" {
+                @for kind in allowed {
+                    @for one in offered(kind) { option value=(one.dn) { (kind.called()) ": " (names::called(&one.dn)) } }
+                    @if offered(kind).next().is_none() { option value=(kind.word()) { (kind.called()) } }
                 }
             }
             details {
@@ -133,23 +156,32 @@ fn title(dn: &str) -> String {
 
 /// Where devices are, or are to be.
 async fn tokens_parent(client: &mut LdapClient, base: &str) -> String {
-    guess_parent(client, base, "(objectClass=oathTOTPToken)", &["tokens"], "tokens").await
+    guess_parent(client, base, "(objectClass=oathToken)", &["tokens"], "tokens").await
 }
 
 /// The kinds of codes that the directory has.
 async fn parameters(client: &mut LdapClient, base: &str) -> Vec<Parameters> {
-    let filter = format!("(objectClass={PARAMETERS})");
-    let page = client.page(base, Scope::Subtree, &filter, &["*"], (PARAMETERS_MAX, b"")).await;
-    let entries = page.map(|page| page.entries).unwrap_or_default();
-    entries.iter().filter_map(Parameters::of).collect()
+    let mut known = Vec::new();
+    for kind in Kind::ALL {
+        let filter = format!("(objectClass={})", kind.parameters());
+        let page = client.page(base, Scope::Subtree, &filter, &["*"], (PARAMETERS_MAX, b"")).await;
+        let entries = page.map(|page| page.entries).unwrap_or_default();
+        known.extend(entries.iter().filter_map(|entry| Parameters::of(kind, entry)));
+    }
+    known
 }
 
 /// Makes a secret and shows it.
 async fn show(visit: &Visit<'_>, form: &Form) -> Shown {
     let dn = form.get("dn");
     let mut client = visit.session.client.lock().await;
-    let entry = account(visit, &mut client, dn).await?;
     let base = suffix_of(visit, dn);
+    let choice = parameters(&mut client, &base).await;
+    let asked = form.get("parameters");
+    let chosen = choice.iter().find(|one| one.dn == asked);
+    let kind = chosen.map(Parameters::kind);
+    let kind = kind.or_else(|| Kind::ALL.into_iter().find(|kind| kind.word() == asked)).unwrap_or(Kind::Totp);
+    let entry = account(visit, &mut client, dn, kind).await?;
     let name = form.trimmed("name");
     if name.is_empty() {
         drop(client);
@@ -159,13 +191,17 @@ async fn show(visit: &Visit<'_>, form: &Form) -> Shown {
         "" => tokens_parent(&mut client, &base).await,
         parent => parent.to_owned(),
     };
-    let choice = parameters(&mut client, &base).await;
     drop(client);
-    let asked = form.get("parameters");
-    let chosen = choice.iter().find(|one| one.dn == asked).or_else(|| choice.first());
+    let chosen = chosen.or_else(|| choice.iter().find(|one| one.kind() == kind));
     let parameters = match chosen {
         Some(chosen) => (chosen.clone(), false),
-        None => (Parameters::usual(names::below(&names::rdn("cn", "codes"), &parent)), true),
+        None => {
+            let called = match kind {
+                Kind::Totp => "codes",
+                Kind::Hotp => "counted codes",
+            };
+            (Parameters::usual(kind, names::below(&names::rdn("cn", called), &parent)), true)
+        }
     };
     let login = entry.text("uid").map_or_else(|| names::called(dn), str::to_owned);
     let token = names::below(&names::rdn("cn", &format!("{login} {name}")), &parent);
@@ -213,9 +249,12 @@ fn issuer(suffix: &str) -> String {
 async fn confirm(visit: &Visit<'_>, form: &Form) -> Shown {
     let dn = form.get("dn");
     let mut client = visit.session.client.lock().await;
-    let entry = account(visit, &mut client, dn).await?;
+    // Who may give the account no device has no secret of it.
+    let enrolment = visit.session.take_enrolment();
+    let kind = enrolment.as_ref().map_or(Kind::Totp, |held| held.parameters.kind());
+    let entry = account(visit, &mut client, dn, kind).await?;
     let now = visit.admin.server.clock.monotonic();
-    let held = visit.session.take_enrolment().filter(|held| names::same(&held.user, dn) && held.is_open(now));
+    let held = enrolment.filter(|held| names::same(&held.user, dn) && held.is_open(now));
     let Some(mut held) = held else {
         drop(client);
         let why = html! { p { "The secret has expired, or too many codes were wrong. Begin again, and take the old one out of the app." } };
@@ -224,7 +263,11 @@ async fn confirm(visit: &Visit<'_>, form: &Form) -> Shown {
     let Some(proof) = held.prove(form.get("code"), visit.admin.server.now().seconds()) else {
         drop(client);
         let may_try = held.is_open(now);
-        let wrong = html! { p { "The app's clock may be wrong, or the secret is not in it." } };
+        let wrong = match kind {
+            Kind::Totp => "The app's clock may be wrong, or the secret is not in it.",
+            Kind::Hotp => "The app may have shown too many codes already, or the secret is not in it.",
+        };
+        let wrong = html! { p { (wrong) } };
         let trouble = layout::alert("This is not the code", wrong);
         if !may_try {
             return ask(visit, dn, trouble).await;
@@ -257,7 +300,7 @@ async fn confirm(visit: &Visit<'_>, form: &Form) -> Shown {
         NoticeKind::Done,
         format!("{} logs in with the password and a code behind it from now on.", names::called(dn)),
     );
-    if let Some(old) = entry.text(TOKEN) {
+    if let Some(old) = entry.text(kind.token()) {
         visit.session.notice(
             NoticeKind::Warning,
             format!(
@@ -276,22 +319,23 @@ async fn store(
     held: &Enrolment,
     proof: Proof,
 ) -> Result<(), Problem> {
-    let base = suffix_of(visit, &held.user);
+    let (base, kind) = (suffix_of(visit, &held.user), held.parameters.kind());
     if let Some(parent) = names::parent(&held.token) {
         super::prepare(client, &base, &parent).await?;
     }
     if held.makes_parameters && !super::is_there(client, &held.parameters.dn).await? {
-        let mut made = named("applicationProcess", PARAMETERS, &held.parameters.dn);
+        let mut made = named("applicationProcess", kind.parameters(), &held.parameters.dn);
         for (name, value) in held.parameters.attributes() {
             made.add(name, &value);
         }
         let doing = "Making the entry of the codes' kind";
         client.add(&held.parameters.dn, &made.0).await.attempt(doing)?;
     }
-    let mut token = named("device", TOKEN, &held.token);
-    token.add(PARAMETERS, &held.parameters.dn);
-    token.add("oathTOTPLastTimeStep", &proof.step.to_string());
-    token.add("oathTOTPTimeStepDrift", &proof.drift.to_string());
+    let mut token = named("device", kind.token(), &held.token);
+    token.add(kind.parameters(), &held.parameters.dn);
+    for (name, value) in proof.attributes() {
+        token.add(name, &value);
+    }
     token.0.push(FoundAttribute { name: SECRET.to_owned(), values: vec![held.secret.to_vec()] });
     let added = client.add(&held.token, &token.0).await;
     if let Some(secret) = token.0.last_mut() {
@@ -299,10 +343,10 @@ async fn store(
     }
     added.attempt("Making the device's entry")?;
     let mut changes = Vec::new();
-    if !entry.is_a(USER) {
-        changes.push(change(ModifyOperation::Add, "objectClass", Some(USER)));
+    if !entry.is_a(kind.user()) {
+        changes.push(change(ModifyOperation::Add, "objectClass", Some(kind.user())));
     }
-    changes.push(change(ModifyOperation::Replace, TOKEN, Some(&held.token)));
+    changes.push(change(ModifyOperation::Replace, kind.token(), Some(&held.token)));
     if let Err(result) = client.modify(&held.user, &changes, &[]).await {
         if let Err(left) = client.delete(&held.token, &[]).await {
             note_left(visit, &held.token, &left);
@@ -331,14 +375,81 @@ fn change(operation: ModifyOperation, name: &str, value: Option<&str>) -> Attrib
     AttributeChange { operation, name: name.to_owned(), values }
 }
 
-/// The password alone is enough again.
-async fn remove(visit: &Visit<'_>, dn: &str) -> Shown {
+/// The kind of device that a form is about.
+fn kind_of(form: &Form) -> Kind {
+    let word = form.get("kind");
+    Kind::ALL.into_iter().find(|kind| kind.word() == word).unwrap_or(Kind::Totp)
+}
+
+fn resynchronise_form(visit: &Visit<'_>, dn: &str, kind: Kind) -> Markup {
+    let why = match kind {
+        Kind::Totp => {
+            "The clock of the device may be wrong. Two codes, one behind the other, tell by how much, up to 100 of them."
+        }
+        Kind::Hotp => {
+            "The device may have shown many codes that nobody used. Two codes, one behind the other, tell how many, up to 1,000."
+        }
+    };
+    let (first, second) = (format!("first-{}", kind.word()), format!("second-{}", kind.word()));
+    html! {
+        p { (why) }
+        form method="post" action="/people/device" {
+            (layout::csrf(visit))
+            input type="hidden" name="dn" value=(dn);
+            input type="hidden" name="kind" value=(kind.word());
+            label for=(first) { "A code that it shows" }
+            input.narrow id=(first) name="first" required autocomplete="off" inputmode="numeric" spellcheck="false";
+            label for=(second) { "The next one" }
+            input.narrow id=(second) name="second" required autocomplete="off" inputmode="numeric" spellcheck="false";
+            p.help { "Both are used up. It takes the right to compare " (SECRET) " of the device." }
+            div.actions { button type="submit" name="step" value="resynchronise" { "Bring it back in step" } }
+        }
+    }
+}
+
+/// Two codes in a row say where the device is: the server finds them, and nobody reads the secret.
+async fn resynchronise(visit: &Visit<'_>, form: &Form) -> Shown {
+    let (dn, kind) = (form.get("dn"), kind_of(form));
     let mut client = visit.session.client.lock().await;
-    let entry = account(visit, &mut client, dn).await?;
-    let Some(token) = entry.text(TOKEN) else { return Ok(Reply::SeeOther(device_url(dn))) };
-    let mut changes = vec![change(ModifyOperation::Delete, TOKEN, None)];
-    if entry.is_a(USER) {
-        changes.push(change(ModifyOperation::Delete, "objectClass", Some(USER)));
+    let entry = account(visit, &mut client, dn, kind).await?;
+    let Some(token) = entry.text(kind.token()) else { return Ok(Reply::SeeOther(device_url(dn))) };
+    let codes: String = [form.get("first"), form.get("second")].join("").split_whitespace().collect();
+    let found = client.compare(token, SECRET, codes.as_bytes()).await;
+    if client.is_gone() {
+        return Err(Problem::LoggedOut);
+    }
+    drop(client);
+    match found {
+        Ok(true) => {
+            visit.admin.server.log.notice(format_args!(
+                "admin: \"{}\" brought the second factor of \"{}\" back in step",
+                printable(&visit.session.dn),
+                printable(dn)
+            ));
+            let done = format!("The device of {} is in step again.", names::called(dn));
+            visit.session.notice(NoticeKind::Done, done);
+            Ok(Reply::SeeOther(device_url(dn)))
+        }
+        Ok(false) => {
+            let why = html! { p { "They may not follow each other, one of them may be used up, or they are of another device." } };
+            ask(visit, dn, layout::alert("These are not two codes of the device", why)).await
+        }
+        Err(result) => {
+            ask(visit, dn, refused("The device is as it was: comparing the codes did not succeed", &result))
+                .await
+        }
+    }
+}
+
+/// The password alone is enough again.
+async fn remove(visit: &Visit<'_>, form: &Form) -> Shown {
+    let (dn, kind) = (form.get("dn"), kind_of(form));
+    let mut client = visit.session.client.lock().await;
+    let entry = account(visit, &mut client, dn, kind).await?;
+    let Some(token) = entry.text(kind.token()) else { return Ok(Reply::SeeOther(device_url(dn))) };
+    let mut changes = vec![change(ModifyOperation::Delete, kind.token(), None)];
+    if entry.is_a(kind.user()) {
+        changes.push(change(ModifyOperation::Delete, "objectClass", Some(kind.user())));
     }
     client.modify(dn, &changes, &[]).await.attempt("Taking the device away")?;
     visit.admin.server.log.notice(format_args!(
@@ -346,7 +457,9 @@ async fn remove(visit: &Visit<'_>, dn: &str) -> Shown {
         printable(&visit.session.dn),
         printable(dn)
     ));
-    visit.session.notice(NoticeKind::Done, format!("{} logs in with the password alone.", names::called(dn)));
+    let has_other = Kind::ALL.iter().any(|other| *other != kind && entry.text(other.token()).is_some());
+    let what = if has_other { "a code of the other device" } else { "the password alone" };
+    visit.session.notice(NoticeKind::Done, format!("{} logs in with {what}.", names::called(dn)));
     if let Err(result) = client.delete(token, &[]).await {
         note_left(visit, token, &result);
     }
