@@ -10,7 +10,7 @@ const ANN: &str = "uid=ann,ou=people,dc=example,dc=com";
 const BOB: &str = "uid=bob,ou=people,dc=example,dc=com";
 /// Ann may enrol herself, and nobody else.
 const RULES: &str = "overlay otp\n\
-    access to attrs=oathSecret by dn.exact=cn=nobody,dc=example,dc=com read by users =xw by * none\n\
+    access to attrs=oathSecret by dn.exact=cn=nobody,dc=example,dc=com read by users =cw by * none\n\
     access to attrs=objectClass,oathTOTPToken,oathHOTPToken by self write by users read\n\
     access to dn.subtree=ou=tokens,dc=example,dc=com by users write\n\
     access to dn.base=dc=example,dc=com attrs=children by users write by * read\n";
