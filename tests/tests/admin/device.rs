@@ -99,7 +99,7 @@ fn a_device_that_counts_is_enrolled_and_brought_back_in_step() {
     let mut http = Http::new(fixture.http);
     assert_eq!(http.log_in("ann", "annpass").status, 303);
     assert!(page(&mut http, ANN).body.contains("counted (HOTP)"));
-    let form = [("dn", ANN), ("step", "show"), ("name", "key fob"), ("parameters", "hotp")];
+    let form = [("dn", ANN), ("step", "show"), ("name", "key fob"), ("parameters", "oathHOTPToken")];
     let shown = http.post("/people/device", &form);
     assert_eq!(shown.status, 200, "{}", shown.body);
     let secret = secret_of(&shown);
@@ -121,8 +121,13 @@ fn a_device_that_counts_is_enrolled_and_brought_back_in_step() {
     }
 
     let resynchronise = |http: &mut Http, first: &str, second: &str| {
-        let form =
-            [("dn", ANN), ("kind", "hotp"), ("step", "resynchronise"), ("first", first), ("second", second)];
+        let form = [
+            ("dn", ANN),
+            ("kind", "oathHOTPToken"),
+            ("step", "resynchronise"),
+            ("first", first),
+            ("second", second),
+        ];
         http.post("/people/device", &form)
     };
     for (first, second) in [(300, 302), (301, 300), (12, 13), (1013, 1014)] {
@@ -147,7 +152,9 @@ fn a_device_that_counts_is_enrolled_and_brought_back_in_step() {
     assert!(both.contains("ann key fob") && both.contains("ann phone"), "{both}");
     assert!(logs_in(&fixture, ANN, &with(303)));
     assert!(logs_in(&fixture, ANN, &format!("annpass{}", code(&other, step_now() + 1))));
-    for (kind, password, expected) in [("hotp", with(304), false), ("totp", "annpass".to_owned(), true)] {
+    for (kind, password, expected) in
+        [("oathHOTPToken", with(304), false), ("oathTOTPToken", "annpass".to_owned(), true)]
+    {
         let gone = http.post("/people/device", &[("dn", ANN), ("kind", kind), ("step", "remove")]);
         assert_eq!(gone.status, 303, "{}", gone.body);
         assert_eq!(logs_in(&fixture, ANN, &password), expected, "{kind}");

@@ -133,11 +133,11 @@ impl Kind {
         }
     }
 
-    /// What stands for codes of this kind whose parameters are still to be made.
-    pub(super) fn word(self) -> &'static str {
+    /// How the URI in a QR code begins.
+    fn scheme(self) -> &'static str {
         match self {
-            Self::Totp => "totp",
-            Self::Hotp => "hotp",
+            Self::Totp => "otpauth://totp/",
+            Self::Hotp => "otpauth://hotp/",
         }
     }
 }
@@ -246,7 +246,7 @@ impl Enrolment {
     /// What the QR code says: otpauth://totp/Issuer:Account?... or otpauth://hotp/..., as apps read it.
     pub(super) fn uri(&self, issuer: &str, account: &str) -> Zeroizing<String> {
         let mut uri = Zeroizing::new(String::with_capacity(512));
-        let _ = write!(uri, "otpauth://{}/", self.parameters.kind().word());
+        uri.push_str(self.parameters.kind().scheme());
         encode(&mut uri, issuer);
         uri.push(':');
         encode(&mut uri, account);

@@ -107,7 +107,7 @@ async fn ask(visit: &Visit<'_>, dn: &str, trouble: Markup) -> Shown {
             form method="post" action="/people/device" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(dn);
-                input type="hidden" name="kind" value=(kind.word());
+                input type="hidden" name="kind" value=(kind.token());
                 button.danger type="submit" name="step" value="remove" {
                     @if held.len() > 1 { "Take it away" } @else { "Take it away: the password alone is enough" }
                 }
@@ -131,7 +131,7 @@ async fn ask(visit: &Visit<'_>, dn: &str, trouble: Markup) -> Shown {
             select #parameters name="parameters" {
                 @for kind in allowed {
                     @for one in offered(kind) { option value=(one.dn) { (kind.called()) ": " (names::called(&one.dn)) } }
-                    @if offered(kind).next().is_none() { option value=(kind.word()) { (kind.called()) } }
+                    @if offered(kind).next().is_none() { option value=(kind.token()) { (kind.called()) } }
                 }
             }
             details {
@@ -180,7 +180,8 @@ async fn show(visit: &Visit<'_>, form: &Form) -> Shown {
     let asked = form.get("parameters");
     let chosen = choice.iter().find(|one| one.dn == asked);
     let kind = chosen.map(Parameters::kind);
-    let kind = kind.or_else(|| Kind::ALL.into_iter().find(|kind| kind.word() == asked)).unwrap_or(Kind::Totp);
+    let kind =
+        kind.or_else(|| Kind::ALL.into_iter().find(|kind| kind.token() == asked)).unwrap_or(Kind::Totp);
     let entry = account(visit, &mut client, dn, kind).await?;
     let name = form.trimmed("name");
     if name.is_empty() {
@@ -378,7 +379,7 @@ fn change(operation: ModifyOperation, name: &str, value: Option<&str>) -> Attrib
 /// The kind of device that a form is about.
 fn kind_of(form: &Form) -> Kind {
     let word = form.get("kind");
-    Kind::ALL.into_iter().find(|kind| kind.word() == word).unwrap_or(Kind::Totp)
+    Kind::ALL.into_iter().find(|kind| kind.token() == word).unwrap_or(Kind::Totp)
 }
 
 fn resynchronise_form(visit: &Visit<'_>, dn: &str, kind: Kind) -> Markup {
@@ -390,13 +391,13 @@ fn resynchronise_form(visit: &Visit<'_>, dn: &str, kind: Kind) -> Markup {
             "The device may have shown many codes that nobody used. Two codes, one behind the other, tell how many, up to 1,000."
         }
     };
-    let (first, second) = (format!("first-{}", kind.word()), format!("second-{}", kind.word()));
+    let (first, second) = (format!("first-{}", kind.token()), format!("second-{}", kind.token()));
     html! {
         p { (why) }
         form method="post" action="/people/device" {
             (layout::csrf(visit))
             input type="hidden" name="dn" value=(dn);
-            input type="hidden" name="kind" value=(kind.word());
+            input type="hidden" name="kind" value=(kind.token());
             label for=(first) { "A code that it shows" }
             input.narrow id=(first) name="first" required autocomplete="off" inputmode="numeric" spellcheck="false";
             label for=(second) { "The next one" }
