@@ -222,7 +222,7 @@ fn n_fold(text: &[u8]) -> [u8; BLOCK] {
     }
     let bit = |at: usize| text.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1);
     let mut copies = text.len();
-    while copies % BLOCK != 0 {
+    while !copies.is_multiple_of(BLOCK) {
         copies += text.len();
     }
     let mut sum = 0u128;

@@ -16,7 +16,7 @@ pub(super) use stash::MasterKey;
 #[cfg(test)]
 pub(super) use stash::stash;
 
-use super::Account;
+use super::{Account, Settled};
 use principal::Principal;
 
 /// Attributes of principals and policies that the module reads or writes.
@@ -56,7 +56,7 @@ impl Kerberos {
         change: &PendingChange<'_>,
         account: &Account<'_>,
         password: &[u8],
-    ) -> Result<Vec<(&'static str, Vec<Vec<u8>>)>, Failure> {
+    ) -> Result<Settled, Failure> {
         let names = [CANONICAL, PRINCIPAL].map(|name| account.values(name));
         let mut principals = names.iter().flatten().filter_map(|name| Principal::parse(name));
         let Some(principal) = principals.find(|own| own.realm == self.master.realm) else {

@@ -142,7 +142,7 @@ mod tests {
         // A record that was deleted.
         file.extend((-3i32).to_be_bytes());
         file.extend([0; 3]);
-        let key = MasterKey::parse(&file).map_err(|error| error.clone()).ok().unwrap();
+        let key = MasterKey::parse(&file).ok().unwrap();
         assert_eq!(
             (key.realm.as_slice(), key.version, key.kind),
             (&b"EXAMPLE.COM"[..], 300, EncryptionType::Aes256Sha1)
