@@ -17,7 +17,7 @@ use crate::changes;
 use crate::error::{Fault, Verdict};
 use crate::statements::Question;
 use crate::store::{COMMITS_KEPT, COMMITS_TRIMMED_EVERY};
-use crate::view::{View, read_through_view};
+use crate::view::{KvRecords, View};
 
 /// Longest value in bytes: the engine takes a row of up to 1 GB, whole and in memory.
 pub(crate) const VALUE_BYTES_MAX: usize = 256 << 20;
@@ -33,7 +33,7 @@ pub struct KvTransaction<'s> {
     pub(crate) epoch: u64,
 }
 
-read_through_view!(KvTransaction);
+larix_store::read_through!(KvTransaction<'s>.view, KvRecords<'a, 's>, true);
 
 impl Transaction for KvTransaction<'_> {
     fn commit(self, changes: &WriteSet, _: Durability) -> Result<CommitId, CommitError> {

@@ -214,49 +214,9 @@ pub struct MemoryTransaction<'s> {
     _writer: MutexGuard<'s, ()>,
 }
 
-macro_rules! read_through_state {
-    ($type:ident) => {
-        impl OrderedRead for $type<'_> {
-            type Records<'a>
-                = MemoryRecords<'a>
-            where
-                Self: 'a;
-
-            fn catalog(&self) -> &Catalog {
-                self.state.catalog()
-            }
-
-            fn version(&self) -> u64 {
-                self.state.version()
-            }
-
-            fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
-                self.state.value(table, key)
-            }
-
-            fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-                self.state.at_least(table, key)
-            }
-
-            fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-                self.state.at_most(table, key)
-            }
-
-            fn records<'a>(
-                &'a self,
-                table: TableId,
-                range: KeyRange<'_>,
-                direction: Direction,
-            ) -> Result<Self::Records<'a>, ReadError> {
-                self.state.records(table, range, direction)
-            }
-        }
-    };
-}
-
-read_through_state!(MemorySnapshot);
-read_through_state!(MemoryTransaction);
-read_through_state!(Applied);
+crate::read_through!(MemorySnapshot<'s>.state, MemoryRecords<'a>, false);
+crate::read_through!(MemoryTransaction<'s>.state, MemoryRecords<'a>, false);
+crate::read_through!(Applied<'s>.state, MemoryRecords<'a>, false);
 
 impl Transaction for MemoryTransaction<'_> {
     fn commit(self, changes: &WriteSet, _: Durability) -> Result<CommitId, CommitError> {

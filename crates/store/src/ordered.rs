@@ -49,6 +49,71 @@ pub trait OrderedRead {
     ) -> Result<Self::Records<'a>, ReadError>;
 }
 
+/// Implements [`OrderedRead`] for a type by a reader in one of its fields: `read_through!(Type<'s>.field, Records<'a, 's>, distant)`.
+/// `distant` is [`OrderedRead::IS_DISTANT`].
+#[macro_export]
+macro_rules! read_through {
+    ($type:ident<$life:lifetime>.$reader:ident, $records:ty, $distant:literal) => {
+        impl<$life> $crate::ordered::OrderedRead for $type<$life> {
+            type Records<'a>
+                = $records
+            where
+                Self: 'a;
+
+            const IS_DISTANT: bool = $distant;
+
+            fn catalog(&self) -> &$crate::table::Catalog {
+                self.$reader.catalog()
+            }
+
+            fn version(&self) -> u64 {
+                self.$reader.version()
+            }
+
+            fn value<'a>(
+                &'a self,
+                table: $crate::TableId,
+                key: &[u8],
+            ) -> Result<Option<::std::borrow::Cow<'a, [u8]>>, $crate::ReadError> {
+                self.$reader.value(table, key)
+            }
+
+            fn values<'a, K: AsRef<[u8]>>(
+                &'a self,
+                table: $crate::TableId,
+                keys: &[K],
+            ) -> Result<Vec<Option<::std::borrow::Cow<'a, [u8]>>>, $crate::ReadError> {
+                self.$reader.values(table, keys)
+            }
+
+            fn at_least<'a>(
+                &'a self,
+                table: $crate::TableId,
+                key: &[u8],
+            ) -> Result<Option<$crate::KeyValue<'a>>, $crate::ReadError> {
+                self.$reader.at_least(table, key)
+            }
+
+            fn at_most<'a>(
+                &'a self,
+                table: $crate::TableId,
+                key: &[u8],
+            ) -> Result<Option<$crate::KeyValue<'a>>, $crate::ReadError> {
+                self.$reader.at_most(table, key)
+            }
+
+            fn records<'a>(
+                &'a self,
+                table: $crate::TableId,
+                range: $crate::KeyRange<'_>,
+                direction: $crate::Direction,
+            ) -> Result<Self::Records<'a>, $crate::ReadError> {
+                self.$reader.records(table, range, direction)
+            }
+        }
+    };
+}
+
 /// Writes of ordered byte strings, seen by the reads of the same value.
 pub trait OrderedWrite: OrderedRead {
     fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError>;

@@ -180,51 +180,7 @@ impl OrderedRead for SharedSnapshot<'_> {
     }
 }
 
-impl OrderedRead for SharedTransaction<'_> {
-    type Records<'a>
-        = MemoryRecords<'a>
-    where
-        Self: 'a;
-
-    const IS_DISTANT: bool = true;
-
-    fn catalog(&self) -> &Catalog {
-        self.began.catalog()
-    }
-
-    fn version(&self) -> u64 {
-        self.began.version()
-    }
-
-    fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
-        self.began.value(table, key)
-    }
-
-    fn values<'a, K: AsRef<[u8]>>(
-        &'a self,
-        table: TableId,
-        keys: &[K],
-    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
-        self.began.values(table, keys)
-    }
-
-    fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-        self.began.at_least(table, key)
-    }
-
-    fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-        self.began.at_most(table, key)
-    }
-
-    fn records<'a>(
-        &'a self,
-        table: TableId,
-        range: KeyRange<'_>,
-        direction: Direction,
-    ) -> Result<Self::Records<'a>, ReadError> {
-        self.began.records(table, range, direction)
-    }
-}
+crate::read_through!(SharedTransaction<'s>.began, MemoryRecords<'a>, true);
 
 impl Transaction for SharedTransaction<'_> {
     fn commit(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError> {
