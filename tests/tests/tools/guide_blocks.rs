@@ -313,6 +313,13 @@ fn getting_started_and_a_lost_password() {
                 NOTHING,
                 "builds the workspace: this test is a part of it",
             ),
+            instead(
+                "larix serve --suffix dc=example,dc=com --data people --include more.conf",
+                "command larix serve --suffix dc=example,dc=com --data people --include more.conf -h ldap://127.0.0.1:0 \
+                 --port-file ../state/people & people=$!; until [ -s ../state/people ]; do kill -0 $people || exit 1; \
+                 sleep 0.05; done; kill $people; wait $people || true",
+                "all other blocks go on with the first directory",
+            ),
             instead("hash=$(larix hash-password)", "stop; hash=$(new_password)", ASKS),
             instead(
                 "userPassword: $(larix hash-password)",
