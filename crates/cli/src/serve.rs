@@ -160,6 +160,9 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
             Detached::Server(readiness) => readiness,
         }
     };
+    // The allocator asks for huge pages, each of which is resident as a whole: a small server would have twice the memory. A kernel that
+    // does not know the call goes on with them.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let privileges = Privileges::look_up(
         arguments.user.as_deref(),
         arguments.group.as_deref(),
