@@ -90,7 +90,9 @@ impl Config {
                 || merges_records
                 || access_log.is_some()
                 || stack.want(Interests::COMMITTED),
-            hide_context: provider.is_none() && database.sync_replication.is_empty(),
+            hide_context: provider.is_none()
+                && database.sync_replication.is_empty()
+                && database.update_dn.is_none(),
             provider,
             tells_changes,
             value_conflicts,

@@ -55,8 +55,10 @@ pub struct Descriptor {
     pub(super) own_root: Option<&'static str>,
     /// Whether only what a rule grants is granted, in a database without rules.
     pub(super) closed: bool,
-    /// Whether it can follow a provider, and an access log can record what is done in it.
+    /// Whether an access log can record what is done in it.
     pub(super) is_recorded: bool,
+    /// Whether it can follow a provider.
+    pub(super) follows: bool,
     /// Whether this server serves it: others can be read and shown, and the server does not start with them.
     pub(super) is_served: bool,
     pub(super) settings: fn() -> Box<dyn KindSettings>,
@@ -74,6 +76,7 @@ const NOTHING: Descriptor = Descriptor {
     own_root: None,
     closed: false,
     is_recorded: false,
+    follows: false,
     is_served: true,
     settings: || Box::new(NoSettings),
     directives: &[],
@@ -87,6 +90,7 @@ static CONFIG: Descriptor = Descriptor {
     own_root: Some("cn=config"),
     closed: true,
     is_recorded: true,
+    follows: true,
     ..NOTHING
 };
 
@@ -276,9 +280,14 @@ impl DatabaseKind {
         self.descriptor.is_served
     }
 
-    /// Whether it can follow a provider, and an access log can record what is done in it.
+    /// Whether an access log can record what is done in it.
     pub fn is_recorded(&self) -> bool {
         self.descriptor.is_recorded
+    }
+
+    /// Whether it can follow a provider.
+    pub fn follows(&self) -> bool {
+        self.descriptor.follows
     }
 
     /// The suffix of a kind that has a single database, as shown.

@@ -289,7 +289,7 @@ impl Config {
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             let follows = !database.sync_replication.is_empty();
-            if follows && !database.kind.is_recorded() {
+            if follows && !database.kind.follows() {
                 let message =
                     format!("a database of kind {} cannot follow a provider yet", database.kind.name());
                 found.push(ConfigError::new(database.origin.clone(), message));

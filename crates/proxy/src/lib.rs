@@ -7,6 +7,7 @@
 //! *Invariant:* no thread waits for a target, and what a target does wrong ends its own connection.
 
 mod backend;
+pub mod blocking;
 pub mod chain;
 mod connection;
 mod identity;

@@ -9,6 +9,7 @@ pub mod delta;
 pub mod digest;
 pub mod persistent;
 pub mod provider;
+pub mod push;
 mod requests;
 
 pub use cookie::{Cookie, CookieError, RID_MAX, SID_MAX};

@@ -10,6 +10,7 @@ use std::time::Duration;
 use larix_client::Stop;
 use larix_configuration::values::{SyncReplication, TlsSettings};
 use larix_engine::Served;
+use larix_proxy::Proxy;
 use larix_replication::consumer::{ConsumerStatus, Status};
 use larix_store::lmdb::LmdbStore;
 
@@ -43,8 +44,10 @@ pub(crate) struct Task {
     /// Of the database.
     pub(crate) suffix: String,
     pub(crate) directory: PathBuf,
-    /// None: cn=config.
+    /// None: another server's, or cn=config.
     pub(crate) served: Option<Arc<Served<LmdbStore>>>,
+    /// The connections to the server that what comes is written to (`database ldap`).
+    pub(crate) target: Option<Arc<Proxy>>,
     /// Our server id, where the provider receives it.
     pub(crate) sid: Option<u16>,
     /// What the line does not say of TLS.
@@ -57,7 +60,12 @@ impl PartialEq for Task {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        same && (&self.line, &self.suffix, &self.directory) == (&other.line, &other.suffix, &other.directory)
+        let same_target = match (&self.target, &other.target) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        same && same_target
+            && (&self.line, &self.suffix, &self.directory) == (&other.line, &other.suffix, &other.directory)
             && (self.sid, &self.tls) == (other.sid, &other.tls)
     }
 }

@@ -14,18 +14,18 @@ use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, Wanted, read};
 
 /// The kinds of server that are here.
-fn kinds() -> Vec<Kind> {
+pub(crate) fn kinds() -> Vec<Kind> {
     [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| !kind.is_lacking()).collect()
 }
 
-fn provider(kind: Kind, count: usize) -> Member {
+pub(crate) fn provider(kind: Kind, count: usize) -> Member {
     let member = Member::new(kind, "", "overlay syncprov");
     member.site.load_into(Some(SUFFIX), &people(count));
     member.started()
 }
 
 /// A line of a consumer.
-fn line(rid: u16, provider: &Member, more: &str) -> String {
+pub(crate) fn line(rid: u16, provider: &Member, more: &str) -> String {
     format!(
         "syncrepl rid={rid:03} provider={} bindmethod=simple binddn={ADMIN} credentials=secret \
          searchbase={SUFFIX} retry=\"1 +\" {more}\n",
@@ -40,7 +40,7 @@ fn consumer(provider: &Member, more: &str) -> Member {
 const PERSIST: &str = "type=refreshAndPersist";
 
 /// Every kind of change.
-const CHANGES: &str = r#"
+pub(crate) const CHANGES: &str = r#"
 add "uid=new,ou=people,dc=example,dc=com"
   objectClass: inetOrgPerson
   uid: new
@@ -75,7 +75,7 @@ modrdn "ou=branch,ou=tree,dc=example,dc=com" ou=bough delete ou=groups,dc=exampl
 "#;
 
 /// More, for while somebody is away.
-const LATER: &str = r#"
+pub(crate) const LATER: &str = r#"
 delete "cn=leaf,ou=bough,ou=groups,dc=example,dc=com"
 
 delete "uid=u5,ou=people,dc=example,dc=com"

@@ -7,6 +7,7 @@ mod consumer;
 mod first_fill;
 mod overlays;
 mod provider;
+mod pushed;
 mod relayed;
 mod replica;
 mod replica_status;

@@ -91,7 +91,7 @@ impl<'a> Transition<'a> {
         config: &Config,
         change: &ConfigChange,
     ) -> Result<Option<Carried>, ConfigRefusal> {
-        let latitude = Latitude { relax: self.controls.relax, internal: self.offline, import: None };
+        let latitude = Latitude { relax: self.controls.relax, internal: self.offline, ..Latitude::default() };
         let subschema = config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());
         let subschema = subschema.unwrap_or_else(|| NormalDn::from_normal("cn=subschema"));
         let prepared = prepare::prepare(self.schema, change.operation.clone(), &subschema, latitude)?;

@@ -14,6 +14,7 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "ldif",
     class: Some("olcLdifConfig"),
     is_recorded: true,
+    follows: true,
     settings: || Box::new(LdifSettings::default()),
     directives: TABLE,
     ..NOTHING

@@ -25,6 +25,7 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     formerly: &["bdb", "hdb"],
     class: Some("olcMdbConfig"),
     is_recorded: true,
+    follows: true,
     settings: || Box::new(MdbSettings::default()),
     directives: TABLE,
     ..NOTHING

@@ -122,6 +122,8 @@ pub struct Latitude {
     pub internal: bool,
     /// An entry is added as it stands.
     pub import: Option<Import>,
+    /// By the identity that keeps a shadow up to date (`updatedn`): it says itself who changed what when.
+    pub update: bool,
 }
 
 /// A short way to a refusal.
@@ -462,6 +464,9 @@ fn check_user_modification(
             change.standing = Standing::Internal;
             continue;
         }
+        if latitude.update && is_replicated(attribute_type.name(), change.kind) {
+            continue;
+        }
         let text = if !latitude.relax {
             "no user modification allowed"
         } else if is_manageable(attribute_type) {
@@ -498,6 +503,32 @@ pub const MANAGEABLE: [&str; 14] = [
 fn is_manageable(attribute_type: &AttributeType) -> bool {
     MANAGEABLE.contains(&attribute_type.name())
 }
+
+/// What every server computes for itself.
+const COMPUTED: [&str; 6] = [
+    "contextCSN",
+    "entryDN",
+    "subschemaSubentry",
+    "hasSubordinates",
+    "numSubordinates",
+    "numAllSubordinates",
+];
+
+/// Whether no replica takes an attribute from another one.
+pub(crate) fn is_computed(description: &str) -> bool {
+    let base = description.split(';').next().unwrap_or_default();
+    COMPUTED.iter().any(|name| name.eq_ignore_ascii_case(base))
+}
+
+/// Whether what replicates to a shadow may write this attribute: what entries keep, and how far their server has come.
+fn is_replicated(name: &str, kind: ChangeKind) -> bool {
+    match name.eq_ignore_ascii_case(CONTEXT_CSN) {
+        true => kind == ChangeKind::Replace,
+        false => !is_computed(name),
+    }
+}
+
+const CONTEXT_CSN: &str = "contextCSN";
 
 struct RenameRequest {
     entry: String,

@@ -114,8 +114,7 @@ impl<S: Store> Sweep<S> {
             Err(error) => return fault(error, 0),
         };
         let absent = found.absent.len() as u64;
-        let share = u128::from(absent) * 100 > u128::from(found.entries) * u128::from(self.limit.percent);
-        if self.limit.percent < 100 && share && absent > self.limit.entries {
+        if self.limit.is_exceeded(absent, found.entries) {
             return DeleteOutcome::TooMany { absent, entries: found.entries };
         }
         // Subordinates first, so that no glue comes and goes.
@@ -185,22 +184,11 @@ impl<S: Store> Sweep<S> {
             return Ok(());
         }
         let csn = text_of(reader, self.known.entry_csn)?.and_then(|text| text.parse::<Csn>().ok());
-        if csn.is_some_and(|csn| !self.has_seen(&csn)) {
+        if csn.is_some_and(|csn| !self.share.has_seen(&csn)) {
             return Ok(());
         }
         found.absent.push(Absent { uuid, depth: dn.depth() });
         Ok(())
-    }
-
-    /// Whether the provider knew this change of an entry and has the entry no longer.
-    fn has_seen(&self, csn: &Csn) -> bool {
-        let seen = &self.share.seen;
-        match seen.iter().find(|known| known.server_id == csn.server_id) {
-            Some(known) => csn <= known,
-            // Servers without an ID do not tell who made a change.
-            None if csn.server_id == 0 => seen.is_empty() || seen.iter().any(|known| csn <= known),
-            None => seen.is_empty(),
-        }
     }
 
     fn delete(&self, batch: &[Absent]) -> Result<u64, LdapResult> {

@@ -32,9 +32,10 @@ pub(super) struct Checked {
     subject: Arc<Subject>,
     controls: RequestControls,
     passwords: Option<Arc<PasswordWork>>,
+    replicated: bool,
 }
 
-/// Checks all of a change that takes no database; `dn`: its target, where it is known.
+/// Checks all of a change that takes no database; `dn`: its target, where it is known; `update`: by the `updatedn` of a shadow.
 ///
 /// # Errors
 /// Names, values and syntaxes that cannot be.
@@ -42,17 +43,30 @@ pub(super) fn check(
     frontend: &Frontend,
     request: WriteRequest,
     dn: Option<NormalDn>,
+    update: bool,
 ) -> Result<Checked, LdapResult> {
     let WriteRequest { operation, subject, controls, origin, passwords } = request;
-    let latitude =
-        Latitude { relax: controls.relax, internal: origin == Origin::Internal, import: controls.import };
+    let internal = origin == Origin::Internal;
+    let latitude = Latitude { relax: controls.relax, internal, import: controls.import, update };
     let is_import = latitude.import.is_some();
     let (target, counts) = (operation.target().to_owned(), operation.counts());
     for read in [&controls.pre_read, &controls.post_read].into_iter().flatten() {
         check_read_attributes(&frontend.schema, read)?;
     }
     let operation = prepare::prepare_at(&frontend.schema, operation, dn, &frontend.subschema, latitude)?;
-    Ok(Checked { operation, target, counts, is_import, origin, subject, controls, passwords })
+    let replicated = update && is_replicated(&frontend.schema, &operation);
+    Ok(Checked { operation, target, counts, is_import, origin, subject, controls, passwords, replicated })
+}
+
+/// Whether a change by the `updatedn` was made elsewhere. A client's own, who sets no operational attribute, is stamped here.
+fn is_replicated(schema: &Schema, operation: &Prepared) -> bool {
+    match operation {
+        Prepared::Add { mods, .. } | Prepared::Modify { mods, .. } => {
+            mods.iter().any(|change| schema.attribute(change.description.attribute).no_user_modification)
+        }
+        Prepared::Delete { .. } | Prepared::ModifyDn(_) => true,
+        Prepared::Authenticate(_) | Prepared::Record(_) => false,
+    }
 }
 
 /// A critical pre-read or post-read control names attributes that exist (RFC 4527 section 3).
@@ -115,7 +129,7 @@ impl<S: Store> Directory<S> {
         request: WriteRequest,
         dn: Option<NormalDn>,
     ) -> Result<(&Arc<Served<S>>, Task), LdapResult> {
-        let checked = check(&self.frontend, request, dn)?;
+        let checked = check(&self.frontend, request, dn, false)?;
         let served = self.select(checked.operation.dn()).ok_or_else(|| self.unknown(&checked.target))?;
         let held = |dn: &NormalDn| match self.select(dn) {
             Some(other) if Arc::ptr_eq(other, served) => Held::Here,
@@ -157,7 +171,9 @@ impl<S: Store> Chosen<'_, S> {
         held: &dyn Fn(&NormalDn) -> Held,
         done: Completion,
     ) {
-        let admitted = check(self.frontend, request, target).and_then(|checked| self.admit(checked, held));
+        let update = self.is_updated_by(&request);
+        let admitted =
+            check(self.frontend, request, target, update).and_then(|checked| self.admit(checked, held));
         match admitted {
             Ok(task) => self.served.submit(vec![task], done),
             Err(result) => done(refused(result, Some(0))),
@@ -168,12 +184,13 @@ impl<S: Store> Chosen<'_, S> {
     pub fn submit_all(self, requests: Vec<WriteRequest>, held: &dyn Fn(&NormalDn) -> Held, done: Completion) {
         let mut tasks = Vec::with_capacity(requests.len());
         for (at, request) in requests.into_iter().enumerate() {
-            let admitted =
-                check(self.frontend, request, None).and_then(|checked| match held(checked.operation.dn()) {
-                    Held::Here => self.admit(checked, held),
-                    Held::Elsewhere => Err(several_databases()),
-                    Held::Nowhere => Err(self.frontend.unknown(&checked.target)),
-                });
+            let update = self.is_updated_by(&request);
+            let checked = check(self.frontend, request, None, update);
+            let admitted = checked.and_then(|checked| match held(checked.operation.dn()) {
+                Held::Here => self.admit(checked, held),
+                Held::Elsewhere => Err(several_databases()),
+                Held::Nowhere => Err(self.frontend.unknown(&checked.target)),
+            });
             match admitted {
                 Ok(task) => tasks.push(task),
                 Err(result) => return done(refused(result, Some(at))),
@@ -185,16 +202,35 @@ impl<S: Store> Chosen<'_, S> {
         }
     }
 
+    /// Whether this is a shadow, and a change of it comes from its `updatedn`.
+    fn is_updated_by(self, request: &WriteRequest) -> bool {
+        let settings = self.served.database.current_settings();
+        settings.shadow
+            && request.origin == Origin::Client
+            && request.subject.dn.is_some()
+            && request.subject.dn == settings.update_dn
+    }
+
     /// Whether this database takes a change; the task for its writer.
     pub(super) fn admit(
         self,
         checked: Checked,
         held: &dyn Fn(&NormalDn) -> Held,
     ) -> Result<Task, LdapResult> {
-        let Checked { operation, target, counts, is_import, origin, subject, controls, passwords } = checked;
+        let Checked {
+            operation,
+            target,
+            counts,
+            is_import,
+            origin,
+            subject,
+            controls,
+            passwords,
+            replicated,
+        } = checked;
         let served = self.served;
         let settings = served.database.current_settings();
-        if origin == Origin::Client && !is_import {
+        if origin == Origin::Client && !is_import && !replicated {
             settings.request_limits.check(RequestLimit::Modifications, counts.modifications)?;
             settings.request_limits.check(RequestLimit::Values, counts.values)?;
             // The database could not know them all.
@@ -217,7 +253,7 @@ impl<S: Store> Chosen<'_, S> {
             return Err(self.shadow_refusal(&settings.update_referrals, &target));
         }
         let prepared = PreparedSets::new(&self.frontend.schema, &operation);
-        Ok(Task { operation, target, subject, controls, passwords, prepared })
+        Ok(Task { operation, target, subject, controls, passwords, prepared, replicated })
     }
 
     /// What comparing with the passwords costs that a change stores.

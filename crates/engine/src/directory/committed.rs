@@ -441,7 +441,15 @@ impl<S: Store> Served<S> {
                     let tell = move |outcome: WriteOutcome| drop(done.send(outcome.result));
                     let subject = self.root_subject();
                     let (operation, prepared) = (prepared, PreparedSets::default());
-                    let task = Task { operation, target, subject, controls, passwords: None, prepared };
+                    let task = Task {
+                        operation,
+                        target,
+                        subject,
+                        controls,
+                        passwords: None,
+                        prepared,
+                        replicated: false,
+                    };
                     self.submit(vec![task], Box::new(tell));
                 }
             }

@@ -116,7 +116,7 @@ impl<S: Store> Chosen<'_, S> {
     pub fn work_on_passwords(self, request: &mut WriteRequest) {
         let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
         // No rename brings passwords along: no caller asks where another name is.
-        let admitted = check(self.frontend, request.clone(), None)
+        let admitted = check(self.frontend, request.clone(), None, false)
             .and_then(|checked| self.admit(checked, &|_| Held::Here));
         let Ok(task) = admitted else { return };
         let served = self.served;

@@ -76,7 +76,10 @@ impl<S: Store> Served<S> {
     ) {
         let (subject, controls) = (self.root_subject(), RequestControls::default());
         let prepared = PreparedSets::default();
-        self.submit(vec![Task { operation, target, subject, controls, passwords, prepared }], done);
+        self.submit(
+            vec![Task { operation, target, subject, controls, passwords, prepared, replicated: false }],
+            done,
+        );
     }
 
     /// Has what follows here from a change of another database carried out, in the name of the root DN.

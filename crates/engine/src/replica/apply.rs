@@ -234,6 +234,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             trusted: false,
             idle: false,
             prepared: &NONE_PREPARED,
+            replicated: false,
         };
         let mut operator = Operator {
             context: &context,

@@ -242,6 +242,26 @@ pub struct DeleteLimit {
     pub entries: u64,
 }
 
+impl Share {
+    /// Whether the provider knew this change of an entry.
+    pub fn has_seen(&self, csn: &Csn) -> bool {
+        match self.seen.iter().find(|known| known.server_id == csn.server_id) {
+            Some(known) => csn <= known,
+            // Servers without an ID do not tell who made a change.
+            None if csn.server_id == 0 => self.seen.is_empty() || self.seen.iter().any(|known| csn <= known),
+            None => self.seen.is_empty(),
+        }
+    }
+}
+
+impl DeleteLimit {
+    /// Whether it forbids to delete so many of so many.
+    pub fn is_exceeded(&self, absent: u64, entries: u64) -> bool {
+        let share = u128::from(absent) * 100 > u128::from(entries) * u128::from(self.percent);
+        self.percent < 100 && share && absent > self.entries
+    }
+}
+
 impl Default for DeleteLimit {
     fn default() -> Self {
         Self { percent: 50, entries: 100 }

@@ -11,6 +11,7 @@ use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot, WriteSet};
 use uuid::Uuid;
 
+pub(crate) use crate::change::prepare::is_computed;
 use crate::change::values;
 use crate::csn::Csn;
 use crate::database::View;
@@ -56,22 +57,6 @@ const _: () = {
         at += 1;
     }
 };
-
-/// What every server computes for itself.
-const COMPUTED: [&str; 6] = [
-    "contextCSN",
-    "entryDN",
-    "subschemaSubentry",
-    "hasSubordinates",
-    "numSubordinates",
-    "numAllSubordinates",
-];
-
-/// Whether no replica takes an attribute from another one.
-pub(crate) fn is_computed(description: &str) -> bool {
-    let base = description.split(';').next().unwrap_or_default();
-    COMPUTED.iter().any(|name| name.eq_ignore_ascii_case(base))
-}
 
 /// When an entry was deleted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

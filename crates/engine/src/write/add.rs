@@ -11,6 +11,7 @@ use super::operational;
 use super::operator::{Held, Operator, insufficient};
 use super::prepare::split_rdn;
 use super::prepare::{Change, refuse};
+use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part, name_structural_class};
 use crate::access::Privilege;
 use crate::controls::Import;
@@ -42,6 +43,10 @@ pub(crate) fn add<V: Snapshot>(
         _ if context.settings.holds_parts => {
             check_part(context.schema, &entry)?;
             name_structural_class(context.schema, context.known, &mut entry);
+        }
+        _ if operator.envelope.replicated => {
+            let mode = replicated::mode(mode);
+            check_entry(context.schema, context.known, &mut entry, mode, &NoLargeSets)?;
         }
         _ => check_entry(context.schema, context.known, &mut entry, mode, &NoLargeSets)?,
     }

@@ -17,6 +17,7 @@ use super::operational::{self, Stamp};
 use super::operator::{Counters, Done, Envelope, Operator, WriteContext, insufficient};
 use super::prepare::{self, Latitude, Prepared};
 use super::prepared_sets::{NONE_PREPARED, PreparedSets};
+use super::replicated;
 use super::request::WriteOutcome;
 use super::retiring::Retiring;
 use super::task::{Follow, Task};
@@ -92,7 +93,8 @@ fn consequence(Consequence { operation, local }: Consequence, subject: &Arc<Subj
     let controls = RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
     let role = if local { Role::LocalConsequence } else { Role::Consequence };
     let subject = Arc::clone(subject);
-    (Task { operation, target, subject, controls, passwords: None, prepared: PreparedSets::default() }, role)
+    let prepared = PreparedSets::default();
+    (Task { operation, target, subject, controls, passwords: None, prepared, replicated: false }, role)
 }
 
 fn too_many(limit: usize) -> LdapResult {
@@ -252,7 +254,8 @@ impl<'a, S: Store> Group<'a, S> {
             let mut task = task;
             let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
             let mut idle = false;
-            let asks = task.controls.import.is_none() && settings.overlays.want(Interests::PREPARE);
+            let is_as_it_is = task.controls.import.is_some() || task.replicated;
+            let asks = !is_as_it_is && settings.overlays.want(Interests::PREPARE);
             let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
             // What one overlay computes of a password, the next ones know.
             let own_work = PasswordWork::default();
@@ -366,14 +369,14 @@ impl<'a, S: Store> Group<'a, S> {
 
     /// Prepares a change that an overlay asks for in the name of a requester.
     fn internal(&self, operation: WriteOperation, subject: &Arc<Subject>) -> Result<Task, Failure> {
-        let latitude = Latitude { relax: false, internal: true, import: None };
+        let latitude = Latitude { internal: true, ..Latitude::default() };
         let target = operation.target().to_owned();
         // The subschema subentry is in no database: the root stands in for it.
         let operation = prepare::prepare(&self.state.schema, operation, &NormalDn::root(), latitude)?;
         let controls =
             RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
         let (subject, prepared) = (Arc::clone(subject), PreparedSets::default());
-        Ok(Task { operation, target, subject, controls, passwords: None, prepared })
+        Ok(Task { operation, target, subject, controls, passwords: None, prepared, replicated: false })
     }
 
     /// What follows from a change that was carried out: `done` is what it wrote.
@@ -572,13 +575,24 @@ impl<'a, S: Store> Group<'a, S> {
         self.retiring.check(&task.operation, &self.state.schema)?;
         let context = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
         let now = self.environment.clock.now();
-        let csn = self.environment.order.next_csn(now);
+        let own_csn = || self.environment.order.next_csn(now);
+        let csn = replicated::csn_of(task, &self.known).unwrap_or_else(own_csn);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, unit);
         let (subject, target, controls) = (&task.subject, &*task.target, &task.controls);
         // States of values ask for each.
         let prepared = if context.settings.keeps_states() { &NONE_PREPARED } else { &task.prepared };
-        let envelope = Envelope { subject, target, controls, now, derived, trusted, idle, prepared };
+        let envelope = Envelope {
+            subject,
+            target,
+            controls,
+            now,
+            derived,
+            trusted,
+            idle,
+            prepared,
+            replicated: task.replicated,
+        };
         let numbered = Arc::clone(self.catalog.catalog());
         let mut operator = Operator {
             context: &context,
@@ -614,7 +628,9 @@ impl<'a, S: Store> Group<'a, S> {
         let done = operator.finish();
         self.check_descriptions(numbered)?;
         self.touches_links |= links::touches(&self.state.settings, &self.state.schema, &task.operation);
-        if !(idle || derived && self.state.settings.shadow) {
+        if task.replicated {
+            self.raised.extend(replicated::contexts_of(task, &self.known));
+        } else if !(idle || derived && self.state.settings.shadow) {
             self.counters.csn = Some(done.csn);
         }
         Ok(done)

@@ -27,6 +27,7 @@ pub(crate) mod prepared_sets;
 pub(crate) mod read_controls;
 pub mod record;
 pub mod replay;
+mod replicated;
 pub(crate) mod request;
 mod retiring;
 pub mod schema_check;

@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::operator::{Held, Operator, StoredSets, insufficient};
 use super::patched::Patched;
 use super::prepare::{Change, ChangeKind, Standing};
+use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part};
 use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
@@ -33,10 +34,18 @@ pub(crate) fn modify<V: Snapshot>(
         return operator.post_read(held.id);
     }
     let own = operator.own_changes(requested);
-    let changes: Changes<'_> = requested.iter().chain(&own).collect();
+    let context_csn = operator.context.known.context_csn;
+    let is_kept = |change: &&Change| change.description.attribute != context_csn;
+    let changes: Changes<'_> = requested.iter().filter(is_kept).chain(&own).collect();
     let old = held.view()?;
     if !operator.may_modify(dn, &operator.reader_of(old), requested)? {
         return Err(insufficient("").into());
+    }
+    if operator.envelope.replicated {
+        replicated::raise_contexts(operator, dn, requested)?;
+        if changes.is_empty() {
+            return operator.post_read(held.id);
+        }
     }
     if let Some(patched) = Patched::new(operator, &old, &changes)? {
         operator.keep_old(&held, Some(&changes))?;
@@ -87,6 +96,7 @@ pub(crate) fn changed_entry<V: Snapshot>(
         return Ok(entry);
     }
     let mode = CheckMode { relax: controls.relax, add: false, ..context.check_mode() };
+    let mode = if operator.envelope.replicated { replicated::mode(mode) } else { mode };
     check_entry(context.schema, known, &mut entry, mode, &sets)?;
     Ok(entry)
 }

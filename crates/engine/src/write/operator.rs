@@ -112,6 +112,8 @@ pub(crate) struct Envelope<'a> {
     pub(crate) idle: bool,
     /// Of the modifications of the operation.
     pub(crate) prepared: &'a PreparedSets,
+    /// It was made on another server, and says itself by whom and when.
+    pub(crate) replicated: bool,
 }
 
 /// What a record of the log is beside its change: see [`LogRecord`].
@@ -189,7 +191,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// Whether the change renews the operational attributes.
     pub(crate) fn stamps(&self) -> bool {
-        self.context.settings.last_modified && !self.envelope.derived
+        self.context.settings.last_modified && !self.envelope.derived && !self.envelope.replicated
     }
 
     /// What is changed here comes after what the entry had, however far ahead the clock was that set its CSN: other

@@ -131,6 +131,7 @@ impl<S: Store> Group<'_, S> {
             trusted: false,
             idle: false,
             prepared: &NONE_PREPARED,
+            replicated: false,
         };
         let root = &context.settings.root_dn_text;
         let name = if root.is_empty() { &recording.suffix_text } else { root };

@@ -258,6 +258,7 @@ impl Replay {
                 trusted: false,
                 idle: false,
                 prepared: &NONE_PREPARED,
+                replicated: false,
             };
             let mut operator = Operator {
                 context: &context,

@@ -19,6 +19,8 @@ pub(crate) struct Task {
     pub(crate) passwords: Option<Arc<PasswordWork>>,
     /// Of the operation as it is here.
     pub(crate) prepared: PreparedSets,
+    /// It was made on another server, and says so itself: by the `updatedn` of a shadow.
+    pub(crate) replicated: bool,
 }
 
 /// What follows from a change of another database.

@@ -31,7 +31,7 @@ pub(crate) use changelog::{Changelog, Container};
 pub(crate) use clustered::clustered;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
-pub(crate) use proxied::{Proxied, connections, connections_of_targets};
+pub(crate) use proxied::{Proxied, Shadow, connections, connections_of_targets};
 pub(crate) use remote_auth::remote_auth;
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
 pub(crate) use translucent::translucent;

@@ -13,9 +13,11 @@ use larix_configuration::{Database, LdapSettings, MetaTarget};
 use larix_engine::Limits;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::search::limits::{self, RequestedLimits};
+use larix_engine::search::referral;
 use larix_engine::time::RandomSource as _;
 use larix_engine::write::Completion;
 use larix_proto::url::UrlScheme;
+use larix_proto::{LdapResult, ResultCode};
 use larix_proxy::settings::TlsBegins;
 use larix_proxy::{Proxy, ProxySettings, Surroundings};
 use larix_schema::NormalDn;
@@ -34,8 +36,13 @@ pub(crate) fn connections(
     database: &Database,
 ) -> Result<Option<Arc<Proxy>>, String> {
     let Some(LdapSettings { proxy: settings }) = database.kind.settings() else { return Ok(None) };
-    let name = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
-    connections_by_name(services, name, settings).map(Some)
+    let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
+    if !database.hidden {
+        return connections_by_name(services, suffix, settings).map(Some);
+    }
+    // Others may have the same suffix.
+    let urls: Vec<String> = settings.targets.iter().map(ToString::to_string).collect();
+    connections_by_name(services, &format!("{suffix} at {}", urls.join(" ")), settings).map(Some)
 }
 
 /// The connections with these settings, kept by a name.
@@ -94,9 +101,34 @@ pub(crate) struct Proxied {
     pub(crate) root_password: Option<Secret>,
     pub(crate) rules: Vec<LimitRule>,
     pub(crate) limits: Limits,
+    pub(crate) shadow: Option<Shadow>,
+}
+
+/// Of a database that follows a provider: it is changed there.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    /// Who may change it nevertheless (`updatedn`).
+    pub(crate) update_dn: Option<NormalDn>,
+    /// Where others are sent (`updateref`).
+    pub(crate) referrals: Vec<String>,
 }
 
 impl Proxied {
+    /// What a change is answered that is to be made elsewhere.
+    fn shadow_refusal(&self, context: &Context<'_>, target: &str) -> Option<LdapResult> {
+        let shadow = self.shadow.as_ref()?;
+        if context.subject.dn.is_some() && context.subject.dn == shadow.update_dn {
+            return None;
+        }
+        if shadow.referrals.is_empty() {
+            let text = "shadow context; no update referral";
+            return Some(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
+        }
+        let schema = &self.common.config.schema;
+        let referrals = referral::rewrite(schema, &shadow.referrals, None, Some(target), None);
+        Some(LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) })
+    }
+
     fn limits(&self, subject: &Subject, base: &NormalDn) -> Limits {
         let rule = self.rules.iter().find(|rule| super::stored::is_named(&rule.subject, subject, base));
         rule.map_or(self.limits, |rule| rule.limits.into())
@@ -152,6 +184,9 @@ impl Backend for Proxied {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
+        if let Some(refused) = self.shadow_refusal(context, &change.target) {
+            return Reply::Now(refused.into());
+        }
         self.backend.modify_password(context, change, later)
     }
 
@@ -174,6 +209,12 @@ impl Backend for Proxied {
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        if let Changes::One(request, _) = &changes
+            && let Some(refused) = self.shadow_refusal(context, request.operation.target())
+        {
+            done(refused.into());
+            return Pending::default();
+        }
         self.backend.update(context, changes, done)
     }
 

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::OpenError;
 use crate::backends::{
     Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree,
-    Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets, remote_auth,
+    Shadow, Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets, remote_auth,
     translucent,
 };
 use larix_backend::meta::Target;
@@ -234,6 +234,12 @@ fn with_root_and_limits(
     (database, policy): (&Database, Arc<AccessPolicy>),
     backend: Box<dyn Backend>,
 ) -> Arc<dyn Backend> {
+    let follows = !database.sync_replication.is_empty() && !database.multi_provider;
+    let update_dn = database.update_dn.as_ref().map(|dn| dn.normal.clone());
+    let referrals = match database.update_refs.is_empty() {
+        true => common.config.global.referrals.clone(),
+        false => database.update_refs.clone(),
+    };
     Arc::new(Proxied {
         backend,
         policy,
@@ -242,6 +248,7 @@ fn with_root_and_limits(
         root_password: database.root_password.clone().map(Zeroizing::new),
         rules: database.shared.limits.clone(),
         limits: database.shared.search_limits.into(),
+        shadow: follows.then(|| Shadow { update_dn, referrals }),
     })
 }
 

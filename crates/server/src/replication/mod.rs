@@ -4,6 +4,7 @@
 
 mod connect;
 pub(crate) mod health;
+mod pushed;
 mod runner;
 mod terms;
 
@@ -13,16 +14,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use larix_client::Stop;
+use larix_configuration::values::SyncReplication;
 use larix_configuration::{Config, Database};
 use larix_replication::consumer::Status;
 
+use crate::backends::connections;
 use crate::consumers::{Running, Task};
 use crate::generation::Generation;
 use crate::server::Server;
 
 /// Starts the consumers that the configuration in force wants, and ends the others.
 pub(crate) fn follow(server: &Arc<Server>) {
-    let wanted = tasks(&server.generation_in_force());
+    let wanted = tasks(server, &server.generation_in_force());
     let mut running = server.consumers.lock();
     let (kept, left): (Vec<_>, Vec<_>) =
         std::mem::take(&mut *running).into_iter().partition(|running| wanted.contains(&running.task));
@@ -49,28 +52,42 @@ pub(crate) fn follow(server: &Arc<Server>) {
 }
 
 /// What a configuration wants to run.
-fn tasks(generation: &Generation) -> Vec<Task> {
+fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
     let config = &generation.config;
     let mut tasks = Vec::new();
     for database in config.databases.iter().filter(|database| !database.disabled) {
+        if database.sync_replication.is_empty() {
+            continue;
+        }
+        let mut target = None;
         let (served, directory) = match database.kind.directory() {
             Some(directory) => match generation.databases.served_in(directory) {
                 Some(served) => (Some(Arc::clone(served)), directory.to_owned()),
                 None => continue,
             },
             None if database.kind.is_config() => (None, PathBuf::new()),
-            None => continue,
+            None => match connections(server.services(), database) {
+                Ok(Some(proxy)) => {
+                    target = Some(proxy);
+                    (None, PathBuf::new())
+                }
+                // Without them the generation was not made.
+                Ok(None) | Err(_) => continue,
+            },
         };
-        let suffix = match &served {
-            Some(_) => database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default(),
-            None => "cn=config".to_owned(),
+        let suffix = match database.kind.is_config() {
+            true => "cn=config".to_owned(),
+            false => database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default(),
         };
-        for line in database.sync_replication.iter().filter(|line| !config.names_itself(line)) {
+        // What is pushed to another server may be this server's own.
+        let follows = |line: &&SyncReplication| target.is_some() || !config.names_itself(line);
+        for line in database.sync_replication.iter().filter(follows) {
             tasks.push(Task {
                 line: line.clone(),
                 suffix: suffix.clone(),
                 directory: directory.clone(),
                 served: served.clone(),
+                target: target.clone(),
                 sid: sent_id(config, database),
                 tls: config.global.tls.clone(),
             });

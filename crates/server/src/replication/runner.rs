@@ -21,10 +21,12 @@ use larix_proto::control::SyncMode;
 use larix_proto::{client, oid};
 use larix_replication::consumer::{Action, Attempts, End, Next, Retries, Session};
 use larix_replication::consumer::{ConsumerPhase, Status};
+use larix_replication::push::Push;
 use larix_schema::Schema;
 use larix_store::Store as _;
 
 use super::connect::{connect, silence};
+use super::pushed::with_push;
 use crate::consumers::Task;
 use crate::log::LogLevel;
 use crate::panics;
@@ -394,6 +396,11 @@ impl Runner {
         });
     }
 
+    /// Does something in the directory of another server that is written to. `None`: it is one of this server.
+    fn with_push<R>(&self, act: impl FnOnce(&mut Push<'_>) -> R) -> Option<R> {
+        with_push(&self.server, (&self.task, &self.stop), &self.schema(), act)
+    }
+
     fn schema(&self) -> Arc<Schema> {
         Arc::clone(self.server.generation().databases.schema())
     }
@@ -401,6 +408,11 @@ impl Runner {
     /// How far what is here has come. Of cn=config a session asks for everything: it is small, and what was changed here says
     /// nothing of what the provider has done.
     fn known(&self) -> Result<Vec<Csn>, String> {
+        if let Some(known) = self.with_push(|push| push.context_csns()) {
+            let failed =
+                |why| format!("the contextCSN of the server that is written to cannot be read: {why}");
+            return known.map_err(failed);
+        }
         match self.task.served {
             Some(_) => context_csns(&self.task),
             None => Ok(self.log.as_ref().map_or_else(Vec::new, |log| log.reached().to_vec())),

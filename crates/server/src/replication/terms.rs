@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_configuration::values::SyncData;
 use larix_engine::Served;
-use larix_engine::replica::ReplicaRules;
+use larix_engine::replica::{AttributeShare, ReplicaRules};
 use larix_proto::control::{ControlValue as _, ProxiedAuthorization, SyncMode};
 use larix_proto::{ControlBuf, FilterBuf, Scope};
 use larix_replication::consumer::{Line, Massage, Request};
@@ -78,6 +78,15 @@ impl Task {
 
     /// By which rules changes are written; see [`Line::rules`].
     pub(super) fn rules(&self, schema: &Schema, refresh: bool) -> ReplicaRules {
+        if self.target.is_some() {
+            let line = &self.line;
+            let share = AttributeShare::new(schema, &line.attributes, &line.except_attributes);
+            return ReplicaRules {
+                multi_provider: false,
+                attributes: Arc::new(share),
+                ..ReplicaRules::default()
+            };
+        }
         let Some(served) = &self.served else { return ReplicaRules::default() };
         self.line().rules(schema, &served.database().current_settings(), refresh)
     }

@@ -13,7 +13,8 @@ use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
 use super::super::builder::directive::{Directive, Form, MANY, Scope, keep};
 use super::super::diagnostic::{ConfigError, Origin};
-use super::super::model::Database;
+use super::super::model::{Config, Database};
+use super::super::values::SyncData;
 use super::{Descriptor, KindSettings, MetaSettings, NOTHING, meta};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
@@ -21,6 +22,7 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     class: Some("olcLDAPConfig"),
     settings: || Box::new(LdapSettings::default()),
     directives: TABLE,
+    follows: true,
     ..NOTHING
 };
 
@@ -41,6 +43,24 @@ impl KindSettings for LdapSettings {
             return Err(error.with_help("such as uri ldap://ldap.example.com"));
         }
         check(&self.proxy, &database.origin)
+    }
+
+    /// What is replicated is written past the overlays, entry by entry.
+    fn refusals(&self, _config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
+        let lines = &database.sync_replication;
+        if lines.iter().any(|line| line.data != SyncData::Entries) {
+            let message = "an ldap database follows the entries of its provider, not an access log";
+            let help = "take `syncdata` and `logbase` out of its syncrepl line";
+            found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
+        }
+        for overlay in database.overlays.iter().filter(|overlay| !lines.is_empty() && !overlay.disabled) {
+            if overlay.name == "rwm" {
+                let message = "what an ldap database replicates does not pass its overlay rwm";
+                let help =
+                    "name the entries as the target has them, with `suffixmassage` in the syncrepl line";
+                found.push(ConfigError::new(overlay.origin.clone(), message).with_help(help));
+            }
+        }
     }
 }
 

@@ -45,6 +45,7 @@ impl<S: Store> Group<'_, S> {
             trusted: false,
             idle: false,
             prepared: &NONE_PREPARED,
+            replicated: false,
         };
         let mut operator = Operator {
             context: &context,

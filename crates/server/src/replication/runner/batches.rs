@@ -67,6 +67,10 @@ impl Runner {
         let (done, outcome) = sync_channel(1);
         // The receiver still waits.
         match &self.task.served {
+            _ if self.task.target.is_some() => {
+                let outcome = self.with_push(|push| push.apply(&batch));
+                drop(done.send(outcome.ok_or_else(closed)?));
+            }
             Some(served) => served.replicate(batch, Box::new(move |outcome| drop(done.send(outcome)))),
             None => {
                 let done = Box::new(move |outcome, _| drop(done.send(outcome)));
@@ -86,7 +90,7 @@ impl Runner {
     /// Waits for what came of a batch.
     fn stored(&mut self, underway: Underway) -> Result<(), String> {
         let Underway { outcome, names, newest, refreshing } = underway;
-        let outcome = outcome.recv().map_err(|_| "the database is being closed".to_owned())?;
+        let outcome = outcome.recv().map_err(|_| closed())?;
         self.judge(&outcome, &names)?;
         let now = self.server.now();
         self.status.change(|status| {
@@ -139,9 +143,13 @@ impl Runner {
 
     /// Deletes what a present phase did not name.
     pub(super) fn delete_absent(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
-        let line = &self.task.line;
-        let Some(served) = &self.task.served else { return self.delete_absent_in_config(present, csns) };
         let (share, limit) = self.task.line().share(csns);
+        let Some(served) = &self.task.served else {
+            return match self.with_push(|push| push.delete_absent(&share, present, limit)) {
+                Some(outcome) => self.absent_deleted(outcome),
+                None => self.delete_absent_in_config(present, csns),
+            };
+        };
         let (done, outcome) = sync_channel(1);
         served.delete_absent(
             &share,
@@ -152,7 +160,12 @@ impl Runner {
                 let _ = done.send(outcome);
             }),
         );
-        match outcome.recv().map_err(|_| "the database is being closed".to_owned())? {
+        self.absent_deleted(outcome.recv().map_err(|_| closed())?)
+    }
+
+    fn absent_deleted(&self, outcome: DeleteOutcome) -> Result<(), String> {
+        let line = &self.task.line;
+        match outcome {
             DeleteOutcome::Deleted(count) => {
                 if count > 0 {
                     self.tell(&format!("deleted {count} entries that the provider does not have"));
@@ -190,6 +203,10 @@ impl Runner {
         self.status.change(|status| status.counts.absent += absent);
         Ok(())
     }
+}
+
+fn closed() -> String {
+    "the database is being closed".to_owned()
 }
 
 /// What a message calls a change.
