@@ -54,8 +54,22 @@ pub(super) fn difference(
             changes.push(Modification { operation: ModifyOperation::Delete, attribute });
         }
     }
+    // Who changed what when: the target would say so itself of what is not said here.
+    let is_said = |name: &str, changes: &[Modification]| {
+        changes.iter().any(|change| same(&change.attribute.description, name))
+    };
+    if !changes.is_empty() {
+        for one in wanted.iter().filter(|one| STAMPS.iter().any(|stamp| same(stamp, &one.description))) {
+            if is_shared(&one.description) && !is_said(&one.description, &changes) {
+                changes.push(Modification { operation: ModifyOperation::Replace, attribute: one.clone() });
+            }
+        }
+    }
     changes
 }
+
+/// What every change of an entry sets.
+const STAMPS: [&str; 3] = ["entryCSN", "modifiersName", "modifyTimestamp"];
 
 /// Whether replication has a say in an attribute that the provider has not: what a server keeps for itself it has not.
 fn is_kept(schema: &Schema, description: &str) -> bool {

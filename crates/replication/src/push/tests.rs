@@ -385,6 +385,14 @@ fn differences() {
     // Without an equality rule there are no single values.
     let photo = |values: &[&str]| attribute("jpegPhoto", values);
     check(&[photo(&["1", "2", "3"])], &[photo(&["1", "2", "4"])], &["Replace jpegPhoto 1,2,4"]);
+    // A target would say by itself who made a change, unless it is told.
+    let name = |value: &str| attribute("modifiersName", &[value]);
+    check(
+        &[members(&["a"]), name("cn=x")],
+        &[members(&["b"]), name("cn=x")],
+        &["Replace description b", "Replace modifiersName cn=x"],
+    );
+    check(&[name("cn=x")], &[name("cn=x")], &[]);
     // The same attribute by another name.
     check(&[attribute("sn", &["x"])], &[attribute("surname", &["x"])], &[]);
 }
