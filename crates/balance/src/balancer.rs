@@ -173,6 +173,12 @@ impl Balancer {
         chance.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
     }
 
+    /// Whether an authorization identity is this name. Of one without a DN nothing says here by which name the servers know it.
+    fn is_named(authorization: &str, name: &str) -> bool {
+        let prefix = authorization.get(..3).filter(|prefix| prefix.eq_ignore_ascii_case("dn:"));
+        prefix.is_some() && !name.is_empty() && authorization.get(3..) == Some(name)
+    }
+
     fn touch_client(&mut self, id: u64) {
         touch_client(&mut self.clients, &mut self.touched, id);
     }
@@ -588,8 +594,8 @@ fn authorize(settings: &BalanceSettings, client: &mut Client, name: &str, identi
     let is_balancer = match &settings.bind.credentials {
         None => name.is_empty() && identity.is_empty(),
         Some(Credentials::Simple { dn, .. }) => !name.is_empty() && name == dn,
-        // By which name the servers know it is not known here.
-        Some(_) => false,
+        Some(Credentials::External { authorization }) => is_named(authorization, name),
+        Some(Credentials::Sasl(sasl)) => is_named(&sasl.authorization, name),
     };
     if is_balancer || !settings.proxy_authorization {
         client.authorize_as_balancer();

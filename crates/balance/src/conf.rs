@@ -81,9 +81,10 @@ pub fn read(path: &Path) -> Result<BalanceSettings, ConfigError> {
         let help = "tier roundrobin, and below it backend-server uri=ldap://ldap1.example.com";
         return Err(fail(format!("`{}` names no server", path.display()), help));
     }
-    if !has_bind {
+    if !has_bind && settings.proxy_authorization {
         let help = "bindconf bindmethod=simple binddn=cn=balancer,dc=example,dc=com credentials=SECRET: an identity that may use \
-                    the proxied authorization control at the servers";
+                    the proxied authorization control at the servers. Without one write `disable proxyauthz`: all clients have \
+                    the rights of anonymous ones";
         return Err(fail(format!("`{}` has no bindconf", path.display()), help));
     }
     let in_clear = |backend: &crate::settings::BackendSettings| {

@@ -155,5 +155,8 @@ fn wrong_lines_are_named_with_the_mend() {
     let none = read_text("bindconf bindmethod=simple\ntier roundrobin").unwrap_err();
     assert!(none.contains("names no server") && none.contains("backend-server uri="), "{none}");
     let none = read_text("tier roundrobin\nbackend-server uri=ldap://h").unwrap_err();
-    assert!(none.contains("has no bindconf"), "{none}");
+    assert!(none.contains("has no bindconf") && none.contains("disable proxyauthz"), "{none}");
+    // As in OpenLDAP's examples: who asserts nobody needs no identity.
+    let anonymous = read_text("disable proxyauthz\ntier roundrobin\nbackend-server uri=ldap://h").unwrap();
+    assert!(anonymous.bind.credentials.is_none() && !anonymous.proxy_authorization);
 }

@@ -2,6 +2,7 @@
 
 mod metrics;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
 use larix_balance::{
     BalanceSettings, ClientTls, EventLoop, Listening, LoopHandle, Reloaded, StartTls, Surroundings,
 };
@@ -19,7 +20,7 @@ use larix_client::{Ambient, TlsClient, TlsOptions};
 use larix_engine::time::{Clock as _, RandomSource as _};
 use larix_proto::url::UrlScheme;
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::daemon::{Privileges, ProcessFiles, Readiness};
+use larix_server::daemon::{Detached, Privileges, ProcessFiles, Readiness, detach};
 use larix_server::hardening;
 use larix_server::http::{Answer, HttpListener, spawn_pages};
 use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenSocket, ListenUrl, Listener, parse_urls};
@@ -64,9 +65,79 @@ pub(crate) struct BalanceArgs {
     help: Option<bool>,
 }
 
+/// lloadd's own command line.
+#[derive(Debug, Parser)]
+#[command(name = "lloadd", disable_help_flag = true, disable_version_flag = true)]
+struct Lloadd {
+    /// Stay in the foreground; the levels have no effect
+    #[arg(short = 'd', value_name = "LEVELS")]
+    debug: Vec<String>,
+    /// Read this configuration
+    #[arg(short = 'f', value_name = "FILE", default_value = "/etc/ldap/lloadd.conf")]
+    file: PathBuf,
+    #[arg(short = 'h', value_name = "URLS")]
+    urls: Option<String>,
+    #[arg(short = 't')]
+    check: bool,
+    #[arg(short = 'u', value_name = "USER")]
+    user: Option<String>,
+    #[arg(short = 'g', value_name = "GROUP")]
+    group: Option<String>,
+    #[arg(short = '4', conflicts_with = "v6")]
+    v4: bool,
+    #[arg(short = '6')]
+    v6: bool,
+    /// Print the version; twice: and end
+    #[arg(short = 'V', action = clap::ArgAction::Count)]
+    version: u8,
+    /// Accepted without effect: the syslog level
+    #[arg(short = 's', value_name = "LEVELS")]
+    syslog_level: Vec<String>,
+    /// Accepted without effect: the syslog user
+    #[arg(short = 'l', value_name = "USER")]
+    syslog_user: Option<String>,
+    /// Accepted without effect: the service name
+    #[arg(short = 'n', value_name = "NAME")]
+    service_name: Option<String>,
+}
+
+/// Runs lloadd with the arguments after its name. As lloadd it ends at SIGHUP, and goes to the background unless `-d` is there.
+pub(crate) fn lloadd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
+    arguments.insert(0, name.into());
+    let parsed = Lloadd::command().try_get_matches_from(arguments).and_then(|m| Lloadd::from_arg_matches(&m));
+    let lloadd = match parsed {
+        Ok(lloadd) => lloadd,
+        Err(error) => error.exit(),
+    };
+    if lloadd.version > 0 {
+        print!("{}", crate::version::text());
+        if lloadd.version > 1 {
+            return ExitCode::SUCCESS;
+        }
+    }
+    let arguments = BalanceArgs {
+        file: lloadd.file,
+        urls: lloadd.urls,
+        check: lloadd.check,
+        user: lloadd.user,
+        group: lloadd.group,
+        v4: lloadd.v4,
+        v6: lloadd.v6,
+        http: Vec::new(),
+        port_file: None,
+        help: None,
+    };
+    let manner = Manner { detaches: lloadd.debug.is_empty() && !arguments.check, hangup: Signal::Stop };
+    answered(run(&arguments, manner))
+}
+
 pub(crate) fn main(arguments: &BalanceArgs) -> ExitCode {
-    match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+    answered(run(arguments, Manner { detaches: false, hangup: Signal::Reload }))
+}
+
+fn answered(done: anyhow::Result<ExitCode>) -> ExitCode {
+    match done {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("larix balance: {error:#}");
             ExitCode::FAILURE
@@ -74,12 +145,26 @@ pub(crate) fn main(arguments: &BalanceArgs) -> ExitCode {
     }
 }
 
-fn run(arguments: &BalanceArgs) -> anyhow::Result<()> {
+/// What the name that it was called by says.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// It goes to the background.
+    detaches: bool,
+    /// What SIGHUP means.
+    hangup: Signal,
+}
+
+fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
     let read = read(arguments)?;
     if arguments.check {
         println!("config file testing succeeded");
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
+    let readiness = match manner.detaches.then(detach).transpose()? {
+        None => Readiness::foreground(),
+        Some(Detached::Server(readiness)) => readiness,
+        Some(Detached::Parent(code)) => return Ok(code),
+    };
     let privileges = Privileges::look_up(arguments.user.as_deref(), arguments.group.as_deref(), None)?;
     let family = match (arguments.v4, arguments.v6) {
         (true, _) => AddressFamily::V4,
@@ -102,7 +187,8 @@ fn run(arguments: &BalanceArgs) -> anyhow::Result<()> {
         let http = pages.iter().filter_map(|page| Some(page.address().ok()?.port()));
         write_ports(path, listeners.iter().filter_map(Listener::port).chain(http))?;
     }
-    serve(arguments.clone(), read, listeners, pages)
+    serve(arguments.clone(), read, (listeners, pages), (readiness, manner.hangup))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The configuration, and the certificates that it names.
@@ -131,8 +217,8 @@ fn urls_of(arguments: &BalanceArgs, settings: &BalanceSettings) -> anyhow::Resul
 fn serve(
     arguments: BalanceArgs,
     read: Reloaded,
-    listeners: Vec<Listener>,
-    pages: Vec<HttpListener>,
+    (listeners, pages): (Vec<Listener>, Vec<HttpListener>),
+    (readiness, hangup): (Readiness, Signal),
 ) -> anyhow::Result<()> {
     let mut paths = Vec::new();
     let mut listening = Vec::new();
@@ -166,7 +252,7 @@ fn serve(
             .context("cannot serve HTTP")?;
     }
     let handle = balancer.handle();
-    follow_signals(move |signal| match signal {
+    follow_signals(hangup, move |signal| match signal {
         Signal::Stop => handle.stop(),
         Signal::Reload => {
             let is_done = reload(&arguments, &listen, &handle);
@@ -175,7 +261,7 @@ fn serve(
         }
     })
     .context("cannot handle signals")?;
-    Readiness::foreground().ready()?;
+    readiness.ready()?;
     let done = balancer.run().context("the event loop failed");
     for path in paths {
         // It is there unless somebody took it away.
@@ -216,13 +302,14 @@ fn answer(path: &str, handle: &LoopHandle, started: f64, reloads: &[AtomicU64; 2
 }
 
 /// What the balancer is told to do.
+#[derive(Clone, Copy)]
 enum Signal {
     Stop,
     Reload,
 }
 
-/// SIGTERM and SIGINT stop the balancer, SIGHUP has it read its configuration again.
-fn follow_signals(told: impl Fn(Signal) + Send + 'static) -> std::io::Result<()> {
+/// SIGTERM and SIGINT stop the balancer, SIGHUP does what it means there.
+fn follow_signals(on_hangup: Signal, told: impl Fn(Signal) + Send + 'static) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut interrupt, mut terminate, mut hangup) = {
         let _entered = runtime.enter();
@@ -234,7 +321,7 @@ fn follow_signals(told: impl Fn(Signal) + Send + 'static) -> std::io::Result<()>
                 tokio::select! {
                     _ = interrupt.recv() => Signal::Stop,
                     _ = terminate.recv() => Signal::Stop,
-                    _ = hangup.recv() => Signal::Reload,
+                    _ = hangup.recv() => on_hangup,
                 }
             });
             told(next);

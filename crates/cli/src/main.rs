@@ -105,6 +105,9 @@ fn main() -> ExitCode {
     if name == "slapd" || name == "lt-slapd" {
         return slapd(&name, rest);
     }
+    if name == "lloadd" || name == "lt-lloadd" {
+        return balance::lloadd(&name, rest);
+    }
     match rest.first().and_then(|first| first.to_str()).and_then(Tool::by_subcommand) {
         Some(tool) => {
             tools::run(tool, &format!("{name} {}", tool.subcommand()), rest.get(1..).unwrap_or(&[]))

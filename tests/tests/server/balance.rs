@@ -132,6 +132,42 @@ impl Balance {
     }
 }
 
+#[test]
+fn called_as_lloadd_it_ends_at_a_hangup() {
+    use std::os::unix::process::CommandExt as _;
+    let site = site();
+    let server = site.start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let conf = folder.path().join("lloadd.conf");
+    let port = larix_testkit::process::free_port();
+    // Without an identity of its own everybody is anonymous.
+    let text = format!(
+        "disable proxyauthz\ntier roundrobin\nbackend-server uri=ldap://{} numconns=1 bindconns=1\n",
+        server.address
+    );
+    std::fs::write(&conf, text).unwrap();
+    let process = Command::new(Kind::Larix.program().unwrap())
+        .arg0("lloadd")
+        .args(["-s0", "-d", "256", "-h", &format!("ldap://127.0.0.1:{port}/"), "-f"])
+        .arg(&conf)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut process = Running(process);
+    let address: SocketAddr = ([127, 0, 0, 1], port).into();
+    let mut client = (0..STEPS).find_map(|_| {
+        step();
+        Client::try_connect(address).ok()
+    });
+    let client = client.as_mut().unwrap();
+    let answer = larix_tests::replicas::ask(client, "search \"\" base (objectClass=*) 1.1");
+    assert!(answer.ends_with("=> 0\n"), "{answer}");
+    assert!(signal(process.id(), Signal::HUP));
+    assert!(process.wait().unwrap().success());
+    assert!(server.stop());
+}
+
 /// A client that counts its messages, and checks that every answer has its id.
 struct Person {
     client: Client,

@@ -230,3 +230,17 @@ fn conf(servers: usize, connections: usize, more: &str) -> String {
     }
     text
 }
+
+#[test]
+fn who_the_balancer_is_by_its_authorization_identity() {
+    for (authorization, name, expected) in [
+        ("dn:cn=a", "cn=a", true),
+        ("DN:cn=a", "cn=a", true),
+        ("dn:cn=a", "cn=b", false),
+        ("dn:", "", false),
+        ("u:a", "a", false),
+        ("", "cn=a", false),
+    ] {
+        assert_eq!(super::is_named(authorization, name), expected, "{authorization} {name}");
+    }
+}
