@@ -173,12 +173,6 @@ impl Balancer {
         chance.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
     }
 
-    /// Whether an authorization identity is this name. Of one without a DN nothing says here by which name the servers know it.
-    fn is_named(authorization: &str, name: &str) -> bool {
-        let prefix = authorization.get(..3).filter(|prefix| prefix.eq_ignore_ascii_case("dn:"));
-        prefix.is_some() && !name.is_empty() && authorization.get(3..) == Some(name)
-    }
-
     fn touch_client(&mut self, id: u64) {
         touch_client(&mut self.clients, &mut self.touched, id);
     }
@@ -602,6 +596,12 @@ fn authorize(settings: &BalanceSettings, client: &mut Client, name: &str, identi
     } else {
         client.authorize(identity);
     }
+}
+
+/// Whether an authorization identity is this name. Of one without a DN nothing says here by which name the servers know it.
+fn is_named(authorization: &str, name: &str) -> bool {
+    let prefix = authorization.get(..3).filter(|prefix| prefix.eq_ignore_ascii_case("dn:"));
+    prefix.is_some() && !name.is_empty() && authorization.get(3..) == Some(name)
 }
 
 fn touch_client(clients: &mut HashMap<u64, Client>, touched: &mut Touched, id: u64) {

@@ -342,7 +342,8 @@ fn client_tls(settings: &BalanceSettings) -> anyhow::Result<Option<ClientTls>> {
     }))
 }
 
-/// TLS towards servers, if one has it: the settings of `bindconf`, and the authorities of the file for what those leave out.
+/// TLS towards servers, if one has it: the settings of `bindconf`, and the authorities and the certificate of the file for what
+/// those leave out.
 fn upstream_tls(settings: &BalanceSettings) -> anyhow::Result<Option<TlsClient>> {
     let mut backends = settings.tiers.iter().flat_map(|tier| &tier.backends);
     if !backends.any(|backend| backend.url.scheme == UrlScheme::Ldaps || backend.start_tls != StartTls::No) {
@@ -355,6 +356,10 @@ fn upstream_tls(settings: &BalanceSettings) -> anyhow::Result<Option<TlsClient>>
     if !has("tls_cacert") && !has("tls_cacertdir") {
         inherited.push(("tls_cacert", text(&settings.tls.ca_certificate_file)));
         inherited.push(("tls_cacertdir", text(&settings.tls.ca_certificate_path)));
+    }
+    if !has("tls_cert") {
+        inherited.push(("tls_cert", text(&settings.tls.certificate_file)));
+        inherited.push(("tls_key", text(&settings.tls.certificate_key_file)));
     }
     let given = own.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let inherited = inherited.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));

@@ -241,6 +241,6 @@ fn who_the_balancer_is_by_its_authorization_identity() {
         ("u:a", "a", false),
         ("", "cn=a", false),
     ] {
-        assert_eq!(super::is_named(authorization, name), expected, "{authorization} {name}");
+        assert_eq!(is_named(authorization, name), expected, "{authorization} {name}");
     }
 }
