@@ -46,20 +46,19 @@ impl KindSettings for LdapSettings {
     }
 
     /// What is replicated is written past the overlays, entry by entry.
-    fn refusals(&self, _config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
+    fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
         let lines = &database.sync_replication;
         if lines.iter().any(|line| line.data != SyncData::Entries) {
             let message = "an ldap database follows the entries of its provider, not an access log";
             let help = "take `syncdata` and `logbase` out of its syncrepl line";
             found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
         }
-        for overlay in database.overlays.iter().filter(|overlay| !lines.is_empty() && !overlay.disabled) {
-            if overlay.name == "rwm" {
-                let message = "what an ldap database replicates does not pass its overlay rwm";
-                let help =
-                    "name the entries as the target has them, with `suffixmassage` in the syncrepl line";
-                found.push(ConfigError::new(overlay.origin.clone(), message).with_help(help));
-            }
+        let in_front = config.interceptors(Some(database), &mut |_| Ok(None));
+        if !lines.is_empty() && in_front.is_ok_and(|in_front| in_front.maps_names()) {
+            let message =
+                "what an ldap database replicates does not pass overlays that give entries other names";
+            let help = "name the entries as the target has them, with `suffixmassage` in the syncrepl line";
+            found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
         }
     }
 }
