@@ -238,7 +238,7 @@ enum Libc {
 /// The binary as it is installed, without symbols; they lie in a file beside it, where debuggers and profilers find them.
 fn dist(libc: Libc) -> anyhow::Result<()> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    let mut build = vec!["build", "--profile", "dist", "--package", "larix", "--features", "postgresql"];
+    let mut build = vec!["build", "--profile", "dist", "--package", "larix", "--features", "postgresql,etcd"];
     let folder = match libc {
         Libc::System => root().join("target/dist"),
         Libc::Static => {

@@ -111,7 +111,7 @@ fn recorded(
 }
 
 /// A few tests that want packages, one at least for each, and some that must not: the test's program, and the test.
-const WANTING: [(&str, &str); 15] = [
+const WANTING: [(&str, &str); 16] = [
     ("tools", "slappasswd::values_of_either_bind_at_both"),
     ("replication", "slow::ldapsearch_follows_as_it_follows_slapd"),
     ("server", "sasl::cyrus_clients_are_let_in_as_slapd_lets_them"),
@@ -126,6 +126,7 @@ const WANTING: [(&str, &str); 15] = [
     ("replication", "provider::abandon_cancel_and_the_end_of_the_server_end_a_search"),
     ("binary", "slapds_names_are_its_tools"),
     ("postgresql", "keeps_the_contract"),
+    ("etcd", "keeps_the_contract"),
     ("rpm", "an_rpm_is_made_and_read"),
 ];
 

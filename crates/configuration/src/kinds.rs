@@ -5,7 +5,7 @@
 
 mod changelog;
 mod foreign;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 mod kv;
 mod ldap;
 mod ldif;
@@ -28,7 +28,7 @@ use super::settings::Settings;
 use super::values::ChangeLog;
 
 pub use changelog::ChangelogSettings;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub use kv::{Consistency, KvSettings};
 pub use ldap::LdapSettings;
 pub(super) use ldap::time as ldap_time;
@@ -107,7 +107,7 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &MONITOR,
     &mdb::DESCRIPTOR,
     &ldif::DESCRIPTOR,
-    #[cfg(feature = "postgresql")]
+    #[cfg(feature = "kv")]
     &kv::DESCRIPTOR,
     // Before ldap, whose directives its targets have, too: what opens a target comes first.
     &meta::DESCRIPTOR,

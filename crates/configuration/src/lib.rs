@@ -55,7 +55,7 @@ pub use kinds::{
     ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings,
     MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
 };
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub use kinds::{Consistency, KvSettings};
 pub use listing::{ListedDirective, ListedEffect, ListedScope, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};

@@ -81,14 +81,14 @@ impl Built {
     }
 
     /// What the overlay cares for that is configured there.
-    #[cfg(feature = "postgresql")]
+    #[cfg(feature = "kv")]
     pub(super) fn interests_at(&self, origin: &Origin) -> Option<overlay::Interests> {
         let built = self.overlays.iter().filter(|(at, _)| at == origin);
         built.map(|(_, overlay)| overlay.interests()).reduce(overlay::Interests::and)
     }
 
     /// Whether the overlay that is configured there has clients told of changes.
-    #[cfg(feature = "postgresql")]
+    #[cfg(feature = "kv")]
     pub(super) fn tells_changes_at(&self, origin: &Origin) -> bool {
         self.overlays.iter().any(|(at, overlay)| at == origin && overlay.tells_changes())
     }

@@ -14,15 +14,11 @@ use larix_store::{
 
 use crate::cache::{Range, Row, after};
 use crate::changes;
+use crate::engine::{Proposal, Question, Sizes};
 use crate::error::{Fault, Verdict};
-use crate::statements::Question;
 use crate::store::{COMMITS_KEPT, COMMITS_TRIMMED_EVERY};
-use crate::view::{KvRecords, View};
+use crate::view::{KvRecords, View, blocks_of};
 
-/// Longest value in bytes: the engine takes a row of up to 1 GB, whole and in memory.
-pub(crate) const VALUE_BYTES_MAX: usize = 256 << 20;
-/// Most bytes of one commit, for the same reason.
-const COMMIT_BYTES_MAX: usize = 512 << 20;
 /// Keys of one question for blocks of postings.
 const BLOCKS_ASKED_MAX: usize = 4096;
 
@@ -42,7 +38,8 @@ impl Transaction for KvTransaction<'_> {
         // Whoever asked may have taken what could not be read for what is not there.
         view.whole()?;
         read_ahead(&view, changes)?;
-        let mut applied = Applied { view: &view, rows: BTreeMap::new(), bytes: 0 };
+        let sizes = store.engine.sizes();
+        let mut applied = Applied { view: &view, rows: BTreeMap::new(), bytes: 0, sizes };
         apply(&mut applied, changes)?;
         let rows = applied.rows;
         view.whole()?;
@@ -54,11 +51,10 @@ impl Transaction for KvTransaction<'_> {
         if store.newest() != version {
             return Err(store.conflict());
         }
-        let batch = Batch::new(&view, version, epoch, &rows)?;
-        let attempt = batch.attempt.clone();
-        let mut lease = store.pool.lease().map_err(Fault::into_commit)?;
-        let keys = batch.keys.as_deref().and_then(changes::decode);
-        match lease.call(|link| batch.send(link)) {
+        let proposal = proposal(&view, version, epoch, &rows)?;
+        let attempt = proposal.attempt.clone();
+        let keys = proposal.keys.as_deref().and_then(changes::decode);
+        match store.engine.commit(proposal) {
             Ok(true) => {
                 let mut rows = batch_rows(&view, rows);
                 store.committed(version + 1, &attempt, |cache| cache.committed(version + 1, keys, &mut rows));
@@ -88,93 +84,27 @@ fn batch_rows(view: &View<'_>, rows: Rows) -> impl Iterator<Item = Row> {
     rows.into_iter().filter_map(|((table, key), value)| Some((view.store.number(table).ok()?, key, value)))
 }
 
-/// Keys, each in the table of the number beside it.
-#[derive(Default)]
-struct Keys {
-    tables: Vec<i16>,
-    keys: Vec<Box<[u8]>>,
-}
-
-impl Keys {
-    fn push(&mut self, table: u8, key: &[u8]) {
-        self.tables.push(i16::from(table));
-        self.keys.push(key.into());
-    }
-}
-
 /// A row that is written: its key, and its value unless it is removed.
 type Written<'a> = (&'a [u8], Option<&'a Arc<[u8]>>);
 
 /// A commit as it is sent.
-struct Batch {
-    version: i64,
-    epoch: i64,
-    attempt: Vec<u8>,
-    keys: Option<Vec<u8>>,
-    gone: Keys,
-    put: Keys,
-    values: Vec<Arc<[u8]>>,
-    trimmed: i64,
-}
-
-impl Batch {
-    fn new(view: &View<'_>, version: u64, epoch: u64, rows: &Rows) -> Result<Self, CommitError> {
-        let store = view.store;
-        let number = |number: u64| {
-            i64::try_from(number).map_err(|_| CommitError::Io(std::io::Error::other("a number above 2^63")))
-        };
-        let mut named = Vec::with_capacity(rows.len());
-        for ((table, key), value) in rows {
-            named.push((store.number(*table)?, key, value));
-        }
-        let (mut gone, mut put, mut values) = (Keys::default(), Keys::default(), Vec::new());
-        for (table, key, value) in &named {
-            match value {
-                Some(value) => {
-                    put.push(*table, key);
-                    values.push(Arc::clone(value));
-                }
-                None => gone.push(*table, key),
-            }
-        }
-        let trims = version.is_multiple_of(COMMITS_TRIMMED_EVERY) && version > COMMITS_KEPT;
-        Ok(Self {
-            version: number(version)?,
-            epoch: number(epoch)?,
-            attempt: store.new_attempt(),
-            keys: changes::encode(named.iter().map(|(table, key, _)| (*table, &***key))),
-            gone,
-            put,
-            values,
-            trimmed: number(if trims { version - COMMITS_KEPT } else { 0 })?,
-        })
+fn proposal(view: &View<'_>, version: u64, epoch: u64, rows: &Rows) -> Result<Proposal, CommitError> {
+    let store = view.store;
+    let mut named = Vec::with_capacity(rows.len());
+    for ((table, key), value) in rows {
+        named.push((store.number(*table)?, key, value));
     }
-
-    /// Whether it was let in.
-    async fn send(self, link: Arc<crate::link::Link>) -> Result<bool, Fault> {
-        let gone: Vec<&[u8]> = self.gone.keys.iter().map(AsRef::as_ref).collect();
-        let put: Vec<&[u8]> = self.put.keys.iter().map(AsRef::as_ref).collect();
-        let values: Vec<&[u8]> = self.values.iter().map(AsRef::as_ref).collect();
-        let row = link
-            .client
-            .query_opt(
-                &link.statements.commit,
-                &[
-                    &self.version,
-                    &self.epoch,
-                    &self.attempt,
-                    &self.keys,
-                    &self.gone.tables,
-                    &gone,
-                    &self.put.tables,
-                    &put,
-                    &values,
-                    &self.trimmed,
-                ],
-            )
-            .await?;
-        Ok(row.is_some())
+    let keys = changes::encode(named.iter().map(|(table, key, _)| (*table, &***key)));
+    let (mut gone, mut put) = (Vec::new(), Vec::new());
+    for (table, key, value) in named {
+        match value {
+            Some(value) => put.push(((table, key.clone()), Arc::clone(value))),
+            None => gone.push((table, key.clone())),
+        }
     }
+    let trims = version.is_multiple_of(COMMITS_TRIMMED_EVERY) && version > COMMITS_KEPT;
+    let trimmed = if trims { version - COMMITS_KEPT } else { 0 };
+    Ok(Proposal { version, epoch, attempt: store.new_attempt(), keys, gone, put, trimmed })
 }
 
 /// Asks for the blocks of all posting lists that change, in one round trip; else each list would take several.
@@ -184,14 +114,15 @@ fn read_ahead(view: &View<'_>, changes: &WriteSet) -> Result<(), CommitError> {
         let number = view.store.number(table)?;
         let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
         for (key, edits) in changes.postings(table) {
-            let range = Range { table: number, from: block(key, 0), to: None };
+            let (from, to) = blocks_of(key);
+            let range = Range { table: number, from: from.clone(), to: Some(to.clone()) };
             if view.known_edge(&range, Direction::Forward).is_none() {
-                firsts.push(range.from);
+                firsts.push((from.clone(), to));
             }
             let ids = || edits.iter().map(|(id, _)| id);
             for id in [ids().next(), ids().last(), Some(u64::MAX)].into_iter().flatten() {
-                let last = block(key, id);
-                let range = Range { table: number, from: Vec::new(), to: Some(after(&last)) };
+                let last = (from.clone(), after(&block(key, id)));
+                let range = Range { table: number, from: from.clone(), to: Some(last.1.clone()) };
                 if lasts.last() != Some(&last) && view.known_edge(&range, Direction::Backward).is_none() {
                     lasts.push(last);
                 }
@@ -205,8 +136,8 @@ fn read_ahead(view: &View<'_>, changes: &WriteSet) -> Result<(), CommitError> {
             let some_firsts = firsts.split_off(firsts.len().saturating_sub(BLOCKS_ASKED_MAX));
             let some_lasts = lasts.split_off(lasts.len().saturating_sub(BLOCKS_ASKED_MAX));
             let questions = vec![
-                Question::Firsts { table: number, keys: some_firsts.clone() },
-                Question::Lasts { table: number, keys: some_lasts.clone() },
+                Question::Firsts { table: number, ranges: some_firsts.clone() },
+                Question::Lasts { table: number, ranges: some_lasts.clone() },
             ];
             let mut answers = view.ask(questions).map_err(Fault::into_read)?.into_iter();
             let mut next = || answers.next().unwrap_or_default();
@@ -222,13 +153,15 @@ struct Applied<'a, 's> {
     view: &'a View<'s>,
     rows: Rows,
     bytes: usize,
+    sizes: Sizes,
 }
 
 impl Applied<'_, '_> {
     fn set(&mut self, table: TableId, key: &[u8], value: Option<Arc<[u8]>>) -> Result<(), CommitError> {
         self.bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
-        if self.bytes > COMMIT_BYTES_MAX {
-            let text = format!("one commit changes more than {} MB", COMMIT_BYTES_MAX >> 20);
+        let most = self.sizes.commit_bytes_max;
+        if self.bytes > most {
+            let text = format!("one commit changes more than the {} MB that the engine takes", most >> 20);
             return Err(CommitError::Io(std::io::Error::other(text)));
         }
         self.rows.insert((table, key.into()), value);
@@ -245,17 +178,21 @@ impl Applied<'_, '_> {
         (*found == table).then_some((&**key, value.as_ref()))
     }
 
+    /// The next record from `key` on; with a `list` of posting blocks as far as these go.
     fn next<'a>(
         &'a self,
         table: TableId,
+        list: Option<&[u8]>,
         key: &[u8],
         direction: Direction,
     ) -> Result<Option<KeyValue<'a>>, ReadError> {
         let mut key = key.to_vec();
         loop {
-            let stored = match direction {
-                Direction::Forward => self.view.at_least(table, &key)?,
-                Direction::Backward => self.view.at_most(table, &key)?,
+            let stored = match (direction, list) {
+                (Direction::Forward, None) => self.view.at_least(table, &key)?,
+                (Direction::Backward, None) => self.view.at_most(table, &key)?,
+                (Direction::Forward, Some(list)) => self.view.first_block(table, list, &key)?,
+                (Direction::Backward, Some(list)) => self.view.last_block(table, list, &key)?,
             };
             let Some((own, value)) = self.written(table, &key, direction) else { return Ok(stored) };
             let stored_first = stored.as_ref().is_some_and(|(stored, _)| match direction {
@@ -316,11 +253,29 @@ impl OrderedRead for Applied<'_, '_> {
     }
 
     fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-        self.next(table, key, Direction::Forward)
+        self.next(table, None, key, Direction::Forward)
     }
 
     fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-        self.next(table, key, Direction::Backward)
+        self.next(table, None, key, Direction::Backward)
+    }
+
+    fn first_block<'a>(
+        &'a self,
+        table: TableId,
+        list: &[u8],
+        key: &[u8],
+    ) -> Result<Option<KeyValue<'a>>, ReadError> {
+        self.next(table, Some(list), key, Direction::Forward)
+    }
+
+    fn last_block<'a>(
+        &'a self,
+        table: TableId,
+        list: &[u8],
+        key: &[u8],
+    ) -> Result<Option<KeyValue<'a>>, ReadError> {
+        self.next(table, Some(list), key, Direction::Backward)
     }
 
     fn records<'a>(
@@ -335,9 +290,7 @@ impl OrderedRead for Applied<'_, '_> {
 
 impl OrderedWrite for Applied<'_, '_> {
     fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(CommitError::ValueLength { table, bytes: value.len() });
-        }
+        self.sizes.check(value)?;
         self.set(table, key, Some(value.into()))
     }
 

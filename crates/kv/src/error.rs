@@ -5,10 +5,11 @@ use std::io;
 use std::time::Duration;
 
 use larix_store::{CommitError, ReadError, TableId};
+#[cfg(feature = "postgresql")]
 use tokio_postgres::error::SqlState;
 
 use crate::noted::{Noted, note};
-use crate::tls::{self, TlsFault};
+use crate::tls::TlsFault;
 
 /// Why a store on an engine could not be opened.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub enum OpenError {
     /// There is no store in this schema, and the options forbid to make one.
     NotAStore { schema: String },
     /// The engine is too old.
-    Old { found: String },
+    Old { found: String, engine: &'static str, oldest: &'static str },
     /// The engine let nobody in, or forbade what is needed.
     Refused(String),
     /// The name of a schema that cannot be used.
@@ -61,7 +62,9 @@ impl fmt::Display for OpenError {
             Self::NotAStore { schema } => {
                 write!(f, "the engine holds no store in the schema \"{schema}\": start a server that makes it")
             }
-            Self::Old { found } => write!(f, "the engine is PostgreSQL {found}, and 14 is the oldest that is used"),
+            Self::Old { found, engine, oldest } => {
+                write!(f, "the engine is {engine} {found}, and {oldest} is the oldest that is used")
+            }
             Self::Refused(why) => write!(f, "the engine refuses: {why}"),
             Self::Schema { name, bytes_max } => write!(
                 f,
@@ -79,8 +82,21 @@ impl std::error::Error for OpenError {}
 /// What a call to the engine came to, if not to an answer.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The engine's own answer.
-    Engine(tokio_postgres::Error),
+    /// PostgreSQL's own answer, or the end of a connection with it.
+    #[cfg(feature = "postgresql")]
+    PostgreSql { error: tokio_postgres::Error, tls: Option<TlsFault> },
+    /// etcd's own answer.
+    #[cfg(feature = "etcd")]
+    Etcd(Status),
+    /// There is no connection to any of the endpoints, or it ended.
+    #[cfg(feature = "etcd")]
+    Connection { why: String, tls: Option<TlsFault>, was_sent: bool },
+    /// Another commit was first.
+    #[cfg(feature = "etcd")]
+    Conflict,
+    /// More than the engine takes.
+    #[cfg(feature = "etcd")]
+    TooLarge(String),
     /// No answer in time.
     Late(Duration),
     /// All connections were taken for that long.
@@ -97,9 +113,98 @@ pub(crate) enum Fault {
     Lost,
 }
 
-impl From<tokio_postgres::Error> for Fault {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Engine(error)
+/// What etcd answers in place of a result.
+#[cfg(feature = "etcd")]
+#[derive(Debug)]
+pub(crate) struct Status {
+    /// As gRPC numbers them.
+    pub(crate) code: u32,
+    pub(crate) text: String,
+    pub(crate) endpoint: String,
+}
+
+#[cfg(feature = "etcd")]
+impl Status {
+    const INVALID_ARGUMENT: u32 = 3;
+    const PERMISSION_DENIED: u32 = 7;
+    const RESOURCE_EXHAUSTED: u32 = 8;
+    const FAILED_PRECONDITION: u32 = 9;
+    const UNAVAILABLE: u32 = 14;
+    const UNAUTHENTICATED: u32 = 16;
+    const UNIMPLEMENTED: u32 = 12;
+    pub(crate) const NOT_FOUND: u32 = 5;
+    pub(crate) const OUT_OF_RANGE: u32 = 11;
+
+    /// Nothing was done, since the member belongs to no majority.
+    pub(crate) fn lacks_leader(&self) -> bool {
+        self.code == Self::UNAVAILABLE && self.text.contains("no leader")
+    }
+
+    /// Nothing was done, and another token will do.
+    pub(crate) fn wants_login(&self) -> bool {
+        self.code == Self::UNAUTHENTICATED && self.text.contains("token")
+    }
+
+    fn is_of_login(&self) -> bool {
+        let of_user = ["authentication", "user name", "user ID", "auth"];
+        [Self::PERMISSION_DENIED, Self::UNAUTHENTICATED].contains(&self.code)
+            || [Self::INVALID_ARGUMENT, Self::FAILED_PRECONDITION].contains(&self.code)
+                && of_user.iter().any(|word| self.text.contains(word))
+    }
+
+    fn verdict(&self) -> Verdict {
+        if self.lacks_leader() || self.is_of_login() {
+            return Verdict::Failed;
+        }
+        match self.code {
+            Self::RESOURCE_EXHAUSTED if self.text.contains("space exceeded") => Verdict::Full,
+            Self::INVALID_ARGUMENT
+            | Self::RESOURCE_EXHAUSTED
+            | Self::OUT_OF_RANGE
+            | Self::UNIMPLEMENTED
+            | Self::FAILED_PRECONDITION => Verdict::Failed,
+            _ => Verdict::Unknown,
+        }
+    }
+
+    fn is_unavailable(&self) -> bool {
+        let is_too_much = self.code == Self::RESOURCE_EXHAUSTED && !self.text.contains("too many requests");
+        self.is_of_login()
+            || !is_too_much && !matches!(self.code, Self::INVALID_ARGUMENT | Self::UNIMPLEMENTED)
+    }
+
+    /// What to do about it, where that is known.
+    fn mend(&self) -> &'static str {
+        let has = |words: &str| self.text.contains(words);
+        if has("too many operations") {
+            return ": start etcd with --max-txn-ops=128 or more, or say the number as max-txn-ops=NUMBER in the address";
+        }
+        if has("request is too large") || has("larger than max") {
+            return ": start etcd with --max-request-bytes=1572864 or more, or say the number as max-request-bytes=NUMBER in the \
+                    address";
+        }
+        if has("space exceeded") {
+            return ": compact and defragment etcd, raise its --quota-backend-bytes, and end the alarm with `etcdctl alarm disarm`";
+        }
+        if has("no leader") || has("leader changed") || has("timed out") {
+            return ": a majority of etcd's members has to run and reach each other";
+        }
+        if has("authentication is not enabled") {
+            return ": take user and password out of the address, or enable etcd's authentication";
+        }
+        if has("user name is empty") {
+            return ": etcd wants a user: etcd://USER:PASSWORD@HOST:2379, or a client's certificate (cert and key)";
+        }
+        if has("invalid user ID or password") {
+            return ": the user or the password in the address is wrong";
+        }
+        if self.code == Self::PERMISSION_DENIED {
+            return ": grant the user's role readwrite on the prefix of the address (etcdctl role grant-permission --prefix=true)";
+        }
+        if self.code == Self::UNIMPLEMENTED {
+            return ": is an etcd of version 3.4 or newer at this port?";
+        }
+        ""
     }
 }
 
@@ -114,9 +219,10 @@ pub(crate) enum Verdict {
 }
 
 impl Fault {
+    #[cfg(feature = "postgresql")]
     fn state(&self) -> Option<&SqlState> {
         match self {
-            Self::Engine(error) => error.code(),
+            Self::PostgreSql { error, .. } => error.code(),
             _ => None,
         }
     }
@@ -124,9 +230,14 @@ impl Fault {
     /// Whether the connection is of no use any more.
     pub(crate) fn ends_connection(&self) -> bool {
         match self {
-            Self::Engine(error) => {
+            #[cfg(feature = "postgresql")]
+            Self::PostgreSql { error, .. } => {
                 error.is_closed() || error.as_db_error().is_none_or(|error| is_fatal(error.severity()))
             }
+            #[cfg(feature = "etcd")]
+            Self::Etcd(status) => status.code == Status::UNAVAILABLE,
+            #[cfg(feature = "etcd")]
+            Self::Connection { .. } => true,
             Self::Late(_) | Self::Ended => true,
             _ => false,
         }
@@ -134,7 +245,8 @@ impl Fault {
 
     fn is_unavailable(&self) -> bool {
         match self {
-            Self::Engine(error) => match error.as_db_error() {
+            #[cfg(feature = "postgresql")]
+            Self::PostgreSql { error, .. } => match error.as_db_error() {
                 None => true,
                 Some(answer) => {
                     let code = answer.code().code();
@@ -144,44 +256,41 @@ impl Fault {
                             .contains(&answer.code())
                 }
             },
+            #[cfg(feature = "etcd")]
+            Self::Etcd(status) => status.is_unavailable(),
+            #[cfg(feature = "etcd")]
+            Self::TooLarge(_) => false,
             Self::Lie(_) => false,
             _ => true,
         }
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
-        let Some(state) = self.state() else {
-            return match self {
-                Self::Busy { .. } | Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale => {
-                    Verdict::Failed
-                }
-                _ => Verdict::Unknown,
-            };
-        };
-        if [
-            &SqlState::UNIQUE_VIOLATION,
-            &SqlState::T_R_SERIALIZATION_FAILURE,
-            &SqlState::T_R_DEADLOCK_DETECTED,
-        ]
-        .contains(&state)
-        {
-            return Verdict::Conflict;
+        match self {
+            #[cfg(feature = "postgresql")]
+            Self::PostgreSql { error, .. } => of_sql(error),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(status) => status.verdict(),
+            #[cfg(feature = "etcd")]
+            Self::Connection { was_sent: false, .. } => Verdict::Failed,
+            #[cfg(feature = "etcd")]
+            Self::Conflict => Verdict::Conflict,
+            #[cfg(feature = "etcd")]
+            Self::TooLarge(_) => Verdict::Failed,
+            Self::Busy { .. } | Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale => {
+                Verdict::Failed
+            }
+            _ => Verdict::Unknown,
         }
-        if state == &SqlState::DISK_FULL {
-            return Verdict::Full;
-        }
-        // A backend that is ended while it waits for its standby has committed already.
-        let ended = matches!(self, Self::Engine(error) if error.as_db_error().is_some_and(|error| is_fatal(error.severity())));
-        if ended || state.code().starts_with("08") || state.code().starts_with("57P") {
-            return Verdict::Unknown;
-        }
-        Verdict::Failed
     }
 
     /// What it came to, if TLS is the reason.
-    fn tls(&self) -> Option<TlsFault> {
+    fn tls(&self) -> Option<&TlsFault> {
         match self {
-            Self::Engine(error) => tls::fault_of(error),
+            #[cfg(feature = "postgresql")]
+            Self::PostgreSql { tls, .. } => tls.as_ref(),
+            #[cfg(feature = "etcd")]
+            Self::Connection { tls, .. } => tls.as_ref(),
             _ => None,
         }
     }
@@ -192,25 +301,14 @@ impl Fault {
             return format!("no TLS with the engine: {fault}");
         }
         match self {
-            Self::Engine(error) => match error.as_db_error() {
-                Some(answer) if answer.code() == &SqlState::UNDEFINED_TABLE => {
-                    format!(
-                        "{}: the store in the engine is incomplete; restore it from its backup",
-                        answer.message()
-                    )
-                }
-                Some(answer) if answer.code() == &SqlState::QUERY_CANCELED => {
-                    format!("{}: the engine is slower than the deadline", answer.message())
-                }
-                Some(answer) => format!("{} (SQLSTATE {})", answer.message(), answer.code().code()),
-                None => {
-                    use std::error::Error as _;
-                    match error.source() {
-                        Some(source) => format!("{error}: {source}"),
-                        None => error.to_string(),
-                    }
-                }
-            },
+            #[cfg(feature = "postgresql")]
+            Self::PostgreSql { error, .. } => sql_text(error),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(status) => format!("{}: {}{}", status.endpoint, status.text, status.mend()),
+            #[cfg(feature = "etcd")]
+            Self::Connection { why, .. } | Self::TooLarge(why) => why.clone(),
+            #[cfg(feature = "etcd")]
+            Self::Conflict => "another commit was first".to_owned(),
             Self::Late(deadline) => format!("the engine did not answer within {} ms", deadline.as_millis()),
             Self::Busy { connections, waited } => format!(
                 "all {connections} connections to the engine were in use for {} ms",
@@ -264,20 +362,73 @@ impl Fault {
 
     pub(crate) fn into_open(self) -> OpenError {
         if let Some(fault) = self.tls().filter(|fault| !fault.is_interruption) {
-            return OpenError::Tls(fault.why);
+            return OpenError::Tls(fault.why.clone());
         }
-        match self.state() {
-            Some(state) if state.code().starts_with("28") || state == &SqlState::INVALID_CATALOG_NAME => {
-                OpenError::Refused(self.text())
-            }
-            Some(state) if state == &SqlState::INSUFFICIENT_PRIVILEGE => OpenError::Refused(self.text()),
-            _ if matches!(self, Self::Lie(_)) => OpenError::Damaged(self.text()),
+        #[cfg(feature = "postgresql")]
+        if let Some(state) = self.state()
+            && (state.code().starts_with("28")
+                || [&SqlState::INVALID_CATALOG_NAME, &SqlState::INSUFFICIENT_PRIVILEGE].contains(&state))
+        {
+            return OpenError::Refused(self.text());
+        }
+        #[cfg(feature = "etcd")]
+        if let Self::Etcd(status) = &self
+            && (status.is_of_login() || status.code == Status::UNIMPLEMENTED)
+        {
+            return OpenError::Refused(self.text());
+        }
+        match self {
+            Self::Lie(_) => OpenError::Damaged(self.text()),
             _ if self.is_unavailable() => OpenError::Unavailable(self.text()),
             _ => OpenError::Damaged(self.text()),
         }
     }
 }
 
+#[cfg(feature = "postgresql")]
+fn of_sql(error: &tokio_postgres::Error) -> Verdict {
+    let Some(state) = error.code() else { return Verdict::Unknown };
+    if [
+        &SqlState::UNIQUE_VIOLATION,
+        &SqlState::T_R_SERIALIZATION_FAILURE,
+        &SqlState::T_R_DEADLOCK_DETECTED,
+    ]
+    .contains(&state)
+    {
+        return Verdict::Conflict;
+    }
+    if state == &SqlState::DISK_FULL {
+        return Verdict::Full;
+    }
+    // A backend that is ended while it waits for its standby has committed already.
+    let ended = error.as_db_error().is_some_and(|error| is_fatal(error.severity()));
+    if ended || state.code().starts_with("08") || state.code().starts_with("57P") {
+        return Verdict::Unknown;
+    }
+    Verdict::Failed
+}
+
+#[cfg(feature = "postgresql")]
+fn sql_text(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(answer) if answer.code() == &SqlState::UNDEFINED_TABLE => {
+            format!("{}: the store in the engine is incomplete; restore it from its backup", answer.message())
+        }
+        Some(answer) if answer.code() == &SqlState::QUERY_CANCELED => {
+            format!("{}: the engine is slower than the deadline", answer.message())
+        }
+        Some(answer) => format!("{} (SQLSTATE {})", answer.message(), answer.code().code()),
+        None => {
+            use std::error::Error as _;
+            match error.source() {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            }
+        }
+    }
+}
+
+#[cfg(feature = "postgresql")]
 fn is_fatal(severity: &str) -> bool {
     matches!(severity, "FATAL" | "PANIC")
 }

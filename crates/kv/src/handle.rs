@@ -49,14 +49,9 @@ impl Store for KvStore {
     }
 
     fn statistics(&self) -> Result<Statistics, ReadError> {
-        let mut lease = self.pool.lease().map_err(Fault::into_read)?;
-        let rows = lease
-            .call(|link| async move { Ok(link.client.query(&link.statements.counts, &[]).await?) })
-            .map_err(Fault::into_read)?;
-        let counted = |number: u8| -> u64 {
-            let row = rows.iter().find(|row| row.try_get::<_, i16>(0).is_ok_and(|t| t == i16::from(number)));
-            let count = row.and_then(|row| row.try_get::<_, i64>(1).ok());
-            count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0)
+        let counts = self.engine.counts().map_err(Fault::into_read)?;
+        let counted = |number: u8| {
+            counts.iter().find(|(table, _)| *table == number).map_or(0, |(_, count)| *count)
         };
         let tables = self.catalog.specs().iter().zip(self.numbers());
         Ok(Statistics {

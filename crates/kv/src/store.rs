@@ -8,15 +8,12 @@ use std::time::{Duration, Instant};
 
 use larix_store::table::Catalog;
 use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec};
-use tokio_postgres::Row;
 
-use crate::address::Address;
+use crate::address::{Address, Opening};
 use crate::cache::{Cache, Commit};
-use crate::changes;
+use crate::engine::{Engine, Limits, StoredCommit, Told};
 use crate::error::{Fault, OpenError};
-use crate::link::{Limits, Pool};
 use crate::schema;
-use crate::statements::COMMITS_TOLD_MAX;
 
 /// Commits without an answer that can be asked about; older ones are forgotten.
 const ATTEMPTS_MAX: usize = 64;
@@ -97,7 +94,7 @@ pub struct Figures {
 /// A handle of a store on an engine.
 #[derive(Debug)]
 pub struct KvStore {
-    pub(crate) pool: Pool,
+    pub(crate) engine: Box<dyn Engine>,
     pub(crate) catalog: Catalog,
     /// The engine's number of each declared table, by the table's position.
     numbers: Vec<u8>,
@@ -157,10 +154,14 @@ impl KvStore {
     pub fn open(address: &Address, tables: &[TableSpec], options: &KvOptions) -> Result<Self, OpenError> {
         let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
         schema::check_name(&options.schema)?;
-        let limits = Limits { connections: options.connections.max(2), deadline: options.deadline };
-        let pool = Pool::new(address.clone().named(&options.name), &options.schema, limits)
-            .map_err(|error| OpenError::Unavailable(format!("a thread could not be started: {error}")))?;
-        let numbers = schema::prepare(&pool, &options.schema, tables, options.make)?;
+        let opening = Opening {
+            schema: &options.schema,
+            name: &options.name,
+            limits: Limits { connections: options.connections.max(2), deadline: options.deadline },
+            tables,
+            make: options.make,
+        };
+        let (engine, numbers) = address.open(&opening)?;
         let mut handle = [0; 8];
         #[expect(
             clippy::disallowed_methods,
@@ -169,7 +170,7 @@ impl KvStore {
         getrandom::fill(&mut handle).map_err(|error| OpenError::Unavailable(error.to_string()))?;
         let highest = numbers.iter().copied().max().map_or(0, |highest| usize::from(highest) + 1);
         let store = Self {
-            pool,
+            engine,
             catalog,
             numbers,
             known: Mutex::new(Known {
@@ -199,17 +200,11 @@ impl KvStore {
 
     /// Finds out where the engine stands, with nothing known.
     fn look(&self) -> Result<(), Fault> {
-        let mut lease = self.pool.lease()?;
-        let rows = lease.call(|link| async move {
-            let text = &link.statements.outlook;
-            Ok(link.client.query(text, &[]).await?)
-        })?;
-        let newest = rows.first().ok_or_else(|| Fault::Lie("no commit has a row".to_owned()))?;
-        let newest = StoredCommit::read(newest)?;
+        let newest = self.engine.newest()?;
         let mut known = self.known();
-        known.cache.forget(newest.commit.0);
+        known.cache.forget(newest.version);
         known.attempt = newest.attempt;
-        self.version.store(newest.commit.0, Ordering::Release);
+        self.version.store(newest.version, Ordering::Release);
         self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
         Ok(())
     }
@@ -244,19 +239,10 @@ impl KvStore {
     /// Makes every earlier epoch the last of its holder's. The new one.
     fn raise_epoch(&self) -> Result<u64, CommitError> {
         self.sound().map_err(Fault::into_commit)?;
-        let mut lease = self.pool.lease().map_err(Fault::into_commit)?;
         self.doubt();
         for _ in 0..TAKE_OVER_TRIES {
-            let attempt = self.new_attempt();
-            let rows = lease.call(|link| async move {
-                Ok(link.client.query(&link.statements.take_over, &[&attempt]).await?)
-            });
-            match rows {
-                Ok(rows) => {
-                    let epoch = rows.first().map(|row| row.try_get::<_, i64>(1)).transpose();
-                    let epoch = epoch.map_err(|error| Fault::Engine(error).into_commit())?;
-                    let lie = || Fault::Lie("no commit has a row".to_owned()).into_commit();
-                    let epoch = epoch.and_then(|epoch| u64::try_from(epoch).ok()).ok_or_else(lie)?;
+            match self.engine.take_over(&self.new_attempt()) {
+                Ok(epoch) => {
                     self.newest_epoch.fetch_max(epoch, Ordering::AcqRel);
                     return Ok(epoch);
                 }
@@ -271,7 +257,7 @@ impl KvStore {
 
     pub fn figures(&self) -> Figures {
         Figures {
-            trips: self.pool.trips(),
+            trips: self.engine.trips(),
             conflicts: self.conflicts.load(Ordering::Relaxed),
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
@@ -305,26 +291,37 @@ impl KvStore {
         }
     }
 
-    /// Takes in what the engine tells of the commits from `known` on, the newest first. The newest.
-    pub(crate) fn take_in(&self, told: &[Row], known: u64, attempt: &[u8]) -> Result<u64, Fault> {
-        let told = told.iter().map(StoredCommit::read).collect::<Result<Vec<_>, _>>()?;
+    /// Takes in what the engine tells of the commits from `known` on. The newest.
+    pub(crate) fn take_in(&self, told: Told, known: u64, attempt: &[u8]) -> Result<u64, Fault> {
+        let told = match told {
+            Told::All(told) => told,
+            Told::Far(newest) => {
+                self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
+                let mut state = self.known();
+                if newest.version > state.cache.version() {
+                    state.cache.forget(newest.version);
+                    state.attempt = newest.attempt;
+                    self.version.store(newest.version, Ordering::Release);
+                }
+                return Ok(newest.version);
+            }
+        };
         let (Some(newest), Some(oldest)) = (told.first(), told.last()) else {
             self.behind.store(known, Ordering::Release);
             return Err(Fault::Behind { known });
         };
-        let version = newest.commit.0;
+        let version = newest.version;
         if !told
             .iter()
-            .map(|told| told.commit.0)
+            .map(|told| told.version)
             .eq((0..told.len() as u64).map(|back| version.wrapping_sub(back)))
         {
             return Err(Fault::Lie("the numbers of the commits have a gap".to_owned()));
         }
-        let reaches = oldest.commit.0 == known;
-        if !reaches && told.len() as i64 <= COMMITS_TOLD_MAX {
+        if oldest.version != known {
             return Err(Fault::Lie("commits lack their rows".to_owned()));
         }
-        if reaches && oldest.attempt != attempt {
+        if oldest.attempt != attempt {
             self.behind.store(known, Ordering::Release);
             return Err(Fault::Behind { known });
         }
@@ -332,9 +329,8 @@ impl KvStore {
         let newest_attempt = newest.attempt.clone();
         let mut state = self.known();
         if version > state.cache.version() {
-            let mut commits: Vec<Commit> = told.into_iter().map(|told| told.commit).collect();
-            commits.reverse();
-            state.cache.advance(commits);
+            let commits = told.into_iter().rev().map(|StoredCommit { version, keys, .. }| (version, keys));
+            state.cache.advance(commits.collect::<Vec<Commit>>());
             state.attempt = newest_attempt;
             self.version.store(state.cache.version(), Ordering::Release);
         }
@@ -465,30 +461,10 @@ impl KvStore {
     }
 
     fn settle(&self, unanswered: &Unanswered) -> Result<Option<CommitId>, Fault> {
-        let version = unanswered.version;
-        let number = i64::try_from(version).map_err(|_| Fault::Lie("a number above 2^63".to_owned()))?;
-        let mut lease = self.pool.lease()?;
-        let void = self.new_attempt();
-        lease.call(move |link| async move {
-            // Waits for the commit if it is still being made.
-            Ok(link.client.execute(&link.statements.settle, &[&(number - 1), &void]).await?)
-        })?;
-        let row = lease.call(move |link| async move {
-            Ok(link.client.query_opt(&link.statements.outcome, &[&number]).await?)
-        })?;
+        let Unanswered { version, attempt, .. } = unanswered;
+        let made = self.engine.settle(*version, attempt, &self.new_attempt());
         self.doubt();
-        match row {
-            Some(row) if row.try_get::<_, &[u8]>(0)? == unanswered.attempt => {
-                // A backend that was ended while it waited for a standby left what the standby may lack. A write behind it is
-                // acknowledged when both are there.
-                lease.call(
-                    |link| async move { Ok(link.client.execute(&link.statements.confirm, &[]).await?) },
-                )?;
-                Ok(Some(CommitId(version)))
-            }
-            Some(_) => Ok(None),
-            None => Err(Fault::Lie(format!("commit {version} has no row"))),
-        }
+        Ok(made?.then_some(CommitId(*version)))
     }
 }
 
@@ -515,30 +491,5 @@ impl<'s> Settling<'s> {
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
         *self.0.settling.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-/// A commit as the engine tells it.
-struct StoredCommit {
-    commit: Commit,
-    epoch: u64,
-    attempt: Vec<u8>,
-}
-
-impl StoredCommit {
-    fn read(row: &Row) -> Result<Self, Fault> {
-        let number = |at: usize| -> Result<u64, Fault> {
-            u64::try_from(row.try_get::<_, i64>(at)?)
-                .map_err(|_| Fault::Lie("a commit has a number below 0".to_owned()))
-        };
-        let version = number(0)?;
-        let keys =
-            match row.try_get::<_, Option<&[u8]>>(3)? {
-                None => None,
-                Some(list) => Some(changes::decode(list).ok_or_else(|| {
-                    Fault::Lie(format!("the list of keys of commit {version} cannot be read"))
-                })?),
-            };
-        Ok(Self { commit: (version, keys), epoch: number(1)?, attempt: row.try_get(2)? })
     }
 }

@@ -6,25 +6,23 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::try_join_all;
 use larix_store::ordered::{OrderedRead, check_key};
 use larix_store::table::Catalog;
 use larix_store::{CommitError, Direction, KEY_BYTES_MAX, KeyRange, KeyValue, ReadError, TableId, TableKind};
 
 use crate::cache::{Found, Range, Record, after};
+use crate::engine::{ANSWER_BYTES_MAX, Answer, Moment, Question};
 use crate::error::{Fault, corrupt};
-use crate::link::Lease;
 use crate::noted::Noted;
-use crate::statements::{ANSWER_BYTES_MAX, Answer, Question};
 use crate::store::KvStore;
 
 /// Ranges that a view without a transaction remembers to have read. Beyond that it has read everything.
 const SEEN_MAX: usize = 256;
 /// Records that a question for the next one brings along.
-const AHEAD: i64 = 8;
+const AHEAD: u32 = 8;
 /// Records of the first and of the longest answer of a scan.
-const SCAN_FIRST: i64 = 32;
-const SCAN_MOST: i64 = 512;
+const SCAN_FIRST: u32 = 32;
+const SCAN_MOST: u32 = 512;
 
 /// What was committed up to a moment.
 #[derive(Debug)]
@@ -36,8 +34,8 @@ pub(crate) struct View<'s> {
 
 #[derive(Debug)]
 struct State<'s> {
-    /// With a transaction that shows this very commit, once the engine was asked.
-    lease: Option<Lease<'s>>,
+    /// The one that shows this very commit, once the engine was asked.
+    moment: Option<Box<dyn Moment + 's>>,
     /// What was read before that.
     seen: Vec<Range>,
     /// A question failed. There is no way to ask about the same moment again.
@@ -48,7 +46,7 @@ impl<'s> View<'s> {
     /// `asks`: the newest commit is shown; else the newest that is known here.
     pub(crate) fn open(store: &'s KvStore, asks: bool) -> Result<Self, Fault> {
         store.sound()?;
-        let state = State { lease: None, seen: Vec::new(), lost: None };
+        let state = State { moment: None, seen: Vec::new(), lost: None };
         let view =
             Self { store, version: AtomicU64::new(store.known().cache.version()), state: Mutex::new(state) };
         if asks {
@@ -80,9 +78,9 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Gives the connection back.
+    /// Gives back what the moment holds of the engine.
     pub(crate) fn end(&self) {
-        self.state().lease = None;
+        self.state().moment = None;
     }
 
     /// Questions in one round trip.
@@ -91,47 +89,26 @@ impl<'s> View<'s> {
         if state.lost.is_some() {
             return Err(Fault::Lost);
         }
-        let result = if state.lease.is_some() {
-            go_on(&mut state, questions)
-        } else {
-            match self.begin(&mut state, questions.clone()) {
-                // A connection of the pool that had ended unnoticed. Nothing was read yet, so another one may begin.
-                Err(Fault::Engine(error)) if error.is_closed() => self.begin(&mut state, questions),
-                result => result,
-            }
+        let result = match &mut state.moment {
+            Some(moment) => moment.ask(questions),
+            None => self.begin(&mut state, questions),
         };
         if let Err(fault) = &result {
             let stale = matches!(fault, Fault::Stale);
             state.lost = Some(if stale { Noted::Stale } else { Noted::Unavailable });
-            state.lease = None;
+            state.moment = None;
         }
         result
     }
 
     fn begin(&self, state: &mut State<'s>, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
-        let mut lease = self.store.pool.lease()?;
         let (known, attempt) = {
             let known = self.store.known();
             (known.cache.version(), known.attempt.clone())
         };
-        let number = i64::try_from(known).map_err(|_| Fault::Lie("a number above 2^63".to_owned()))?;
-        lease.in_transaction();
         let sent = self.store.clock();
-        let (told, answers) = lease.call(|link| async move {
-            let begin = async {
-                link.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-                Ok(())
-            };
-            let newest =
-                async { Ok::<_, Fault>(link.client.query(&link.statements.newest, &[&number]).await?) };
-            let answers = try_join_all(
-                questions.into_iter().map(|question| question.ask(&link.client, &link.statements)),
-            );
-            // Sent in this order, before the first answer is there.
-            let ((), told, answers) = tokio::try_join!(biased; begin, newest, answers)?;
-            Ok((told, answers))
-        })?;
-        let newest = self.store.take_in(&told, known, &attempt)?;
+        let (moment, told, answers) = self.store.engine.begin(known, questions)?;
+        let newest = self.store.take_in(told, known, &attempt)?;
         self.store.heard_at(sent);
         let version = self.version();
         if newest != version {
@@ -142,14 +119,14 @@ impl<'s> View<'s> {
             self.version.store(newest, Ordering::Release);
         }
         state.seen = Vec::new();
-        state.lease = Some(lease);
+        state.moment = Some(moment);
         Ok(answers)
     }
 
     /// Notes what was read out of the cache, as long as the moment is not fixed.
     fn note(&self, range: Range) {
         let mut state = self.state();
-        if state.lease.is_none() {
+        if state.moment.is_none() {
             if state.seen.len() < SEEN_MAX {
                 state.seen.push(range);
             } else {
@@ -252,7 +229,7 @@ impl<'s> View<'s> {
         range: &Range,
         table: TableId,
         direction: Direction,
-        limit: i64,
+        limit: u32,
     ) -> Result<(Vec<Record>, bool), ReadError> {
         let from = range.from.clone();
         let to = range.to.clone().unwrap_or_else(behind_all);
@@ -263,7 +240,7 @@ impl<'s> View<'s> {
         let answers = self.ask(vec![question]).map_err(Fault::into_read)?.pop().unwrap_or_default();
         let bytes: usize = answers.iter().map(|answer| answer.value.len()).sum();
         // An answer is cut off where it is long: by number, or by bytes.
-        let all = (answers.len() as i64) < limit && bytes < ANSWER_BYTES_MAX as usize;
+        let all = answers.len() < limit as usize && bytes < ANSWER_BYTES_MAX;
         let mut records =
             answers.into_iter().map(|answer| self.record(table, answer)).collect::<Result<Vec<_>, _>>()?;
         let covered = match (all, direction, records.last()) {
@@ -282,16 +259,16 @@ impl<'s> View<'s> {
         Ok((records, all))
     }
 
-    /// Takes answers to questions for the first records from keys on, or for the last ones up to them, into the cache.
+    /// Takes answers to questions for the first records of ranges, or for the last ones, into the cache.
     pub(crate) fn fill_edges(
         &self,
         table: TableId,
         number: u8,
-        keys: &[Vec<u8>],
+        ranges: &[(Vec<u8>, Vec<u8>)],
         answers: Vec<Answer>,
         direction: Direction,
     ) -> Result<(), ReadError> {
-        let mut found: Vec<Option<Record>> = vec![None; keys.len()];
+        let mut found: Vec<Option<Record>> = vec![None; ranges.len()];
         for answer in answers {
             let place = answer.place;
             let record = self.record(table, answer)?;
@@ -299,34 +276,21 @@ impl<'s> View<'s> {
                 *slot = Some(record);
             }
         }
-        for (key, record) in keys.iter().zip(&found) {
-            let range = match (direction, record) {
-                (Direction::Forward, Some((found, _))) => {
-                    Range { table: number, from: key.clone(), to: Some(after(found)) }
-                }
-                (Direction::Forward, None) => Range { table: number, from: key.clone(), to: None },
-                (Direction::Backward, Some((found, _))) => {
-                    Range { table: number, from: found.to_vec(), to: Some(after(key)) }
-                }
-                (Direction::Backward, None) => {
-                    Range { table: number, from: Vec::new(), to: Some(after(key)) }
-                }
-            };
-            self.fill(&range, record.as_slice());
+        for ((from, to), record) in ranges.iter().zip(&found) {
+            let (mut from, mut to) = (from.clone(), to.clone());
+            match (direction, record) {
+                (Direction::Forward, Some((found, _))) => to = after(found),
+                (Direction::Backward, Some((found, _))) => from = found.to_vec(),
+                (_, None) => {}
+            }
+            self.fill(&Range { table: number, from, to: Some(to) }, record.as_slice());
         }
         Ok(())
     }
 }
 
-fn go_on(state: &mut State<'_>, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
-    let Some(lease) = &mut state.lease else { return Err(Fault::Lost) };
-    lease.call(|link| async move {
-        try_join_all(questions.into_iter().map(|question| question.ask(&link.client, &link.statements))).await
-    })
-}
-
 /// Behind every key.
-fn behind_all() -> Vec<u8> {
+pub(crate) fn behind_all() -> Vec<u8> {
     vec![u8::MAX; KEY_BYTES_MAX + 1]
 }
 
@@ -421,6 +385,34 @@ impl<'s> OrderedRead for View<'s> {
         Ok(self.edge(&range, table, Direction::Backward)?.map(owned))
     }
 
+    fn first_block<'a>(
+        &'a self,
+        table: TableId,
+        list: &[u8],
+        key: &[u8],
+    ) -> Result<Option<KeyValue<'a>>, ReadError> {
+        let (from, to) = (key.to_vec(), blocks_of(list).1);
+        if from >= to {
+            return Ok(None);
+        }
+        let range = Range { table: self.store.number(table)?, from, to: Some(to) };
+        Ok(self.edge(&range, table, Direction::Forward)?.map(owned))
+    }
+
+    fn last_block<'a>(
+        &'a self,
+        table: TableId,
+        list: &[u8],
+        key: &[u8],
+    ) -> Result<Option<KeyValue<'a>>, ReadError> {
+        let (from, to) = (blocks_of(list).0, after(key));
+        if from >= to {
+            return Ok(None);
+        }
+        let range = Range { table: self.store.number(table)?, from, to: Some(to) };
+        Ok(self.edge(&range, table, Direction::Backward)?.map(owned))
+    }
+
     fn records<'a>(
         &'a self,
         table: TableId,
@@ -430,6 +422,13 @@ impl<'s> OrderedRead for View<'s> {
         let rest = half_open(self.store.number(table)?, &range);
         Ok(KvRecords { view: self, table, direction, rest, fetched: VecDeque::new(), limit: SCAN_FIRST })
     }
+}
+
+/// The keys of the blocks that a posting list can have, half-open.
+pub(crate) fn blocks_of(list: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let first = [list, &[0; 8]].concat();
+    let last = [list, &[u8::MAX; 8]].concat();
+    (first, after(&last))
 }
 
 fn owned<'a>((key, value): Record) -> KeyValue<'a> {
@@ -444,7 +443,7 @@ pub struct KvRecords<'a, 's> {
     /// What lies beyond what was fetched.
     rest: Option<Range>,
     fetched: VecDeque<Record>,
-    limit: i64,
+    limit: u32,
 }
 
 impl std::fmt::Debug for KvRecords<'_, '_> {

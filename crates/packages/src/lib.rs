@@ -137,6 +137,24 @@ pub const POSTGRESQL: Package = Package {
     wanted_by: Command::Test,
 };
 
+pub const ETCD: Package = Package {
+    name: "etcd-server",
+    variable: None,
+    files: &[&["/usr/bin/etcd"]],
+    folders: &[],
+    tests: "the store over etcd",
+    wanted_by: Command::Test,
+};
+
+pub const ETCD_CLIENT: Package = Package {
+    name: "etcd-client",
+    variable: None,
+    files: &[&["/usr/bin/etcdctl"]],
+    folders: &[],
+    tests: "the store over etcd",
+    wanted_by: Command::Test,
+};
+
 pub const CHROMIUM: Package = Package {
     name: "chromium",
     variable: None,
@@ -187,7 +205,7 @@ pub const SASL_GSSAPI: Package =
     kerberos("libsasl2-modules-gssapi-mit", &[&["/usr/lib/*/sasl2/libgssapiv2.so"]]);
 
 /// Every package, in the order in which they are shown.
-pub const PACKAGES: [&Package; 22] = [
+pub const PACKAGES: [&Package; 24] = [
     &SLAPD,
     &LDAP_UTILS,
     &SASL_MODULES,
@@ -199,6 +217,8 @@ pub const PACKAGES: [&Package; 22] = [
     &POSTFIX,
     &REDIS,
     &POSTGRESQL,
+    &ETCD,
+    &ETCD_CLIENT,
     &CHROMIUM,
     &RPM,
     &VALGRIND,

@@ -32,13 +32,13 @@ impl Drop for Waits {
 }
 
 /// Whether this thread may wait for other machines.
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub(crate) fn may_wait() -> bool {
     WAITING.get().0
 }
 
 /// Something could not be looked up on this thread: it must not pass for what is not there.
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub(crate) fn note_missed_lookup() {
     WAITING.set((WAITING.get().0, true));
 }

@@ -12,9 +12,9 @@ mod backends;
 mod background_pool;
 pub mod backup;
 pub mod clock;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub mod cluster;
-#[cfg(not(feature = "postgresql"))]
+#[cfg(not(feature = "kv"))]
 #[path = "cluster/absent.rs"]
 pub mod cluster;
 mod configuration_queue;

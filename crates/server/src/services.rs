@@ -15,7 +15,7 @@ use crate::admission::Admission;
 use crate::background_pool::BackgroundPool;
 use crate::backup::Backups;
 use crate::clock::SystemClock;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 use crate::cluster::Nodes;
 use crate::configuration_queue::ConfigurationQueue;
 use crate::consumers::Consumers;
@@ -65,7 +65,7 @@ pub struct Services {
     /// What was cached of them.
     pub(crate) caches: Caches,
     /// Of databases in engines that several servers share.
-    #[cfg(feature = "postgresql")]
+    #[cfg(feature = "kv")]
     pub(crate) nodes: Nodes,
     /// Overlays that see committed changes or have ticks.
     pub(crate) overlay_threads: OverlayThreads,
@@ -101,7 +101,7 @@ impl Services {
             access_logs: AccessLogs::default(),
             proxies: Proxies::default(),
             caches: Caches::default(),
-            #[cfg(feature = "postgresql")]
+            #[cfg(feature = "kv")]
             nodes: Nodes::default(),
             overlay_threads: OverlayThreads::default(),
             traces: Traces::default(),

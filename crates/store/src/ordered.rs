@@ -41,6 +41,28 @@ pub trait OrderedRead {
     /// The last record with a key `<= key`.
     fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError>;
 
+    /// The first block with a key `>= key` that belongs to the posting list `list`. A block of another list may come in place of
+    /// none.
+    fn first_block<'a>(
+        &'a self,
+        table: TableId,
+        _list: &[u8],
+        key: &[u8],
+    ) -> Result<Option<KeyValue<'a>>, ReadError> {
+        self.at_least(table, key)
+    }
+
+    /// The last block with a key `<= key` that belongs to the posting list `list`. A block of another list may come in place of
+    /// none.
+    fn last_block<'a>(
+        &'a self,
+        table: TableId,
+        _list: &[u8],
+        key: &[u8],
+    ) -> Result<Option<KeyValue<'a>>, ReadError> {
+        self.at_most(table, key)
+    }
+
     fn records<'a>(
         &'a self,
         table: TableId,
@@ -100,6 +122,24 @@ macro_rules! read_through {
                 key: &[u8],
             ) -> Result<Option<$crate::KeyValue<'a>>, $crate::ReadError> {
                 self.$reader.at_most(table, key)
+            }
+
+            fn first_block<'a>(
+                &'a self,
+                table: $crate::TableId,
+                list: &[u8],
+                key: &[u8],
+            ) -> Result<Option<$crate::KeyValue<'a>>, $crate::ReadError> {
+                self.$reader.first_block(table, list, key)
+            }
+
+            fn last_block<'a>(
+                &'a self,
+                table: $crate::TableId,
+                list: &[u8],
+                key: &[u8],
+            ) -> Result<Option<$crate::KeyValue<'a>>, $crate::ReadError> {
+                self.$reader.last_block(table, list, key)
             }
 
             fn records<'a>(

@@ -98,9 +98,9 @@ fn database(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn unknown_kind(name: &str) -> Fault {
-    if cfg!(not(feature = "postgresql")) && name.eq_ignore_ascii_case("kv") {
+    if cfg!(not(feature = "kv")) && name.eq_ignore_ascii_case("kv") {
         return Fault::argument(0, "this program was built without `database kv`")
-            .with_help("build it with `--features postgresql`, or take a packaged one: they have it");
+            .with_help("build it with `--features postgresql,etcd`, or take a packaged one: they have it");
     }
     Fault::argument(0, format!("no database kind `{name}`"))
         .with_help("mdb, ldif, kv, ldap, meta, relay, changelog, monitor, config, null or frontend")

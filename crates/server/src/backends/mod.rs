@@ -4,7 +4,7 @@ mod alone;
 mod caching;
 mod chained;
 mod changelog;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 mod clustered;
 mod engine_database;
 mod memory;
@@ -20,14 +20,14 @@ use larix_configuration::Config;
 use larix_engine::Directory;
 use larix_store::lmdb::LmdbStore;
 
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 use crate::cluster::Clusters;
 use crate::services::Services;
 
 pub(crate) use caching::caching;
 pub(crate) use chained::chained;
 pub(crate) use changelog::{Changelog, Container};
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub(crate) use clustered::clustered;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
@@ -42,7 +42,7 @@ pub(crate) struct Common {
     pub(crate) config: Arc<Config>,
     pub(crate) services: Arc<Services>,
     /// The databases in shared engines.
-    #[cfg(feature = "postgresql")]
+    #[cfg(feature = "kv")]
     pub(crate) clusters: Clusters,
     /// All stored databases.
     pub(crate) directory: Arc<Directory<LmdbStore>>,

@@ -62,12 +62,12 @@ pub(super) enum Judge {
         is_own: bool,
     },
     /// A database in a shared engine.
-    #[cfg(feature = "postgresql")]
+    #[cfg(feature = "kv")]
     Shared(Arc<dyn SharedJudge>),
 }
 
 /// A database in a shared engine judges binds. None of it waits on the calling thread.
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub(super) trait SharedJudge: Send + Sync {
     fn judges(&self, dn: &NormalDn) -> bool;
 
@@ -87,7 +87,7 @@ impl Judge {
     /// Of a name that no database stores.
     pub(super) fn elsewhere(common: &Arc<Common>) -> Self {
         let served = common.directory.counting().map(|counting| Arc::clone(counting.served()));
-        #[cfg(feature = "postgresql")]
+        #[cfg(feature = "kv")]
         if served.is_none()
             && let Some(judge) = super::clustered::counting(common)
         {
@@ -101,7 +101,7 @@ impl Judge {
             Self::Stored { directory, served, .. } => {
                 served.as_ref().is_some_and(|served| directory.at(served).judges_binds(dn))
             }
-            #[cfg(feature = "postgresql")]
+            #[cfg(feature = "kv")]
             Self::Shared(judge) => judge.judges(dn),
         }
     }
@@ -112,7 +112,7 @@ impl Judge {
                 directory.at(served).conclude_bind(attempt, done);
             }
             Self::Stored { served: None, .. } => done(BindConclusion::outright(attempt.matched)),
-            #[cfg(feature = "postgresql")]
+            #[cfg(feature = "kv")]
             Self::Shared(judge) => Arc::clone(judge).conclude(attempt, done),
         }
     }
@@ -124,7 +124,7 @@ impl Judge {
                 directory.at(served).rehash(dn, old, new, Box::new(|_| drop(then)));
             }
             Self::Stored { .. } => {}
-            #[cfg(feature = "postgresql")]
+            #[cfg(feature = "kv")]
             Self::Shared(judge) => judge.rehash(dn, old, new, Box::new(then)),
         }
     }

@@ -1,4 +1,4 @@
-//! Databases in engines that several servers share, in a build without the feature `postgresql`: there are none.
+//! Databases in engines that several servers share, in a build without the features `postgresql` and `etcd`: there are none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ mod report;
 pub use report::{Checked, Connected, Removed, Status};
 
 /// What is said where an engine is asked for.
-const ABSENT: &str = "this program has no part for `database kv`: build it with the feature postgresql";
+const ABSENT: &str = "this program has no part for `database kv`: build it with the feature postgresql or etcd";
 
 /// # Errors
 /// Always.

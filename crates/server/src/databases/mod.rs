@@ -6,7 +6,7 @@ mod access_logs;
 mod changes;
 mod figures;
 mod index_log;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 mod joining;
 mod memory;
 mod mounting;

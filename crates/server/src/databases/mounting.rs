@@ -33,7 +33,7 @@ type Make = fn(&Arc<Common>, Opened<'_>, &mut Stack) -> Result<Option<Arc<dyn Ba
 const BACKENDS: &[(&str, Make)] = &[
     ("mdb", stored),
     ("ldif", stored),
-    #[cfg(feature = "postgresql")]
+    #[cfg(feature = "kv")]
     ("kv", |common, opened, _| Ok(crate::backends::clustered(common, opened.0))),
     ("ldap", proxied),
     ("meta", of_targets),

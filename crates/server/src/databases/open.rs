@@ -57,7 +57,7 @@ impl Databases {
                 Some(directory) => Some(making.stored(database, directory)?),
                 None => None,
             };
-            #[cfg(feature = "postgresql")]
+            #[cfg(feature = "kv")]
             making.join(database, services)?;
             opened.push((database, served, Arc::clone(&policy)));
             let mut section = section(config, database, policy, updates);
@@ -95,7 +95,7 @@ impl Databases {
         let common = Arc::new(Common {
             config: Arc::clone(config),
             services: Arc::clone(services),
-            #[cfg(feature = "postgresql")]
+            #[cfg(feature = "kv")]
             clusters: clusters.clone(),
             directory: Arc::clone(&directory),
             default_referrals: config.global.referrals.clone().into(),

@@ -14,7 +14,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 mod nodes;
 mod proxies;
 mod replication;
@@ -65,7 +65,7 @@ impl Collector for Figures {
         self.databases(out)?;
         replication::encode(&self.0, out)?;
         proxies::encode(&self.0, out)?;
-        #[cfg(feature = "postgresql")]
+        #[cfg(feature = "kv")]
         nodes::encode(&self.0, out)?;
         self.overlays(out)?;
         self.traces(out)?;

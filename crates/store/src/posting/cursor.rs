@@ -43,7 +43,7 @@ impl<'a, R: OrderedRead> BlockCursor<'a, R> {
 
     /// Loads the first block whose first id is `>= first`, or none.
     fn load_from(&mut self, first: u64) -> Result<(), ReadError> {
-        self.block = match self.source.at_least(self.table, &block_key(&self.key, first))? {
+        self.block = match self.source.first_block(self.table, &self.key, &block_key(&self.key, first))? {
             Some((found, value)) => self.own(&found, value)?,
             None => None,
         };
@@ -52,7 +52,7 @@ impl<'a, R: OrderedRead> BlockCursor<'a, R> {
 
     /// Loads the block in which `id` is, if it is there.
     fn load_around(&mut self, id: u64) -> Result<(), ReadError> {
-        self.block = match self.source.at_most(self.table, &block_key(&self.key, id))? {
+        self.block = match self.source.last_block(self.table, &self.key, &block_key(&self.key, id))? {
             Some((found, value)) => self.own(&found, value)?,
             None => None,
         };

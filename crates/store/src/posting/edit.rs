@@ -206,7 +206,7 @@ impl<W: OrderedWrite> List<'_, W> {
 
     /// The first block whose first id is `>= first`.
     fn block_from(&self, first: u64) -> Result<Option<Block>, ReadError> {
-        match self.target.at_least(self.table, &block_key(self.key, first))? {
+        match self.target.first_block(self.table, self.key, &block_key(self.key, first))? {
             Some((found, value)) => self.own(&found, &value),
             None => Ok(None),
         }
@@ -214,14 +214,14 @@ impl<W: OrderedWrite> List<'_, W> {
 
     /// The last block whose first id is `<= id`.
     fn block_around(&self, id: u64) -> Result<Option<Block>, ReadError> {
-        match self.target.at_most(self.table, &block_key(self.key, id))? {
+        match self.target.last_block(self.table, self.key, &block_key(self.key, id))? {
             Some((found, value)) => self.own(&found, &value),
             None => Ok(None),
         }
     }
 
     fn first_from(&self, first: u64) -> Result<Option<u64>, ReadError> {
-        let found = self.target.at_least(self.table, &block_key(self.key, first))?;
+        let found = self.target.first_block(self.table, self.key, &block_key(self.key, first))?;
         Ok(found.and_then(|(found, _)| own_block(self.key, &found)).filter(|first| *first != HEADER_ID))
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn count<R: OrderedRead>(source: &R, table: TableId, key: &[u8]) -> R
     if !storable(key) {
         return Ok(0);
     }
-    let Some((found, value)) = source.at_least(table, &block_key(key, 0))? else { return Ok(0) };
+    let Some((found, value)) = source.first_block(table, key, &block_key(key, 0))? else { return Ok(0) };
     let Some(first) = own_block(key, &found) else { return Ok(0) };
     let view = View::parse(table, first, &value)?;
     if view.listed { Ok(header(source, table, key)?.ids) } else { Ok(view.count) }
@@ -49,7 +49,7 @@ pub(crate) fn head<R: OrderedRead>(
     if !storable(key) {
         return Ok(0);
     }
-    let Some((found, value)) = source.at_least(table, &block_key(key, 0))? else { return Ok(0) };
+    let Some((found, value)) = source.first_block(table, key, &block_key(key, 0))? else { return Ok(0) };
     let Some(first) = own_block(key, &found) else { return Ok(0) };
     let view = View::parse(table, first, &value)?;
     if view.listed {

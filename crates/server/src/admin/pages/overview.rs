@@ -48,7 +48,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 /// Databases in engines that several servers share.
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 fn nodes(visit: &Visit<'_>) -> Markup {
     let all = visit.admin.server.nodes.figures();
     let count = |number: u64| thousands(&number.to_string());
@@ -74,7 +74,7 @@ fn nodes(visit: &Visit<'_>) -> Markup {
     }
 }
 
-#[cfg(not(feature = "postgresql"))]
+#[cfg(not(feature = "kv"))]
 fn nodes(_: &Visit<'_>) -> Markup {
     html! {}
 }

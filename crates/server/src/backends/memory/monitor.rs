@@ -58,7 +58,7 @@ impl Content for MonitorTree {
             long_searches_waiting: services.long_searches.waiting(),
             stored: mounts.iter().map(|mount| mount.backend.figures()).collect(),
             consumers: services.consumers.statuses(),
-            #[cfg(feature = "postgresql")]
+            #[cfg(feature = "kv")]
             nodes: services.nodes.figures(),
             proxies: services
                 .proxies

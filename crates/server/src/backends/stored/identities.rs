@@ -31,7 +31,7 @@ impl Stored {
 }
 
 /// The entries that a filter finds within these limits, and whether those were all.
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub(in crate::backends) fn identities_within<N: Snapshot>(
     within: (&View<'_, N>, &AccessPolicy),
     limits: Option<&Limits>,

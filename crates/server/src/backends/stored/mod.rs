@@ -1,11 +1,11 @@
 //! The stored directory as a backend: a database of the engine with its writer.
 
 mod identities;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub(super) use identities::identities_within;
 mod limits;
 pub(super) use limits::is_named;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 pub(super) use limits::of_subject as limits_of_subject;
 mod password_modify;
 mod persistent;

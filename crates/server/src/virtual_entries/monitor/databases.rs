@@ -47,7 +47,7 @@ impl Monitor<'_> {
         let (contexts, names) = contexts(database);
         let figures = self.stored.get(n).and_then(Option::as_ref);
         let read_only = figures.map(|figures| figures.read_only);
-        #[cfg(feature = "postgresql")]
+        #[cfg(feature = "kv")]
         let read_only = read_only.or_else(|| self.node_is_read_only(database));
         let read_only = read_only.unwrap_or(database.shared.read_only);
         let dn = format!("cn=Database {n},cn=Databases,{DN}");

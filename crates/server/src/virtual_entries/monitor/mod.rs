@@ -3,7 +3,7 @@
 pub(crate) mod change;
 mod connections;
 mod databases;
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 mod nodes;
 pub(crate) mod own;
 mod proxies;
@@ -20,7 +20,7 @@ use larix_proxy::{OpenConnection, TargetState};
 use larix_replication::consumer::ConsumerStatus;
 use larix_replication::provider::SyncPeerFigures;
 
-#[cfg(feature = "postgresql")]
+#[cfg(feature = "kv")]
 use crate::cluster::NodeFigures;
 use larix_schema::Schema;
 
@@ -62,7 +62,7 @@ pub(crate) struct Monitor<'a> {
     /// The databases that follow a provider.
     pub consumers: Vec<ConsumerStatus>,
     /// Of databases in engines that several servers share.
-    #[cfg(feature = "postgresql")]
+    #[cfg(feature = "kv")]
     pub nodes: Vec<NodeFigures>,
     /// The open connections of proxied databases: by the suffix of the database and, of several targets, their number.
     pub proxies: Vec<(String, BTreeMap<u64, OpenConnection>)>,

@@ -30,7 +30,7 @@ impl Monitor<'_> {
         self.scheduled_backups(out);
         self.own_databases(out);
         self.replication(out);
-        #[cfg(feature = "postgresql")]
+        #[cfg(feature = "kv")]
         self.cluster_nodes(out);
     }
 

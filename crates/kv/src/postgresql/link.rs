@@ -1,75 +1,21 @@
-//! Connections to the engine: a thread that talks to it, and a pool. No caller waits longer than the deadline.
+//! Connections to PostgreSQL, in a pool.
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Notify, oneshot};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client};
 
-use crate::address::Address;
+use super::address::Address;
+use super::statements::Statements;
+use crate::engine::Limits;
 use crate::error::Fault;
-use crate::statements::Statements;
-
-/// How much longer a caller waits for the thread that keeps the deadline, should it be late itself.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// A thread with its own event loop. Callers may stand in another event loop, which must not be entered twice.
-#[derive(Debug)]
-struct Engine {
-    handle: Handle,
-    /// Dropped to end the thread.
-    end: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Engine {
-    fn start() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
-        let (end, ended) = oneshot::channel::<()>();
-        let thread = thread::Builder::new().name("larix-kv".to_owned()).spawn(move || {
-            // An error says that the sender is gone, which is the end as well.
-            let _ended = runtime.block_on(ended);
-        })?;
-        Ok(Self { handle, end: Some(end), thread: Some(thread) })
-    }
-
-    /// Carries out `work` and waits for it, up to `deadline`.
-    fn call<T: Send + 'static>(
-        &self,
-        deadline: Duration,
-        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
-    ) -> Result<T, Fault> {
-        let (answer, answered) = sync_channel(1);
-        self.handle.spawn(async move {
-            let result = tokio::time::timeout(deadline, work).await;
-            // Who asked may have given up.
-            let _gone = answer.send(result.unwrap_or(Err(Fault::Late(deadline))));
-        });
-        match answered.recv_timeout(deadline + GRACE) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(Fault::Late(deadline)),
-            Err(RecvTimeoutError::Disconnected) => Err(Fault::Ended),
-        }
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            // It holds nothing that could panic; there is nothing to say if it did.
-            let _ended = thread.join();
-        }
-    }
-}
+use crate::runtime::{AbortOnDrop, GRACE, Runtime, call};
 
 /// A connection with its prepared statements.
 #[derive(Debug)]
@@ -86,22 +32,15 @@ impl Drop for Link {
     }
 }
 
-/// Times and sizes of a pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) connections: usize,
-    pub(crate) deadline: Duration,
-}
-
 #[derive(Debug)]
 pub(crate) struct Pool {
-    engine: Engine,
+    runtime: Runtime,
     address: Address,
     schema: String,
     limits: Limits,
     state: Mutex<State>,
     given_back: Condvar,
-    trips: AtomicU64,
+    trips: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -113,13 +52,13 @@ struct State {
 impl Pool {
     pub(crate) fn new(address: Address, schema: &str, limits: Limits) -> io::Result<Self> {
         Ok(Self {
-            engine: Engine::start()?,
+            runtime: Runtime::start()?,
             address,
             schema: schema.to_owned(),
             limits,
             state: Mutex::default(),
             given_back: Condvar::new(),
-            trips: AtomicU64::new(0),
+            trips: Arc::default(),
         })
     }
 
@@ -172,7 +111,7 @@ impl Pool {
 
     fn connect(&self) -> Result<Arc<Link>, Fault> {
         let (address, schema, deadline) = (self.address.clone(), self.schema.clone(), self.limits.deadline);
-        let (client, connection) = self.engine.call(self.connect_deadline(), async move {
+        let (client, connection) = self.runtime.call(self.connect_deadline(), async move {
             let (client, connection) = address.connect().await?;
             let connection = tokio::spawn(async move {
                 // The next request sees its end.
@@ -181,7 +120,7 @@ impl Pool {
             Ok((client, connection.abort_handle()))
         })?;
         let abort = AbortOnDrop(Some(connection));
-        self.engine.call(deadline, async move {
+        self.runtime.call(deadline, async move {
             let mut abort = abort;
             let statements = Statements::prepare(&client, &schema, deadline).await?;
             let connection = abort.0.take().ok_or(Fault::Ended)?;
@@ -198,7 +137,7 @@ impl Pool {
         F: Future<Output = Result<T, Fault>> + Send,
     {
         let address = self.address.clone();
-        self.engine.call(self.connect_deadline(), async move {
+        self.runtime.call(self.connect_deadline(), async move {
             let (client, connection) = address.connect().await?;
             let connection = tokio::spawn(connection);
             let _abort = AbortOnDrop(Some(connection.abort_handle()));
@@ -213,6 +152,9 @@ pub(crate) struct Listener {
     pub(crate) client: Arc<Client>,
     heard: Arc<Notify>,
     _connection: AbortOnDrop,
+    handle: Handle,
+    deadline: Duration,
+    trips: Arc<AtomicU64>,
 }
 
 impl Listener {
@@ -220,13 +162,32 @@ impl Listener {
     pub(crate) fn wake(&self) {
         self.heard.notify_one();
     }
+
+    /// Waits for a notification, up to `time`; whether there was one.
+    pub(crate) fn hear(&self, time: Duration) -> Result<bool, Fault> {
+        let heard = Arc::clone(&self.heard);
+        call(&self.handle, time + GRACE, async move {
+            Ok(tokio::time::timeout(time, heard.notified()).await.is_ok())
+        })
+    }
+
+    /// A question on this connection.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.trips.fetch_add(1, Ordering::Relaxed);
+        call(&self.handle, self.deadline, work)
+    }
 }
 
 impl Pool {
     /// Hears the notifications of a channel from now on.
     pub(crate) fn listen(&self, channel: &str) -> Result<Listener, Fault> {
         let (address, text) = (self.address.clone(), format!("LISTEN {channel}"));
-        self.engine.call(self.connect_deadline(), async move {
+        let (handle, deadline, trips) =
+            (self.runtime.handle.clone(), self.limits.deadline, Arc::clone(&self.trips));
+        self.runtime.call(self.connect_deadline(), async move {
             let (client, mut connection) = address.connect().await?;
             let heard = Arc::new(Notify::new());
             let told = Arc::clone(&heard);
@@ -241,35 +202,8 @@ impl Pool {
             });
             let connection = AbortOnDrop(Some(task.abort_handle()));
             client.batch_execute(&text).await?;
-            Ok(Listener { client: Arc::new(client), heard, _connection: connection })
+            Ok(Listener { client: Arc::new(client), heard, _connection: connection, handle, deadline, trips })
         })
-    }
-
-    /// Waits for a notification, up to `time`; whether there was one.
-    pub(crate) fn hear(&self, listener: &Listener, time: Duration) -> Result<bool, Fault> {
-        let heard = Arc::clone(&listener.heard);
-        self.engine
-            .call(time + GRACE, async move { Ok(tokio::time::timeout(time, heard.notified()).await.is_ok()) })
-    }
-
-    /// A question on a connection that is not the pool's.
-    pub(crate) fn ask<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
-    ) -> Result<T, Fault> {
-        self.trips.fetch_add(1, Ordering::Relaxed);
-        self.engine.call(self.limits.deadline, work)
-    }
-}
-
-#[derive(Debug)]
-struct AbortOnDrop(Option<AbortHandle>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if let Some(connection) = &self.0 {
-            connection.abort();
-        }
     }
 }
 
@@ -303,7 +237,7 @@ impl Lease<'_> {
     {
         let link = self.link.clone().ok_or(Fault::Ended)?;
         self.pool.trips.fetch_add(1, Ordering::Relaxed);
-        let result = self.pool.engine.call(deadline, work(link));
+        let result = self.pool.runtime.call(deadline, work(link));
         if let Err(fault) = &result
             && fault.ends_connection()
         {
@@ -330,7 +264,7 @@ impl Drop for Lease<'_> {
                 // Sent before whatever is sent next on it. Nobody waits for the answer; a connection that ends instead is
                 // found closed.
                 let ended = Arc::clone(&link);
-                self.pool.engine.handle.spawn(async move {
+                self.pool.runtime.handle.spawn(async move {
                     let _answer = ended.client.batch_execute("ROLLBACK").await;
                 });
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Statement};
 
+use crate::engine::{ANSWER_BYTES_MAX, Answer, COMMITS_TOLD_MAX, Question};
 use crate::error::Fault;
 
 /// The statements of a connection.
@@ -32,11 +33,6 @@ pub(crate) struct Statements {
     pub(crate) end_lease: Statement,
     pub(crate) sessions: Statement,
 }
-
-/// Records of one answer are cut off where they come to this many bytes, but for the first one.
-pub(crate) const ANSWER_BYTES_MAX: u32 = 1 << 20;
-/// Commits that one validation tells at most. Who is further behind forgets what it knows.
-pub(crate) const COMMITS_TOLD_MAX: i64 = 256;
 
 /// The newest commits down to the known one, $1, the newest first.
 const NEWEST: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits WHERE version >= $1 ORDER BY version DESC LIMIT {told}";
@@ -102,10 +98,10 @@ SELECT w.i, r.k, r.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) CROSS 
     SELECT k, v FROM {s}.rows WHERE t = $1 AND rows.k >= w.k ORDER BY rows.k LIMIT 1
 ) AS r";
 
-/// For each key the last record up to there.
+/// For each key the last record before it.
 const LASTS: &str = "\
 SELECT w.i, r.k, r.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) CROSS JOIN LATERAL (
-    SELECT k, v FROM {s}.rows WHERE t = $1 AND rows.k <= w.k ORDER BY rows.k DESC LIMIT 1
+    SELECT k, v FROM {s}.rows WHERE t = $1 AND rows.k < w.k ORDER BY rows.k DESC LIMIT 1
 ) AS r";
 
 const COUNTS: &str = "SELECT t, count(*) FROM {s}.rows GROUP BY t";
@@ -194,46 +190,29 @@ impl Statements {
     }
 }
 
-/// A question about rows.
-#[derive(Clone, Debug)]
-pub(crate) enum Question {
-    /// The values of keys.
-    Values { table: u8, keys: Vec<Vec<u8>> },
-    /// Up to `limit` records from the first one of a range on.
-    Forward { table: u8, from: Vec<u8>, to: Vec<u8>, limit: i64 },
-    /// Up to `limit` records from the last one of a range back.
-    Backward { table: u8, from: Vec<u8>, to: Vec<u8>, limit: i64 },
-    /// For each key the first record from there on.
-    Firsts { table: u8, keys: Vec<Vec<u8>> },
-    /// For each key the last record up to there.
-    Lasts { table: u8, keys: Vec<Vec<u8>> },
-}
-
-/// A record of an answer. `place`: which of the keys it answers, from 0 on.
-#[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) place: usize,
-    pub(crate) key: Vec<u8>,
-    pub(crate) value: Vec<u8>,
-}
-
-impl Question {
-    pub(crate) async fn ask(self, client: &Client, statements: &Statements) -> Result<Vec<Answer>, Fault> {
-        let rows = match &self {
-            Self::Values { table, keys } => {
+/// Answers a question about rows.
+pub(crate) async fn ask(
+        question: Question,
+        client: &Client,
+        statements: &Statements,
+    ) -> Result<Vec<Answer>, Fault> {
+        let rows = match &question {
+            Question::Values { table, keys } => {
                 client.query(&statements.values, &[&i16::from(*table), keys]).await?
             }
-            Self::Forward { table, from, to, limit } => {
-                client.query(&statements.forward, &[&i16::from(*table), from, to, limit]).await?
+            Question::Forward { table, from, to, limit } => {
+                client.query(&statements.forward, &[&i16::from(*table), from, to, &i64::from(*limit)]).await?
             }
-            Self::Backward { table, from, to, limit } => {
-                client.query(&statements.backward, &[&i16::from(*table), from, to, limit]).await?
+            Question::Backward { table, from, to, limit } => {
+                client.query(&statements.backward, &[&i16::from(*table), from, to, &i64::from(*limit)]).await?
             }
-            Self::Firsts { table, keys } => {
-                client.query(&statements.firsts, &[&i16::from(*table), keys]).await?
+            Question::Firsts { table, ranges } => {
+                let keys: Vec<&[u8]> = ranges.iter().map(|(from, _)| &**from).collect();
+                client.query(&statements.firsts, &[&i16::from(*table), &keys]).await?
             }
-            Self::Lasts { table, keys } => {
-                client.query(&statements.lasts, &[&i16::from(*table), keys]).await?
+            Question::Lasts { table, ranges } => {
+                let keys: Vec<&[u8]> = ranges.iter().map(|(_, to)| &**to).collect();
+                client.query(&statements.lasts, &[&i16::from(*table), &keys]).await?
             }
         };
         let mut answers = Vec::with_capacity(rows.len());
@@ -242,8 +221,8 @@ impl Question {
                 usize::try_from(row.try_get::<_, i64>(0)? - 1)
                     .map_err(|_| Fault::Lie("a place below 1".to_owned()))
             };
-            answers.push(match &self {
-                Self::Values { keys, .. } => {
+            answers.push(match &question {
+                Question::Values { keys, .. } => {
                     let place = place(row)?;
                     let key = keys
                         .get(place)
@@ -251,14 +230,13 @@ impl Question {
                         .ok_or_else(|| Fault::Lie("a key nobody asked for".to_owned()))?;
                     Answer { place, key, value: row.try_get(1)? }
                 }
-                Self::Forward { .. } | Self::Backward { .. } => {
+                Question::Forward { .. } | Question::Backward { .. } => {
                     Answer { place: 0, key: row.try_get(0)?, value: row.try_get(1)? }
                 }
-                Self::Firsts { .. } | Self::Lasts { .. } => {
+                Question::Firsts { .. } | Question::Lasts { .. } => {
                     Answer { place: place(row)?, key: row.try_get(1)?, value: row.try_get(2)? }
                 }
             });
         }
         Ok(answers)
     }
-}

@@ -1,0 +1,228 @@
+//! What a store wants of an engine. Whatever keeps this interface is one: [`crate::postgresql`], [`crate::etcd`].
+
+use std::fmt;
+use std::time::Duration;
+
+use larix_store::CommitError;
+
+use crate::changes::Keys;
+use crate::error::Fault;
+
+/// Longest URL of a node, in bytes.
+pub const NODE_BYTES_MAX: usize = 400;
+/// Messages older than this are dropped: nobody waits for them any more.
+pub(crate) const OLDEST_MESSAGE: Duration = Duration::from_secs(10);
+/// Commits that one validation tells at most. Who is further behind forgets what it knows.
+pub(crate) const COMMITS_TOLD_MAX: u64 = 256;
+/// Records of one answer are cut off where they come to this many bytes, but for the first one.
+pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Times and sizes of a pool of connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) connections: usize,
+    pub(crate) deadline: Duration,
+}
+
+/// What an engine takes at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) value_bytes_max: usize,
+    pub(crate) commit_bytes_max: usize,
+    /// What is said of a value that is too long.
+    pub(crate) why: String,
+}
+
+impl Sizes {
+    /// Whether a value can be stored.
+    pub(crate) fn check(&self, value: &[u8]) -> Result<(), CommitError> {
+        if value.len() <= self.value_bytes_max {
+            return Ok(());
+        }
+        let text = format!("a value of {} bytes: {}", value.len(), self.why);
+        Err(CommitError::Io(std::io::Error::other(text)))
+    }
+}
+
+/// A question about rows.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    /// The values of keys.
+    Values { table: u8, keys: Vec<Vec<u8>> },
+    /// Up to `limit` records from the first one of a range on.
+    Forward { table: u8, from: Vec<u8>, to: Vec<u8>, limit: u32 },
+    /// Up to `limit` records from the last one of a range back.
+    Backward { table: u8, from: Vec<u8>, to: Vec<u8>, limit: u32 },
+    /// For each range its first record.
+    Firsts { table: u8, ranges: Vec<(Vec<u8>, Vec<u8>)> },
+    /// For each range its last record.
+    Lasts { table: u8, ranges: Vec<(Vec<u8>, Vec<u8>)> },
+}
+
+/// A record of an answer. `place`: which of the keys or ranges it answers, from 0 on.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) place: usize,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+/// A commit as the engine has it: its number, the keys that it changed unless there were too many, and what made it.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredCommit {
+    pub(crate) version: u64,
+    pub(crate) keys: Option<Keys>,
+    pub(crate) epoch: u64,
+    pub(crate) attempt: Vec<u8>,
+}
+
+/// What a moment shows of the commits from a known one on.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    /// The newest first, down to the known one unless the engine lacks that.
+    All(Vec<StoredCommit>),
+    /// There are more than [`COMMITS_TOLD_MAX`] behind the known one. The newest.
+    Far(StoredCommit),
+}
+
+/// One moment of the engine, asked further questions.
+pub(crate) trait Moment: fmt::Debug + Send {
+    /// Answers in one round trip, as long as every question is about few rows.
+    fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault>;
+}
+
+/// A moment, what it shows of commits, and the answers to the first questions.
+pub(crate) type Begun<'e> = (Box<dyn Moment + 'e>, Told, Vec<Vec<Answer>>);
+
+/// A commit that is to be made.
+#[derive(Debug)]
+pub(crate) struct Proposal {
+    /// The version that it continues.
+    pub(crate) version: u64,
+    pub(crate) epoch: u64,
+    pub(crate) attempt: Vec<u8>,
+    /// The list of [`crate::changes`].
+    pub(crate) keys: Option<Vec<u8>>,
+    pub(crate) gone: Vec<RowKey>,
+    pub(crate) put: Vec<(RowKey, std::sync::Arc<[u8]>)>,
+    /// Rows of commits below this one may go; 0: none.
+    pub(crate) trimmed: u64,
+}
+
+/// Number of a table, and key.
+pub(crate) type RowKey = (u8, Box<[u8]>);
+
+/// A row that is loaded: number of the table, key, value.
+pub(crate) type LoadedRow = (u8, Vec<u8>, Vec<u8>);
+
+/// A bulk load. Nothing of it is there before it is finished; dropped, it leaves no trace.
+pub(crate) trait Load: fmt::Debug {
+    /// The version that it continues.
+    fn version(&self) -> u64;
+    /// Of a table its last key.
+    fn last(&self, table: u8) -> Option<&[u8]>;
+    fn clear(&mut self, table: u8) -> Result<(), Fault>;
+    fn append(&mut self, rows: Vec<LoadedRow>) -> Result<(), Fault>;
+    fn finish(self: Box<Self>, attempt: &[u8]) -> Result<(), LoadFault>;
+}
+
+/// Why a load was not finished.
+#[derive(Debug)]
+pub(crate) enum LoadFault {
+    /// Before it was to be made durable.
+    Before(Fault),
+    /// While it was made durable: it may have been.
+    Within(Fault),
+    Fenced,
+}
+
+/// The lease as the engine has it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) holder: Vec<u8>,
+    pub(crate) node: String,
+    pub(crate) left: Duration,
+}
+
+/// What a node lost when it was [removed](crate::KvStore::remove).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removed {
+    pub held_lease: bool,
+    /// Connections to the engine.
+    pub connections: u64,
+}
+
+/// A node that is connected to the engine's database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// As its connections are named there.
+    pub name: String,
+    pub connections: u64,
+}
+
+/// Whom a message is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Recipient<'a> {
+    /// The node that writes, whichever it is.
+    Leader,
+    /// The sender of a message.
+    Node(&'a [u8]),
+}
+
+/// A message that has come.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Whether it is for the node that writes; else it answers a message of this node's.
+    pub to_leader: bool,
+    pub sender: Vec<u8>,
+    /// What the sender knows it by; of an answer the number of the message that it answers.
+    pub number: u64,
+    pub body: Vec<u8>,
+}
+
+/// Its body stays out of logs.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Hears that something was sent.
+pub(crate) trait Listening: fmt::Debug + Send + Sync {
+    /// Waits up to `time`; whether something was sent, as far as is known.
+    fn wait(&self, time: Duration) -> Result<bool, Fault>;
+    /// As if something had been sent.
+    fn wake(&self);
+    /// Takes the messages to a node, and those to the node that writes if it `leads`, in the order of their sending.
+    fn take(&self, own: &[u8], leads: bool) -> Result<Vec<Message>, Fault>;
+}
+
+/// An engine with one store in it. Every call ends within the deadline of the engine, and counts the round trips that it takes.
+pub(crate) trait Engine: fmt::Debug + Send + Sync {
+    /// Round trips so far that somebody has waited for, without those of connecting.
+    fn trips(&self) -> u64;
+    fn sizes(&self) -> Sizes;
+    fn newest(&self) -> Result<StoredCommit, Fault>;
+    /// Shows a moment with all that was acknowledged before.
+    fn begin(&self, known: u64, questions: Vec<Question>) -> Result<Begun<'_>, Fault>;
+    /// Whether it was let in: not where the version that it continues is of a later epoch.
+    fn commit(&self, proposal: Proposal) -> Result<bool, Fault>;
+    /// Makes a commit in a new epoch, which it gives.
+    fn take_over(&self, attempt: &[u8]) -> Result<u64, Fault>;
+    /// Whether `version` was made by `attempt`. If nobody has made it, `void` does, so that nobody else can.
+    fn settle(&self, version: u64, attempt: &[u8], void: &[u8]) -> Result<bool, Fault>;
+    /// Of each table with records their number.
+    fn counts(&self) -> Result<Vec<(u8, u64)>, Fault>;
+    /// None where the newest commit is of a later epoch.
+    fn load(&self, epoch: u64, tables: &[u8]) -> Result<Option<Box<dyn Load + '_>>, Fault>;
+
+    fn lease(&self) -> Result<Option<Held>, Fault>;
+    fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault>;
+    fn release_lease(&self, holder: &[u8]) -> Result<(), Fault>;
+    fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault>;
+    fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault>;
+    fn sessions(&self) -> Result<Vec<Session>, Fault>;
+
+    fn send(&self, own: &[u8], to: Recipient<'_>, number: u64, body: Vec<u8>) -> Result<(), Fault>;
+    fn listen(&self) -> Result<Box<dyn Listening>, Fault>;
+}

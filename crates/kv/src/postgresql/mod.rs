@@ -1,0 +1,365 @@
+//! PostgreSQL: rows lie in one table, ordered by key; each commit has a row of its own, whose primary key is the fence.
+
+mod address;
+mod link;
+mod load;
+mod messages;
+mod schema;
+mod statements;
+mod tls;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use larix_store::TableSpec;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+pub(crate) use address::{Address, connection_name};
+use link::{Lease, Link, Pool};
+use statements::ask;
+
+use crate::changes;
+use crate::engine::{
+    Answer, Begun, COMMITS_TOLD_MAX, Engine, Held, Limits, Listening, Load, Moment, Proposal, Question,
+    Recipient, Removed, Session, Sizes, StoredCommit, Told,
+};
+use crate::error::{Fault, OpenError};
+
+/// Longest value in bytes: the engine takes a row of up to 1 GB, whole and in memory.
+const VALUE_BYTES_MAX: usize = 256 << 20;
+/// Most bytes of one commit, for the same reason.
+const COMMIT_BYTES_MAX: usize = 512 << 20;
+
+const END_LEASE_OF: &str = "\
+UPDATE {s}.lease SET until = clock_timestamp(), kept_away = holder,
+    kept_until = clock_timestamp() + $2::bigint * interval '1 millisecond'
+WHERE node = $1 AND until > clock_timestamp()";
+
+const END_CONNECTIONS: &str = "\
+SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
+WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()";
+
+/// A schema of a database of PostgreSQL.
+#[derive(Debug)]
+pub(crate) struct PostgreSql {
+    pool: Pool,
+}
+
+impl PostgreSql {
+    /// Looks at what is there, or makes it; gives the number of each table, too.
+    pub(crate) fn open(
+        address: Address,
+        schema: &str,
+        limits: Limits,
+        tables: &[TableSpec],
+        make: bool,
+    ) -> Result<(Self, Vec<u8>), OpenError> {
+        let pool = Pool::new(address, schema, limits)
+            .map_err(|error| OpenError::Unavailable(format!("a thread could not be started: {error}")))?;
+        let numbers = schema::prepare(&pool, schema, tables, make)?;
+        Ok((Self { pool }, numbers))
+    }
+
+    /// Rows of one statement.
+    fn query<F>(&self, work: impl FnOnce(Arc<Link>) -> F) -> Result<Vec<Row>, Fault>
+    where
+        F: Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'static,
+    {
+        let mut lease = self.pool.lease()?;
+        lease.call(|link| {
+            let work = work(link);
+            async move { Ok(work.await?) }
+        })
+    }
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let tls = tls::fault_of(&error);
+        Self::PostgreSql { error, tls }
+    }
+}
+
+fn signed(number: u64) -> Result<i64, Fault> {
+    i64::try_from(number).map_err(|_| Fault::Lie("a number above 2^63".to_owned()))
+}
+
+fn milliseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A transaction of the engine.
+#[derive(Debug)]
+struct Transaction<'p>(Lease<'p>);
+
+impl Moment for Transaction<'_> {
+    fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
+        self.0.call(|link| async move {
+            try_join_all(questions.into_iter().map(|question| ask(question, &link.client, &link.statements)))
+                .await
+        })
+    }
+}
+
+impl PostgreSql {
+    fn begin_once(&self, known: u64, questions: Vec<Question>) -> Result<Begun<'_>, Fault> {
+        let mut lease = self.pool.lease()?;
+        let known = signed(known)?;
+        lease.in_transaction();
+        let (told, answers) = lease.call(|link| async move {
+            let begin = async {
+                link.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+                Ok(())
+            };
+            let newest =
+                async { Ok::<_, Fault>(link.client.query(&link.statements.newest, &[&known]).await?) };
+            let answers = try_join_all(
+                questions.into_iter().map(|question| ask(question, &link.client, &link.statements)),
+            );
+            // Sent in this order, before the first answer is there.
+            let ((), told, answers) = tokio::try_join!(biased; begin, newest, answers)?;
+            Ok((told, answers))
+        })?;
+        let told = told.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
+        let told = match told.len() as u64 > COMMITS_TOLD_MAX {
+            true => told.into_iter().next().map_or(Told::All(Vec::new()), Told::Far),
+            false => Told::All(told),
+        };
+        Ok((Box::new(Transaction(lease)), told, answers))
+    }
+}
+
+/// A commit as a row tells it.
+fn stored(row: &Row) -> Result<StoredCommit, Fault> {
+    let number = |at: usize| -> Result<u64, Fault> {
+        u64::try_from(row.try_get::<_, i64>(at)?)
+            .map_err(|_| Fault::Lie("a commit has a number below 0".to_owned()))
+    };
+    let version = number(0)?;
+    let keys =
+        match row.try_get::<_, Option<&[u8]>>(3)? {
+            None => None,
+            Some(list) => Some(changes::decode(list).ok_or_else(|| {
+                Fault::Lie(format!("the list of keys of commit {version} cannot be read"))
+            })?),
+        };
+    Ok(StoredCommit { version, keys, epoch: number(1)?, attempt: row.try_get(2)? })
+}
+
+impl Engine for PostgreSql {
+    fn trips(&self) -> u64 {
+        self.pool.trips()
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            value_bytes_max: VALUE_BYTES_MAX,
+            commit_bytes_max: COMMIT_BYTES_MAX,
+            why: format!("{} MB are the most that is stored in PostgreSQL", VALUE_BYTES_MAX >> 20),
+        }
+    }
+
+    fn newest(&self) -> Result<StoredCommit, Fault> {
+        let rows =
+            self.query(|link| async move { link.client.query(&link.statements.outlook, &[]).await })?;
+        stored(rows.first().ok_or_else(|| Fault::Lie("no commit has a row".to_owned()))?)
+    }
+
+    fn begin(&self, known: u64, questions: Vec<Question>) -> Result<Begun<'_>, Fault> {
+        match self.begin_once(known, questions.clone()) {
+            // A connection of the pool that had ended unnoticed. Nothing was read yet, so another one may begin.
+            Err(Fault::PostgreSql { error, .. }) if error.is_closed() => self.begin_once(known, questions),
+            result => result,
+        }
+    }
+
+    fn commit(&self, proposal: Proposal) -> Result<bool, Fault> {
+        let batch = Batch::new(proposal)?;
+        self.pool.lease()?.call(|link| batch.send(link))
+    }
+
+    fn take_over(&self, attempt: &[u8]) -> Result<u64, Fault> {
+        let attempt = attempt.to_vec();
+        let rows = self.query(|link| async move {
+            link.client.query(&link.statements.take_over, &[&attempt]).await
+        })?;
+        let epoch = rows.first().map(|row| row.try_get::<_, i64>(1)).transpose()?;
+        let lie = || Fault::Lie("no commit has a row".to_owned());
+        epoch.and_then(|epoch| u64::try_from(epoch).ok()).ok_or_else(lie)
+    }
+
+    fn settle(&self, version: u64, attempt: &[u8], void: &[u8]) -> Result<bool, Fault> {
+        let (number, void) = (signed(version)?, void.to_vec());
+        let mut lease = self.pool.lease()?;
+        lease.call(move |link| async move {
+            // Waits for the commit if it is still being made.
+            Ok(link.client.execute(&link.statements.settle, &[&(number - 1), &void]).await?)
+        })?;
+        let row = lease.call(move |link| async move {
+            Ok(link.client.query_opt(&link.statements.outcome, &[&number]).await?)
+        })?;
+        match row {
+            Some(row) if row.try_get::<_, &[u8]>(0)? == attempt => {
+                // A backend that was ended while it waited for a standby left what the standby may lack. A write behind it is
+                // acknowledged when both are there.
+                lease.call(
+                    |link| async move { Ok(link.client.execute(&link.statements.confirm, &[]).await?) },
+                )?;
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+            None => Err(Fault::Lie(format!("commit {version} has no row"))),
+        }
+    }
+
+    fn counts(&self) -> Result<Vec<(u8, u64)>, Fault> {
+        let rows =
+            self.query(|link| async move { link.client.query(&link.statements.counts, &[]).await })?;
+        let read = |row: &Row| -> Result<(u8, u64), Fault> {
+            let (table, count) = (row.try_get::<_, i16>(0)?, row.try_get::<_, i64>(1)?);
+            Ok((u8::try_from(table).unwrap_or(u8::MAX), u64::try_from(count).unwrap_or(0)))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    fn load(&self, epoch: u64, tables: &[u8]) -> Result<Option<Box<dyn Load + '_>>, Fault> {
+        let load = load::Loading::begin(self.pool.lease()?, signed(epoch)?, tables)?;
+        Ok(load.map(|load| Box::new(load) as Box<dyn Load + '_>))
+    }
+
+    fn lease(&self) -> Result<Option<Held>, Fault> {
+        let rows = self.query(|link| async move { link.client.query(&link.statements.lease, &[]).await })?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let left = Duration::from_millis(u64::try_from(row.try_get::<_, i64>(2)?).unwrap_or(0));
+        Ok(Some(Held { holder: row.try_get(0)?, node: row.try_get(1)?, left }))
+    }
+
+    fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
+        let (holder, node, time) = (holder.to_vec(), node.to_owned(), milliseconds(time));
+        let held = self.query(|link| async move {
+            let values: [&(dyn ToSql + Sync); 3] = [&holder, &node, &time];
+            link.client.query(&link.statements.hold_lease, &values).await
+        })?;
+        Ok(!held.is_empty())
+    }
+
+    fn release_lease(&self, holder: &[u8]) -> Result<(), Fault> {
+        let holder = holder.to_vec();
+        self.query(|link| async move { link.client.query(&link.statements.release_lease, &[&holder]).await })
+            .map(drop)
+    }
+
+    fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault> {
+        let time = milliseconds(kept_away);
+        let mut lease = self.pool.lease()?;
+        let ended = lease.call(|link| async move {
+            Ok(link.client.execute(&link.statements.end_lease, &[&time]).await?)
+        });
+        Ok(ended? > 0)
+    }
+
+    fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault> {
+        let (node, name, time) = (node.to_owned(), connection_name(name), milliseconds(kept_away));
+        let text = END_LEASE_OF.replace("{s}", self.pool.schema());
+        self.pool.bare(move |client| async move {
+            let held = client.execute(&text, &[&node, &time]).await? > 0;
+            let row = client.query_one(END_CONNECTIONS, &[&name]).await?;
+            let connections = u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0);
+            Ok(Removed { held_lease: held, connections })
+        })
+    }
+
+    fn sessions(&self) -> Result<Vec<Session>, Fault> {
+        let rows =
+            self.query(|link| async move { link.client.query(&link.statements.sessions, &[]).await })?;
+        let read = |row: &Row| -> Result<Session, Fault> {
+            let connections: i64 = row.try_get(1)?;
+            Ok(Session { name: row.try_get(0)?, connections: u64::try_from(connections).unwrap_or(0) })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    fn send(&self, own: &[u8], to: Recipient<'_>, number: u64, body: Vec<u8>) -> Result<(), Fault> {
+        messages::send(&self.pool, own, to, number, body)
+    }
+
+    fn listen(&self) -> Result<Box<dyn Listening>, Fault> {
+        Ok(Box::new(messages::Listener::begin(&self.pool)?))
+    }
+}
+
+/// Keys, each in the table of the number beside it.
+#[derive(Default)]
+struct Keys {
+    tables: Vec<i16>,
+    keys: Vec<Box<[u8]>>,
+}
+
+impl Keys {
+    fn push(&mut self, table: u8, key: Box<[u8]>) {
+        self.tables.push(i16::from(table));
+        self.keys.push(key);
+    }
+}
+
+/// A commit as it is sent.
+struct Batch {
+    version: i64,
+    epoch: i64,
+    attempt: Vec<u8>,
+    keys: Option<Vec<u8>>,
+    gone: Keys,
+    put: Keys,
+    values: Vec<Arc<[u8]>>,
+    trimmed: i64,
+}
+
+impl Batch {
+    fn new(proposal: Proposal) -> Result<Self, Fault> {
+        let (mut gone, mut put, mut values) = (Keys::default(), Keys::default(), Vec::new());
+        proposal.gone.into_iter().for_each(|(table, key)| gone.push(table, key));
+        for ((table, key), value) in proposal.put {
+            put.push(table, key);
+            values.push(value);
+        }
+        Ok(Self {
+            version: signed(proposal.version)?,
+            epoch: signed(proposal.epoch)?,
+            attempt: proposal.attempt,
+            keys: proposal.keys,
+            gone,
+            put,
+            values,
+            trimmed: signed(proposal.trimmed)?,
+        })
+    }
+
+    /// Whether it was let in.
+    async fn send(self, link: Arc<Link>) -> Result<bool, Fault> {
+        let gone: Vec<&[u8]> = self.gone.keys.iter().map(AsRef::as_ref).collect();
+        let put: Vec<&[u8]> = self.put.keys.iter().map(AsRef::as_ref).collect();
+        let values: Vec<&[u8]> = self.values.iter().map(AsRef::as_ref).collect();
+        let row = link
+            .client
+            .query_opt(
+                &link.statements.commit,
+                &[
+                    &self.version,
+                    &self.epoch,
+                    &self.attempt,
+                    &self.keys,
+                    &self.gone.tables,
+                    &gone,
+                    &self.put.tables,
+                    &put,
+                    &values,
+                    &self.trimmed,
+                ],
+            )
+            .await?;
+        Ok(row.is_some())
+    }
+}

@@ -1,0 +1,263 @@
+//! A real etcd of one member or several, on loopback, in a directory of its own, ended by process ids.
+
+#![allow(clippy::disallowed_methods, reason = "waits until another process answers")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::pki::{Authority, Issued};
+use crate::ports::free_port;
+
+const START_SECONDS: u64 = 60;
+
+/// The members and their directory, which goes with them.
+#[derive(Debug)]
+pub struct Etcd {
+    directory: TempDir,
+    members: Vec<Member>,
+    is_secure: bool,
+    prefixes: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Member {
+    client_port: u16,
+    arguments: Vec<String>,
+    server: Option<Child>,
+}
+
+impl Etcd {
+    /// None where etcd is not installed; the run says so.
+    pub fn start() -> Option<Self> {
+        Self::start_members(1)
+    }
+
+    /// The same with so many members.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn start_members(count: usize) -> Option<Self> {
+        Self::start_with(count, None)
+    }
+
+    /// The same with TLS by a certificate, and clients' certificates by those of `authority`.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn start_with_tls(issued: &Issued, authority: &Authority) -> Option<Self> {
+        Self::start_with(1, Some((issued, authority)))
+    }
+
+    fn start_with(count: usize, tls: Option<(&Issued, &Authority)>) -> Option<Self> {
+        // Both are looked at, so that both are said to be lacking.
+        if crate::packages::ETCD.is_lacking() | crate::packages::ETCD_CLIENT.is_lacking() {
+            return None;
+        }
+        let directory = tempfile::Builder::new().prefix("etcd").tempdir_in("/tmp").expect("a directory");
+        let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
+        let peers: Vec<String> =
+            ports.iter().enumerate().map(|(at, (_, peer))| format!("m{at}=http://127.0.0.1:{peer}")).collect();
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let mut members = Vec::new();
+        for (at, (client, peer)) in ports.iter().enumerate() {
+            let data = directory.path().join(format!("m{at}"));
+            let urls = format!("{scheme}://127.0.0.1:{client}");
+            let peer = format!("http://127.0.0.1:{peer}");
+            let mut arguments: Vec<String> = [
+                "--name",
+                &format!("m{at}"),
+                "--data-dir",
+                &data.display().to_string(),
+                "--listen-client-urls",
+                &urls,
+                "--advertise-client-urls",
+                &urls,
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+                "--initial-cluster",
+                &peers.join(","),
+                "--log-level",
+                "warn",
+                "--logger",
+                "zap",
+            ]
+            .map(str::to_owned)
+            .into();
+            if let Some((issued, authority)) = tls {
+                for (option, name, text) in [
+                    ("--cert-file", "tls.pem", &issued.certificate),
+                    ("--key-file", "tls.key", &issued.key),
+                    ("--trusted-ca-file", "clients.pem", &authority.certificate()),
+                ] {
+                    let path = directory.path().join(name);
+                    fs::write(&path, text).expect("a file");
+                    arguments.extend([option.to_owned(), path.display().to_string()]);
+                }
+                arguments.push("--client-cert-auth".to_owned());
+            }
+            members.push(Member { client_port: *client, arguments, server: None });
+        }
+        let is_secure = tls.is_some();
+        let mut etcd = Self { directory, members, is_secure, prefixes: AtomicU32::new(0) };
+        (0..count).for_each(|at| etcd.spawn(at));
+        etcd.wait();
+        Some(etcd)
+    }
+
+    fn spawn(&mut self, at: usize) {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.log_of(at)).expect("a log");
+        let member = self.members.get_mut(at).expect("a member");
+        let server = Command::new("etcd")
+            .args(&member.arguments)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        member.server = Some(server.expect("etcd"));
+    }
+
+    fn log_of(&self, at: usize) -> PathBuf {
+        self.directory.path().join(format!("log{at}"))
+    }
+
+    /// Waits until it takes writes.
+    fn wait(&self) {
+        let until = Instant::now() + Duration::from_secs(START_SECONDS);
+        let listens = |member: &Member| std::net::TcpStream::connect(("127.0.0.1", member.client_port)).is_ok();
+        while !self.members.iter().filter(|member| member.server.is_some()).all(listens)
+            || !self.is_secure && self.ctl(&["put", "ready", "yes"]).is_none()
+        {
+            assert!(Instant::now() < until, "{}", self.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What the members have logged.
+    pub fn log(&self) -> String {
+        (0..self.members.len()).map(|at| fs::read_to_string(self.log_of(at)).unwrap_or_default()).collect()
+    }
+
+    /// What etcdctl prints, or none if it fails.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn ctl(&self, arguments: &[&str]) -> Option<String> {
+        let endpoints = self.endpoints();
+        let output = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["--endpoints", &endpoints, "--command-timeout", "3s", "--dial-timeout", "1s"])
+            .args(arguments)
+            .output()
+            .expect("etcdctl");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn endpoints(&self) -> String {
+        let hosts = self.members.iter().map(|member| format!("127.0.0.1:{}", member.client_port));
+        hosts.collect::<Vec<_>>().join(",")
+    }
+
+    /// A new prefix: its address.
+    pub fn prefix(&self) -> String {
+        self.address(&format!("p{}", self.prefixes.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// The address of a prefix.
+    pub fn address(&self, prefix: &str) -> String {
+        format!("etcd://{}/{prefix}", self.endpoints())
+    }
+
+    /// Where the first member listens for clients.
+    ///
+    /// # Panics
+    /// Never: there is one.
+    pub fn port(&self) -> u16 {
+        self.members.first().expect("a member").client_port
+    }
+
+    /// Which member leads.
+    pub fn leader(&self) -> Option<usize> {
+        self.members.iter().position(|member| {
+            let endpoint = format!("127.0.0.1:{}", member.client_port);
+            let output = Command::new("etcdctl")
+                .env("ETCDCTL_API", "3")
+                .args(["--endpoints", &endpoint, "--command-timeout", "1s", "--dial-timeout", "1s"])
+                .args(["endpoint", "status"])
+                .output();
+            // Endpoint, id, version, size, whether it leads.
+            member.server.is_some()
+                && output.is_ok_and(|output| {
+                    String::from_utf8_lossy(&output.stdout).split(", ").nth(4) == Some("true")
+                })
+        })
+    }
+
+    /// Ends a member as a crash would.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn crash(&mut self, at: usize) {
+        let mut server = self.members.get_mut(at).and_then(|member| member.server.take()).expect("it runs");
+        server.kill().expect("kill");
+        server.wait().expect("its end");
+    }
+
+    /// Ends all members as a crash would.
+    pub fn crash_all(&mut self) {
+        (0..self.members.len()).for_each(|at| self.crash(at));
+    }
+
+    /// Starts the members that were ended, and waits until writes are taken.
+    pub fn run(&mut self) {
+        for at in 0..self.members.len() {
+            if self.members.get(at).is_some_and(|member| member.server.is_none()) {
+                self.spawn(at);
+            }
+        }
+        self.wait();
+    }
+
+    /// Has a member do nothing until [`Self::go_on`].
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn hang(&self, at: usize) {
+        self.signal(at, "STOP");
+    }
+
+    /// The opposite of [`Self::hang`].
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn go_on(&self, at: usize) {
+        self.signal(at, "CONT");
+    }
+
+    fn signal(&self, at: usize, signal: &str) {
+        let server = self.members.get(at).and_then(|member| member.server.as_ref()).expect("it runs");
+        let status = Command::new("kill").arg(format!("-{signal}")).arg(server.id().to_string()).status();
+        assert!(status.expect("kill").success());
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            if let Some(mut server) = member.server.take() {
+                // One that was stopped ends as well.
+                let _killed = server.kill();
+                let _status = server.wait();
+            }
+        }
+    }
+}
