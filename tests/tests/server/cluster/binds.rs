@@ -22,8 +22,8 @@ fn policy() -> String {
 }
 
 /// Two nodes with a policy, the one that writes first.
-fn judging(engine: &Engine, lease: u32) -> Vec<Member> {
-    let mut nodes = nodes_with(&engine.database().1, 2, lease, ("", POLICY));
+fn judging(address: &str, lease: u32) -> Vec<Member> {
+    let mut nodes = nodes_with(address, 2, lease, ("", POLICY));
     nodes.iter_mut().for_each(Member::start);
     fill(&nodes[0]);
     let at = leader(&nodes);
@@ -48,7 +48,11 @@ fn values(node: &Member, attribute: &str) -> Vec<String> {
 #[test]
 fn wrong_passwords_are_counted_whichever_node_is_asked() {
     let Some(engine) = Engine::start() else { return };
-    let mut nodes = judging(&engine, 1);
+    count_wrong_passwords(&engine.database().1);
+}
+
+pub(super) fn count_wrong_passwords(address: &str) {
+    let mut nodes = judging(address, 1);
     let first = values(&nodes[1], "pwdLastSuccess");
     assert_eq!(first.len(), 1, "{first:?}");
     // A right password clears what was counted, at either node.
@@ -86,7 +90,7 @@ fn wrong_passwords_are_counted_whichever_node_is_asked() {
 #[test]
 fn a_password_is_judged_and_has_to_be_changed_at_any_node() {
     let Some(engine) = Engine::start() else { return };
-    let mut nodes = judging(&engine, 1);
+    let mut nodes = judging(&engine.database().1, 1);
     // The root DN sets a password: its owner has to change it before anything else, at either node.
     assert_eq!(change(&nodes[0], &format!("modify {ANN}\n  replace userPassword: given")), "=> 0\n");
     let read = format!("search {SUFFIX} base (objectClass=*) dc");
@@ -115,7 +119,7 @@ fn a_password_is_judged_and_has_to_be_changed_at_any_node() {
 #[test]
 fn the_next_node_that_writes_judges_binds() {
     let Some(engine) = Engine::start() else { return };
-    let mut nodes = judging(&engine, 1);
+    let mut nodes = judging(&engine.database().1, 1);
     nodes[0].kill();
     let (mut unjudged, mut wrong) = (0, 0);
     until("the other node judges", || {
@@ -144,7 +148,7 @@ fn the_next_node_that_writes_judges_binds() {
 #[expect(clippy::disallowed_methods, reason = "how long a client waits is what it is about")]
 fn without_a_node_that_writes_no_bind_is_judged() {
     let Some(engine) = Engine::start() else { return };
-    let mut nodes = judging(&engine, 120);
+    let mut nodes = judging(&engine.database().1, 120);
     nodes[0].kill();
     for password in ["wrong", "right"] {
         let asked = std::time::Instant::now();
