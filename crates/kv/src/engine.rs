@@ -20,6 +20,7 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Times and sizes of a pool of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    #[cfg_attr(not(feature = "postgresql"), expect(dead_code, reason = "etcd has one connection"))]
     pub(crate) connections: usize,
     pub(crate) deadline: Duration,
 }
@@ -78,21 +79,21 @@ pub(crate) struct StoredCommit {
 
 /// What a moment shows of the commits from a known one on.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum NewCommits {
     /// The newest first, down to the known one unless the engine lacks that.
-    All(Vec<StoredCommit>),
+    Listed(Vec<StoredCommit>),
     /// There are more than [`COMMITS_TOLD_MAX`] behind the known one. The newest.
-    Far(StoredCommit),
+    TooMany(StoredCommit),
 }
 
 /// One moment of the engine, asked further questions.
-pub(crate) trait Moment: fmt::Debug + Send {
+pub(crate) trait EngineSnapshot: fmt::Debug + Send {
     /// Answers in one round trip, as long as every question is about few rows.
     fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault>;
 }
 
 /// A moment, what it shows of commits, and the answers to the first questions.
-pub(crate) type Begun<'e> = (Box<dyn Moment + 'e>, Told, Vec<Vec<Answer>>);
+pub(crate) type OpenedSnapshot<'e> = (Box<dyn EngineSnapshot + 'e>, NewCommits, Vec<Vec<Answer>>);
 
 /// A commit that is to be made.
 #[derive(Debug)]
@@ -130,6 +131,7 @@ pub(crate) trait Load: fmt::Debug {
 #[derive(Debug)]
 pub(crate) enum LoadFault {
     /// Before it was to be made durable.
+    #[cfg(feature = "postgresql")]
     Before(Fault),
     /// While it was made durable: it may have been.
     Within(Fault),
@@ -138,7 +140,7 @@ pub(crate) enum LoadFault {
 
 /// The lease as the engine has it.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldLease {
     pub(crate) holder: Vec<u8>,
     pub(crate) node: String,
     pub(crate) left: Duration,
@@ -188,7 +190,7 @@ impl fmt::Debug for Message {
 }
 
 /// Hears that something was sent.
-pub(crate) trait Listening: fmt::Debug + Send + Sync {
+pub(crate) trait MessageListener: fmt::Debug + Send + Sync {
     /// Waits up to `time`; whether something was sent, as far as is known.
     fn wait(&self, time: Duration) -> Result<bool, Fault>;
     /// As if something had been sent.
@@ -204,7 +206,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn sizes(&self) -> Sizes;
     fn newest(&self) -> Result<StoredCommit, Fault>;
     /// Shows a moment with all that was acknowledged before.
-    fn begin(&self, known: u64, questions: Vec<Question>) -> Result<Begun<'_>, Fault>;
+    fn begin(&self, known: u64, questions: Vec<Question>) -> Result<OpenedSnapshot<'_>, Fault>;
     /// Whether it was let in: not where the version that it continues is of a later epoch.
     fn commit(&self, proposal: Proposal) -> Result<bool, Fault>;
     /// Makes a commit in a new epoch, which it gives.
@@ -216,7 +218,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     /// None where the newest commit is of a later epoch.
     fn load(&self, epoch: u64, tables: &[u8]) -> Result<Option<Box<dyn Load + '_>>, Fault>;
 
-    fn lease(&self) -> Result<Option<Held>, Fault>;
+    fn lease(&self) -> Result<Option<HeldLease>, Fault>;
     fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault>;
     fn release_lease(&self, holder: &[u8]) -> Result<(), Fault>;
     fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault>;
@@ -224,5 +226,5 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn sessions(&self) -> Result<Vec<Session>, Fault>;
 
     fn send(&self, own: &[u8], to: Recipient<'_>, number: u64, body: Vec<u8>) -> Result<(), Fault>;
-    fn listen(&self) -> Result<Box<dyn Listening>, Fault>;
+    fn listen(&self) -> Result<Box<dyn MessageListener>, Fault>;
 }

@@ -100,6 +100,7 @@ pub(crate) enum Fault {
     /// No answer in time.
     Late(Duration),
     /// All connections were taken for that long.
+    #[cfg(feature = "postgresql")]
     Busy { connections: usize, waited: Duration },
     /// The thread that talks to engines has ended.
     Ended,
@@ -277,9 +278,9 @@ impl Fault {
             Self::Conflict => Verdict::Conflict,
             #[cfg(feature = "etcd")]
             Self::TooLarge(_) => Verdict::Failed,
-            Self::Busy { .. } | Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale => {
-                Verdict::Failed
-            }
+            #[cfg(feature = "postgresql")]
+            Self::Busy { .. } => Verdict::Failed,
+            Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale => Verdict::Failed,
             _ => Verdict::Unknown,
         }
     }
@@ -310,6 +311,7 @@ impl Fault {
             #[cfg(feature = "etcd")]
             Self::Conflict => "another commit was first".to_owned(),
             Self::Late(deadline) => format!("the engine did not answer within {} ms", deadline.as_millis()),
+            #[cfg(feature = "postgresql")]
             Self::Busy { connections, waited } => format!(
                 "all {connections} connections to the engine were in use for {} ms",
                 waited.as_millis()
@@ -388,12 +390,8 @@ impl Fault {
 #[cfg(feature = "postgresql")]
 fn of_sql(error: &tokio_postgres::Error) -> Verdict {
     let Some(state) = error.code() else { return Verdict::Unknown };
-    if [
-        &SqlState::UNIQUE_VIOLATION,
-        &SqlState::T_R_SERIALIZATION_FAILURE,
-        &SqlState::T_R_DEADLOCK_DETECTED,
-    ]
-    .contains(&state)
+    if [&SqlState::UNIQUE_VIOLATION, &SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED]
+        .contains(&state)
     {
         return Verdict::Conflict;
     }

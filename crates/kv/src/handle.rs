@@ -50,9 +50,8 @@ impl Store for KvStore {
 
     fn statistics(&self) -> Result<Statistics, ReadError> {
         let counts = self.engine.counts().map_err(Fault::into_read)?;
-        let counted = |number: u8| {
-            counts.iter().find(|(table, _)| *table == number).map_or(0, |(_, count)| *count)
-        };
+        let counted =
+            |number: u8| counts.iter().find(|(table, _)| *table == number).map_or(0, |(_, count)| *count);
         let tables = self.catalog.specs().iter().zip(self.numbers());
         Ok(Statistics {
             tables: tables

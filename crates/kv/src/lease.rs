@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larix_store::ReadError;
 
-use crate::engine::{Held, Removed, Session};
+use crate::engine::{HeldLease, Removed, Session};
 use crate::error::Fault;
 use crate::store::{KvStore, RESIGNED};
 use crate::view::View;
@@ -30,7 +30,7 @@ impl KvStore {
     pub fn lease(&self) -> Result<Lease, ReadError> {
         let held = self.engine.lease().map_err(Fault::into_read)?.filter(|held| !held.left.is_zero());
         Ok(match held {
-            Some(Held { holder, node, left }) => {
+            Some(HeldLease { holder, node, left }) => {
                 Lease { leader: Some(node), is_own: holder == self.handle(), left }
             }
             None => Lease { leader: None, is_own: false, left: Duration::ZERO },

@@ -142,9 +142,11 @@ impl Loader for KvLoader<'_> {
                 Ok(CommitId(version + 1))
             }
             Err(LoadFault::Fenced) => Err(CommitError::Fenced),
+            #[cfg(feature = "postgresql")]
             Err(LoadFault::Before(fault)) if matches!(fault.verdict(), Verdict::Conflict) => {
                 Err(store.conflict())
             }
+            #[cfg(feature = "postgresql")]
             Err(LoadFault::Before(fault)) => Err(fault.into_commit()),
             Err(LoadFault::Within(fault)) => match fault.verdict() {
                 Verdict::Conflict => Err(store.conflict()),

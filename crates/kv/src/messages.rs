@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use larix_store::ReadError;
 
-use crate::engine::{Listening, Message, Recipient};
+use crate::engine::{Message, MessageListener, Recipient};
 use crate::error::Fault;
 use crate::store::KvStore;
 
 /// A connection to the engine that hears of messages.
 #[derive(Debug)]
-pub struct Mailbox(Box<dyn Listening>);
+pub struct Mailbox(Box<dyn MessageListener>);
 
 impl Mailbox {
     /// Ends a [wait](KvStore::wait_for_messages) at once.

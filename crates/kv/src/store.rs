@@ -11,7 +11,7 @@ use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec}
 
 use crate::address::{Address, Opening};
 use crate::cache::{Cache, Commit};
-use crate::engine::{Engine, Limits, StoredCommit, Told};
+use crate::engine::{Engine, Limits, NewCommits, StoredCommit};
 use crate::error::{Fault, OpenError};
 use crate::schema;
 
@@ -292,10 +292,10 @@ impl KvStore {
     }
 
     /// Takes in what the engine tells of the commits from `known` on. The newest.
-    pub(crate) fn take_in(&self, told: Told, known: u64, attempt: &[u8]) -> Result<u64, Fault> {
+    pub(crate) fn take_in(&self, told: NewCommits, known: u64, attempt: &[u8]) -> Result<u64, Fault> {
         let told = match told {
-            Told::All(told) => told,
-            Told::Far(newest) => {
+            NewCommits::Listed(told) => told,
+            NewCommits::TooMany(newest) => {
                 self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
                 let mut state = self.known();
                 if newest.version > state.cache.version() {

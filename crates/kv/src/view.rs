@@ -11,7 +11,7 @@ use larix_store::table::Catalog;
 use larix_store::{CommitError, Direction, KEY_BYTES_MAX, KeyRange, KeyValue, ReadError, TableId, TableKind};
 
 use crate::cache::{Found, Range, Record, after};
-use crate::engine::{ANSWER_BYTES_MAX, Answer, Moment, Question};
+use crate::engine::{ANSWER_BYTES_MAX, Answer, EngineSnapshot, Question};
 use crate::error::{Fault, corrupt};
 use crate::noted::Noted;
 use crate::store::KvStore;
@@ -35,7 +35,7 @@ pub(crate) struct View<'s> {
 #[derive(Debug)]
 struct State<'s> {
     /// The one that shows this very commit, once the engine was asked.
-    moment: Option<Box<dyn Moment + 's>>,
+    snapshot: Option<Box<dyn EngineSnapshot + 's>>,
     /// What was read before that.
     seen: Vec<Range>,
     /// A question failed. There is no way to ask about the same moment again.
@@ -46,7 +46,7 @@ impl<'s> View<'s> {
     /// `asks`: the newest commit is shown; else the newest that is known here.
     pub(crate) fn open(store: &'s KvStore, asks: bool) -> Result<Self, Fault> {
         store.sound()?;
-        let state = State { moment: None, seen: Vec::new(), lost: None };
+        let state = State { snapshot: None, seen: Vec::new(), lost: None };
         let view =
             Self { store, version: AtomicU64::new(store.known().cache.version()), state: Mutex::new(state) };
         if asks {
@@ -78,9 +78,9 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Gives back what the moment holds of the engine.
+    /// Gives the snapshot of the engine back.
     pub(crate) fn end(&self) {
-        self.state().moment = None;
+        self.state().snapshot = None;
     }
 
     /// Questions in one round trip.
@@ -89,14 +89,14 @@ impl<'s> View<'s> {
         if state.lost.is_some() {
             return Err(Fault::Lost);
         }
-        let result = match &mut state.moment {
-            Some(moment) => moment.ask(questions),
+        let result = match &mut state.snapshot {
+            Some(snapshot) => snapshot.ask(questions),
             None => self.begin(&mut state, questions),
         };
         if let Err(fault) = &result {
             let stale = matches!(fault, Fault::Stale);
             state.lost = Some(if stale { Noted::Stale } else { Noted::Unavailable });
-            state.moment = None;
+            state.snapshot = None;
         }
         result
     }
@@ -107,7 +107,7 @@ impl<'s> View<'s> {
             (known.cache.version(), known.attempt.clone())
         };
         let sent = self.store.clock();
-        let (moment, told, answers) = self.store.engine.begin(known, questions)?;
+        let (snapshot, told, answers) = self.store.engine.begin(known, questions)?;
         let newest = self.store.take_in(told, known, &attempt)?;
         self.store.heard_at(sent);
         let version = self.version();
@@ -119,14 +119,14 @@ impl<'s> View<'s> {
             self.version.store(newest, Ordering::Release);
         }
         state.seen = Vec::new();
-        state.moment = Some(moment);
+        state.snapshot = Some(snapshot);
         Ok(answers)
     }
 
     /// Notes what was read out of the cache, as long as the moment is not fixed.
     fn note(&self, range: Range) {
         let mut state = self.state();
-        if state.moment.is_none() {
+        if state.snapshot.is_none() {
             if state.seen.len() < SEEN_MAX {
                 state.seen.push(range);
             } else {

@@ -61,8 +61,11 @@ impl Etcd {
         }
         let directory = tempfile::Builder::new().prefix("etcd").tempdir_in("/tmp").expect("a directory");
         let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
-        let peers: Vec<String> =
-            ports.iter().enumerate().map(|(at, (_, peer))| format!("m{at}=http://127.0.0.1:{peer}")).collect();
+        let peers: Vec<String> = ports
+            .iter()
+            .enumerate()
+            .map(|(at, (_, peer))| format!("m{at}=http://127.0.0.1:{peer}"))
+            .collect();
         let scheme = if tls.is_some() { "https" } else { "http" };
         let mut members = Vec::new();
         for (at, (client, peer)) in ports.iter().enumerate() {
@@ -133,7 +136,8 @@ impl Etcd {
     /// Waits until it takes writes.
     fn wait(&self) {
         let until = Instant::now() + Duration::from_secs(START_SECONDS);
-        let listens = |member: &Member| std::net::TcpStream::connect(("127.0.0.1", member.client_port)).is_ok();
+        let listens =
+            |member: &Member| std::net::TcpStream::connect(("127.0.0.1", member.client_port)).is_ok();
         while !self.members.iter().filter(|member| member.server.is_some()).all(listens)
             || !self.is_secure && self.ctl(&["put", "ready", "yes"]).is_none()
         {

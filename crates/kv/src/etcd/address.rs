@@ -162,9 +162,9 @@ impl Given {
         let mut given = Self::default();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let value = percent_decode_text(value)
-                .filter(|value| !value.is_empty())
-                .ok_or_else(|| refused(format!("{name} has no value, or one that is not percent-encoded UTF-8")))?;
+            let value = percent_decode_text(value).filter(|value| !value.is_empty()).ok_or_else(|| {
+                refused(format!("{name} has no value, or one that is not percent-encoded UTF-8"))
+            })?;
             match name {
                 "tls" => given.mode = Some(value),
                 "cacert" => given.root = Some(value),
@@ -192,7 +192,9 @@ impl Given {
         match self.mode.as_deref() {
             None if is_local && !names_a_file => return Ok(None),
             Some("off") if names_a_file => {
-                return Err(refused("tls=off with cacert, cert or key: leave these out, or take tls=off out"));
+                return Err(refused(
+                    "tls=off with cacert, cert or key: leave these out, or take tls=off out",
+                ));
             }
             Some("off") => return Ok(None),
             None | Some("on") => {}

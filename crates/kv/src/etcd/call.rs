@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::address::{Address, Endpoint};
-use super::wire::{Outcome, Txn, Writer, bytes, fields};
+use super::wire::{Txn, TxnResponse, Writer, bytes, fields};
 use crate::error::{Fault, Status};
 use crate::runtime::AbortOnDrop;
 
@@ -116,14 +116,15 @@ impl Client {
         }
     }
 
-    pub(super) async fn txn(&self, txn: &Txn) -> Result<Outcome, Fault> {
+    pub(super) async fn txn(&self, txn: &Txn) -> Result<TxnResponse, Fault> {
         let changes = |op: &super::wire::Op| !matches!(op, super::wire::Op::Range(_));
         let effect = match txn.success.iter().chain(&txn.failure).any(changes) {
             true => Effect::Some,
             false => Effect::None,
         };
         let answer = self.call(TXN, txn.encode().into(), effect).await?;
-        Outcome::decode(&answer).ok_or_else(|| Fault::Lie("an answer to a transaction that is none".to_owned()))
+        TxnResponse::decode(&answer)
+            .ok_or_else(|| Fault::Lie("an answer to a transaction that is none".to_owned()))
     }
 
     /// One message, answered by one message.
@@ -146,9 +147,9 @@ impl Client {
             let token = self.lock().token.clone();
             let asked = ask(&link, method, message.clone(), token);
             let answer = match effect {
-                Effect::None => tokio::time::timeout(self.patience, asked).await.unwrap_or_else(|_| {
-                    Err(Fault::Late(self.patience))
-                }),
+                Effect::None => tokio::time::timeout(self.patience, asked)
+                    .await
+                    .unwrap_or(Err(Fault::Late(self.patience))),
                 Effect::Some => asked.await,
             };
             let fault = match answer {
@@ -287,8 +288,7 @@ async fn send(
     message: Bytes,
     token: Option<String>,
 ) -> Result<(HeaderMap, RecvStream), Fault> {
-    let mut requests =
-        link.requests.clone().ready().await.map_err(|error| broken(link, &error, false))?;
+    let mut requests = link.requests.clone().ready().await.map_err(|error| broken(link, &error, false))?;
     let mut request = Request::post(format!("{}://{}{method}", link.scheme, link.endpoint))
         .header("content-type", "application/grpc")
         .header("te", "trailers")

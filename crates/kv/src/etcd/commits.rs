@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::keys::Keys;
-use super::wire::{KeyValue, Op, Outcome, Test, Txn};
+use super::wire::{Condition, KeyValue, Op, Txn, TxnResponse};
 use crate::changes;
 use crate::engine::{Proposal, StoredCommit};
 use crate::error::Fault;
@@ -171,16 +171,16 @@ impl Shared {
         self.head_of(outcome)
     }
 
-    fn head_of(&self, outcome: Outcome) -> Result<Head, Fault> {
+    fn head_of(&self, outcome: TxnResponse) -> Result<Head, Fault> {
         Head::read(&self.keys, outcome.done.into_iter().next().map(|done| done.found()).unwrap_or_default())
     }
 
     /// That nobody has committed behind a version, nor taken over from an epoch.
-    fn fence(&self, version: u64, epoch: u64) -> Vec<(Vec<u8>, Test)> {
+    fn fence(&self, version: u64, epoch: u64) -> Vec<(Vec<u8>, Condition)> {
         vec![
-            (self.keys.version(), Test::Value(version.to_be_bytes().to_vec())),
-            (self.keys.epoch(), Test::ValueBelow(epoch.saturating_add(1).to_be_bytes().to_vec())),
-            (self.keys.pending(), Test::Absent),
+            (self.keys.version(), Condition::Value(version.to_be_bytes().to_vec())),
+            (self.keys.epoch(), Condition::ValueBelow(epoch.saturating_add(1).to_be_bytes().to_vec())),
+            (self.keys.pending(), Condition::Absent),
         ]
     }
 
@@ -212,12 +212,13 @@ impl Shared {
         if !clears.is_empty() || ops.len() + rows > self.txn_ops || size > room {
             return self.commit_in_parts(&change).await;
         }
-        let put = proposal.put.iter().map(|((table, key), value)| Op::put(self.keys.row(*table, key), &**value));
+        let put =
+            proposal.put.iter().map(|((table, key), value)| Op::put(self.keys.row(*table, key), &**value));
         let gone = proposal.gone.iter().map(|(table, key)| Op::delete(self.keys.row(*table, key)));
         ops.extend(put.chain(gone));
         self.client.trip();
         let txn = Txn {
-            tests: self.fence(*version, *epoch),
+            conditions: self.fence(*version, *epoch),
             success: ops,
             failure: vec![Op::all(self.keys.head())],
         };
@@ -226,7 +227,7 @@ impl Shared {
     }
 
     /// Why a commit was not let in.
-    async fn refused(&self, version: u64, epoch: u64, outcome: Outcome) -> Result<bool, Fault> {
+    async fn refused(&self, version: u64, epoch: u64, outcome: TxnResponse) -> Result<bool, Fault> {
         let head = self.head_of(outcome)?;
         if let Some((pending, found)) = head.pending {
             self.carry_out(pending, &found).await?;
@@ -244,7 +245,9 @@ impl Shared {
             let mut row = Vec::new();
             part_of_row(&mut row, table, key, value);
             match parts.last_mut() {
-                Some(part) if part.is_empty() || part.len() + row.len() <= self.part_bytes() => part.extend(row),
+                Some(part) if part.is_empty() || part.len() + row.len() <= self.part_bytes() => {
+                    part.extend(row)
+                }
                 _ => parts.push(row),
             }
         };
@@ -260,10 +263,8 @@ impl Shared {
             trimmed: proposal.trimmed,
         };
         let decision = Op::put(self.keys.pending(), pending.encode());
-        let mut puts: Vec<Op> = (0..)
-            .zip(parts)
-            .map(|(number, part)| Op::put(self.keys.part(attempt, number), part))
-            .collect();
+        let mut puts: Vec<Op> =
+            (0..).zip(parts).map(|(number, part)| Op::put(self.keys.part(attempt, number), part)).collect();
         // The last part goes with the decision if there is room.
         let with_decision = match puts.pop() {
             Some(last) if last.size() + decision.size() <= self.request_bytes => vec![last, decision],
@@ -276,7 +277,7 @@ impl Shared {
         self.all(puts.into_iter().map(|put| Txn::of(vec![put])).collect()).await?;
         self.client.trip();
         let txn = Txn {
-            tests: self.fence(*version, *epoch),
+            conditions: self.fence(*version, *epoch),
             success: with_decision,
             failure: vec![Op::all(self.keys.head())],
         };
@@ -332,17 +333,17 @@ impl Shared {
                 .map(|(key, end)| Op::Delete { key, end })
                 .collect();
             success.push(Op::put(self.keys.pending(), pending.encode()));
-            let tests = vec![(self.keys.pending(), Test::Revision(revision))];
-            let outcome = self.client.txn(&Txn { tests, success, failure: Vec::new() }).await?;
+            let conditions = vec![(self.keys.pending(), Condition::Revision(revision))];
+            let outcome = self.client.txn(&Txn { conditions, success, failure: Vec::new() }).await?;
             if !outcome.succeeded {
                 return Box::pin(self.carry_on(&pending)).await;
             }
             revision = outcome.revision;
         }
-        let tests = || vec![(self.keys.pending(), Test::Revision(revision))];
+        let conditions = || vec![(self.keys.pending(), Condition::Revision(revision))];
         for number in 0..pending.parts {
             let part = Op::get(self.keys.part(&pending.attempt, number));
-            let txn = Txn { tests: tests(), success: vec![part], failure: Vec::new() };
+            let txn = Txn { conditions: conditions(), success: vec![part], failure: Vec::new() };
             let outcome = self.client.txn(&txn).await?;
             if !outcome.succeeded {
                 return Box::pin(self.carry_on(&pending)).await;
@@ -353,7 +354,8 @@ impl Shared {
                 Fault::Lie(format!("part {number} of the commit {} cannot be read", pending.version))
             })?;
             let txns = self.grouped(rows).into_iter();
-            let txns = txns.map(|success| Txn { tests: tests(), success, failure: Vec::new() }).collect();
+            let txns =
+                txns.map(|success| Txn { conditions: conditions(), success, failure: Vec::new() }).collect();
             if !self.all(txns).await? {
                 return Box::pin(self.carry_on(&pending)).await;
             }
@@ -363,7 +365,8 @@ impl Shared {
             self.advance(pending.version, pending.epoch, &pending.attempt, pending.keys.as_deref());
         success.extend([Op::delete(self.keys.pending()), Op::Delete { key, end }]);
         success.extend(self.trim(pending.trimmed));
-        let outcome = self.client.txn(&Txn { tests: tests(), success, failure: Vec::new() }).await?;
+        let outcome =
+            self.client.txn(&Txn { conditions: conditions(), success, failure: Vec::new() }).await?;
         if outcome.succeeded { Ok(()) } else { Box::pin(self.carry_on(&pending)).await }
     }
 
@@ -371,7 +374,9 @@ impl Shared {
     async fn carry_on(&self, ours: &Pending) -> Result<(), Fault> {
         let head = self.head().await?;
         match head.pending {
-            Some((pending, found)) if pending.attempt == ours.attempt => self.carry_out(pending, &found).await,
+            Some((pending, found)) if pending.attempt == ours.attempt => {
+                self.carry_out(pending, &found).await
+            }
             _ => Ok(()),
         }
     }
@@ -414,7 +419,7 @@ impl Shared {
         // Parts of commits that were not decided, and now never will be.
         let (key, end) = self.keys.all_parts();
         success.push(Op::Delete { key, end });
-        let txn = Txn { tests: self.fence(head.version, head.epoch), success, failure: Vec::new() };
+        let txn = Txn { conditions: self.fence(head.version, head.epoch), success, failure: Vec::new() };
         self.client.trip();
         let outcome = self.client.txn(&txn).await?;
         if outcome.succeeded { Ok(epoch) } else { Err(Fault::Conflict) }
@@ -439,7 +444,7 @@ impl Shared {
                 return Err(Fault::Lie(format!("commit {version} is not there")));
             }
             let success = self.advance(version, head.epoch, void, Some(&[]));
-            let txn = Txn { tests: self.fence(head.version, head.epoch), success, failure: Vec::new() };
+            let txn = Txn { conditions: self.fence(head.version, head.epoch), success, failure: Vec::new() };
             if self.client.txn(&txn).await?.succeeded {
                 return Ok(false);
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::commits::Change;
 use super::wire::{Op, Range, Txn};
 use super::{COMMIT_BYTES_MAX, Etcd};
-use crate::engine::{Load, LoadFault, LoadedRow, Proposal};
+use crate::engine::{Load, LoadFault, LoadedRow, Proposal, RowKey};
 use crate::error::Fault;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Loading<'e> {
     /// Number of a table, and its last key.
     last: Vec<(u8, Vec<u8>)>,
     clears: Vec<u8>,
-    rows: BTreeMap<(u8, Box<[u8]>), Arc<[u8]>>,
+    rows: BTreeMap<RowKey, Arc<[u8]>>,
     bytes: usize,
 }
 
@@ -73,7 +73,9 @@ impl Load for Loading<'_> {
         }
         if self.bytes > COMMIT_BYTES_MAX {
             let most = COMMIT_BYTES_MAX >> 20;
-            return Err(Fault::TooLarge(format!("a load of more than the {most} MB that one commit in etcd may have")));
+            return Err(Fault::TooLarge(format!(
+                "a load of more than the {most} MB that one commit in etcd may have"
+            )));
         }
         Ok(())
     }
@@ -92,8 +94,7 @@ impl Load for Loading<'_> {
             trimmed: 0,
         };
         let shared = Arc::clone(&etcd.shared);
-        let done =
-            etcd.run_within(deadline, async move { shared.commit(Change { proposal, clears }).await });
+        let done = etcd.run_within(deadline, async move { shared.commit(Change { proposal, clears }).await });
         match done {
             Ok(true) => Ok(()),
             Ok(false) => Err(LoadFault::Fenced),

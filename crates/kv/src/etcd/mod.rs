@@ -1,4 +1,4 @@
-//! etcd: every row is a key, and a transaction with tests is the fence. [`keys`] says where everything lies, [`commits`] how a commit
+//! etcd: every row is a key, and a transaction with conditions is the fence. [`keys`] says where everything lies, [`commits`] how a commit
 //! that is larger than etcd's transactions stays whole.
 
 mod address;
@@ -6,9 +6,9 @@ mod call;
 mod commits;
 mod keys;
 mod load;
-mod moment;
 mod nodes;
 mod opening;
+mod reading;
 mod wire;
 
 use std::future::Future;
@@ -21,11 +21,11 @@ use commits::{Change, Head};
 use keys::Keys;
 use larix_store::TableSpec;
 use nodes::{MessageLease, Presence};
-use wire::{Done, Op, Range, Txn};
+use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
-    Begun, Engine, Held, Limits, Listening, Load, Proposal, Question, Recipient, Removed, Session, Sizes,
-    StoredCommit,
+    Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal, Question, Recipient, Removed,
+    Session, Sizes, StoredCommit,
 };
 use crate::error::{Fault, OpenError};
 use crate::runtime::Runtime;
@@ -80,7 +80,8 @@ impl Etcd {
         let client = Arc::new(Client::new(address, limits.deadline));
         let message_lease = MessageLease::default();
         let shared = Arc::new(Shared { client, keys, txn_ops, request_bytes, message_lease });
-        let mut etcd = Self { presence: None, shared, runtime, deadline: limits.deadline, tables: Vec::new() };
+        let mut etcd =
+            Self { presence: None, shared, runtime, deadline: limits.deadline, tables: Vec::new() };
         let (shared, wanted, schema) = (Arc::clone(&etcd.shared), tables.to_vec(), schema.to_owned());
         let opened = etcd.run(async move { Ok(shared.prepare(&schema, &wanted, make).await) });
         let numbers = opened.map_err(Fault::into_open)??;
@@ -137,7 +138,7 @@ impl Engine for Etcd {
         })
     }
 
-    fn begin(&self, known: u64, questions: Vec<Question>) -> Result<Begun<'_>, Fault> {
+    fn begin(&self, known: u64, questions: Vec<Question>) -> Result<OpenedSnapshot<'_>, Fault> {
         self.begin_at(known, questions)
     }
 
@@ -146,9 +147,7 @@ impl Engine for Etcd {
         let bytes: usize = proposal.put.iter().map(|(_, value)| value.len()).sum();
         let deadline = self.deadline_for(rows, bytes);
         let shared = Arc::clone(&self.shared);
-        self.run_within(deadline, async move {
-            shared.commit(Change { proposal, clears: Vec::new() }).await
-        })
+        self.run_within(deadline, async move { shared.commit(Change { proposal, clears: Vec::new() }).await })
     }
 
     fn take_over(&self, attempt: &[u8]) -> Result<u64, Fault> {
@@ -171,8 +170,8 @@ impl Engine for Etcd {
             shared.client.trip();
             let outcome = shared.client.txn(&Txn::of(tables.iter().map(count).collect())).await?;
             let counted = tables.into_iter().zip(outcome.done).filter_map(|(table, done)| match done {
-                Done::Range { count, .. } => Some((table, count)),
-                Done::Put | Done::Deleted(_) => None,
+                OpResponse::Range { count, .. } => Some((table, count)),
+                OpResponse::Put | OpResponse::Deleted(_) => None,
             });
             Ok(counted.collect())
         })
@@ -183,7 +182,7 @@ impl Engine for Etcd {
         Ok(load.map(|load| Box::new(load) as Box<dyn Load + '_>))
     }
 
-    fn lease(&self) -> Result<Option<Held>, Fault> {
+    fn lease(&self) -> Result<Option<HeldLease>, Fault> {
         let shared = Arc::clone(&self.shared);
         self.run(async move { shared.lease().await })
     }
@@ -223,7 +222,7 @@ impl Engine for Etcd {
         self.run(async move { shared.send(key, body).await })
     }
 
-    fn listen(&self) -> Result<Box<dyn Listening>, Fault> {
+    fn listen(&self) -> Result<Box<dyn MessageListener>, Fault> {
         Ok(Box::new(nodes::Listener::begin(self)?))
     }
 }

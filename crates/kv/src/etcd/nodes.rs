@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::call::Effect;
-use super::wire::{KeyValue, Op, Test, Txn, Writer, fields, number};
+use super::wire::{Condition, KeyValue, Op, Txn, Writer, fields, number};
 use super::{Etcd, Shared};
-use crate::engine::{Held, Listening, Message, OLDEST_MESSAGE, Removed, Session};
+use crate::engine::{HeldLease, Message, MessageListener, OLDEST_MESSAGE, Removed, Session};
 use crate::error::{Fault, Status};
 use crate::runtime::{AbortOnDrop, GRACE, call};
 
@@ -67,7 +67,7 @@ impl Shared {
         Ok(done.map(|done| done.found()).unwrap_or_default().into_iter().next())
     }
 
-    pub(super) async fn lease(&self) -> Result<Option<Held>, Fault> {
+    pub(super) async fn lease(&self) -> Result<Option<HeldLease>, Fault> {
         self.client.trip();
         let Some(found) = self.one(self.keys.lease()).await? else { return Ok(None) };
         let message = Writer::default().number(1, found.lease.cast_unsigned()).done();
@@ -80,7 +80,11 @@ impl Shared {
         let Some((holder, node)) = found.value.split_at_checked(HANDLE_BYTES) else {
             return Err(Fault::Lie("a lease without a holder".to_owned()));
         };
-        Ok(Some(Held { holder: holder.to_vec(), node: String::from_utf8_lossy(node).into_owned(), left }))
+        Ok(Some(HeldLease {
+            holder: holder.to_vec(),
+            node: String::from_utf8_lossy(node).into_owned(),
+            left,
+        }))
     }
 
     pub(super) async fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
@@ -98,16 +102,16 @@ impl Shared {
                     return Ok(true);
                 }
                 // It is over by now, or shorter than it is to be.
-                Test::Revision(found.changed)
+                Condition::Revision(found.changed)
             }
             None if kept.is_some_and(|kept| kept.value == holder) => return Ok(false),
-            None => Test::Absent,
+            None => Condition::Absent,
         };
         self.client.trip();
         let lease = self.grant(seconds(time)).await?;
         let key = self.keys.lease();
         let txn = Txn {
-            tests: vec![(key.clone(), test)],
+            conditions: vec![(key.clone(), test)],
             success: vec![Op::Put { key, value, lease }],
             failure: Vec::new(),
         };
@@ -141,11 +145,8 @@ impl Shared {
         let lease = self.grant(seconds(kept_away)).await?;
         let key = self.keys.lease();
         let txn = Txn {
-            tests: vec![(key.clone(), Test::Revision(found.changed))],
-            success: vec![
-                Op::delete(key),
-                Op::Put { key: self.keys.kept(), value: holder.to_vec(), lease },
-            ],
+            conditions: vec![(key.clone(), Condition::Revision(found.changed))],
+            success: vec![Op::delete(key), Op::Put { key: self.keys.kept(), value: holder.to_vec(), lease }],
             failure: Vec::new(),
         };
         self.client.trip();
@@ -219,7 +220,7 @@ impl Shared {
             self.client.trip();
             let done = self.client.txn(&Txn::of(gone)).await?.done;
             for ((to_leader, front, found), done) in some.iter().zip(done) {
-                let is_ours = matches!(done, super::wire::Done::Deleted(1));
+                let is_ours = matches!(done, super::wire::OpResponse::Deleted(1));
                 let tail = found.key.get(*front..).unwrap_or_default();
                 let Some((sender, number)) = tail.split_at_checked(HANDLE_BYTES) else { continue };
                 let Ok(number) = number.try_into().map(u64::from_be_bytes) else { continue };
@@ -322,7 +323,7 @@ impl Listener {
     }
 }
 
-impl Listening for Listener {
+impl MessageListener for Listener {
     fn wait(&self, time: Duration) -> Result<bool, Fault> {
         let heard = Arc::clone(&self.heard);
         call(&self.handle, time + GRACE, async move {

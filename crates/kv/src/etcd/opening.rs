@@ -6,7 +6,7 @@ use larix_store::TableSpec;
 use super::Shared;
 use super::call::Effect;
 use super::commits::record;
-use super::wire::{Op, Test, Txn, bytes, fields};
+use super::wire::{Condition, Op, Txn, bytes, fields};
 use crate::error::{Fault, OpenError};
 use crate::schema::{FORMAT, kind};
 
@@ -78,8 +78,9 @@ impl Shared {
                 Op::put(self.keys.epoch(), 1u64.to_be_bytes()),
                 Op::put(self.keys.commit(0), record(1, &[], Some(&[]))),
             ];
-            let tests = vec![(self.keys.format(), Test::Absent), (self.keys.version(), Test::Absent)];
-            self.client.txn(&Txn { tests, success, failure: Vec::new() }).await?;
+            let conditions =
+                vec![(self.keys.format(), Condition::Absent), (self.keys.version(), Condition::Absent)];
+            self.client.txn(&Txn { conditions, success, failure: Vec::new() }).await?;
         }
         Err(Fault::Conflict)
     }
@@ -120,9 +121,9 @@ impl Shared {
         }
         let text: String =
             known.iter().map(|(number, kind, name)| format!("{number} {kind} {name}\n")).collect();
-        let test = found.map_or(Test::Absent, |found| Test::Revision(found.changed));
+        let test = found.map_or(Condition::Absent, |found| Condition::Revision(found.changed));
         let txn = Txn {
-            tests: vec![(self.keys.tables(), test)],
+            conditions: vec![(self.keys.tables(), test)],
             success: vec![Op::put(self.keys.tables(), text)],
             failure: Vec::new(),
         };

@@ -111,9 +111,16 @@ fn all<'a>(fields: &[(u32, Field<'a>)], field: u32) -> impl Iterator<Item = &'a 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Range(Range),
-    Put { key: Vec<u8>, value: Vec<u8>, lease: i64 },
+    Put {
+        key: Vec<u8>,
+        value: Vec<u8>,
+        lease: i64,
+    },
     /// Without an end it is one key.
-    Delete { key: Vec<u8>, end: Vec<u8> },
+    Delete {
+        key: Vec<u8>,
+        end: Vec<u8>,
+    },
 }
 
 /// A question for keys: without an end for one.
@@ -183,7 +190,7 @@ impl Op {
 
 /// What has to hold for a transaction to succeed.
 #[derive(Clone, Debug)]
-pub(super) enum Test {
+pub(super) enum Condition {
     Absent,
     Value(Vec<u8>),
     /// In the order of bytes.
@@ -191,10 +198,10 @@ pub(super) enum Test {
     Revision(i64),
 }
 
-/// A transaction: `success` if all tests hold, else `failure`.
+/// A transaction: `success` if all conditions hold, else `failure`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Txn {
-    pub(super) tests: Vec<(Vec<u8>, Test)>,
+    pub(super) conditions: Vec<(Vec<u8>, Condition)>,
     pub(super) success: Vec<Op>,
     pub(super) failure: Vec<Op>,
 }
@@ -208,14 +215,16 @@ impl Txn {
     pub(super) fn encode(&self) -> Vec<u8> {
         const LESS: u64 = 2;
         let mut out = Writer::default();
-        for (key, test) in &self.tests {
+        for (key, test) in &self.conditions {
             let compare = Writer::default();
             let compare = match test {
                 // The first fields are the comparison, 0 being "equal", and what is compared.
-                Test::Absent => compare.number(2, 1).bytes(3, key),
-                Test::Value(value) => compare.number(2, 3).bytes(3, key).message(7, value),
-                Test::ValueBelow(value) => compare.number(1, LESS).number(2, 3).bytes(3, key).message(7, value),
-                Test::Revision(revision) => {
+                Condition::Absent => compare.number(2, 1).bytes(3, key),
+                Condition::Value(value) => compare.number(2, 3).bytes(3, key).message(7, value),
+                Condition::ValueBelow(value) => {
+                    compare.number(1, LESS).number(2, 3).bytes(3, key).message(7, value)
+                }
+                Condition::Revision(revision) => {
                     compare.number(2, 2).bytes(3, key).number(6, revision.cast_unsigned())
                 }
             };
@@ -243,13 +252,13 @@ pub(super) struct KeyValue {
 
 /// What became of an operation.
 #[derive(Clone, Debug)]
-pub(super) enum Done {
+pub(super) enum OpResponse {
     Range { found: Vec<KeyValue>, count: u64 },
     Put,
     Deleted(u64),
 }
 
-impl Done {
+impl OpResponse {
     /// What a question found.
     pub(super) fn found(self) -> Vec<KeyValue> {
         match self {
@@ -261,13 +270,13 @@ impl Done {
 
 /// What became of a transaction.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
+pub(super) struct TxnResponse {
     pub(super) revision: i64,
     pub(super) succeeded: bool,
-    pub(super) done: Vec<Done>,
+    pub(super) done: Vec<OpResponse>,
 }
 
-impl Outcome {
+impl TxnResponse {
     pub(super) fn decode(message: &[u8]) -> Option<Self> {
         let outer = fields(message)?;
         let header = fields(bytes(&outer, 1))?;
@@ -276,16 +285,16 @@ impl Outcome {
     }
 }
 
-fn decode_op(message: &[u8]) -> Option<Done> {
+fn decode_op(message: &[u8]) -> Option<OpResponse> {
     let op = fields(message)?;
     Some(match op.as_slice() {
         [(1, Field::Bytes(range))] => {
             let range = fields(range)?;
             let found = all(&range, 2).map(decode_key_value).collect::<Option<_>>()?;
-            Done::Range { found, count: number(&range, 4) }
+            OpResponse::Range { found, count: number(&range, 4) }
         }
-        [(2, Field::Bytes(_))] => Done::Put,
-        [(3, Field::Bytes(delete))] => Done::Deleted(number(&fields(delete)?, 2)),
+        [(2, Field::Bytes(_))] => OpResponse::Put,
+        [(3, Field::Bytes(delete))] => OpResponse::Deleted(number(&fields(delete)?, 2)),
         _ => return None,
     })
 }
@@ -318,7 +327,12 @@ mod tests {
         let read = fields(&message).expect("a message");
         assert_eq!(
             read,
-            [(1, Field::Number(300)), (3, Field::Bytes(b"abc")), (5, Field::Bytes(b"")), (6, Field::Number(u64::MAX))]
+            [
+                (1, Field::Number(300)),
+                (3, Field::Bytes(b"abc")),
+                (5, Field::Bytes(b"")),
+                (6, Field::Number(u64::MAX))
+            ]
         );
         assert_eq!((number(&read, 1), number(&read, 9), bytes(&read, 3)), (300, 0, &b"abc"[..]));
         for (bytes, what) in [
@@ -336,7 +350,7 @@ mod tests {
     #[test]
     fn transactions_are_those_of_etcd() {
         let txn = Txn {
-            tests: vec![(b"a".to_vec(), Test::Absent)],
+            conditions: vec![(b"a".to_vec(), Condition::Absent)],
             success: vec![Op::put(b"a".to_vec(), *b"1")],
             failure: vec![Op::get(b"a".to_vec())],
         };

@@ -10,8 +10,8 @@ use larix_proto::url::percent_decode_text;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
-use crate::error::{Fault, OpenError};
 use super::tls::{EngineStream, EngineTls, Given};
+use crate::error::{Fault, OpenError};
 use crate::tls::TlsSettings;
 
 /// What the engine keeps of a connection's name.

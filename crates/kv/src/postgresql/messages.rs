@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::link::{self, Pool};
-use crate::engine::{Listening, Message, OLDEST_MESSAGE, Recipient};
+use crate::engine::{Message, MessageListener, OLDEST_MESSAGE, Recipient};
 use crate::error::Fault;
 
 /// Nothing is lost with it that a deadline does not mend, so the row is not waited for on the disk.
@@ -47,12 +47,8 @@ pub(super) fn send(
     let (sender, number) = (own.to_vec(), number.cast_signed());
     let mut link = pool.lease()?;
     let sent = link.call(|link| async move {
-        let values: [(&(dyn ToSql + Sync), Type); 4] = [
-            (&recipient, Type::BYTEA),
-            (&sender, Type::BYTEA),
-            (&number, Type::INT8),
-            (&body, Type::BYTEA),
-        ];
+        let values: [(&(dyn ToSql + Sync), Type); 4] =
+            [(&recipient, Type::BYTEA), (&sender, Type::BYTEA), (&number, Type::INT8), (&body, Type::BYTEA)];
         Ok(link.client.query_typed(&text, &values).await?)
     });
     sent.map(drop)
@@ -72,7 +68,7 @@ impl Listener {
     }
 }
 
-impl Listening for Listener {
+impl MessageListener for Listener {
     fn wait(&self, time: Duration) -> Result<bool, Fault> {
         self.connection.hear(time)
     }

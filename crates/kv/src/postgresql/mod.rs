@@ -23,8 +23,8 @@ use statements::ask;
 
 use crate::changes;
 use crate::engine::{
-    Answer, Begun, COMMITS_TOLD_MAX, Engine, Held, Limits, Listening, Load, Moment, Proposal, Question,
-    Recipient, Removed, Session, Sizes, StoredCommit, Told,
+    Answer, COMMITS_TOLD_MAX, Engine, EngineSnapshot, HeldLease, Limits, Load, MessageListener, NewCommits,
+    OpenedSnapshot, Proposal, Question, Recipient, Removed, Session, Sizes, StoredCommit,
 };
 use crate::error::{Fault, OpenError};
 
@@ -95,7 +95,7 @@ fn milliseconds(time: Duration) -> i64 {
 #[derive(Debug)]
 struct Transaction<'p>(Lease<'p>);
 
-impl Moment for Transaction<'_> {
+impl EngineSnapshot for Transaction<'_> {
     fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
         self.0.call(|link| async move {
             try_join_all(questions.into_iter().map(|question| ask(question, &link.client, &link.statements)))
@@ -105,7 +105,7 @@ impl Moment for Transaction<'_> {
 }
 
 impl PostgreSql {
-    fn begin_once(&self, known: u64, questions: Vec<Question>) -> Result<Begun<'_>, Fault> {
+    fn begin_once(&self, known: u64, questions: Vec<Question>) -> Result<OpenedSnapshot<'_>, Fault> {
         let mut lease = self.pool.lease()?;
         let known = signed(known)?;
         lease.in_transaction();
@@ -125,8 +125,8 @@ impl PostgreSql {
         })?;
         let told = told.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
         let told = match told.len() as u64 > COMMITS_TOLD_MAX {
-            true => told.into_iter().next().map_or(Told::All(Vec::new()), Told::Far),
-            false => Told::All(told),
+            true => told.into_iter().next().map_or(NewCommits::Listed(Vec::new()), NewCommits::TooMany),
+            false => NewCommits::Listed(told),
         };
         Ok((Box::new(Transaction(lease)), told, answers))
     }
@@ -139,13 +139,13 @@ fn stored(row: &Row) -> Result<StoredCommit, Fault> {
             .map_err(|_| Fault::Lie("a commit has a number below 0".to_owned()))
     };
     let version = number(0)?;
-    let keys =
-        match row.try_get::<_, Option<&[u8]>>(3)? {
-            None => None,
-            Some(list) => Some(changes::decode(list).ok_or_else(|| {
-                Fault::Lie(format!("the list of keys of commit {version} cannot be read"))
-            })?),
-        };
+    let keys = match row.try_get::<_, Option<&[u8]>>(3)? {
+        None => None,
+        Some(list) => Some(
+            changes::decode(list)
+                .ok_or_else(|| Fault::Lie(format!("the list of keys of commit {version} cannot be read")))?,
+        ),
+    };
     Ok(StoredCommit { version, keys, epoch: number(1)?, attempt: row.try_get(2)? })
 }
 
@@ -168,7 +168,7 @@ impl Engine for PostgreSql {
         stored(rows.first().ok_or_else(|| Fault::Lie("no commit has a row".to_owned()))?)
     }
 
-    fn begin(&self, known: u64, questions: Vec<Question>) -> Result<Begun<'_>, Fault> {
+    fn begin(&self, known: u64, questions: Vec<Question>) -> Result<OpenedSnapshot<'_>, Fault> {
         match self.begin_once(known, questions.clone()) {
             // A connection of the pool that had ended unnoticed. Nothing was read yet, so another one may begin.
             Err(Fault::PostgreSql { error, .. }) if error.is_closed() => self.begin_once(known, questions),
@@ -183,9 +183,8 @@ impl Engine for PostgreSql {
 
     fn take_over(&self, attempt: &[u8]) -> Result<u64, Fault> {
         let attempt = attempt.to_vec();
-        let rows = self.query(|link| async move {
-            link.client.query(&link.statements.take_over, &[&attempt]).await
-        })?;
+        let rows = self
+            .query(|link| async move { link.client.query(&link.statements.take_over, &[&attempt]).await })?;
         let epoch = rows.first().map(|row| row.try_get::<_, i64>(1)).transpose()?;
         let lie = || Fault::Lie("no commit has a row".to_owned());
         epoch.and_then(|epoch| u64::try_from(epoch).ok()).ok_or_else(lie)
@@ -216,8 +215,7 @@ impl Engine for PostgreSql {
     }
 
     fn counts(&self) -> Result<Vec<(u8, u64)>, Fault> {
-        let rows =
-            self.query(|link| async move { link.client.query(&link.statements.counts, &[]).await })?;
+        let rows = self.query(|link| async move { link.client.query(&link.statements.counts, &[]).await })?;
         let read = |row: &Row| -> Result<(u8, u64), Fault> {
             let (table, count) = (row.try_get::<_, i16>(0)?, row.try_get::<_, i64>(1)?);
             Ok((u8::try_from(table).unwrap_or(u8::MAX), u64::try_from(count).unwrap_or(0)))
@@ -230,11 +228,11 @@ impl Engine for PostgreSql {
         Ok(load.map(|load| Box::new(load) as Box<dyn Load + '_>))
     }
 
-    fn lease(&self) -> Result<Option<Held>, Fault> {
+    fn lease(&self) -> Result<Option<HeldLease>, Fault> {
         let rows = self.query(|link| async move { link.client.query(&link.statements.lease, &[]).await })?;
         let Some(row) = rows.first() else { return Ok(None) };
         let left = Duration::from_millis(u64::try_from(row.try_get::<_, i64>(2)?).unwrap_or(0));
-        Ok(Some(Held { holder: row.try_get(0)?, node: row.try_get(1)?, left }))
+        Ok(Some(HeldLease { holder: row.try_get(0)?, node: row.try_get(1)?, left }))
     }
 
     fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
@@ -255,9 +253,8 @@ impl Engine for PostgreSql {
     fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault> {
         let time = milliseconds(kept_away);
         let mut lease = self.pool.lease()?;
-        let ended = lease.call(|link| async move {
-            Ok(link.client.execute(&link.statements.end_lease, &[&time]).await?)
-        });
+        let ended = lease
+            .call(|link| async move { Ok(link.client.execute(&link.statements.end_lease, &[&time]).await?) });
         Ok(ended? > 0)
     }
 
@@ -286,7 +283,7 @@ impl Engine for PostgreSql {
         messages::send(&self.pool, own, to, number, body)
     }
 
-    fn listen(&self) -> Result<Box<dyn Listening>, Fault> {
+    fn listen(&self) -> Result<Box<dyn MessageListener>, Fault> {
         Ok(Box::new(messages::Listener::begin(&self.pool)?))
     }
 }

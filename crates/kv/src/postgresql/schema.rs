@@ -84,7 +84,11 @@ async fn inspect(
         )
         .await?;
     if settings.try_get::<_, i32>(0)? < OLDEST {
-        return Err(Refusal::Open(OpenError::Old { found: settings.try_get(1)?, engine: "PostgreSQL", oldest: "14" }));
+        return Err(Refusal::Open(OpenError::Old {
+            found: settings.try_get(1)?,
+            engine: "PostgreSQL",
+            oldest: "14",
+        }));
     }
     if !settings.try_get::<_, bool>(2)? {
         return Err(Refusal::Open(OpenError::NotDurable));

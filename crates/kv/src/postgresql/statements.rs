@@ -192,51 +192,51 @@ impl Statements {
 
 /// Answers a question about rows.
 pub(crate) async fn ask(
-        question: Question,
-        client: &Client,
-        statements: &Statements,
-    ) -> Result<Vec<Answer>, Fault> {
-        let rows = match &question {
-            Question::Values { table, keys } => {
-                client.query(&statements.values, &[&i16::from(*table), keys]).await?
-            }
-            Question::Forward { table, from, to, limit } => {
-                client.query(&statements.forward, &[&i16::from(*table), from, to, &i64::from(*limit)]).await?
-            }
-            Question::Backward { table, from, to, limit } => {
-                client.query(&statements.backward, &[&i16::from(*table), from, to, &i64::from(*limit)]).await?
-            }
-            Question::Firsts { table, ranges } => {
-                let keys: Vec<&[u8]> = ranges.iter().map(|(from, _)| &**from).collect();
-                client.query(&statements.firsts, &[&i16::from(*table), &keys]).await?
-            }
-            Question::Lasts { table, ranges } => {
-                let keys: Vec<&[u8]> = ranges.iter().map(|(_, to)| &**to).collect();
-                client.query(&statements.lasts, &[&i16::from(*table), &keys]).await?
-            }
-        };
-        let mut answers = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let place = |row: &tokio_postgres::Row| -> Result<usize, Fault> {
-                usize::try_from(row.try_get::<_, i64>(0)? - 1)
-                    .map_err(|_| Fault::Lie("a place below 1".to_owned()))
-            };
-            answers.push(match &question {
-                Question::Values { keys, .. } => {
-                    let place = place(row)?;
-                    let key = keys
-                        .get(place)
-                        .cloned()
-                        .ok_or_else(|| Fault::Lie("a key nobody asked for".to_owned()))?;
-                    Answer { place, key, value: row.try_get(1)? }
-                }
-                Question::Forward { .. } | Question::Backward { .. } => {
-                    Answer { place: 0, key: row.try_get(0)?, value: row.try_get(1)? }
-                }
-                Question::Firsts { .. } | Question::Lasts { .. } => {
-                    Answer { place: place(row)?, key: row.try_get(1)?, value: row.try_get(2)? }
-                }
-            });
+    question: Question,
+    client: &Client,
+    statements: &Statements,
+) -> Result<Vec<Answer>, Fault> {
+    let rows = match &question {
+        Question::Values { table, keys } => {
+            client.query(&statements.values, &[&i16::from(*table), keys]).await?
         }
-        Ok(answers)
+        Question::Forward { table, from, to, limit } => {
+            client.query(&statements.forward, &[&i16::from(*table), from, to, &i64::from(*limit)]).await?
+        }
+        Question::Backward { table, from, to, limit } => {
+            client.query(&statements.backward, &[&i16::from(*table), from, to, &i64::from(*limit)]).await?
+        }
+        Question::Firsts { table, ranges } => {
+            let keys: Vec<&[u8]> = ranges.iter().map(|(from, _)| &**from).collect();
+            client.query(&statements.firsts, &[&i16::from(*table), &keys]).await?
+        }
+        Question::Lasts { table, ranges } => {
+            let keys: Vec<&[u8]> = ranges.iter().map(|(_, to)| &**to).collect();
+            client.query(&statements.lasts, &[&i16::from(*table), &keys]).await?
+        }
+    };
+    let mut answers = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let place = |row: &tokio_postgres::Row| -> Result<usize, Fault> {
+            usize::try_from(row.try_get::<_, i64>(0)? - 1)
+                .map_err(|_| Fault::Lie("a place below 1".to_owned()))
+        };
+        answers.push(match &question {
+            Question::Values { keys, .. } => {
+                let place = place(row)?;
+                let key = keys
+                    .get(place)
+                    .cloned()
+                    .ok_or_else(|| Fault::Lie("a key nobody asked for".to_owned()))?;
+                Answer { place, key, value: row.try_get(1)? }
+            }
+            Question::Forward { .. } | Question::Backward { .. } => {
+                Answer { place: 0, key: row.try_get(0)?, value: row.try_get(1)? }
+            }
+            Question::Firsts { .. } | Question::Lasts { .. } => {
+                Answer { place: place(row)?, key: row.try_get(1)?, value: row.try_get(2)? }
+            }
+        });
     }
+    Ok(answers)
+}

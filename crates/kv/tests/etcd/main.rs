@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use larix_kv::{Address, Freshness, KvOptions, KvStore, OpenError, Recipient};
 use larix_store::contract::{self, INTEGER, ORDERED, POSTINGS, TABLES};
 use larix_store::{
-    CommitError, CommitId, Direction, Durability, KeyRange, Loader, PostingCursor, ReadError, Snapshot, Store,
-    Transaction, WriteSet,
+    CommitError, CommitId, Direction, Durability, KeyRange, Loader, PostingCursor, ReadError, Snapshot,
+    Store, Transaction, WriteSet,
 };
 use larix_testkit::etcd::Etcd;
 
@@ -88,9 +88,8 @@ fn handles_keep_the_contract() {
 fn caches_follow_the_commits_of_others() {
     let Some(etcd) = Etcd::start() else { return };
     let address = format!("{}?max-txn-ops=32", etcd.prefix());
-    let handle = |cache_bytes| {
-        open(&address, &KvOptions { cache_bytes, ..KvOptions::default() }).expect("open")
-    };
+    let handle =
+        |cache_bytes| open(&address, &KvOptions { cache_bytes, ..KvOptions::default() }).expect("open");
     let (one, two, plain) = (handle(1 << 20), handle(1 << 20), handle(0));
     let mut number = 7u64;
     let mut below = |limit: u64| {
@@ -391,7 +390,10 @@ fn loads_come_whole_or_not() {
     loader.finish().expect("finish");
     let snapshot = other.snapshot().expect("snapshot");
     assert_eq!(snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan").count(), 3000);
-    assert_eq!(store.statistics().expect("statistics").tables.iter().map(|table| table.records).sum::<u64>(), 3000);
+    assert_eq!(
+        store.statistics().expect("statistics").tables.iter().map(|table| table.records).sum::<u64>(),
+        3000
+    );
     let mut posted = snapshot.postings(POSTINGS, b"k\0").expect("none");
     assert_eq!(posted.next().expect("none"), None);
 }
@@ -463,7 +465,8 @@ fn history_that_is_compacted_is_not_missed() {
 #[test]
 fn engines_that_hold_something_else_are_refused() {
     let Some(etcd) = Etcd::start() else { return };
-    let refused = |address: &str, options: &KvOptions| open(address, options).expect_err("refused").to_string();
+    let refused =
+        |address: &str, options: &KvOptions| open(address, options).expect_err("refused").to_string();
     let no_make = KvOptions { make: false, ..KvOptions::default() };
     let text = refused(&etcd.prefix(), &no_make);
     assert!(text.contains("no store in the schema"), "{text}");

@@ -1,8 +1,8 @@
 //! TLS with etcd, and its users.
 
+use larix_kv::KvOptions;
 use larix_testkit::etcd::Etcd;
 use larix_testkit::{Authority, self_signed};
-use larix_kv::KvOptions;
 use rcgen::PKCS_ECDSA_P256_SHA256;
 use tempfile::TempDir;
 
@@ -30,7 +30,8 @@ fn tls_proves_who_answers_and_who_asks() {
     let (cert, key) = (file(&folder, "node.pem", &node.certificate), file(&folder, "node.key", &node.key));
     let (bad_cert, bad_key) =
         (file(&folder, "bad.pem", &stranger.certificate), file(&folder, "bad.key", &stranger.key));
-    let at = |query: &str| open(&format!("etcd://localhost:{}/p?{query}", etcd.port()), &KvOptions::default());
+    let at =
+        |query: &str| open(&format!("etcd://localhost:{}/p?{query}", etcd.port()), &KvOptions::default());
     let store = at(&format!("cacert={root}&cert={cert}&key={key}")).expect("open");
     commit(&store, &put(b"a", b"1")).expect("commit");
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));

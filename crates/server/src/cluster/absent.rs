@@ -15,7 +15,8 @@ mod report;
 pub use report::{Checked, Connected, Removed, Status};
 
 /// What is said where an engine is asked for.
-const ABSENT: &str = "this program has no part for `database kv`: build it with the feature postgresql or etcd";
+const ABSENT: &str =
+    "this program has no part for `database kv`: build it with the feature postgresql or etcd";
 
 /// # Errors
 /// Always.

@@ -98,7 +98,8 @@ fn limits_are_named_and_large_entries_come_whole() {
     fill(&nodes[0]);
     let members: String =
         (0..2000).map(|number| format!("  member: cn=p{number},ou=people,{SUFFIX}\n")).collect();
-    let group = format!("add cn=all,{SUFFIX}\n  objectClass: groupOfNames\n  cn: all\n{}", members.trim_end());
+    let group =
+        format!("add cn=all,{SUFFIX}\n  objectClass: groupOfNames\n  cn: all\n{}", members.trim_end());
     until("it takes changes", || change(&nodes[0], &group) == "=> 0\n");
     let mut client = Client::connect(nodes[1].address());
     ask(&mut client, &format!("as {ADMIN} secret"));

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::commits::{Head, stored};
-use super::wire::{Done, Op, Range, Txn};
+use super::wire::{Op, OpResponse, Range, Txn};
 use super::{Etcd, Shared};
-use crate::engine::{ANSWER_BYTES_MAX, Answer, Begun, COMMITS_TOLD_MAX, Moment, Question, Told};
+use crate::engine::{
+    ANSWER_BYTES_MAX, Answer, COMMITS_TOLD_MAX, EngineSnapshot, NewCommits, OpenedSnapshot, Question,
+};
 use crate::error::{Fault, Status};
 
 /// One revision.
@@ -15,7 +17,7 @@ pub(super) struct AtRevision<'e> {
     revision: i64,
 }
 
-impl Moment for AtRevision<'_> {
+impl EngineSnapshot for AtRevision<'_> {
     fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
         let (shared, revision) = (Arc::clone(&self.etcd.shared), self.revision);
         self.etcd.run(async move { shared.answers(&questions, revision).await })
@@ -23,10 +25,10 @@ impl Moment for AtRevision<'_> {
 }
 
 /// Which question an operation belongs to, and which of its keys or ranges it asks for.
-type Place = (usize, usize);
+type KeyOfQuestion = (usize, usize);
 
 impl Etcd {
-    pub(super) fn begin_at(&self, known: u64, questions: Vec<Question>) -> Result<Begun<'_>, Fault> {
+    pub(super) fn begin_at(&self, known: u64, questions: Vec<Question>) -> Result<OpenedSnapshot<'_>, Fault> {
         let shared = Arc::clone(&self.shared);
         let (revision, told, answers) = self.run(async move { shared.begin(known, &questions).await })?;
         Ok((Box::new(AtRevision { etcd: self, revision }), told, answers))
@@ -39,7 +41,7 @@ impl Shared {
         &self,
         known: u64,
         questions: &[Question],
-    ) -> Result<(i64, Told, Vec<Vec<Answer>>), Fault> {
+    ) -> Result<(i64, NewCommits, Vec<Vec<Answer>>), Fault> {
         const OF_HEAD: usize = 2;
         let (from, to) = self.keys.commits(known, known.saturating_add(COMMITS_TOLD_MAX + 1));
         let mut ops = vec![Op::all(self.keys.head()), Op::all((from, to))];
@@ -51,18 +53,18 @@ impl Shared {
         self.client.trip();
         let outcome = self.client.txn(&Txn::of(ops)).await?;
         let mut done = outcome.done.into_iter();
-        let mut next = || done.next().map(Done::found).unwrap_or_default();
+        let mut next = || done.next().map(OpResponse::found).unwrap_or_default();
         let head = Head::read(&self.keys, next())?;
         let commits = next();
         let told = if head.version < known {
-            Told::All(Vec::new())
+            NewCommits::Listed(Vec::new())
         } else if head.version - known > COMMITS_TOLD_MAX {
-            Told::Far(head.newest())
+            NewCommits::TooMany(head.newest())
         } else {
             let read = commits.iter().map(|found| stored(self.keys.commit_of(&found.key)?, &found.value));
             let mut told = read.collect::<Result<Vec<_>, _>>()?;
             told.reverse();
-            Told::All(told)
+            NewCommits::Listed(told)
         };
         // A large commit is being carried out: what it leaves alone so far is the state before it.
         if let Some((_, pending)) = &head.pending {
@@ -94,7 +96,7 @@ impl Shared {
     }
 
     /// Questions in as many transactions as they take, all sent at once.
-    async fn in_parts(&self, mut ops: Vec<Op>) -> Result<Vec<Done>, Fault> {
+    async fn in_parts(&self, mut ops: Vec<Op>) -> Result<Vec<OpResponse>, Fault> {
         let mut parts = Vec::new();
         while !ops.is_empty() {
             let rest = ops.split_off(ops.len().min(self.txn_ops));
@@ -112,7 +114,7 @@ impl Shared {
         Ok(done)
     }
 
-    fn ops(&self, questions: &[Question], revision: i64) -> (Vec<Op>, Vec<Place>) {
+    fn ops(&self, questions: &[Question], revision: i64) -> (Vec<Op>, Vec<KeyOfQuestion>) {
         let (mut ops, mut places) = (Vec::new(), Vec::new());
         for (at, question) in questions.iter().enumerate() {
             let mut push = |place: usize, range: Range| {
@@ -157,8 +159,8 @@ impl Shared {
     fn sorted(
         &self,
         questions: &[Question],
-        places: &[Place],
-        done: Vec<Done>,
+        places: &[KeyOfQuestion],
+        done: Vec<OpResponse>,
     ) -> Result<Vec<Vec<Answer>>, Fault> {
         if done.len() != places.len() {
             return Err(Fault::Lie("another number of answers than of questions".to_owned()));
