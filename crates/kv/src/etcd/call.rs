@@ -2,7 +2,7 @@
 //! endpoint answers.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::address::{Address, Endpoint};
 use super::wire::{Txn, TxnResponse, Writer, bytes, fields};
 use crate::error::{Fault, Status};
 use crate::runtime::AbortOnDrop;
+use crate::tls::TlsFault;
 
 /// Longest answer. A question for many rows is cut into several.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -58,6 +59,7 @@ struct Link {
     requests: SendRequest<Bytes>,
     endpoint: String,
     scheme: &'static str,
+    has_answered: AtomicBool,
     _task: AbortOnDrop,
 }
 
@@ -271,13 +273,35 @@ where
         let _end = connection.await;
     });
     let task = AbortOnDrop(Some(task.abort_handle()));
-    Ok(Link { requests, endpoint: endpoint.to_string(), scheme, _task: task })
+    Ok(Link {
+        requests,
+        endpoint: endpoint.to_string(),
+        scheme,
+        has_answered: AtomicBool::new(false),
+        _task: task,
+    })
 }
 
 fn broken(link: &Link, error: &h2::Error, was_sent: bool) -> Fault {
+    /// With TLS 1.3 an engine says only behind the handshake what it has against a client's certificate. Of the error that says so
+    /// only the text comes here.
+    const ALERT: &str = "received fatal alert: ";
+    let text = error.to_string();
+    let alert = text.split_once(ALERT).map(|(_, alert)| alert);
+    // What it said may have been lost with the connection.
+    if link.scheme == "https" && (alert.is_some() || !link.has_answered.load(Ordering::Relaxed)) {
+        let why = format!(
+            "{} ended the connection behind the handshake ({}): if it asks for certificates, name one in cert, with its key in key, that \
+             is of an authority in etcd's --trusted-ca-file",
+            link.endpoint,
+            alert.unwrap_or(&text)
+        );
+        let tls = alert.map(|_| TlsFault::refusal(why.clone()));
+        return Fault::Connection { why, tls, was_sent };
+    }
     // A member that ends refuses streams that it has not looked at.
     let was_sent = was_sent && error.reason() != Some(h2::Reason::REFUSED_STREAM);
-    let why = format!("{}: the connection ended: {error}", link.endpoint);
+    let why = format!("{}: the connection ended: {text}", link.endpoint);
     Fault::Connection { why, tls: None, was_sent }
 }
 
@@ -319,6 +343,7 @@ async fn send(
         }
     }
     let response = response.await.map_err(|error| broken(link, &error, true))?;
+    link.has_answered.store(true, Ordering::Relaxed);
     let (head, body) = response.into_parts();
     if head.status != StatusCode::OK {
         let why = format!("{}: this is no etcd: it answers {}", link.endpoint, head.status);

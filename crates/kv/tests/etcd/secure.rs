@@ -37,8 +37,8 @@ fn tls_proves_who_answers_and_who_asks() {
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
     for (query, expected) in [
         (format!("cacert={other}&cert={cert}&key={key}"), "cacert (now "),
-        (format!("cacert={root}"), "cert"),
-        (format!("cacert={root}&cert={bad_cert}&key={bad_key}"), "cert"),
+        (format!("cacert={root}"), "--trusted-ca-file"),
+        (format!("cacert={root}&cert={bad_cert}&key={bad_key}"), "--trusted-ca-file"),
         (format!("cacert={root}x&cert={cert}&key={key}"), "root.pemx"),
         ("tls=off".to_owned(), "localhost"),
     ] {
