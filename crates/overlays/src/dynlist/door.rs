@@ -151,7 +151,8 @@ impl ComputedAttributes for DynList {
             return Ok(None);
         }
         let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
-        let (other, question) = (NormalDn::from_normal(normal), Question::new(self, of.within())?);
+        let (other, question) =
+            (NormalDn::from_normal(normal), Question::of_one(self, of.within(), attribute, normal)?);
         let own = of.entry.dn()?;
         if tells && let Some(at) = question.known.index_of(normal) {
             let candidate = Candidate { dn: own, entry: Some(of.entry) };
@@ -179,7 +180,7 @@ impl ComputedAttributes for DynList {
             return Ok(None);
         }
         let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
-        let question = Question::new(self, *within)?;
+        let question = Question::of_one(self, *within, attribute, normal)?;
         let mut ids = Vec::new();
         if self.tells_groups_by(attribute)
             && let Some(group) = question.known.named(normal)

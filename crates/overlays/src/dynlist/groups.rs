@@ -39,6 +39,17 @@ impl<'a> Question<'a> {
         Ok(Self { overlay, within, known, visible: RefCell::default() })
     }
 
+    /// A question about the groups that an attribute says entries are in, of which one is named.
+    pub(super) fn of_one(
+        overlay: &'a DynList,
+        within: ComputedIn<'a>,
+        attribute: &AttributeDescription,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let known = overlay.known_of(within.schema, within.entries, (attribute, name))?;
+        Ok(Self { overlay, within, known, visible: RefCell::default() })
+    }
+
     fn set(&self, group: &Group) -> Option<(&'a AttributeSet, &'a Map)> {
         let set = self.overlay.sets.get(group.set)?;
         Some((set, set.group()?))
@@ -278,10 +289,16 @@ impl<'a> Question<'a> {
 
     /// The entries that are stored members of a group.
     fn stored_ids(&self, group: &Group) -> Result<Members, Failure> {
-        let mut names = Vec::new();
-        self.stored_members(group, &mut |normal, _| {
-            names.push(NormalDn::from_normal(normal));
-            true
+        let Some((_, map)) = self.set(group) else { return Ok(Members::default()) };
+        let (mut names, schema) = (Vec::new(), self.within.schema);
+        let query = InternalSearch::new(&group.dn, Scope::Base, &BoundFilter::True);
+        self.within.entries.search(&query, &mut |found| {
+            found.source().visit_exact(&map.attribute, &mut |value| {
+                let name = std::str::from_utf8(value).ok().and_then(|text| schema.parse_dn(text).ok());
+                names.extend(name);
+                true
+            })?;
+            Ok(false)
         })?;
         let (nested, mut members) = (self.is_nested(group), Members::default());
         for name in names {

@@ -1,7 +1,7 @@
 //! The groups of a database, found once for each commit, and the entries that are members of static ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use foldhash::HashMap;
 use larix_engine::entry::{EntryId, EntrySource};
@@ -10,7 +10,7 @@ use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_engine::overlay::{Entries, Failure, Lasting};
 use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlScheme};
-use larix_schema::{BoundFilter, NormalDn, ObjectClassId, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClassId, Schema};
 
 use super::identity::Identity;
 use super::{AttributeSet, DynList, Shared};
@@ -23,9 +23,19 @@ pub(super) struct Known {
     is_dynamic: bool,
     pub(super) groups: Vec<Group>,
     by_name: HashMap<Box<str>, usize>,
-    /// Members that are remembered, of all groups.
-    members: AtomicUsize,
+    /// Members that are remembered, of all groups that share this.
+    members: Arc<AtomicUsize>,
 }
+
+/// Groups that were asked about one by one, where the others have no say: each as of a commit of its own.
+#[derive(Debug, Default)]
+pub(super) struct Alone {
+    by_name: HashMap<Box<str>, Shared>,
+    members: Arc<AtomicUsize>,
+}
+
+/// Groups that are remembered one by one.
+const ALONE_MAX: usize = 10_000;
 
 /// Members that are remembered of the groups of one commit: 8 bytes each.
 const MEMBERS_MAX: usize = 1_000_000;
@@ -166,8 +176,9 @@ impl DynList {
             return Ok(known);
         }
         let mut known = Known { commit, ..Known::default() };
+        let root = NormalDn::root();
         for (at, set) in self.sets.iter().enumerate() {
-            self.gather(schema, entries, (at, set), &mut known)?;
+            self.gather(schema, entries, (at, set), (&root, Scope::Subtree), &mut known)?;
         }
         let known = Arc::new(known);
         // An older state that somebody still reads is not kept.
@@ -176,6 +187,62 @@ impl DynList {
             self.known.store(Some(Arc::clone(&known)));
         }
         Ok(known)
+    }
+
+    /// A group that the attribute may say entries are in: all groups where they are known or needed, and else this one alone.
+    pub(super) fn known_of(
+        &self,
+        schema: &Schema,
+        entries: &dyn Entries,
+        (attribute, name): (&AttributeDescription, &str),
+    ) -> Result<Shared, Failure> {
+        let commit = entries.commit();
+        let of_all = self.known.load_full().filter(|known| self.holds(known, commit, entries));
+        if let Some(known) = of_all {
+            return Ok(known);
+        }
+        if !self.is_told_alone(attribute) {
+            return self.known(schema, entries);
+        }
+        let remembered = {
+            let alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+            alone.by_name.get(name).cloned()
+        };
+        if let Some(known) = remembered.filter(|known| self.holds(known, commit, entries)) {
+            return Ok(known);
+        }
+        let dn = NormalDn::from_normal(name);
+        let members = {
+            let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+            // What is out of date makes room with all the rest.
+            if alone.by_name.len() >= ALONE_MAX || alone.members.load(Ordering::Relaxed) >= MEMBERS_MAX {
+                *alone = Alone::default();
+            }
+            Arc::clone(&alone.members)
+        };
+        let mut known = Known { commit, members, ..Known::default() };
+        // Groups of other databases are theirs.
+        if entries.id_of(&dn)?.is_some() {
+            for (at, set) in self.sets.iter().enumerate() {
+                self.gather(schema, entries, (at, set), (&dn, Scope::Base), &mut known)?;
+            }
+        }
+        let known = Arc::new(known);
+        if commit.is_some() {
+            let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_newer = |before: &Shared| before.commit < commit;
+            if alone.by_name.get(name).is_none_or(is_newer) {
+                alone.by_name.insert(name.into(), Arc::clone(&known));
+            }
+        }
+        Ok(known)
+    }
+
+    /// Whether the attribute says no more than the groups that it names: no group is in another one.
+    fn is_told_alone(&self, attribute: &AttributeDescription) -> bool {
+        let maps = || self.sets.iter().filter_map(AttributeSet::group);
+        let is_nested = maps().any(|map| map.tells_by(attribute) && map.is_nested());
+        !is_nested && !maps().any(|map| map.attribute == *attribute)
     }
 
     /// Whether what was found holds in this state: static groups and their members do until an entry comes or goes, or one becomes a
@@ -195,10 +262,10 @@ impl DynList {
         schema: &Schema,
         entries: &dyn Entries,
         (at, set): (usize, &AttributeSet),
+        (base, scope): (&NormalDn, Scope),
         known: &mut Known,
     ) -> Result<(), Failure> {
         let Some(map) = set.group() else { return Ok(()) };
-        let root = NormalDn::root();
         let static_class = map.member_of.as_ref().and_then(|own| own.static_class);
         for (class, is_static) in [(Some(set.class), false), (static_class, true)] {
             let Some(filter) = class.and_then(|class| of_class(schema, class)) else { continue };
@@ -210,7 +277,7 @@ impl DynList {
                 _ => filter,
             };
             known.is_dynamic |= set.restriction.is_some();
-            let query = InternalSearch::new(&root, Scope::Subtree, &filter);
+            let query = InternalSearch::new(base, scope, &filter);
             entries.search(&query, &mut |found| {
                 known.is_dynamic |= !is_static;
                 add(schema, (at, set), found, is_static, known)?;

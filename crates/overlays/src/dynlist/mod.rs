@@ -22,8 +22,8 @@ mod numbers;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
 use larix_engine::entry::EntrySource;
@@ -37,7 +37,7 @@ use larix_engine::overlay::{
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClass, ObjectClassId, Schema};
 
-use known::Known;
+use known::{Alone, Known};
 
 pub static DESCRIPTOR: Descriptor =
     Descriptor::new("dynlist", "olcDynListConfig", config::build).once().shows(&["memberOf"]).directives(&[
@@ -59,6 +59,7 @@ pub struct DynList {
     authz: Option<AttributeDescription>,
     /// The groups as of the latest commit that was looked at.
     known: ArcSwapOption<Known>,
+    alone: Mutex<Alone>,
     /// Members of static groups were found to have no equality index.
     unindexed: AtomicBool,
 }
@@ -173,6 +174,7 @@ impl DynList {
             object_class: schema.describe("objectClass").ok(),
             authz: schema.describe("dgAuthz").ok(),
             known: ArcSwapOption::empty(),
+            alone: Mutex::default(),
             unindexed: AtomicBool::new(false),
         }
     }

@@ -365,3 +365,67 @@ fn members_that_were_asked_for_before_follow_changes() {
         }
     }
 }
+
+/// As before, where no group is in another one: only the group that is asked for is looked at.
+#[test]
+fn one_group_is_asked_about_alone() {
+    let fixture = ruled(&[(&DESCRIPTOR, MEMBER_OF)], &[]);
+    fixture.apply(TREE);
+    let (people, groups) = (format!("ou=People,{SUFFIX}"), format!("ou=Groups,{SUFFIX}"));
+    let stored = |name: &str, member: &str| {
+        format!(
+            "dn: cn={name},{groups}\nchangetype: add\nobjectClass: groupOfNames\ncn: {name}\nmember: {member}\n\n"
+        )
+    };
+    fixture.apply(&(stored("a", &format!("cn=Bo,{people}")) + &stored("b", &format!("cn=a,{groups}"))));
+    let of = |group: &str| {
+        let asked = format!("(memberOf=cn={group},{groups})");
+        let by_index = found(&fixture, &asked, &["1.1"]);
+        // The same, looked at in each entry.
+        assert_eq!(found(&fixture, &format!("(&(cn=*)(|(memberOf=x)(!(!{asked}))))"), &["1.1"]), by_index);
+        by_index
+    };
+    let modify = |name: &str, lines: &str| format!("dn: cn={name},{groups}\nchangetype: modify\n{lines}\n");
+    for (change, expected) in [
+        (String::new(), ["Bo", "a", "", ""]),
+        (modify("a", &format!("add: member\nmember: cn=New,{people}")), ["Bo", "a", "", ""]),
+        (
+            format!("dn: cn=New,{people}\nchangetype: add\nobjectClass: person\ncn: New\nsn: n\n"),
+            ["Bo; New", "a", "", ""],
+        ),
+        (
+            format!(
+                "dn: cn=c,{groups}\nchangetype: add\nobjectClass: groupOfURLs\ncn: c\n\
+                 memberURL: ldap:///{people}??sub?(sn=n)\n"
+            ),
+            ["Bo; New", "a", "New", ""],
+        ),
+        (
+            modify("c", &format!("replace: memberURL\nmemberURL: ldap:///{people}??one?(cn=Bo)")),
+            ["Bo; New", "a", "Bo", ""],
+        ),
+        (
+            format!("dn: cn=Bo,{people}\nchangetype: modify\nreplace: sn\nsn: other\n"),
+            ["Bo; New", "a", "Bo", ""],
+        ),
+        (format!("dn: cn=Bo,{people}\nchangetype: delete\n"), ["New", "a", "", ""]),
+        (
+            format!("dn: cn=a,{groups}\nchangetype: modrdn\nnewrdn: cn=d\ndeleteoldrdn: 1\n"),
+            ["", "", "", "New"],
+        ),
+        (
+            format!("dn: cn=New,{people}\nchangetype: modrdn\nnewrdn: cn=Old\ndeleteoldrdn: 1\n"),
+            ["", "", "", ""],
+        ),
+        (modify("b", &format!("add: member\nmember: cn=Old,{people}")), ["", "Old", "", ""]),
+        (format!("dn: cn=b,{groups}\nchangetype: delete\n"), ["", "", "", ""]),
+        (stored("b", &format!("cn=c,{groups}")), ["", "c", "", ""]),
+    ] {
+        if !change.is_empty() {
+            fixture.apply(&change);
+        }
+        for _ in 0..2 {
+            assert_eq!(["a", "b", "c", "d"].map(of), expected, "{change}");
+        }
+    }
+}
