@@ -188,15 +188,10 @@ pub const CLANG_LIBRARY: Package = kerberos("libclang-dev", &[&["/usr/lib/llvm-*
 pub const KDC: Package = kerberos("krb5-kdc", &[&["/usr/sbin/krb5kdc"], &["/usr/sbin/kdb5_util"]]);
 pub const KADMIN: Package = kerberos("krb5-admin-server", &[&["/usr/sbin/kadmin.local"]]);
 pub const KINIT: Package = kerberos("krb5-user", &[&["/usr/bin/kinit"]]);
-/// The last file is the schema.
 pub const KDC_LDAP: Package = Package {
     name: "krb5-kdc-ldap",
     variable: None,
-    files: &[
-        &["/usr/sbin/kdb5_ldap_util"],
-        &["/usr/lib/*/krb5/plugins/kdb/kldap.so"],
-        &["/usr/share/doc/krb5-kdc-ldap/kerberos.schema.gz"],
-    ],
+    files: &[&["/usr/sbin/kdb5_ldap_util"], &["/usr/lib/*/krb5/plugins/kdb/kldap.so"]],
     folders: &[],
     tests: "passwords and keys of MIT's KDC with its principals in the directory",
     wanted_by: Command::Test,

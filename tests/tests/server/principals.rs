@@ -115,14 +115,13 @@ impl Realm {
     }
 }
 
-fn configuration(schema: &Path, data: &Path, overlay: &str) -> Site {
+fn configuration(data: &Path, overlay: &str) -> Site {
     Site::new(
         Kind::Larix,
         &format!(
-            "include {}\npassword-hash {{SSHA}}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\n\
+            "schema kerberos\npassword-hash {{SSHA}}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\n\
              directory {}\n{overlay}access to attrs=userPassword by self =xw by anonymous auth by * none\n\
              access to attrs=krbPrincipalKey by * none\naccess to * by users read\n",
-            schema.display(),
             data.display(),
         ),
     )
@@ -146,14 +145,11 @@ fn a_password_set_by_ldap_gets_tickets() {
         return;
     }
     let realm = Realm { folder: tempfile::tempdir().unwrap(), kdc_port: free_port() };
-    let schema = realm.path().join("kerberos.schema");
-    let packed = Command::new("zcat").arg(packages::KDC_LDAP.files().pop().unwrap()).output().unwrap();
-    std::fs::write(&schema, packed.stdout).unwrap();
     let data = realm.path().join("data");
     std::fs::create_dir(&data).unwrap();
 
     // The realm is made before the overlay can know its master key.
-    let site = configuration(&schema, &data, "");
+    let site = configuration(&data, "");
     let person = |name: &str| {
         format!("dn: uid={name},{SUFFIX}\nobjectClass: inetOrgPerson\nuid: {name}\ncn: {name}\nsn: {name}\n")
     };
@@ -175,7 +171,7 @@ fn a_password_set_by_ldap_gets_tickets() {
         realm.path().display(),
         ENCRYPTION_TYPES.join(" ")
     );
-    let site = configuration(&schema, &data, &overlay);
+    let site = configuration(&data, &overlay);
     let server = site.start().unwrap();
     realm.configure(server.address.port());
     let ann = format!("uid=ann,{SUFFIX}");

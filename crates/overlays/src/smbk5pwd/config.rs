@@ -104,7 +104,7 @@ fn kerberos(settings: &Settings, schema: &Schema) -> Result<Kerberos, SettingErr
         kerberos::POLICY,
         kerberos::POLICY_LIFE,
     ];
-    let class = class_of(schema, "krbPrincipalAux", &attributes, "kerberos.schema of MIT's KDC")?;
+    let class = class_of(schema, "krbPrincipalAux", &attributes, "kerberos.schema")?;
     let path = settings.text(STASH).ok_or_else(|| {
         SettingError::new("smbk5pwd-enable krb5: where the stash of the KDC's master key is, is not said")
             .with_help("add `smbk5pwd-krb5-stash FILE` with the file that `kdb5_ldap_util create -s` wrote")

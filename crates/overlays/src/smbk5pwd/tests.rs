@@ -22,31 +22,6 @@ const SAMBA: &str = "objectClass: sambaSamAccount\nuid: user\nsambaSID: S-1-5-21
 /// The clock's day.
 const TODAY: i64 = 1_767_225_600 / 86_400;
 
-/// What the KDC's schema has that matters here.
-const PRINCIPALS: &str = "\
-    attributetype ( 2.16.840.1.113719.1.301.4.1.1 NAME 'krbPrincipalName' EQUALITY caseExactIA5Match \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )\n\
-    attributetype ( 1.2.840.113554.1.4.1.6.1 NAME 'krbCanonicalName' EQUALITY caseExactIA5Match \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 SINGLE-VALUE )\n\
-    attributetype ( 2.16.840.1.113719.1.301.4.8.1 NAME 'krbTicketFlags' EQUALITY integerMatch \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )\n\
-    attributetype ( 2.16.840.1.113719.1.301.4.30.1 NAME 'krbMaxPwdLife' EQUALITY integerMatch \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )\n\
-    attributetype ( 2.16.840.1.113719.1.301.4.36.1 NAME 'krbPwdPolicyReference' EQUALITY distinguishedNameMatch \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.12 SINGLE-VALUE )\n\
-    attributetype ( 2.16.840.1.113719.1.301.4.37.1 NAME 'krbPasswordExpiration' EQUALITY generalizedTimeMatch \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )\n\
-    attributetype ( 2.16.840.1.113719.1.301.4.39.1 NAME 'krbPrincipalKey' EQUALITY octetStringMatch \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.40 )\n\
-    attributetype ( 2.16.840.1.113719.1.301.4.45.1 NAME 'krbLastPwdChange' EQUALITY generalizedTimeMatch \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )\n\
-    attributetype ( 2.16.840.1.113719.1.301.4.50.1 NAME 'krbLoginFailedCount' EQUALITY integerMatch \
-        SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )\n\
-    objectclass ( 2.16.840.1.113719.1.301.6.8.1 NAME 'krbPrincipalAux' SUP top AUXILIARY MAY ( krbPrincipalName $ \
-        krbCanonicalName $ krbPrincipalKey $ krbPasswordExpiration $ krbPwdPolicyReference $ krbLastPwdChange $ \
-        krbLoginFailedCount $ krbTicketFlags ) )\n\
-    objectclass ( 2.16.840.1.113719.1.301.6.14.1 NAME 'krbPwdPolicy' SUP top STRUCTURAL MUST cn MAY krbMaxPwdLife )";
-
 /// A directory with one user, whose entry has these lines.
 fn fixture(
     overlays: &[(&'static larix_engine::overlay::Descriptor, &str)],
@@ -283,7 +258,7 @@ fn keys_of_a_principal_change_with_the_password() {
     let hashing = (&ppolicy::DESCRIPTOR, "ppolicy_hash_cleartext on");
     let plain = (&DESCRIPTOR, lines.as_str());
     for overlays in [&[plain][..], &[plain, hashing], &[hashing, plain]] {
-        let fixture = fixture_with(PRINCIPALS, overlays, account);
+        let fixture = fixture_with(larix_schema::bundled("kerberos").unwrap(), overlays, account);
         assert_eq!(principal(&fixture), "[1] now", "an add");
         let keys = |fixture: &Fixture<MemoryStore>| {
             fixture
@@ -352,14 +327,18 @@ fn only_principals_of_the_realm_have_keys() {
             "[1] now",
         ),
     ] {
-        assert_eq!(principal(&fixture_with(PRINCIPALS, &overlays, account)), expected, "{account}");
+        assert_eq!(
+            principal(&fixture_with(larix_schema::bundled("kerberos").unwrap(), &overlays, account)),
+            expected,
+            "{account}"
+        );
     }
 }
 
 #[test]
 fn a_stash_that_cannot_be_used_is_named() {
     let (folder, _) = with_stash();
-    let schema = schema(PRINCIPALS);
+    let schema = schema(larix_schema::bundled("kerberos").unwrap());
     let path = folder.path().display();
     std::fs::write(folder.path().join("other"), "x").unwrap();
     for (lines, expected) in [
