@@ -254,7 +254,7 @@ fn principal(fixture: &Fixture<MemoryStore>) -> String {
 #[test]
 fn keys_of_a_principal_change_with_the_password() {
     let (_folder, lines) = with_stash();
-    let account = "objectClass: krbPrincipalAux\nkrbPrincipalName: user@EXAMPLE.COM\nuserPassword: new";
+    let account = "objectClass: krbPrincipalAux\nobjectClass: krbTicketPolicyAux\nkrbPrincipalName: user@EXAMPLE.COM\nuserPassword: new";
     let hashing = (&ppolicy::DESCRIPTOR, "ppolicy_hash_cleartext on");
     let plain = (&DESCRIPTOR, lines.as_str());
     for overlays in [&[plain][..], &[plain, hashing], &[hashing, plain]] {
