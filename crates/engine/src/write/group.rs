@@ -630,10 +630,18 @@ impl<'a, S: Store> Group<'a, S> {
         self.touches_links |= links::touches(&self.state.settings, &self.state.schema, &task.operation);
         if task.replicated {
             self.raised.extend(replicated::contexts_of(task, &self.known));
-        } else if !(idle || derived && self.state.settings.shadow) {
+        } else if !(idle || self.state.settings.shadow && (derived || self.is_by_update_dn(task))) {
             self.counters.csn = Some(done.csn);
         }
         Ok(done)
+    }
+
+    /// Whether a change of a shadow is its `updatedn`'s: with a CSN of this server the contextCSN would be ahead of the provider's, who
+    /// would take what it has sent in the meantime for known here.
+    fn is_by_update_dn(&self, task: &Task) -> bool {
+        task.controls.import.is_none()
+            && task.subject.dn.is_some()
+            && task.subject.dn == self.state.settings.update_dn
     }
 
     /// A change may not make the database know more attribute descriptions than the limit: what each costs stays for good, and
