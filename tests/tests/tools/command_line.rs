@@ -127,6 +127,9 @@ fn a_server_without_a_terminal_is_stopped_by_its_number() {
     let text = quick.shows(&mut server, "shown");
     assert!(text.contains(&format!("Stop it with: kill {}\n", server.id())), "{text}");
     assert!(!text.contains("Ctrl-C"), "{text}");
+    // Kernels before 5.0 have no such line.
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    assert!(!status.contains("THP_enabled:\t1"), "it uses huge pages: {status}");
 
     // A second one on the same directory.
     let mut second = quick.in_background("ldap://127.0.0.1:0", "second");
