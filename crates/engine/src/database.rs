@@ -36,6 +36,7 @@ use crate::time::RandomSource;
 use crate::tree::{FoundChildren, Names};
 use facts::CommitFacts;
 use touched::Touched;
+pub(crate) use touched::is_altered;
 
 pub use mirror::{Mirror, Mirrored, MirroredEntry};
 pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};

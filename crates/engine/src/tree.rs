@@ -87,6 +87,29 @@ pub fn child<S: Snapshot>(
     }
 }
 
+/// The child of this RDN, from what was found before; none if there is none.
+pub(crate) fn found_child<'s, S: Snapshot>(
+    snapshot: &'s S,
+    parent: EntryId,
+    normal_rdn: &[u8],
+    found: &FoundChildren,
+) -> Result<Option<Located<'s>>, Fault> {
+    let located =
+        |id, stored| Located { resolved: Resolved { id: Some(id), nearest: id, missing: 0 }, stored };
+    let slot = found.slot(parent, normal_rdn);
+    if let Some(id) = slot.id()
+        && let Some(stored) = snapshot.get(ENTRIES, &id.to_bytes())?
+        && is_child(&stored, parent, normal_rdn)
+    {
+        return Ok(Some(located(id, Some(stored))));
+    }
+    let id = child(snapshot, parent, normal_rdn)?;
+    Ok(id.map(|id| {
+        slot.note(id);
+        located(id, None)
+    }))
+}
+
 /// What became of a look-up by DN.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
@@ -273,22 +296,8 @@ impl<'s, S: Snapshot> Names<'s, S> {
             }
             return Ok(resolved.into());
         };
-        let slot = found.slot(nearest, rdn);
-        if let Some(id) = slot.id()
-            && let Some(stored) = self.snapshot.get(ENTRIES, &id.to_bytes())?
-            && is_child(&stored, nearest, rdn)
-        {
-            let resolved = Resolved { id: Some(id), nearest: id, missing: 0 };
-            return Ok(Located { resolved, stored: Some(stored) });
-        }
-        let resolved = match child(self.snapshot, nearest, rdn)? {
-            Some(id) => {
-                slot.note(id);
-                Resolved { id: Some(id), nearest: id, missing: 0 }
-            }
-            None => Resolved { id: None, nearest, missing: 1 },
-        };
-        Ok(resolved.into())
+        let absent = Resolved { id: None, nearest, missing: 1 };
+        Ok(found_child(self.snapshot, nearest, rdn, found)?.unwrap_or_else(|| absent.into()))
     }
 
     fn remember_parent(&self, child: EntryId, name: NormalDn, commit: u64) -> Result<(), Fault> {

@@ -63,6 +63,11 @@ impl<S: Snapshot> Snapshot for Layered<'_, S> {
         self.base.commit_counter()
     }
 
+    fn visit_changes(&self, visit: &mut dyn FnMut(&WriteSet)) {
+        self.base.visit_changes(visit);
+        visit(self.changes);
+    }
+
     fn get<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
         match self.changes.get(table, key) {
             Some(change) => Ok(change.map(Cow::Borrowed)),

@@ -151,6 +151,9 @@ pub trait Snapshot {
     /// reader's own last commit had, no other writer has committed since.
     fn commit_counter(&self) -> u64;
 
+    /// Calls `visit` with each set of changes that is laid over what is committed, in their order.
+    fn visit_changes(&self, _visit: &mut dyn FnMut(&WriteSet)) {}
+
     /// The value of `key`. A key that could not be stored (too long, say) has no value.
     fn get<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError>;
 

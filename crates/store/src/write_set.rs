@@ -149,6 +149,13 @@ impl WriteSet {
         self.postings.get(table).into_iter().flatten().map(|(key, edits)| (key.as_slice(), edits))
     }
 
+    /// Whether posting lists change whose keys begin so.
+    pub fn edits_postings_below(&self, table: TableId, prefix: &[u8]) -> bool {
+        let Some(keys) = self.postings.get(table) else { return false };
+        let from = (std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded);
+        keys.range::<[u8], _>(from).next().is_some_and(|(key, _)| key.starts_with(prefix))
+    }
+
     /// The tables with changes, ascending.
     pub fn tables(&self) -> impl Iterator<Item = TableId> {
         let (records, postings) = (self.records.0.iter(), self.postings.0.iter());

@@ -59,12 +59,12 @@ impl Touched {
         }
     }
 
-    /// Whether no commit after `from` up to `until` changed values of the attributes, whose equality indexes are kept, or renamed, moved or
-    /// deleted an entry; with `added` also: added one. False where that is not known.
+    /// Whether no commit after `from` up to `until` changed values of the attributes, whose equality indexes are kept; with `names` also:
+    /// renamed, moved or deleted an entry; with `added`: added one. False where that is not known.
     pub(crate) fn is_unchanged(
         &self,
         (from, until): (u64, u64),
-        added: bool,
+        (added, names): (bool, bool),
         mut attributes: impl Iterator<Item = AttributeNumber>,
     ) -> bool {
         if !self.is_asked.swap(true, Ordering::AcqRel) {
@@ -74,10 +74,21 @@ impl Touched {
         let is_noted = commits.since <= from && until <= commits.last;
         let is_before = |number: u64| number <= from;
         is_noted
-            && is_before(commits.gone)
+            && (!names || is_before(commits.gone))
             && (!added || is_before(commits.added))
             && attributes.all(|number| commits.values.get(&number).copied().is_none_or(is_before))
     }
+}
+
+/// Whether changes that are not committed yet alter what [`Touched::is_unchanged`] asks about.
+pub(crate) fn is_altered(
+    set: &WriteSet,
+    (added, names): (bool, bool),
+    mut attributes: impl Iterator<Item = AttributeNumber>,
+) -> bool {
+    added && set.get(META, meta::LAST_ENTRY_ID).is_some()
+        || names && set.get(META, meta::TREE_GENERATION).is_some()
+        || attributes.any(|number| set.edits_postings_below(INDEX, &number.0.to_be_bytes()))
 }
 
 #[cfg(test)]
@@ -99,7 +110,7 @@ mod tests {
     fn commits_are_told_apart_by_what_they_change() {
         let touched = Touched::default();
         let unchanged = |range, added, number| {
-            touched.is_unchanged(range, added, std::iter::once(AttributeNumber(number)))
+            touched.is_unchanged(range, (added, true), std::iter::once(AttributeNumber(number)))
         };
         // Before the first question nothing is noted.
         touched.note(9, &changing(1));
@@ -125,9 +136,25 @@ mod tests {
         gone.put(META, meta::TREE_GENERATION, 7_u64.to_be_bytes());
         touched.note(13, &gone);
         assert!(!unchanged((13, 14), false, 3));
+        assert!(touched.is_unchanged((13, 14), (true, false), std::iter::once(AttributeNumber(3))));
         // A commit by another way: all is forgotten.
         touched.note(15, &changing(1));
         assert!(!unchanged((14, 16), false, 3));
         assert!(unchanged((15, 16), false, 3));
+    }
+    #[test]
+    fn changes_that_are_laid_over_are_told_apart() {
+        let mut names = WriteSet::new();
+        names.put(META, meta::TREE_GENERATION, 7_u64.to_be_bytes());
+        for (set, asked, number, expected) in [
+            (&changing(2), (true, true), 2, true),
+            (&changing(2), (true, true), 1, false),
+            (&changing(2), (true, true), 3, false),
+            (&names, (true, true), 2, true),
+            (&names, (true, false), 2, false),
+        ] {
+            let altered = is_altered(set, asked, std::iter::once(AttributeNumber(number)));
+            assert_eq!(altered, expected, "{asked:?} {number}");
+        }
     }
 }

@@ -30,6 +30,7 @@ pub struct Descriptor {
     /// A second one on the same database is refused.
     pub once: bool,
     pub global: Global,
+    pub over_glue: InGluedDatabases,
     /// What to say when it is configured; `None`: nothing.
     pub note: Option<&'static str>,
     /// Definitions that it brings, each as a line of slapd.conf (`attributetype ( ... )`, `objectclass ( ... )`).
@@ -77,6 +78,17 @@ pub enum Global {
     Frontend,
 }
 
+/// What an overlay behind an `overlay glue` line means for the databases glued below its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InGluedDatabases {
+    /// It takes in all of them, or is part of the server.
+    TakenIn,
+    /// Each of them gets one of its own, unless it has one already: that does the same.
+    Each,
+    /// The configuration is refused; what would be wrong.
+    Refused(&'static str),
+}
+
 impl Descriptor {
     pub const fn new(name: &'static str, class: &'static str, build: Build) -> Self {
         Self::of(name, class, Some(build), Global::EveryDatabase)
@@ -95,6 +107,10 @@ impl Descriptor {
             directives: &[],
             once: false,
             global,
+            over_glue: match global {
+                Global::EveryDatabase => InGluedDatabases::Refused("it sees one database alone"),
+                Global::Frontend => InGluedDatabases::TakenIn,
+            },
             note: None,
             schema: "",
             maintains: None,
@@ -118,6 +134,12 @@ impl Descriptor {
     #[must_use]
     pub const fn once(mut self) -> Self {
         self.once = true;
+        self
+    }
+
+    #[must_use]
+    pub const fn over_glue(mut self, means: InGluedDatabases) -> Self {
+        self.over_glue = means;
         self
     }
 
@@ -209,6 +231,25 @@ pub enum Values {
     Ordered,
 }
 
+/// A word of a value that a directive in another order of words stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    Word(&'static str),
+    /// The argument of this number, from 0.
+    Argument(usize),
+}
+
+impl Piece {
+    /// The words of the value.
+    pub fn words(pieces: &[Self], arguments: &[String]) -> Vec<String> {
+        let word = |piece: &Self| match piece {
+            Self::Word(word) => (*word).to_owned(),
+            Self::Argument(number) => arguments.get(*number).cloned().unwrap_or_default(),
+        };
+        pieces.iter().map(word).collect()
+    }
+}
+
 /// Looks at the arguments of one directive where it is read, so that a fault is shown at its place.
 pub type Check = fn(&Schema, &[String]) -> Result<(), WordFault>;
 
@@ -265,6 +306,9 @@ pub struct OverlayDirective {
     /// The value that says what holds without it: OpenLDAP writes such values into every slapd.d.
     pub default: Option<&'static str>,
     pub check: Option<Check>,
+    /// Of a keyword that says with other words what another one of the same attribute says: the words of the value. Empty: they are the
+    /// arguments.
+    pub pieces: &'static [Piece],
 }
 
 impl OverlayDirective {
@@ -281,6 +325,7 @@ impl OverlayDirective {
             note: None,
             default: None,
             check: None,
+            pieces: &[],
         }
     }
 
@@ -360,6 +405,13 @@ impl OverlayDirective {
     #[must_use]
     pub const fn arguments(mut self, least: u8, most: u8) -> Self {
         self.arguments = (least, most);
+        self
+    }
+
+    /// The value has these words in the place of the arguments.
+    #[must_use]
+    pub const fn standing_for(mut self, pieces: &'static [Piece]) -> Self {
+        self.pieces = pieces;
         self
     }
 

@@ -48,7 +48,9 @@ pub use crate::change::{BindAttempt, Forward, WriteOperation};
 pub use crate::entry::split_rdn;
 pub use crate::failure::Failure;
 pub use back_links::BackLinkRule;
-pub use descriptor::{BuildContext, Descriptor, Global, OtherDatabase, OverlayDirective, WordFault};
+pub use descriptor::{
+    BuildContext, Descriptor, Global, InGluedDatabases, OtherDatabase, OverlayDirective, Piece, WordFault,
+};
 pub use interests::{Interests, Overlays};
 pub use password_work::{PasswordWork, Purpose};
 
@@ -326,13 +328,15 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// What something depends on that is remembered from one commit to the next, beside renames and deletes.
+/// What something depends on that is remembered from one commit to the next.
 #[derive(Copy, Clone, Debug)]
 pub struct Lasting<'a> {
     /// The values of these, in any entry. One without an equality index has always changed.
     pub attributes: &'a [AttributeDescription],
     /// That no entry is added.
     pub entries: bool,
+    /// That no entry is renamed, moved or deleted.
+    pub names: bool,
 }
 
 /// Entries by name: the database's in the state that the change finds, others as they are committed.
@@ -360,10 +364,46 @@ pub trait Entries: Debug {
     /// Whether it is the database's root DN.
     fn is_root(&self, subject: &Subject) -> bool;
 
+    /// The name of an entry of this database.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn name_of(&self, _id: EntryId) -> Result<Option<NormalDn>, Failure> {
+        Ok(None)
+    }
+
+    /// The ids of the entries of this database that an attribute of an entry of it names, ascending, each once.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn named_by(&self, _id: EntryId, _attribute: &AttributeDescription) -> Result<Vec<u64>, Failure> {
+        Ok(Vec::new())
+    }
+
+    /// The ids of the entries of this database that a filter matches, ascending, without regard to access; `None`: indexes alone do not
+    /// tell.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn indexed_ids(&self, _filter: &larix_schema::BoundFilter) -> Result<Option<Vec<u64>>, Failure> {
+        Ok(None)
+    }
+
     /// Tells the state of this database that is read apart from others; `None`: changes are laid over it.
     fn commit(&self) -> Option<u64>;
 
-    /// Whether what was found in the state of an earlier [`Self::commit`] holds in this one, if it depends on this alone. False also where
+    /// The commit in whose state, too, everything would be found that is found here and depends on this alone: changes that are laid over it
+    /// do not alter that. `None` where they do, or where that is not known.
+    fn found_at(&self, _lasting: &Lasting<'_>) -> Option<u64> {
+        self.commit()
+    }
+
+    /// Whether overlays compute values of the attribute.
+    fn is_computed(&self, _attribute: &AttributeDescription) -> bool {
+        false
+    }
+
+    /// Whether what was found in the state of an earlier [`Self::commit`] or [`Self::found_at`] holds in this one, if it depends on this alone. False also where
     /// that is not known.
     fn is_as_at(&self, _commit: u64, _lasting: &Lasting<'_>) -> bool {
         false

@@ -1,7 +1,7 @@
 //! How an [internal search](crate::overlay::internal_search) is carried out.
 
 use larix_proto::{DerefAliases, Scope};
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use larix_store::{Direction, KeyRange, Snapshot};
 use smallvec::SmallVec;
 
@@ -95,6 +95,26 @@ pub(crate) fn search_in<N: Snapshot>(
     let Some(base) = find_base(view, &gate, query)? else { return Ok(nothing) };
     let filter = Filter::new(&view.schema, &view.catalog, query.filter.clone());
     Walk { view, gate, query, meter: sight.meter, filter, searched: nothing }.run(base, visit)
+}
+
+/// The ids of the entries that match, where indexes alone tell.
+pub(crate) fn indexed_ids<N: Snapshot>(
+    view: &View<'_, N>,
+    sight: Sight<'_>,
+    filter: &BoundFilter,
+) -> Result<Option<Vec<u64>>, Fault> {
+    let nobody = Subject::default();
+    let mut gate = Gate::again(sight.policy, &nobody, true, true);
+    gate.computed = sight.computed;
+    gate.requester = None;
+    gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
+    let filter = Filter::new(&view.schema, &view.catalog, filter.clone());
+    let candidates = run::plan(view, &gate, &filter)?.into_candidates(view.snapshot)?;
+    Ok(match (candidates.owed, candidates.ids) {
+        (Owed::Exact, IdSet::List(ids)) => Some(ids),
+        (Owed::Exact, IdSet::Set(ids)) => Some(ids.iter().collect()),
+        _ => None,
+    })
 }
 
 /// The base, if it exists and may be searched.

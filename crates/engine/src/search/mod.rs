@@ -20,6 +20,7 @@ pub mod internal;
 #[cfg(test)]
 mod internal_tests;
 pub mod limits;
+mod named;
 mod noted;
 mod pace;
 pub mod pages;

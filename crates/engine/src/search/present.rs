@@ -5,11 +5,11 @@ use larix_store::Snapshot;
 
 use super::computed::{LOOK_STEPS, Sight};
 use super::rule_facts::{RuleFacts, suffix_depth};
-use super::{internal, references};
+use super::{internal, named, references};
 use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
-use crate::database::View;
+use crate::database::{View, is_altered};
 use crate::entry::reader::OwnedSource;
-use crate::entry::{Entry, EntryId};
+use crate::entry::{AttributeNumber, Entry, EntryId};
 use crate::failure::Failure;
 use crate::filter::charge;
 use crate::index::Kinds;
@@ -31,6 +31,20 @@ impl<'p, 's, V> Present<'p, 's, V> {
     /// With all that overlays compute.
     pub(crate) fn of(view: &'p View<'s, V>, policy: &'p AccessPolicy) -> Self {
         Self { view, sight: Sight::of(view, policy) }
+    }
+}
+
+impl<V: Snapshot> Present<'_, '_, V> {
+    /// The numbers of the attributes, if indexes tell of every change of them.
+    fn kept(&self, lasting: &Lasting<'_>) -> Option<Vec<AttributeNumber>> {
+        let (schema, settings) = (&self.view.schema, &self.view.settings);
+        let is_kept =
+            |attribute: &AttributeDescription| settings.index.kinds(schema, attribute).has(Kinds::EQUALITY);
+        if !lasting.attributes.iter().all(is_kept) {
+            return None;
+        }
+        let covered = lasting.attributes.iter().map(|attribute| self.view.catalog.covered(schema, attribute));
+        Some(covered.flat_map(|covered| covered.as_slice().to_vec()).collect())
     }
 }
 
@@ -57,6 +71,20 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         Ok(self.view.resolve(dn)?.and_then(|resolved| resolved.id))
     }
 
+    fn name_of(&self, id: EntryId) -> Result<Option<NormalDn>, Failure> {
+        charge(self.sight.meter, LOOK_STEPS)?;
+        let Some(record) = self.view.record(id)? else { return Ok(None) };
+        Ok(Some(self.view.names.normal_dn(&self.view.reader(id, &record)?.view)?))
+    }
+
+    fn named_by(&self, id: EntryId, attribute: &AttributeDescription) -> Result<Vec<u64>, Failure> {
+        Ok(named::named_by(self.view, self.sight.meter, id, attribute)?)
+    }
+
+    fn indexed_ids(&self, filter: &BoundFilter) -> Result<Option<Vec<u64>>, Failure> {
+        Ok(internal::indexed_ids(self.view, self.sight, filter)?)
+    }
+
     fn is_root(&self, subject: &Subject) -> bool {
         self.sight.policy.is_root(subject)
     }
@@ -65,21 +93,35 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         self.view.facts.is_some().then(|| self.view.snapshot.commit_counter())
     }
 
+    fn found_at(&self, lasting: &Lasting<'_>) -> Option<u64> {
+        let commit = self.view.snapshot.commit_counter();
+        if self.view.facts.is_some() {
+            return Some(commit);
+        }
+        let numbers = self.kept(lasting)?;
+        let mut altered = false;
+        self.view.snapshot.visit_changes(&mut |set| {
+            let asked = (lasting.entries, lasting.names);
+            altered = altered || is_altered(set, asked, numbers.iter().copied());
+        });
+        (!altered).then_some(commit)
+    }
+
+    fn is_computed(&self, attribute: &AttributeDescription) -> bool {
+        self.sight.computed.iter().any(|computed| {
+            let own = &computed.description;
+            own == attribute || own.is_subdescription_of(&self.view.schema, attribute)
+        })
+    }
+
     fn is_as_at(&self, commit: u64, lasting: &Lasting<'_>) -> bool {
-        let Some(now) = Entries::commit(self) else { return false };
+        let Some(now) = self.found_at(lasting) else { return false };
         if now <= commit {
             return now == commit;
         }
-        let (schema, settings) = (&self.view.schema, &self.view.settings);
-        let is_kept =
-            |attribute: &&AttributeDescription| settings.index.kinds(schema, attribute).has(Kinds::EQUALITY);
-        if !lasting.attributes.iter().all(|attribute| is_kept(&attribute)) {
-            return false;
-        }
-        let covered: Vec<_> =
-            lasting.attributes.iter().map(|attribute| self.view.catalog.covered(schema, attribute)).collect();
-        let numbers = covered.iter().flat_map(|covered| covered.as_slice().iter().copied());
-        self.view.touched.is_unchanged((commit, now), lasting.entries, numbers)
+        let Some(numbers) = self.kept(lasting) else { return false };
+        let asked = (lasting.entries, lasting.names);
+        self.view.touched.is_unchanged((commit, now), asked, numbers.into_iter())
     }
 
     fn exists(&self, dn: &NormalDn) -> Result<bool, Failure> {

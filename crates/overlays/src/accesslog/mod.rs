@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use larix_engine::overlay::settings::{SettingError, Settings};
-use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay, OverlayDirective};
+use larix_engine::overlay::{
+    BuildContext, Descriptor, InGluedDatabases, Interests, Overlay, OverlayDirective,
+};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("accesslog", "olcAccessLogConfig", build)
+    .over_glue(InGluedDatabases::Refused("an access log has the changes of one database"))
     .records_operations()
     .local(&["auditContext"])
     .directives(&[

@@ -10,13 +10,13 @@ use larix_engine::access::{Privilege, Subject};
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedOf};
 use larix_engine::overlay::internal_search::{InternalSearch, Whose};
 use larix_engine::overlay::settings::{SettingError, Settings, described};
-use larix_engine::overlay::{BuildContext, Descriptor, Failure, Interests, Overlay};
+use larix_engine::overlay::{BuildContext, Descriptor, Failure, InGluedDatabases, Interests, Overlay};
 use larix_proto::Scope;
 use larix_schema::{
     AttributeDescription, AttributeTypeId, BoundFilter, ClassKind, ObjectClass, ObjectClassId, Schema,
 };
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("allowed", "olcOverlayConfig", build).once().schema(
+pub static DESCRIPTOR: Descriptor = Descriptor::new("allowed", "olcOverlayConfig", build).over_glue(InGluedDatabases::Each).once().schema(
     "attributetype ( 1.2.840.113556.1.4.911 NAME 'allowedChildClasses' EQUALITY objectIdentifierMatch \
      SYNTAX 1.3.6.1.4.1.1466.115.121.1.38 NO-USER-MODIFICATION USAGE dSAOperation )\n\
      attributetype ( 1.2.840.113556.1.4.912 NAME 'allowedChildClassesEffective' EQUALITY objectIdentifierMatch \

@@ -10,13 +10,15 @@ mod tests;
 
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::committed::{Committed, CommittedBatch, NotTaken};
-use larix_engine::overlay::{Descriptor, Interests, Overlay, OverlayDirective};
+use larix_engine::overlay::{Descriptor, InGluedDatabases, Interests, Overlay, OverlayDirective};
 use larix_schema::Schema;
 
 use file::AuditFile;
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("auditlog", "olcAuditlogConfig", config::build).once().directives(&[
+pub static DESCRIPTOR: Descriptor = Descriptor::new("auditlog", "olcAuditlogConfig", config::build)
+    .over_glue(InGluedDatabases::Refused("it follows the changes of one database"))
+    .once()
+    .directives(&[
         OverlayDirective::whole("auditlog", "olcAuditlogFile"),
         OverlayDirective::switch("auditlognonblocking", "olcAuditlogNonBlocking"),
         OverlayDirective::words("auditlog-rotate", "olcLarixAuditlogRotate").arguments(2, 2),

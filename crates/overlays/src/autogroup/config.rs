@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use larix_engine::overlay::settings::{SettingError, Settings as Given};
 use larix_engine::overlay::{BuildContext, Overlay, WordFault};
 use larix_proto::FilterBuf;
-use larix_schema::Schema;
+use larix_schema::{AttributeDescription, Schema};
 
 use super::{AutoGroup, GroupSet, Settings};
 
@@ -27,7 +28,14 @@ pub(super) fn build(given: &Given, context: &BuildContext<'_>) -> Result<Arc<dyn
             return Err(SettingError::new(text).with_help("name each class of groups once"));
         }
     }
-    Ok(Arc::new(AutoGroup(Arc::new(Settings { sets, object_class }))))
+    let mut urls: Vec<AttributeDescription> = Vec::new();
+    for set in &sets {
+        if !urls.contains(&set.url) {
+            urls.push(set.url.clone());
+        }
+    }
+    let settings = Settings { sets, urls, object_class, kept: ArcSwapOption::empty() };
+    Ok(Arc::new(AutoGroup(Arc::new(settings))))
 }
 
 pub(super) fn check(schema: &Schema, words: &[String]) -> Result<(), WordFault> {

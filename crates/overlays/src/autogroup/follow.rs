@@ -1,6 +1,6 @@
 //! What follows for groups from a change.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use larix_engine::Entry;
@@ -9,10 +9,20 @@ use larix_engine::overlay::{
     AroundChange, ChangeKind, Consequence, Entries, Failure, FollowUp, Prepared, Refusal, internal_change,
 };
 use larix_proto::Scope;
-use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
+use super::compiled::{Compiled, Group};
+use super::members::{self, ByGroup, Members, Side};
 use super::{GroupSet, Settings};
+
+/// Members that one change of a group takes out or puts in, where many come and go.
+const MEMBERS_EACH: usize = 10_000;
+
+/// Up to so many members are taken out one by one: one that is not there leaves the others to be taken out.
+const ONE_BY_ONE_MAX: usize = 16;
+
+/// Values of an attribute of which it is asked one by one whether another entry has them. Of more, the group is filled again.
+const VALUES_MAX: usize = 64;
 
 /// A change that is made, and whose it was.
 #[derive(Debug)]
@@ -28,24 +38,8 @@ pub(super) struct Follow {
     pub(super) below: bool,
 }
 
-/// A group as the change leaves it.
-struct Group<'s> {
-    set: &'s GroupSet,
-    dn: NormalDn,
-    urls: Vec<Url>,
-}
-
-/// What makes a member.
-struct Url {
-    base: NormalDn,
-    scope: Scope,
-    filter: BoundFilter,
-    /// Whose values are the members, in the place of the entries' names.
-    values_of: Option<AttributeDescription>,
-}
-
-/// An entry on one side of the change.
-type Side<'a> = Option<(&'a NormalDn, &'a Entry)>;
+/// The groups that are kept have other names by now.
+struct OutOfDate;
 
 /// Whether the entry of this name matches.
 pub(super) fn matches(entries: &dyn Entries, dn: &NormalDn, filter: &BoundFilter) -> Result<bool, Failure> {
@@ -58,40 +52,35 @@ impl FollowUp for Follow {
         around: &AroundChange<'_>,
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal> {
-        let groups = self.groups(around.after, schema)?;
-        if groups.is_empty() {
-            return Ok(Vec::new());
+        let (mut all, mut own) = (Vec::new(), None);
+        if self.defines || self.before.is_none() {
+            if let Some(dn) = &self.after
+                && let Some(group) = self.settings.group_named(around.after, schema, dn)?
+                && let Some(set) = self.settings.sets.get(group.set)
+            {
+                all.push(refreshed((set, schema), &group, dn, around.after)?);
+                own = Some(group.id);
+            }
+            if self.defines {
+                // An entry with URLs may have got the class now.
+                self.settings.kept.store(None);
+            }
         }
-        let is_many = self.below
-            && match &self.before {
-                Some(dn) => around.before.has_subordinates(dn)?,
-                None => false,
-            };
-        let of = |entries: &dyn Entries, dn: &Option<NormalDn>| match dn {
-            Some(dn) => entries.entry(dn),
-            None => Ok(None),
-        };
-        let (old, new) = (of(around.before, &self.before)?, of(around.after, &self.after)?);
-        let old: Side<'_> = self.before.as_ref().zip(old.as_ref());
-        let new: Side<'_> = self.after.as_ref().zip(new.as_ref());
-        let mut all = Vec::new();
-        for group in &groups {
-            let is_it = self.after.as_ref() == Some(&group.dn) && (self.defines || self.before.is_none());
-            let (was, is) = (group.takes(around.before, old)?, group.takes(around.after, new)?);
-            let has_values = group.urls.iter().any(|url| url.values_of.is_some());
-            if is_it || is_many || has_values && (was || is) {
-                all.push(group.refreshed(around.after, schema)?);
-                continue;
-            }
-            let moved = self.before != self.after;
-            if was && (!is || moved) {
-                all.extend(
-                    old.map(|(dn, _)| group.change(schema, ChangeKind::Delete, dn.as_str())).transpose()?,
-                );
-            }
-            if is && (!was || moved) {
-                let shown = new.map(|(_, entry)| group.change(schema, ChangeKind::SoftAdd, &entry.dn));
-                all.extend(shown.transpose()?);
+        let known = self.settings.compiled(around.before, schema)?;
+        if known.groups.is_empty() {
+            return Ok(all);
+        }
+        let is_other = |group: &Group| own != Some(group.id);
+        let (old, new) = self.made((around, schema), &known, &is_other)?;
+        match self.written((around, schema), &known, (old, new))? {
+            Ok(written) => all.extend(written),
+            Err(OutOfDate) => {
+                let known = self.settings.compile(around.before, schema)?;
+                let sides = self.made((around, schema), &known, &is_other)?;
+                // A group that still is not where it was found has gone.
+                if let Ok(written) = self.written((around, schema), &known, sides)? {
+                    all.extend(written);
+                }
             }
         }
         Ok(all)
@@ -99,92 +88,182 @@ impl FollowUp for Follow {
 }
 
 impl Follow {
-    fn groups<'s>(&'s self, entries: &dyn Entries, schema: &Schema) -> Result<Vec<Group<'s>>, Failure> {
-        let root = NormalDn::root();
-        let mut groups: Vec<Group<'s>> = Vec::new();
-        for set in &self.settings.sets {
-            entries.search(&InternalSearch::new(&root, Scope::Subtree, &set.groups), &mut |found| {
-                let mut urls = Vec::new();
-                found.source().visit_exact(&set.url, &mut |value| {
-                    urls.extend(std::str::from_utf8(value).ok().and_then(|text| url(schema, text)));
-                    true
-                })?;
-                let dn = found.dn()?.clone();
-                // An entry is a group of one class.
-                if groups.iter().all(|group| std::ptr::eq(group.set, set) || group.dn != dn) {
-                    groups.push(Group { set, dn, urls });
-                }
-                Ok(true)
-            })?;
+    /// What the entry makes of the groups before the change and after it; with entries below it, what all of them do.
+    fn made(
+        &self,
+        (around, schema): (&AroundChange<'_>, &Schema),
+        known: &Compiled,
+        is_other: &dyn Fn(&Group) -> bool,
+    ) -> Result<(ByGroup, ByGroup), Refusal> {
+        let about = (&*self.settings, schema);
+        if self.below
+            && let Some(before) = &self.before
+            && around.before.has_subordinates(before)?
+        {
+            let old = members::of_tree(about, known, around.before, before)?;
+            let new = match &self.after {
+                Some(after) => members::of_tree(about, known, around.after, after)?,
+                None => ByGroup::new(),
+            };
+            return Ok((old, new));
         }
-        Ok(groups)
+        let of = |entries: &dyn Entries, dn: &Option<NormalDn>| match dn {
+            Some(dn) => entries.entry(dn),
+            None => Ok(None),
+        };
+        let (old, new) = (of(around.before, &self.before)?, of(around.after, &self.after)?);
+        let changed = match (&old, &new) {
+            (Some(old), Some(new)) if self.before == self.after => Some(changed(old, new)),
+            _ => None,
+        };
+        let wanted = |group: &Group| {
+            let may_change = |changed: &Vec<AttributeDescription>| {
+                group.urls.iter().any(|url| url.may_change(schema, changed))
+            };
+            is_other(group) && changed.as_ref().is_none_or(may_change)
+        };
+        let made = |entries, dn: &Option<NormalDn>, entry: &Option<Entry>| {
+            let mut made = ByGroup::new();
+            if let (Some(dn), Some(entry)) = (dn, entry) {
+                Side { entries, dn, entry }.contribute(about, known, &wanted, &mut made)?;
+            }
+            Ok::<_, Failure>(made)
+        };
+        Ok((made(around.before, &self.before, &old)?, made(around.after, &self.after, &new)?))
     }
-}
 
-/// A URL that names this server; others, and those with more than one attribute, find nobody.
-fn url(schema: &Schema, text: &str) -> Option<Url> {
-    let url = LdapUrl::parse(text).ok()?;
-    if url.scheme != UrlScheme::Ldap || !url.host.is_empty() || url.attributes.len() > 1 {
-        return None;
-    }
-    let values_of = url.attributes.first().map(|name| schema.describe(name)).transpose().ok()?;
-    let filter = url.filter.map_or(BoundFilter::True, |filter| schema.bind_filter(filter.as_filter()));
-    Some(Url {
-        base: schema.parse_dn(&url.dn).ok()?,
-        scope: url.scope.unwrap_or(Scope::Base),
-        filter,
-        values_of,
-    })
-}
-
-impl Group<'_> {
-    /// Whether any of the URLs finds the entry.
-    fn takes(&self, entries: &dyn Entries, side: Side<'_>) -> Result<bool, Failure> {
-        let Some((dn, entry)) = side else { return Ok(false) };
-        for url in &self.urls {
-            if dn.is_in_scope(&url.base, url.scope) && entries.matches(dn, entry, &url.filter)? {
-                return Ok(true);
+    /// The changes of the groups whose members are others now.
+    fn written(
+        &self,
+        (around, schema): (&AroundChange<'_>, &Schema),
+        known: &Compiled,
+        (mut old, mut new): (ByGroup, ByGroup),
+    ) -> Result<Result<Vec<Consequence>, OutOfDate>, Refusal> {
+        let mut all = Vec::new();
+        let groups: BTreeSet<usize> = old.keys().chain(new.keys()).copied().collect();
+        for at in groups {
+            let Some(group) = known.groups.get(at) else { continue };
+            let Some(set) = self.settings.sets.get(group.set) else { continue };
+            let (mut removed, mut added) =
+                (old.remove(&at).unwrap_or_default(), new.remove(&at).unwrap_or_default());
+            let both: Vec<Vec<u8>> = removed.keys().filter(|key| added.contains_key(*key)).cloned().collect();
+            for key in both {
+                removed.remove(&key);
+                added.remove(&key);
+            }
+            if removed.is_empty() && added.is_empty() {
+                continue;
+            }
+            if around.before.id_of(&group.dn)? != Some(group.id) {
+                return Ok(Err(OutOfDate));
+            }
+            let dn = self.name_behind(&group.dn);
+            let is_there = around.after.id_of(&dn)? == Some(group.id);
+            if !is_there || self.settings.set_of(around.after, &dn)? != Some(group.set) {
+                continue;
+            }
+            if group.urls.iter().any(|url| url.values_of.is_some()) {
+                if removed.len() > VALUES_MAX {
+                    all.push(refreshed((set, schema), group, &dn, around.after)?);
+                    continue;
+                }
+                members::retain_last((set, schema), group, around.after, &mut removed)?;
+            }
+            if removed.len() > ONE_BY_ONE_MAX {
+                retain_stored((set, schema), &dn, around.after, &mut removed)?;
+            }
+            let each = if removed.len() > ONE_BY_ONE_MAX { MEMBERS_EACH } else { 1 };
+            let removed: Vec<Vec<u8>> = removed.into_values().collect();
+            for values in removed.chunks(each) {
+                all.push(change((set, schema), &dn, ChangeKind::Delete, values.to_vec())?);
+            }
+            let added: Vec<Vec<u8>> = added.into_values().collect();
+            for values in added.chunks(MEMBERS_EACH) {
+                all.push(change((set, schema), &dn, ChangeKind::SoftAdd, values.to_vec())?);
             }
         }
-        Ok(false)
+        Ok(Ok(all))
     }
 
-    /// A change of one member. One that was made already is refused, and left undone.
-    fn change(&self, schema: &Schema, kind: ChangeKind, member: &str) -> Result<Consequence, Refusal> {
-        self.with(schema, kind, vec![member.as_bytes().to_vec()])
-    }
-
-    /// All members anew.
-    fn refreshed(&self, entries: &dyn Entries, schema: &Schema) -> Result<Consequence, Refusal> {
-        let (mut members, mut known): (Vec<Vec<u8>>, HashSet<Vec<u8>>) = (Vec::new(), HashSet::new());
-        let rule = schema.attribute(self.set.member.attribute).equality;
-        for url in &self.urls {
-            let query = InternalSearch::new(&url.base, url.scope, &url.filter);
-            entries.search(&query, &mut |found| {
-                let mut take = |value: &[u8]| {
-                    let mut key = Vec::new();
-                    let is_name =
-                        rule.is_none_or(|rule| rule.normalize_value(schema, value, &mut key).is_ok());
-                    if is_name && known.insert(key) {
-                        members.push(value.to_vec());
-                    }
-                    true
-                };
-                match &url.values_of {
-                    Some(attribute) => found.source().visit_exact(attribute, &mut take)?,
-                    None => {
-                        take(found.shown_dn()?.as_bytes());
-                    }
-                }
-                Ok(true)
-            })?;
+    /// What a group is called behind the change: it may be below the entry that is renamed, or be that entry.
+    fn name_behind(&self, dn: &NormalDn) -> NormalDn {
+        let (Some(before), Some(after)) = (&self.before, &self.after) else { return dn.clone() };
+        if before == after || before.is_root() || !dn.is_within(before) {
+            return dn.clone();
         }
-        self.with(schema, ChangeKind::Replace, members)
+        let kept = dn.as_str().strip_suffix(before.as_str()).unwrap_or_default();
+        NormalDn::from_normal(&format!("{kept}{}", after.as_str()))
     }
+}
 
-    fn with(&self, schema: &Schema, kind: ChangeKind, values: Vec<Vec<u8>>) -> Result<Consequence, Refusal> {
-        let change = internal_change(schema, kind, &self.set.member.to_text(schema), values)?;
-        let operation = Prepared::Modify { dn: self.dn.clone(), mods: vec![change] };
-        Ok(Consequence { operation, local: false })
+/// The attributes of which an entry has other values than before. Large ones may have.
+fn changed(old: &Entry, new: &Entry) -> Vec<AttributeDescription> {
+    let mut changed = Vec::new();
+    for attribute in &old.attributes {
+        let other = new.attribute(&attribute.description);
+        let is_same = other.is_some_and(|other| {
+            attribute.large.is_none() && other.large.is_none() && attribute.values == other.values
+        });
+        if !is_same {
+            changed.push(attribute.description.clone());
+        }
     }
+    let is_new = |description: &&AttributeDescription| old.attribute(description).is_none();
+    changed.extend(new.attributes.iter().map(|attribute| &attribute.description).filter(is_new).cloned());
+    changed
+}
+
+/// Takes out of `removed` what the group does not have.
+fn retain_stored(
+    (set, schema): (&GroupSet, &Schema),
+    dn: &NormalDn,
+    entries: &dyn Entries,
+    removed: &mut Members,
+) -> Result<(), Failure> {
+    let mut stored = HashSet::new();
+    members::visit_values_of(entries, dn, &set.member, &mut |value| {
+        stored.extend(members::key(schema, set, value).filter(|key| removed.contains_key(key)));
+    })?;
+    removed.retain(|key, _| stored.contains(key));
+    Ok(())
+}
+
+/// All members anew.
+fn refreshed(
+    (set, schema): (&GroupSet, &Schema),
+    group: &Group,
+    dn: &NormalDn,
+    entries: &dyn Entries,
+) -> Result<Consequence, Refusal> {
+    let (mut all, mut known): (Vec<Vec<u8>>, HashSet<Vec<u8>>) = (Vec::new(), HashSet::new());
+    for url in &group.urls {
+        let query = InternalSearch::new(&url.base, url.scope, &url.filter);
+        entries.search(&query, &mut |found| {
+            let mut take = |value: &[u8]| {
+                if members::key(schema, set, value).is_some_and(|key| known.insert(key)) {
+                    all.push(value.to_vec());
+                }
+                true
+            };
+            match &url.values_of {
+                Some(attribute) => found.source().visit_exact(attribute, &mut take)?,
+                None => {
+                    take(found.shown_dn()?.as_bytes());
+                }
+            }
+            Ok(true)
+        })?;
+    }
+    change((set, schema), dn, ChangeKind::Replace, all)
+}
+
+fn change(
+    (set, schema): (&GroupSet, &Schema),
+    dn: &NormalDn,
+    kind: ChangeKind,
+    values: Vec<Vec<u8>>,
+) -> Result<Consequence, Refusal> {
+    let change = internal_change(schema, kind, &set.member.to_text(schema), values)?;
+    let operation = Prepared::Modify { dn: dn.clone(), mods: vec![change] };
+    Ok(Consequence { operation, local: false })
 }

@@ -1,13 +1,20 @@
 //! `overlay autogroup`: groups whose members are stored, and kept by the writer: who begins or ends to match one of a group's URLs
 //! becomes a member or ends to be one in the same commit (slapo-autogroup(5)).
 
+mod compiled;
 mod config;
+#[cfg(test)]
+mod costs;
 mod follow;
+mod members;
+#[cfg(test)]
+mod model_tests;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::{
     Additions, Change, Descriptor, FollowUp, Interests, Overlay, OverlayDirective, PendingChange, Prepared,
@@ -16,6 +23,7 @@ use larix_engine::overlay::{
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, BoundFilter, ObjectClassId, Schema};
 
+use compiled::Compiled;
 use follow::Follow;
 
 pub static DESCRIPTOR: Descriptor =
@@ -38,7 +46,11 @@ struct AutoGroup(Arc<Settings>);
 #[derive(Debug)]
 struct Settings {
     sets: Vec<GroupSet>,
+    /// The attributes with URLs of all sets, each once.
+    urls: Vec<AttributeDescription>,
     object_class: AttributeDescription,
+    /// The groups as of the latest commit that the writer looked at.
+    kept: ArcSwapOption<Compiled>,
 }
 
 /// `autogroup-attrset`
@@ -62,8 +74,11 @@ impl Overlay for AutoGroup {
     }
 
     fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
-        // The groups are looked up with each change.
-        vec![(self.0.object_class.clone(), Kinds::EQUALITY)]
+        // Groups are found by their URLs, and by their class where that index is not there yet. The equality index of URLs tells
+        // which commits change any.
+        let kinds = Kinds::PRESENCE.or(Kinds::EQUALITY);
+        let urls = self.0.urls.iter().map(|attribute| (attribute.clone(), kinds));
+        std::iter::once((self.0.object_class.clone(), Kinds::EQUALITY)).chain(urls).collect()
     }
 
     fn notes(&self, schema: &Schema, _: &IndexConfig) -> Vec<String> {

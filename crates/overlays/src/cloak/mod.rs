@@ -9,18 +9,14 @@ use larix_engine::overlay::computed::StoredEntry;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::shown::{ShownEntries, ShownEntry, ShownRequest};
 use larix_engine::overlay::{
-    BuildContext, Descriptor, Failure, Interests, Overlay, OverlayDirective, WordFault,
+    BuildContext, Descriptor, Failure, InGluedDatabases, Interests, Overlay, OverlayDirective, WordFault,
 };
 use larix_schema::{AttributeDescription, ObjectClassId, Schema};
 
 pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("cloak", "olcCloakConfig", build).directives(&[OverlayDirective::words(
-        "cloak-attr",
-        "olcCloakAttribute",
-    )
-    .ordered()
-    .arguments(1, 2)
-    .checked(check)]);
+    Descriptor::new("cloak", "olcCloakConfig", build).over_glue(InGluedDatabases::Each).directives(&[
+        OverlayDirective::words("cloak-attr", "olcCloakAttribute").ordered().arguments(1, 2).checked(check),
+    ]);
 
 /// The overlay on one database.
 #[derive(Debug)]

@@ -14,15 +14,17 @@ use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::failure::Failure;
 use larix_engine::overlay::internal_search::{InternalSearch, Whose};
 use larix_engine::overlay::{
-    Additions, Change, ChangeKind, Descriptor, Entries, Interests, Overlay, OverlayDirective, PendingChange,
-    Prepared, Refusal, Violation,
+    Additions, Change, ChangeKind, Descriptor, Entries, InGluedDatabases, Interests, Overlay,
+    OverlayDirective, PendingChange, Prepared, Refusal, Violation,
 };
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use regex::Regex;
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("constraint", "olcConstraintConfig", config::build).once().directives(&[
+pub static DESCRIPTOR: Descriptor = Descriptor::new("constraint", "olcConstraintConfig", config::build)
+    .over_glue(InGluedDatabases::Each)
+    .once()
+    .directives(&[
         OverlayDirective::words("constraint_attribute", "olcConstraintAttribute").many(),
         OverlayDirective::switch("constraint_allowempty", "olcConstraintAllowEmpty"),
     ]);

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use larix_engine::overlay::settings::{SettingError, Settings};
-use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay};
+use larix_engine::overlay::{BuildContext, Descriptor, InGluedDatabases, Interests, Overlay};
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("deref", "olcOverlayConfig", build).once().noted("dereferencing is built in");
+pub static DESCRIPTOR: Descriptor = Descriptor::new("deref", "olcOverlayConfig", build)
+    .over_glue(InGluedDatabases::TakenIn)
+    .once()
+    .noted("dereferencing is built in");
 
 /// Its settings say all; it stands at no door.
 #[derive(Debug)]

@@ -13,8 +13,10 @@ use super::{AttributeSet, ClassNames, DynList, Map, MemberOf, Restriction};
 const ATTRIBUTE_SET: &str = "dynlist-attrset";
 /// The superior of all attributes whose values are URLs.
 const LABELED_URI: &str = "labeledURI";
+/// The class of groups of a `dynlist-attrpair`.
+pub(super) const USUAL_CLASS: &str = "groupOfURLs";
 /// What lists are without a `dynlist-attrset`.
-const USUAL_SET: [&str; 2] = ["groupOfURLs", "memberURL"];
+const USUAL_SET: [&str; 2] = [USUAL_CLASS, "memberURL"];
 
 pub(super) fn build(
     settings: &Settings,
@@ -35,6 +37,19 @@ pub(super) fn build(
 /// Looks at one line where it is read.
 pub(super) fn check(schema: &Schema, words: &[String]) -> Result<(), WordFault> {
     set(schema, words).map(|_| ())
+}
+
+/// Looks at `member url-attribute`, which stands for a set of groups of the usual class.
+pub(super) fn check_pair(schema: &Schema, words: &[String]) -> Result<(), WordFault> {
+    let [member, url] = words else {
+        return Err(WordFault::new(0, "write the member attribute and the attribute of the URLs"));
+    };
+    described(schema, 0, member)?;
+    let moved = |fault: WordFault| match fault.argument {
+        1 => fault,
+        _ => WordFault { argument: 0, ..fault },
+    };
+    set(schema, &[USUAL_CLASS.to_owned(), url.clone(), member.clone()]).map(|_| ()).map_err(moved)
 }
 
 /// `class [URL] url-attribute [[mapped:]member[+memberOf[@static-class[*]]]]...`
@@ -66,7 +81,9 @@ fn set(schema: &Schema, words: &[String]) -> Result<AttributeSet, WordFault> {
     let static_class = maps.iter().find_map(|map| map.member_of.as_ref().and_then(|own| own.static_class));
     let of_groups: Vec<ObjectClassId> = std::iter::once(class).chain(static_class).collect();
     let (classes, of_groups) = (ClassNames::of(schema, &[class]), ClassNames::of(schema, &of_groups));
-    Ok(AttributeSet { class, classes, of_groups, restriction, url, maps })
+    let static_class: Vec<ObjectClassId> = static_class.into_iter().collect();
+    let static_classes = ClassNames::of(schema, &static_class);
+    Ok(AttributeSet { class, classes, static_classes, of_groups, restriction, url, maps })
 }
 
 fn map(schema: &Schema, at: usize, text: &str) -> Result<Map, WordFault> {
@@ -119,4 +136,27 @@ fn class_named(schema: &Schema, at: usize, name: &str) -> Result<ObjectClassId, 
         WordFault::new(at, format!("the object class \"{name}\" is unknown"))
             .with_help("include the schema that defines it; groupOfURLs is in dyngroup.schema")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn faults_of_a_pair_are_at_its_words() {
+        let schema = crate::testing::schema(larix_schema::bundled("dyngroup").unwrap());
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(check_pair(&schema, &words("member memberURL")), Ok(()));
+        for (text, at, fault) in [
+            ("member cn", 1, "no subtype of labeledURI"),
+            ("nothing memberURL", 0, "attribute \"nothing\""),
+            ("cn:sn memberURL", 0, "attribute \"cn:sn\""),
+            ("member", 0, "write the member attribute"),
+        ] {
+            let found = check_pair(&schema, &words(text)).unwrap_err();
+            assert!(found.argument == at && found.message.contains(fault), "{text}: {found:?}");
+        }
+    }
 }

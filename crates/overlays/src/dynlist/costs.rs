@@ -53,11 +53,15 @@ fn directory(overlays: &[(&Descriptor, &str)], groups: usize, members_each: usiz
 #[test]
 #[ignore = "a measure"]
 fn a_filter_for_one_group() {
-    let ways: [(&str, &[(&Descriptor, &str)]); 3] = [
+    let ways: [(&str, &[(&Descriptor, &str)]); 4] = [
         ("stored (memberof)", &[(&memberof::DESCRIPTOR, "")]),
         (
             "dynlist, static groups",
             &[(&DESCRIPTOR, "dynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames")],
+        ),
+        (
+            "dynlist, nested groups",
+            &[(&DESCRIPTOR, "dynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames*")],
         ),
         (
             "memberof and nestgroup",

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use larix_engine::fault::Fault;
 use larix_engine::overlay::Failure;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders, StoredEntry};
 use larix_engine::overlay::shown::{ShownAttribute, ShownEntries, ShownEntry, ShownRequest};
@@ -27,6 +28,15 @@ impl DynList {
         self.group_sets().any(|(_, map)| map.attribute == *attribute)
     }
 
+    fn may_have_members(&self, entry: &dyn StoredEntry) -> Result<bool, Fault> {
+        for (set, _) in self.group_sets() {
+            if set.of_groups.are_had_by(entry.source())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn maps_to(&self, attribute: &AttributeDescription) -> bool {
         self.lists().flat_map(|set| &set.maps).any(|map| map.target() == attribute)
     }
@@ -38,7 +48,7 @@ impl DynList {
         attribute: &AttributeDescription,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure> {
-        let question = Question::new(self, of.within())?;
+        let question = Question::new(self, of.within());
         let candidate = Candidate { dn: of.entry.dn()?, entry: Some(of.entry) };
         let groups = question.groups_of(candidate, &|map| map.tells_by(attribute))?;
         if groups.is_empty() {
@@ -50,7 +60,7 @@ impl DynList {
             stored.extend(text.and_then(|text| of.schema.parse_dn(text).ok()));
             true
         })?;
-        for group in groups.into_iter().filter_map(|number| question.known.groups.get(number)) {
+        for group in groups {
             if !stored.contains(&group.dn) && !visit(group.shown.as_bytes()) {
                 break;
             }
@@ -126,7 +136,7 @@ impl ComputedAttributes for DynList {
                 }
                 let question = match &mut question {
                     Some(question) => question,
-                    none => none.insert(Question::new(self, of.within())?),
+                    none => none.insert(Question::new(self, of.within())),
                 };
                 question.visit_members(of, set, map, &mut visit)?;
             }
@@ -151,21 +161,22 @@ impl ComputedAttributes for DynList {
             return Ok(None);
         }
         let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
-        let (other, question) =
-            (NormalDn::from_normal(normal), Question::of_one(self, of.within(), attribute, normal)?);
+        let (other, question) = (NormalDn::from_normal(normal), Question::new(self, of.within()));
         let own = of.entry.dn()?;
-        if tells && let Some(at) = question.known.index_of(normal) {
+        if tells && let Some(group) = question.named(&other)? {
             let candidate = Candidate { dn: own, entry: Some(of.entry) };
             let wanted = |map: &Map| map.tells_by(attribute);
-            if question.has(at, candidate, &wanted)? {
+            if question.has(&group, candidate, &wanted)? {
                 return Ok(Some(true));
             }
         }
+        // Groups are few among the entries that are asked.
         if self.has_members_in(attribute)
-            && let Some(at) = question.known.index_of(own.as_str())
+            && self.may_have_members(of.entry)?
+            && let Some(group) = question.named(own)?
         {
             let candidate = Candidate { dn: &other, entry: None };
-            return Ok(Some(question.has(at, candidate, &|map| map.attribute == *attribute)?));
+            return Ok(Some(question.has(&group, candidate, &|map| map.attribute == *attribute)?));
         }
         Ok(Some(false))
     }
@@ -180,20 +191,18 @@ impl ComputedAttributes for DynList {
             return Ok(None);
         }
         let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
-        let question = Question::of_one(self, *within, attribute, normal)?;
+        let (dn, question) = (NormalDn::from_normal(normal), Question::new(self, *within));
         let mut ids = Vec::new();
         if self.tells_groups_by(attribute)
-            && let Some(group) = question.known.named(normal)
-            && question.tells_by(group, attribute)
+            && let Some(group) = question.named(&dn)?
+            && question.tells_by(&group, attribute)
         {
-            ids.extend(question.holders(normal)?);
+            ids.extend(question.holders(&group)?);
         }
         if self.has_members_in(attribute) {
-            let dn = NormalDn::from_normal(normal);
             let candidate = Candidate { dn: &dn, entry: None };
             let groups = question.groups_of(candidate, &|map| map.attribute == *attribute)?;
-            let groups = groups.into_iter().filter_map(|number| question.known.groups.get(number));
-            ids.extend(groups.map(|group| group.id.0));
+            ids.extend(groups.iter().map(|group| group.id.0));
         }
         Ok(Some(Holders { ids, exact: true }))
     }
@@ -237,7 +246,7 @@ impl ShownEntries for DynList {
                 }
                 let mut values: Vec<Box<[u8]>> = Vec::new();
                 if shown.asks_for(&map.attribute) {
-                    let question = Question::new(self, within)?;
+                    let question = Question::new(self, within);
                     question.visit_members(&of, set, map, &mut |value| {
                         values.push(value.into());
                         true

@@ -1,8 +1,10 @@
 //! Who is a member of which group.
 
-use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
+use larix_engine::entry::EntryId;
 use larix_engine::fault::Fault;
 use larix_engine::overlay::Failure;
 use larix_engine::overlay::computed::{ComputedIn, ComputedOf, StoredEntry};
@@ -11,17 +13,21 @@ use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
 use super::identity::{As, Identity};
-use super::known::{Group, MemberUrl, Members, urls};
-use super::{AttributeSet, DynList, Map, Shared};
+use super::known::{Dynamic, Group, MemberUrl, Members, of_class, urls};
+use super::{AttributeSet, DynList, Map};
 
 /// A question about groups, in one state of the database.
 pub(super) struct Question<'a> {
     pub(super) overlay: &'a DynList,
     pub(super) within: ComputedIn<'a>,
-    pub(super) known: Shared,
-    /// Groups by their places: whether the requester may see them.
-    visible: RefCell<HashMap<usize, bool>>,
+    /// Whether the requester may see a group.
+    visible: RefCell<HashMap<EntryId, bool>>,
+    /// Entries with the class of a group, where groups are nested; looked up once.
+    of_groups: OnceCell<Option<Vec<u64>>>,
 }
+
+/// Groups in slapd's order: short names first.
+type InOrder = BTreeMap<(usize, NormalDn), Arc<Group>>;
 
 /// An entry that may be a member: at hand, or by its name.
 #[derive(Copy, Clone)]
@@ -34,20 +40,18 @@ pub(super) struct Candidate<'a> {
 type OnMember<'f> = dyn FnMut(&str, &str) -> bool + 'f;
 
 impl<'a> Question<'a> {
-    pub(super) fn new(overlay: &'a DynList, within: ComputedIn<'a>) -> Result<Self, Failure> {
-        let known = overlay.known(within.schema, within.entries)?;
-        Ok(Self { overlay, within, known, visible: RefCell::default() })
+    pub(super) fn new(overlay: &'a DynList, within: ComputedIn<'a>) -> Self {
+        Self { overlay, within, visible: RefCell::default(), of_groups: OnceCell::new() }
     }
 
-    /// A question about the groups that an attribute says entries are in, of which one is named.
-    pub(super) fn of_one(
-        overlay: &'a DynList,
-        within: ComputedIn<'a>,
-        attribute: &AttributeDescription,
-        name: &str,
-    ) -> Result<Self, Failure> {
-        let known = overlay.known_of(within.schema, within.entries, (attribute, name))?;
-        Ok(Self { overlay, within, known, visible: RefCell::default() })
+    /// The group of this name, whoever asks.
+    pub(super) fn named(&self, dn: &NormalDn) -> Result<Option<Arc<Group>>, Failure> {
+        self.overlay.named(self.within.schema, self.within.entries, dn)
+    }
+
+    /// The groups by URL.
+    fn dynamic(&self) -> Result<Arc<Dynamic>, Failure> {
+        self.overlay.dynamic(self.within.schema, self.within.entries)
     }
 
     fn set(&self, group: &Group) -> Option<(&'a AttributeSet, &'a Map)> {
@@ -56,27 +60,24 @@ impl<'a> Question<'a> {
     }
 
     /// Whether the requester may see the entry of a group. Others are told of nowhere, and lead nowhere.
-    fn is_visible(&self, number: usize) -> Result<bool, Failure> {
-        let known = self.visible.borrow().get(&number).copied();
+    fn is_visible(&self, group: &Group) -> Result<bool, Failure> {
+        if self.within.requester.is_none() {
+            return Ok(true);
+        }
+        let known = self.visible.borrow().get(&group.id).copied();
         if let Some(visible) = known {
             return Ok(visible);
         }
-        let visible = match (self.within.requester, self.known.groups.get(number)) {
-            (None, _) => true,
-            (_, None) => false,
-            (Some(_), Some(group)) => {
-                let query = InternalSearch::new(&group.dn, Scope::Base, &BoundFilter::True);
-                self.within.entries.finds_any(&query.of(self.within.whose()))?.entries > 0
-            }
-        };
-        self.visible.borrow_mut().insert(number, visible);
+        let query = InternalSearch::new(&group.dn, Scope::Base, &BoundFilter::True);
+        let visible = self.within.entries.finds_any(&query.of(self.within.whose()))?.entries > 0;
+        self.visible.borrow_mut().insert(group.id, visible);
         Ok(visible)
     }
 
     /// The group of this name, if the requester may see it.
-    fn visible_named(&self, name: &str) -> Result<Option<&Group>, Failure> {
-        match self.known.index_of(name) {
-            Some(number) if self.is_visible(number)? => Ok(self.known.groups.get(number)),
+    fn visible_named(&self, dn: &NormalDn) -> Result<Option<Arc<Group>>, Failure> {
+        match self.named(dn)? {
+            Some(group) if self.is_visible(&group)? => Ok(Some(group)),
             _ => Ok(None),
         }
     }
@@ -85,64 +86,43 @@ impl<'a> Question<'a> {
         self.set(group).is_some_and(|(_, map)| map.is_nested())
     }
 
-    /// The groups, of sets that pass `wanted`, that an entry is directly a member of; by their places.
-    fn direct(
-        &self,
-        candidate: Candidate<'_>,
-        wanted: &dyn Fn(&Map) -> bool,
-    ) -> Result<BTreeSet<usize>, Failure> {
-        let mut direct = BTreeSet::new();
+    /// The groups, of sets that pass `wanted`, that an entry is directly a member of.
+    fn direct(&self, candidate: Candidate<'_>, wanted: &dyn Fn(&Map) -> bool) -> Result<InOrder, Failure> {
+        let mut direct = InOrder::new();
         let sets = self.overlay.sets.iter().enumerate();
         for (at, set) in sets.filter(|(_, set)| set.group().is_some_and(wanted)) {
             let Some(map) = set.group() else { continue };
-            if self.known.groups.iter().any(|group| group.set == at && group.is_static) {
-                self.add_static(at, map, candidate.dn, &mut direct)?;
-            }
-            for (number, group) in self.known.groups.iter().enumerate().filter(|(_, group)| group.set == at) {
-                if !group.urls.is_empty() && self.is_found(group, candidate)? {
-                    direct.insert(number);
+            self.add_static(at, map, candidate.dn, &mut direct)?;
+            for group in self.dynamic()?.groups.iter().filter(|group| group.set == at) {
+                if self.is_found(group, candidate)? {
+                    direct.insert((group.dn.as_str().len(), group.dn.clone()), Arc::clone(group));
                 }
             }
         }
-        let mut visible = BTreeSet::new();
-        for number in direct {
-            if self.is_visible(number)? {
-                visible.insert(number);
+        let mut visible = InOrder::new();
+        for (place, group) in direct {
+            if self.is_visible(&group)? {
+                visible.insert(place, group);
             }
         }
         Ok(visible)
     }
 
-    /// Static groups by the equality index of their members; without one each group is looked at.
-    fn add_static(
-        &self,
-        at: usize,
-        map: &Map,
-        dn: &NormalDn,
-        direct: &mut BTreeSet<usize>,
-    ) -> Result<(), Failure> {
-        let Some(filter) = has_member(self.within.schema, &map.attribute, dn) else { return Ok(()) };
-        let is_own = |number: usize| {
-            self.known.groups.get(number).is_some_and(|group| group.is_static && group.set == at)
-        };
-        if self.overlay.is_indexed() {
-            let root = NormalDn::root();
-            let query = InternalSearch::new(&root, Scope::Subtree, &filter);
-            let mut numbers = Vec::new();
-            let searched = self.within.entries.search(&query, &mut |found| {
-                numbers.extend(self.known.index_of(found.dn()?.as_str()));
-                Ok(true)
-            })?;
-            direct.extend(numbers.into_iter().filter(|number| is_own(*number)));
-            if !searched.indexed {
-                self.overlay.note_unindexed();
-            }
-            return Ok(());
-        }
-        for (number, group) in self.known.groups.iter().enumerate() {
-            let query = InternalSearch::new(&group.dn, Scope::Base, &filter);
-            if is_own(number) && self.within.entries.finds_any(&query)?.entries > 0 {
-                direct.insert(number);
+    /// Static groups, by the index of their members or of their class.
+    fn add_static(&self, at: usize, map: &Map, dn: &NormalDn, direct: &mut InOrder) -> Result<(), Failure> {
+        let schema = self.within.schema;
+        let class = map.member_of.as_ref().and_then(|own| own.static_class);
+        let Some(of_class) = class.and_then(|class| of_class(schema, class)) else { return Ok(()) };
+        let Some(has_member) = has_member(schema, &map.attribute, dn) else { return Ok(()) };
+        let (root, filter) = (NormalDn::root(), BoundFilter::And(vec![has_member, of_class]));
+        let mut names = Vec::new();
+        self.within.entries.search(&InternalSearch::new(&root, Scope::Subtree, &filter), &mut |found| {
+            names.push(found.dn()?.clone());
+            Ok(true)
+        })?;
+        for dn in names {
+            if let Some(group) = self.named(&dn)?.filter(|group| group.is_static && group.set == at) {
+                direct.insert((dn.as_str().len(), dn), group);
             }
         }
         Ok(())
@@ -184,45 +164,35 @@ impl<'a> Question<'a> {
         &self,
         candidate: Candidate<'_>,
         wanted: &dyn Fn(&Map) -> bool,
-    ) -> Result<Vec<usize>, Failure> {
+    ) -> Result<Vec<Arc<Group>>, Failure> {
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
-        let mut todo = self.in_order(self.direct(candidate, wanted)?);
-        todo.reverse();
-        while let Some(number) = todo.pop() {
-            if !seen.insert(number) {
+        let mut todo: Vec<Arc<Group>> = self.direct(candidate, wanted)?.into_values().rev().collect();
+        while let Some(group) = todo.pop() {
+            if !seen.insert(group.id) {
                 continue;
             }
-            all.push(number);
-            let group = self.known.groups.get(number).filter(|group| self.is_nested(group));
-            let Some(group) = group else { continue };
-            let inner = Candidate { dn: &group.dn, entry: None };
-            let outer = self.direct(inner, &|map| wanted(map) && map.is_nested())?;
-            todo.extend(self.in_order(outer).into_iter().rev());
+            if self.is_nested(&group) {
+                let inner = Candidate { dn: &group.dn, entry: None };
+                let outer = self.direct(inner, &|map| wanted(map) && map.is_nested())?;
+                todo.extend(outer.into_values().rev());
+            }
+            all.push(group);
         }
         Ok(all)
-    }
-
-    /// Short names first.
-    fn in_order(&self, groups: BTreeSet<usize>) -> Vec<usize> {
-        let name = |number: &usize| self.known.groups.get(*number).map_or("", |group| group.dn.as_str());
-        let mut groups: Vec<usize> = groups.into_iter().collect();
-        groups.sort_by_key(|number| (name(number).len(), name(number)));
-        groups
     }
 
     /// Whether an entry is a member of one group, of a set that passes `wanted`.
     pub(super) fn has(
         &self,
-        at: usize,
+        group: &Group,
         candidate: Candidate<'_>,
         wanted: &dyn Fn(&Map) -> bool,
     ) -> Result<bool, Failure> {
-        let Some(group) = self.known.groups.get(at) else { return Ok(false) };
-        if !self.set(group).is_some_and(|(_, map)| wanted(map)) || !self.is_visible(at)? {
+        if !self.set(group).is_some_and(|(_, map)| wanted(map)) || !self.is_visible(group)? {
             return Ok(false);
         }
         if self.is_nested(group) {
-            return Ok(self.groups_of(candidate, wanted)?.contains(&at));
+            return Ok(self.groups_of(candidate, wanted)?.iter().any(|own| own.id == group.id));
         }
         self.is_direct(group, candidate)
     }
@@ -288,37 +258,57 @@ impl<'a> Question<'a> {
     }
 
     /// The entries that are stored members of a group.
-    fn stored_ids(&self, group: &Group) -> Result<Members, Failure> {
-        let Some((_, map)) = self.set(group) else { return Ok(Members::default()) };
-        let (mut names, schema) = (Vec::new(), self.within.schema);
-        let query = InternalSearch::new(&group.dn, Scope::Base, &BoundFilter::True);
-        self.within.entries.search(&query, &mut |found| {
-            found.source().visit_exact(&map.attribute, &mut |value| {
-                let name = std::str::from_utf8(value).ok().and_then(|text| schema.parse_dn(text).ok());
-                names.extend(name);
-                true
-            })?;
-            Ok(false)
-        })?;
-        let (nested, mut members) = (self.is_nested(group), Members::default());
-        for name in names {
-            members.ids.extend(self.within.entries.id_of(&name)?.map(|id| id.0));
-            if nested {
-                members.groups.extend(self.known.index_of(name.as_str()));
+    fn stored(&self, group: &Group) -> Result<Arc<Members>, Failure> {
+        group.members(|| {
+            let Some((_, map)) = self.set(group) else { return Ok(Members::default()) };
+            let entries = self.within.entries;
+            let mut members =
+                Members { ids: entries.named_by(group.id, &map.attribute)?, ..Members::default() };
+            if map.is_nested() {
+                for id in self.among_groups(&members.ids)? {
+                    members.groups.extend(entries.name_of(EntryId(id))?);
+                }
             }
-        }
-        members.ids.sort_unstable();
-        Ok(members)
+            Ok(members)
+        })
     }
 
-    /// The members of a group itself, stored and found. Answers false if it was stopped.
-    fn members(&self, group: &Group, visit: &mut OnMember<'_>) -> Result<bool, Failure> {
-        if !self.stored_members(group, visit)? {
-            return Ok(false);
+    /// The entries with the class of a group; `None`: no index tells.
+    fn of_groups(&self) -> Result<Option<&[u64]>, Failure> {
+        if let Some(known) = self.of_groups.get() {
+            return Ok(known.as_deref());
         }
-        self.expand(&group.urls, group.identity.as_ref(), &mut |found| {
-            Ok(visit(found.dn()?.as_str(), &found.shown_dn()?))
-        })
+        let nested = self.overlay.sets.iter().filter_map(|set| Some((set, set.group()?)));
+        let classes = nested.filter(|(_, map)| map.is_nested()).flat_map(|(set, map)| {
+            let static_class = map.member_of.as_ref().and_then(|own| own.static_class);
+            std::iter::once(set.class).chain(static_class)
+        });
+        let mut all: Option<Vec<u64>> = Some(Vec::new());
+        for class in classes {
+            let Some(filter) = of_class(self.within.schema, class) else { continue };
+            let ids = self.within.entries.indexed_ids(&filter)?;
+            all = all.zip(ids).map(|(mut all, ids)| {
+                all.extend(ids);
+                all
+            });
+        }
+        if let Some(all) = &mut all {
+            all.sort_unstable();
+        }
+        Ok(self.of_groups.get_or_init(|| all).as_deref())
+    }
+
+    /// Whether the entry may be a group.
+    fn is_of_group(&self, id: EntryId) -> bool {
+        let of_groups = self.of_groups.get().and_then(Option::as_deref);
+        of_groups.is_none_or(|all| all.binary_search(&id.0).is_ok())
+    }
+
+    /// Those of these entries, whose ids ascend, that may be groups.
+    fn among_groups(&self, ids: &[u64]) -> Result<Vec<u64>, Failure> {
+        let Some(all) = self.of_groups()? else { return Ok(ids.to_vec()) };
+        let (few, many) = if all.len() < ids.len() { (all, ids) } else { (ids, all) };
+        Ok(few.iter().filter(|id| many.binary_search(id).is_ok()).copied().collect())
     }
 
     /// Values of the member attribute of an entry of the set, beside those that are stored in it.
@@ -331,8 +321,8 @@ impl<'a> Question<'a> {
     ) -> Result<(), Failure> {
         let (schema, source) = (self.within.schema, of.entry.source());
         let is_dynamic = set.is_about(of.entry)?;
-        let own = self.known.named(of.entry.dn()?.as_str());
-        if !(is_dynamic || map.is_nested() && own.is_some()) {
+        let own = if map.is_nested() { self.named(of.entry.dn()?)? } else { None };
+        if !is_dynamic && own.is_none() {
             return Ok(());
         }
         let mut seen: HashSet<Box<str>> = HashSet::new();
@@ -342,36 +332,46 @@ impl<'a> Question<'a> {
                 true
             })
         })?;
-        let mut inner: VecDeque<Box<str>> = VecDeque::new();
+        let mut inner: VecDeque<NormalDn> = VecDeque::new();
         if map.is_nested() {
-            inner.extend(seen.iter().filter(|name| self.known.named(name).is_some()).cloned());
+            self.of_groups()?;
+            match own.as_ref().filter(|own| of.entry.id() == Some(own.id)) {
+                Some(own) => inner.extend(self.stored(own)?.groups.iter().cloned()),
+                // It is about to be stored.
+                None => inner.extend(seen.iter().map(|name| NormalDn::from_normal(name))),
+            }
         }
-        let mut put = |normal: &str, shown: &str, inner: &mut VecDeque<Box<str>>| {
-            if !seen.insert(normal.into()) {
-                return true;
-            }
-            if map.is_nested() && self.known.named(normal).is_some() {
-                inner.push_back(normal.into());
-            }
-            visit(shown.as_bytes())
-        };
+        let mut put = |normal: &str, shown: &str| !seen.insert(normal.into()) || visit(shown.as_bytes());
         if is_dynamic {
             let urls = urls(schema, set, source)?;
             let identity = Identity::of(schema, source)?;
             let more = self.expand(&urls, identity.as_ref(), &mut |found| {
-                Ok(put(found.dn()?.as_str(), &found.shown_dn()?, &mut inner))
+                if map.is_nested() && self.is_of_group(found.id()) {
+                    inner.push_back(found.dn()?.clone());
+                }
+                Ok(put(found.dn()?.as_str(), &found.shown_dn()?))
             })?;
             if !more {
                 return Ok(());
             }
         }
-        let mut done: HashSet<Box<str>> = HashSet::new();
+        let mut done: HashSet<NormalDn> = HashSet::new();
         while let Some(name) = inner.pop_front() {
             if !done.insert(name.clone()) {
                 continue;
             }
             let Some(group) = self.visible_named(&name)? else { continue };
-            if !self.members(group, &mut |normal, shown| put(normal, shown, &mut inner))? {
+            if !self.stored_members(&group, &mut put)? {
+                return Ok(());
+            }
+            inner.extend(self.stored(&group)?.groups.iter().cloned());
+            let more = self.expand(&group.urls, group.identity.as_ref(), &mut |found| {
+                if self.is_of_group(found.id()) {
+                    inner.push_back(found.dn()?.clone());
+                }
+                Ok(put(found.dn()?.as_str(), &found.shown_dn()?))
+            })?;
+            if !more {
                 return Ok(());
             }
         }
@@ -379,21 +379,21 @@ impl<'a> Question<'a> {
     }
 
     /// The entries that are members of a group, through others where they are nested; by their ids.
-    pub(super) fn holders(&self, name: &str) -> Result<Vec<u64>, Failure> {
+    pub(super) fn holders(&self, group: &Arc<Group>) -> Result<Vec<u64>, Failure> {
         let mut ids = Vec::new();
-        let Some(group) = self.visible_named(name)? else { return Ok(ids) };
-        let mut todo: VecDeque<&Group> = VecDeque::from([group]);
-        let mut done: HashSet<&str> = HashSet::from([group.dn.as_str()]);
+        if !self.is_visible(group)? {
+            return Ok(ids);
+        }
+        let mut todo: VecDeque<Arc<Group>> = VecDeque::from([Arc::clone(group)]);
+        let mut done: HashSet<EntryId> = HashSet::from([group.id]);
         while let Some(group) = todo.pop_front() {
-            let nested = self.is_nested(group);
-            let stored = self.known.members(group, || self.stored_ids(group))?;
+            let nested = self.is_nested(&group);
+            if nested {
+                self.of_groups()?;
+            }
+            let stored = self.stored(&group)?;
             ids.extend_from_slice(&stored.ids);
             let mut inner = stored.groups.clone();
-            let mut note = |name: &str| {
-                if nested {
-                    inner.extend(self.known.index_of(name));
-                }
-            };
             for url in &group.urls {
                 // What another database has is none of the candidates.
                 let is_here = self.within.entries.id_of(&url.base)?.is_some();
@@ -401,14 +401,15 @@ impl<'a> Question<'a> {
                     if is_here {
                         ids.push(found.id().0);
                     }
-                    note(found.dn()?.as_str());
+                    if nested && self.is_of_group(found.id()) {
+                        inner.push(found.dn()?.clone());
+                    }
                     Ok(true)
                 })?;
             }
-            for number in inner {
-                if let Some(group) = self.known.groups.get(number)
-                    && self.is_visible(number)?
-                    && done.insert(group.dn.as_str())
+            for dn in inner {
+                if let Some(group) = self.visible_named(&dn)?
+                    && done.insert(group.id)
                 {
                     todo.push_back(group);
                 }

@@ -1,4 +1,4 @@
-//! The groups of a database, found once for each commit, and the entries that are members of static ones.
+//! Groups that were looked for, with their stored members: those by URL together, once for each commit, and others one by one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -10,34 +10,38 @@ use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_engine::overlay::{Entries, Failure, Lasting};
 use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlScheme};
-use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClassId, Schema};
+use larix_schema::{BoundFilter, NormalDn, ObjectClassId, Schema};
 
 use super::identity::Identity;
-use super::{AttributeSet, DynList, Shared};
+use super::{AttributeSet, DynList};
 
-/// The groups as of one commit.
+/// The groups by URL as of one commit.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct Dynamic {
     commit: Option<u64>,
-    /// Some groups are, or may become, dynamic: every commit may change what they are.
-    is_dynamic: bool,
-    pub(super) groups: Vec<Group>,
-    by_name: HashMap<Box<str>, usize>,
-    /// Members that are remembered, of all groups that share this.
-    members: Arc<AtomicUsize>,
+    pub(super) groups: Vec<Arc<Group>>,
 }
 
-/// Groups that were asked about one by one, where the others have no say: each as of a commit of its own.
+/// What was found under names that were asked for, each as of a commit of its own.
 #[derive(Debug, Default)]
-pub(super) struct Alone {
-    by_name: HashMap<Box<str>, Shared>,
+pub(super) struct Remembered {
+    by_name: HashMap<Box<str>, Arc<Looked>>,
     members: Arc<AtomicUsize>,
 }
 
-/// Groups that are remembered one by one.
-const ALONE_MAX: usize = 10_000;
+/// What was found under one name.
+#[derive(Debug)]
+struct Looked {
+    commit: u64,
+    group: Option<Arc<Group>>,
+    /// It is, or may become, a group by URL: every commit may change what it is.
+    is_dynamic: bool,
+}
 
-/// Members that are remembered of the groups of one commit: 8 bytes each.
+/// Names that are remembered.
+const NAMES_MAX: usize = 10_000;
+
+/// Members that are remembered: 8 bytes each.
 const MEMBERS_MAX: usize = 1_000_000;
 
 /// The stored members of a group, whoever asks.
@@ -45,8 +49,8 @@ const MEMBERS_MAX: usize = 1_000_000;
 pub(super) struct Members {
     /// Those that have entries in this database, ascending.
     pub(super) ids: Vec<u64>,
-    /// Those that are groups, by their places, where groups are nested.
-    pub(super) groups: Vec<usize>,
+    /// The names of those that have the class of a group, where groups are nested.
+    pub(super) groups: Vec<NormalDn>,
 }
 
 /// A group.
@@ -64,6 +68,8 @@ pub(super) struct Group {
     /// Its members are stored.
     pub(super) is_static: bool,
     members: OnceLock<Arc<Members>>,
+    /// Members that are remembered, of all groups that share this; `None`: of a state that changes are laid over.
+    remembered: Option<Arc<AtomicUsize>>,
 }
 
 /// What a URL of a list or group looks for.
@@ -76,35 +82,25 @@ pub(super) struct MemberUrl {
     pub(super) attributes: Vec<String>,
 }
 
-impl Known {
-    pub(super) fn named(&self, dn: &str) -> Option<&Group> {
-        self.index_of(dn).and_then(|at| self.groups.get(at))
-    }
-
-    /// The stored members of a group; `find` looks them up where they are not known. In a state that changes are laid over it is asked
-    /// each time.
+impl Group {
+    /// The stored members; `find` looks them up where they are not known. In a state that changes are laid over it is asked each time.
     pub(super) fn members(
         &self,
-        group: &Group,
         find: impl FnOnce() -> Result<Members, Failure>,
     ) -> Result<Arc<Members>, Failure> {
-        if let Some(known) = group.members.get() {
+        if let Some(known) = self.members.get() {
             return Ok(Arc::clone(known));
         }
         let found = Arc::new(find()?);
         let count = found.ids.len() + found.groups.len();
-        if self.commit.is_some() {
-            let known = self.members.fetch_add(count, Ordering::Relaxed);
+        if let Some(remembered) = &self.remembered {
+            let known = remembered.fetch_add(count, Ordering::Relaxed);
             // Of two threads that asked at once, one has found the same for nothing.
-            if known.saturating_add(count) > MEMBERS_MAX || group.members.set(Arc::clone(&found)).is_err() {
-                self.members.fetch_sub(count, Ordering::Relaxed);
+            if known.saturating_add(count) > MEMBERS_MAX || self.members.set(Arc::clone(&found)).is_err() {
+                remembered.fetch_sub(count, Ordering::Relaxed);
             }
         }
         Ok(found)
-    }
-
-    pub(super) fn index_of(&self, dn: &str) -> Option<usize> {
-        self.by_name.get(dn).copied()
     }
 }
 
@@ -159,102 +155,127 @@ pub(super) fn urls(
     Ok(urls)
 }
 
+/// Groups while they are looked for.
+#[derive(Default)]
+struct Gathered {
+    groups: Vec<Group>,
+    /// Where a group is among them.
+    by_id: HashMap<EntryId, usize>,
+    /// Some are, or may become, groups by URL.
+    is_dynamic: bool,
+    remembered: Option<Arc<AtomicUsize>>,
+}
+
 impl DynList {
-    /// Whether static groups are found by an index, as far as is known.
-    pub(super) fn is_indexed(&self) -> bool {
-        !self.unindexed.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn note_unindexed(&self) {
-        self.unindexed.store(true, Ordering::Relaxed);
-    }
-
-    /// The groups as they are in this state of the database.
-    pub(super) fn known(&self, schema: &Schema, entries: &dyn Entries) -> Result<Shared, Failure> {
+    /// The groups by URL as they are in this state of the database.
+    pub(super) fn dynamic(&self, schema: &Schema, entries: &dyn Entries) -> Result<Arc<Dynamic>, Failure> {
         let commit = entries.commit();
-        if let Some(known) = self.known.load_full().filter(|known| self.holds(known, commit, entries)) {
+        let known = self.dynamic.load_full();
+        if let Some(known) = known.filter(|known| commit.is_some() && known.commit == commit) {
             return Ok(known);
         }
-        let mut known = Known { commit, ..Known::default() };
+        let remembered = self.room(commit);
+        let mut gathered = Gathered { remembered, ..Gathered::default() };
         let root = NormalDn::root();
         for (at, set) in self.sets.iter().enumerate() {
-            self.gather(schema, entries, (at, set), (&root, Scope::Subtree), &mut known)?;
+            self.gather(schema, entries, (at, set), (&root, Scope::Subtree), &mut gathered)?;
         }
-        let known = Arc::new(known);
+        let groups = gathered.groups.into_iter().filter(|group| !group.urls.is_empty()).map(Arc::new);
+        let found = Arc::new(Dynamic { commit, groups: groups.collect() });
         // An older state that somebody still reads is not kept.
-        let is_newer = |before: &Shared| before.commit < commit;
-        if commit.is_some() && self.known.load().as_ref().is_none_or(is_newer) {
-            self.known.store(Some(Arc::clone(&known)));
+        let is_newer = |before: &Arc<Dynamic>| before.commit < commit;
+        if commit.is_some() && self.dynamic.load().as_ref().is_none_or(is_newer) {
+            self.dynamic.store(Some(Arc::clone(&found)));
         }
-        Ok(known)
+        Ok(found)
     }
 
-    /// A group that the attribute may say entries are in: all groups where they are known or needed, and else this one alone.
-    pub(super) fn known_of(
+    /// The group of this name, if it is one.
+    pub(super) fn named(
         &self,
         schema: &Schema,
         entries: &dyn Entries,
-        (attribute, name): (&AttributeDescription, &str),
-    ) -> Result<Shared, Failure> {
-        let commit = entries.commit();
-        let of_all = self.known.load_full().filter(|known| self.holds(known, commit, entries));
-        if let Some(known) = of_all {
-            return Ok(known);
-        }
-        if !self.is_told_alone(attribute) {
-            return self.known(schema, entries);
-        }
-        let remembered = {
-            let alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-            alone.by_name.get(name).cloned()
+        dn: &NormalDn,
+    ) -> Result<Option<Arc<Group>>, Failure> {
+        let (commit, name) = (entries.commit(), dn.as_str());
+        let known = {
+            let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+            remembered.by_name.get(name).cloned()
         };
-        if let Some(known) = remembered.filter(|known| self.holds(known, commit, entries)) {
-            return Ok(known);
+        if let Some(known) = known.filter(|known| self.holds(known, commit, entries)) {
+            return Ok(known.group.clone());
         }
-        let dn = NormalDn::from_normal(name);
-        let members = {
-            let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-            // What is out of date makes room with all the rest.
-            if alone.by_name.len() >= ALONE_MAX || alone.members.load(Ordering::Relaxed) >= MEMBERS_MAX {
-                *alone = Alone::default();
-            }
-            Arc::clone(&alone.members)
-        };
-        let mut known = Known { commit, members, ..Known::default() };
+        let remembered = self.room(commit);
+        let mut gathered = Gathered { remembered, ..Gathered::default() };
         // Groups of other databases are theirs.
-        if entries.id_of(&dn)?.is_some() {
-            for (at, set) in self.sets.iter().enumerate() {
-                self.gather(schema, entries, (at, set), (&dn, Scope::Base), &mut known)?;
+        if entries.id_of(dn)?.is_some() {
+            self.look_at(schema, entries, dn, &mut gathered)?;
+        }
+        let group = gathered.groups.into_iter().next().map(Arc::new);
+        if let Some(commit) = commit {
+            let looked = Looked { commit, group: group.clone(), is_dynamic: gathered.is_dynamic };
+            let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+            if remembered.by_name.get(name).is_none_or(|before| before.commit < commit) {
+                remembered.by_name.insert(name.into(), Arc::new(looked));
             }
         }
-        let known = Arc::new(known);
-        if commit.is_some() {
-            let mut alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_newer = |before: &Shared| before.commit < commit;
-            if alone.by_name.get(name).is_none_or(is_newer) {
-                alone.by_name.insert(name.into(), Arc::clone(&known));
-            }
-        }
-        Ok(known)
+        Ok(group)
     }
 
-    /// Whether the attribute says no more than the groups that it names: no group is in another one.
-    fn is_told_alone(&self, attribute: &AttributeDescription) -> bool {
-        let maps = || self.sets.iter().filter_map(AttributeSet::group);
-        let is_nested = maps().any(|map| map.tells_by(attribute) && map.is_nested());
-        !is_nested && !maps().any(|map| map.attribute == *attribute)
+    /// Looks at one entry for all sets. Only a set that is restricted to what a filter finds asks once more.
+    fn look_at(
+        &self,
+        schema: &Schema,
+        entries: &dyn Entries,
+        dn: &NormalDn,
+        gathered: &mut Gathered,
+    ) -> Result<(), Failure> {
+        let mut restricted = Vec::new();
+        let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True);
+        entries.search(&query, &mut |found| {
+            for (at, set) in self.sets.iter().enumerate().filter(|(_, set)| set.group().is_some()) {
+                gathered.is_dynamic |= set.restriction.is_some();
+                if set.restriction.as_ref().is_some_and(|own| own.filter.is_some()) {
+                    restricted.push(at);
+                } else if set.classes.are_had_by(found.source())? {
+                    gathered.is_dynamic = true;
+                    add(schema, (at, set), found, false, gathered)?;
+                }
+                if set.static_classes.are_had_by(found.source())? {
+                    add(schema, (at, set), found, true, gathered)?;
+                }
+            }
+            Ok(false)
+        })?;
+        for at in restricted {
+            let Some(set) = self.sets.get(at) else { continue };
+            self.gather(schema, entries, (at, set), (dn, Scope::Base), gathered)?;
+        }
+        Ok(())
+    }
+
+    /// Where members are counted, if they may be remembered.
+    fn room(&self, commit: Option<u64>) -> Option<Arc<AtomicUsize>> {
+        commit?;
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is out of date makes room with all the rest.
+        let members = remembered.members.load(Ordering::Relaxed);
+        if remembered.by_name.len() >= NAMES_MAX || members >= MEMBERS_MAX {
+            *remembered = Remembered::default();
+        }
+        Some(Arc::clone(&remembered.members))
     }
 
     /// Whether what was found holds in this state: static groups and their members do until an entry comes or goes, or one becomes a
     /// group or has other members.
-    fn holds(&self, known: &Known, commit: Option<u64>, entries: &dyn Entries) -> bool {
-        let (Some(from), Some(until)) = (known.commit, commit) else { return false };
-        if from >= until || known.is_dynamic {
-            return from == until;
+    fn holds(&self, known: &Looked, commit: Option<u64>, entries: &dyn Entries) -> bool {
+        let Some(until) = commit else { return false };
+        if known.commit >= until || known.is_dynamic {
+            return known.commit == until;
         }
         let members = self.sets.iter().filter_map(AttributeSet::group).map(|map| &map.attribute);
         let attributes: Vec<_> = members.chain(&self.object_class).cloned().collect();
-        entries.is_as_at(from, &Lasting { attributes: &attributes, entries: true })
+        entries.is_as_at(known.commit, &Lasting { attributes: &attributes, entries: true, names: true })
     }
 
     fn gather(
@@ -263,27 +284,19 @@ impl DynList {
         entries: &dyn Entries,
         (at, set): (usize, &AttributeSet),
         (base, scope): (&NormalDn, Scope),
-        known: &mut Known,
+        gathered: &mut Gathered,
     ) -> Result<(), Failure> {
-        let Some(map) = set.group() else { return Ok(()) };
-        let static_class = map.member_of.as_ref().and_then(|own| own.static_class);
-        for (class, is_static) in [(Some(set.class), false), (static_class, true)] {
-            let Some(filter) = class.and_then(|class| of_class(schema, class)) else { continue };
-            let filter = match &set.restriction {
-                Some(restriction) if !is_static => {
-                    let own = restriction.filter.clone();
-                    BoundFilter::And(std::iter::once(filter).chain(own).collect())
-                }
-                _ => filter,
-            };
-            known.is_dynamic |= set.restriction.is_some();
-            let query = InternalSearch::new(base, scope, &filter);
-            entries.search(&query, &mut |found| {
-                known.is_dynamic |= !is_static;
-                add(schema, (at, set), found, is_static, known)?;
-                Ok(true)
-            })?;
+        if set.group().is_none() {
+            return Ok(());
         }
+        let Some(of_class) = of_class(schema, set.class) else { return Ok(()) };
+        let restriction = set.restriction.as_ref().and_then(|own| own.filter.clone());
+        let filter = BoundFilter::And(std::iter::once(of_class).chain(restriction).collect());
+        entries.search(&InternalSearch::new(base, scope, &filter), &mut |found| {
+            gathered.is_dynamic = true;
+            add(schema, (at, set), found, false, gathered)?;
+            Ok(true)
+        })?;
         Ok(())
     }
 }
@@ -293,10 +306,10 @@ fn add(
     (at, set): (usize, &AttributeSet),
     found: &dyn FoundEntry,
     is_static: bool,
-    known: &mut Known,
+    gathered: &mut Gathered,
 ) -> Result<(), Fault> {
-    let dn = found.dn()?;
-    if let Some(other) = known.by_name.get(dn.as_str()).and_then(|at| known.groups.get_mut(*at)) {
+    let (dn, id) = (found.dn()?, found.id());
+    if let Some(other) = gathered.by_id.get(&id).and_then(|at| gathered.groups.get_mut(*at)) {
         other.is_static |= is_static && other.set == at;
         return Ok(());
     }
@@ -314,9 +327,19 @@ fn add(
     if !is_static && urls.is_empty() {
         return Ok(());
     }
-    known.by_name.insert(dn.as_str().into(), known.groups.len());
     let (dn, shown) = (dn.clone(), found.shown_dn()?);
-    let members = OnceLock::new();
-    known.groups.push(Group { id: found.id(), dn, shown, set: at, urls, identity, is_static, members });
+    let remembered = gathered.remembered.clone();
+    gathered.by_id.insert(id, gathered.groups.len());
+    gathered.groups.push(Group {
+        id,
+        dn,
+        shown,
+        set: at,
+        urls,
+        identity,
+        is_static,
+        members: OnceLock::new(),
+        remembered,
+    });
     Ok(())
 }

@@ -22,8 +22,7 @@ mod numbers;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use arc_swap::ArcSwapOption;
 use larix_engine::entry::EntrySource;
@@ -32,12 +31,12 @@ use larix_engine::index::Kinds;
 use larix_engine::overlay::computed::{ComputedAttributes, StoredEntry};
 use larix_engine::overlay::shown::ShownEntries;
 use larix_engine::overlay::{
-    Additions, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Refusal,
+    Additions, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Piece, Refusal,
 };
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClass, ObjectClassId, Schema};
 
-use known::{Alone, Known};
+use known::{Dynamic, Remembered};
 
 pub static DESCRIPTOR: Descriptor =
     Descriptor::new("dynlist", "olcDynListConfig", config::build).once().shows(&["memberOf"]).directives(&[
@@ -45,6 +44,12 @@ pub static DESCRIPTOR: Descriptor =
             .ordered()
             .attribute_alias(&["olcDlAttrSet"])
             .checked(config::check),
+        OverlayDirective::words("dynlist-attrpair", "olcDynListAttrSet")
+            .ordered()
+            .alias(&["attrpair"])
+            .arguments(2, 2)
+            .standing_for(&[Piece::Word(config::USUAL_CLASS), Piece::Argument(1), Piece::Argument(0)])
+            .checked(config::check_pair),
         OverlayDirective::switch("dynlist-simple", "olcDynListSimple"),
     ]);
 
@@ -57,11 +62,9 @@ pub struct DynList {
     object_class: Option<AttributeDescription>,
     /// dgAuthz, whose values are numbered.
     authz: Option<AttributeDescription>,
-    /// The groups as of the latest commit that was looked at.
-    known: ArcSwapOption<Known>,
-    alone: Mutex<Alone>,
-    /// Members of static groups were found to have no equality index.
-    unindexed: AtomicBool,
+    /// The groups by URL as of the latest commit that was looked at.
+    dynamic: ArcSwapOption<Dynamic>,
+    remembered: Mutex<Remembered>,
 }
 
 /// `dynlist-attrset`
@@ -70,6 +73,8 @@ struct AttributeSet {
     class: ObjectClassId,
     /// What values of objectClass say of entries of the class.
     classes: ClassNames,
+    /// The same of the static class of a group, if there is one.
+    static_classes: ClassNames,
     /// The same for entries that may have members: of the class, or of the static one of a group.
     of_groups: ClassNames,
     restriction: Option<Restriction>,
@@ -173,9 +178,8 @@ impl DynList {
             simple,
             object_class: schema.describe("objectClass").ok(),
             authz: schema.describe("dgAuthz").ok(),
-            known: ArcSwapOption::empty(),
-            alone: Mutex::default(),
-            unindexed: AtomicBool::new(false),
+            dynamic: ArcSwapOption::empty(),
+            remembered: Mutex::default(),
         }
     }
 }
@@ -220,6 +224,3 @@ impl Overlay for DynList {
         Some(self)
     }
 }
-
-/// What all threads that answer share.
-type Shared = Arc<Known>;

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
+use larix_engine::tables::TABLES;
 use larix_store::memory::MemoryStore;
+use larix_store::shared::SharedStore;
 
 use super::DESCRIPTOR;
-use crate::testing::{Fixture, SUFFIX, TREE, build, compared, found, ruled, schema};
+use crate::testing::{Fixture, SUFFIX, TREE, build, compared, found, ruled, schema, settings};
 
 const MORE: &str = "
     dn: cn=with mail,ou=Groups,dc=example,dc=com
@@ -58,8 +60,14 @@ fn check(fixture: &Fixture<MemoryStore>, cases: &[(&str, &[&str], &str)]) {
 
 #[test]
 fn groups_have_what_their_urls_find() {
+    for lines in [GROUP, "dynlist-attrpair member memberURL", "attrpair member memberURL"] {
+        have_what_their_urls_find(&directory(lines, OPEN));
+    }
+}
+
+fn have_what_their_urls_find(fixture: &Fixture<MemoryStore>) {
     check(
-        &directory(GROUP, OPEN),
+        fixture,
         &[
             ("(cn=with mail)", &["member"], "with mail: member=Ann Lee"),
             ("(cn=all)", &["member"], "all: member=Bo|with mail"),
@@ -296,6 +304,44 @@ fn changes_of_groups_are_seen_at_once() {
         fixture.apply(&format!("dn: {change}\n"));
         assert_eq!(is_in(&fixture), format!("Ann Lee: memberOf={expected}"), "{change}");
     }
+}
+
+/// Reads of the store for a filter behind a change, with so many groups that have nothing to do with it.
+fn reads_beside(groups: usize) -> u64 {
+    let schema = schema(larix_schema::bundled("dyngroup").unwrap());
+    let mut settings = settings(&schema);
+    let overlay = build(&DESCRIPTOR, &schema, NESTED).unwrap();
+    for (attribute, kinds) in overlay.indexes() {
+        settings.index.also(attribute, kinds);
+    }
+    settings.overlays.push(overlay);
+    let store = SharedStore::new(&TABLES).unwrap();
+    let fixture = Fixture::of(schema, vec![(store.another(), settings)]);
+    fixture.apply(TREE);
+    let group = |name: &str, member: &str| {
+        format!(
+            "dn: cn={name},ou=Groups,{SUFFIX}\nchangetype: add\nobjectClass: groupOfNames\ncn: {name}\nmember: {member},{SUFFIX}\n"
+        )
+    };
+    for number in 0..groups {
+        fixture.apply(&group(&format!("o{number}"), "cn=Ann Lee,ou=People"));
+    }
+    fixture.apply(&group("inner", "cn=Bo,ou=People"));
+    fixture.apply(&group("outer", "cn=inner,ou=Groups"));
+    let filter = format!("(memberOf=cn=outer,ou=groups,{SUFFIX})");
+    assert_eq!(found(&fixture, &filter, &["1.1"]), "Bo; inner");
+    let change =
+        format!("dn: cn=inner,ou=Groups,{SUFFIX}\nchangetype: modify\nadd: member\nmember: {SUFFIX}\n");
+    fixture.apply(&change);
+    let before = store.trips();
+    assert_eq!(found(&fixture, &filter, &["1.1"]), "Bo; inner; suffix");
+    store.trips() - before
+}
+
+#[test]
+fn nested_groups_are_walked_from_the_one_asked_for() {
+    let (few, many) = (reads_beside(2), reads_beside(300));
+    assert!(many <= few + 2, "{few} reads beside 2 groups, {many} beside 300");
 }
 
 #[test]

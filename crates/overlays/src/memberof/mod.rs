@@ -15,8 +15,8 @@ use larix_engine::index::Kinds;
 use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::computed::ComputedAttributes;
 use larix_engine::overlay::{
-    Additions, BackLinkRule, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective,
-    PendingChange, Prepared, Refusal,
+    Additions, BackLinkRule, Change, ChangeKind, Descriptor, InGluedDatabases, Interests, Overlay,
+    OverlayDirective, PendingChange, Prepared, Refusal,
 };
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
@@ -26,6 +26,7 @@ use elsewhere::GroupsElsewhere;
 use crate::refint::{Elsewhere, ReferentialIntegrity, ReferentialIntegritySettings};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("memberof", "olcMemberOfConfig", config::build)
+    .over_glue(InGluedDatabases::Each)
     .maintains(config::maintained)
     .shows(&["memberOf"])
     .local(&["memberOf"])

@@ -80,7 +80,7 @@ impl Nested {
 impl NestGroup {
     /// The members of a group that are within the bases, whoever asks: usually none, and then nothing leads anywhere.
     pub(super) fn inner(&self, within: &ComputedIn<'_>, group: &NormalDn) -> Result<Inner, Failure> {
-        let lasting = Lasting { attributes: std::slice::from_ref(&self.member), entries: false };
+        let lasting = Lasting { attributes: std::slice::from_ref(&self.member), entries: false, names: true };
         let known = self.nested.at(within.entries, &lasting);
         if let Some(inner) = known.as_ref().and_then(|known| known.get(group)) {
             return Ok(inner);

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use larix_engine::Entry;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
-    Additions, BuildContext, Change, ChangeKind, Descriptor, Interests, Overlay, PendingChange, Prepared,
-    Refusal,
+    Additions, BuildContext, Change, ChangeKind, Descriptor, InGluedDatabases, Interests, Overlay,
+    PendingChange, Prepared, Refusal,
 };
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("nops", "olcOverlayConfig", build).once();
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("nops", "olcOverlayConfig", build).over_glue(InGluedDatabases::Each).once();
 
 /// The overlay on one database.
 #[derive(Debug)]

@@ -10,15 +10,15 @@ use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf
 use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{
-    Additions, BuildContext, ChangeKind, Descriptor, Entries, Failure, Interests, Overlay, PendingChange,
-    Prepared, Refusal, internal_change,
+    Additions, BuildContext, ChangeKind, Descriptor, Entries, Failure, InGluedDatabases, Interests, Overlay,
+    PendingChange, Prepared, Refusal, internal_change,
 };
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
 const NAME: &str = "parentUUID";
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("pguid", "olcOverlayConfig", build).once().schema(
+pub static DESCRIPTOR: Descriptor = Descriptor::new("pguid", "olcOverlayConfig", build).over_glue(InGluedDatabases::Each).once().schema(
     "attributetype ( 1.3.6.1.4.1.4203.666.1.59 NAME 'parentUUID' EQUALITY UUIDMatch ORDERING UUIDOrderingMatch \
      SYNTAX 1.3.6.1.1.16.1 SINGLE-VALUE NO-USER-MODIFICATION USAGE dSAOperation )",
 );

@@ -32,8 +32,8 @@ use larix_engine::entry::Entry;
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedOf};
 use larix_engine::overlay::{
-    Additions, AnsweredEntry, Answering, Authentication, Descriptor, Entries, Failure, Interests, Judgement,
-    NobodysBind, Overlay, OverlayDirective, PendingBind, PendingChange, Refusal,
+    Additions, AnsweredEntry, Answering, Authentication, Descriptor, Entries, Failure, InGluedDatabases,
+    Interests, Judgement, NobodysBind, Overlay, OverlayDirective, PendingBind, PendingChange, Refusal,
 };
 use larix_engine::password::Hasher;
 
@@ -43,6 +43,9 @@ pub use policy::Policy;
 pub use rules::{Chosen, GroupCondition, ObjectPattern, PolicyName, PolicyRule, PolicyRuleError};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("ppolicy", "olcPPolicyConfig", config::build)
+    .over_glue(InGluedDatabases::Refused(
+        "in slapd binds of entries in glued databases do not pass through it",
+    ))
     .once()
     .secrets(&["pwdHistory"])
     .local(&["pwdAccountLockedTime", "pwdAccountTmpLockoutEnd", "pwdFailureTime", "pwdGraceUseTime"])

@@ -10,8 +10,8 @@ use larix_engine::index::Kinds;
 use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{
-    Additions, AroundChange, BuildContext, ChangeKind, Consequence, Descriptor, FollowUp, Interests, Overlay,
-    PendingChange, Prepared, Refusal, internal_change,
+    Additions, AroundChange, BuildContext, ChangeKind, Consequence, Descriptor, FollowUp, InGluedDatabases,
+    Interests, Overlay, PendingChange, Prepared, Refusal, internal_change,
 };
 use larix_proto::{Dn, FilterBuf, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
@@ -20,7 +20,7 @@ const NAME: &str = "rdnValue";
 const DIRECTORY_STRING: &str = "1.3.6.1.4.1.1466.115.121.1.15";
 const IA5_STRING: &str = "1.3.6.1.4.1.1466.115.121.1.26";
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("rdnval", "olcOverlayConfig", build).once().schema(
+pub static DESCRIPTOR: Descriptor = Descriptor::new("rdnval", "olcOverlayConfig", build).over_glue(InGluedDatabases::Each).once().schema(
     "attributetype ( 1.3.6.1.4.1.4203.666.1.58 NAME 'rdnValue' EQUALITY caseIgnoreMatch \
      SUBSTR caseIgnoreSubstringsMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 NO-USER-MODIFICATION USAGE dSAOperation )",
 );

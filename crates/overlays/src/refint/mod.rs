@@ -20,14 +20,15 @@ use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
-    Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference, Referrer, Refusal,
-    Sought, internal_change, split_rdn,
+    InGluedDatabases, Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference,
+    Referrer, Refusal, Sought, internal_change, split_rdn,
 };
 
 pub use elsewhere::Elsewhere;
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("refint", "olcRefintConfig", config::build).directives(&[
+pub static DESCRIPTOR: Descriptor = Descriptor::new("refint", "olcRefintConfig", config::build)
+    .over_glue(InGluedDatabases::Each)
+    .directives(&[
         OverlayDirective::words("refint_attributes", "olcRefintAttribute").many(),
         OverlayDirective::whole("refint_nothing", "olcRefintNothing"),
         OverlayDirective::whole("refint_modifiersName", "olcRefintModifiersName"),

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use larix_engine::budget::{RequestLimit, RequestLimits};
 use larix_engine::overlay::settings::{SettingError, Settings};
-use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay, OverlayDirective};
+use larix_engine::overlay::{
+    BuildContext, Descriptor, InGluedDatabases, Interests, Overlay, OverlayDirective,
+};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("sssvlv", "olcSssVlvConfig", build)
+    .over_glue(InGluedDatabases::TakenIn)
     .once()
     .noted("server-side sorting and virtual list views are built in, with limits of their own")
     .directives(&[

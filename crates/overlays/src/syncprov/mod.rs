@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
-    BuildContext, Descriptor, Interests, Overlay, OverlayDirective, ProviderSettings,
+    BuildContext, Descriptor, InGluedDatabases, Interests, Overlay, OverlayDirective, ProviderSettings,
 };
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("syncprov", "olcSyncProvConfig", build).once().provides_content().directives(&[
+pub static DESCRIPTOR: Descriptor = Descriptor::new("syncprov", "olcSyncProvConfig", build)
+    .over_glue(InGluedDatabases::TakenIn)
+    .once()
+    .provides_content()
+    .directives(&[
         OverlayDirective::words("syncprov-checkpoint", "olcSpCheckpoint"),
         OverlayDirective::whole("syncprov-sessionlog", "olcSpSessionlog"),
         OverlayDirective::switch("syncprov-nopresent", "olcSpNoPresent"),

@@ -11,7 +11,7 @@ use larix_engine::compare::{CompareContext, compare};
 use larix_engine::controls::RequestControls;
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::committed::ChangeOrigin;
-use larix_engine::overlay::descriptor::{Form, Values};
+use larix_engine::overlay::descriptor::{Form, Piece, Values};
 use larix_engine::overlay::settings::{SettingError, Settings, Value};
 use larix_engine::overlay::{BuildContext, Descriptor, Overlay, OverlayDirective};
 use larix_engine::password::{Hasher, Scheme};
@@ -45,6 +45,9 @@ pub(crate) fn settings_of(descriptor: &Descriptor, lines: &str) -> Settings {
         let directive = directive.unwrap_or_else(|| panic!("no directive `{keyword}`"));
         if directive.form != Form::Command {
             words.remove(0);
+        }
+        if !directive.pieces.is_empty() {
+            words = Piece::words(directive.pieces, &words);
         }
         if directive.form == Form::Each {
             for word in words {
@@ -154,7 +157,7 @@ pub(crate) fn ruled_with(
 
 /// What a search of the whole directory answers: `rdn: attribute=value|value, attribute=value; rdn: ...`, sorted, and a result
 /// that is not success before it.
-pub(crate) fn found(fixture: &Fixture<MemoryStore>, filter: &str, attributes: &[&str]) -> String {
+pub(crate) fn found<S: Store>(fixture: &Fixture<S>, filter: &str, attributes: &[&str]) -> String {
     let filter = FilterBuf::parse(filter).unwrap_or_else(|error| panic!("{filter}: {error}"));
     let search = Search { attributes, ..Search::new(SUFFIX, Scope::Subtree, filter.as_filter()) };
     let mut pdu = Vec::new();

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use larix_engine::overlay::settings::{SettingError, Settings};
-use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay};
+use larix_engine::overlay::{BuildContext, Descriptor, InGluedDatabases, Interests, Overlay};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("trace", "olcOverlayConfig", build)
+    .over_glue(InGluedDatabases::Each)
     .noted("operations and their results are in the log with `loglevel stats`");
 
 /// Its settings say all; it stands at no door.

@@ -18,8 +18,8 @@ use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_engine::overlay::{
-    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, FollowUp, Interests,
-    Overlay, OverlayDirective, PendingChange, Prepared, Refusal, Violation,
+    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, FollowUp,
+    InGluedDatabases, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal, Violation,
 };
 
 use larix_proto::{LdapResult, ResultCode, Scope};
@@ -27,8 +27,10 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
 pub use config::UniqueDirectives;
 
-pub static DESCRIPTOR: Descriptor =
-    Descriptor::new("unique", "olcUniqueConfig", config::build).once().directives(&[
+pub static DESCRIPTOR: Descriptor = Descriptor::new("unique", "olcUniqueConfig", config::build)
+    .over_glue(InGluedDatabases::Refused("it looks for values in one database"))
+    .once()
+    .directives(&[
         OverlayDirective::whole("unique_base", "olcUniqueBase"),
         OverlayDirective::each("unique_ignore", "olcUniqueIgnore"),
         OverlayDirective::each("unique_attributes", "olcUniqueAttribute"),

@@ -7,12 +7,14 @@ use std::cmp::Ordering;
 use larix_engine::overlay::computed::StoredEntry;
 use larix_engine::overlay::shown::{ShownAttribute, ShownEntries, ShownEntry, ShownRequest};
 use larix_engine::overlay::{
-    Additions, Descriptor, Failure, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal,
+    Additions, Descriptor, Failure, InGluedDatabases, Interests, Overlay, OverlayDirective, PendingChange,
+    Prepared, Refusal,
 };
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("valsort", "olcValSortConfig", config::build)
+    .over_glue(InGluedDatabases::Each)
     .once()
     .directives(&[OverlayDirective::words("valsort-attr", "olcValSortAttr").many()]);
 

@@ -8,18 +8,19 @@ use std::sync::Arc;
 use larix_engine::EntryAttribute;
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{
-    Additions, BuildContext, ChangeKind, Descriptor, Interests, Overlay, PendingChange, Prepared, Refusal,
-    internal_change,
+    Additions, BuildContext, ChangeKind, Descriptor, InGluedDatabases, Interests, Overlay, PendingChange,
+    Prepared, Refusal, internal_change,
 };
 use larix_schema::AttributeDescription;
 
 const COUNTED: &str = "unicodePwd";
 const COUNTER: &str = "msDS-KeyVersionNumber";
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("vernum", "olcOverlayConfig", build).once().schema(
-    "attributetype ( 1.2.840.113556.1.4.1782 NAME 'msDS-KeyVersionNumber' EQUALITY integerMatch \
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("vernum", "olcOverlayConfig", build).over_glue(InGluedDatabases::Each).once().schema(
+        "attributetype ( 1.2.840.113556.1.4.1782 NAME 'msDS-KeyVersionNumber' EQUALITY integerMatch \
      SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE NO-USER-MODIFICATION USAGE dSAOperation )",
-);
+    );
 
 /// The overlay on one database.
 #[derive(Debug)]
