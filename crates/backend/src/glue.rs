@@ -3,7 +3,8 @@
 use larix_engine::controls::RequestControls;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{LdapResult, ResultCode, Scope};
+use larix_schema::NormalDn;
 
 use crate::backend::{Backend, Below, Context};
 use crate::cursor::{Cursor, Effort, End, Slice};
@@ -133,4 +134,15 @@ impl Cursor for Glued {
     fn size_limit(&self) -> Option<u32> {
         self.part.as_ref().and_then(|part| part.size_limit())
     }
+}
+
+/// The scope that a search has in a subordinate database with this suffix; none if it does not get there.
+pub(super) fn scope_below(scope: Scope, base: &NormalDn, suffix: &NormalDn) -> Option<Scope> {
+    let within = match scope {
+        Scope::Base => None,
+        Scope::OneLevel if suffix.parent().is_some_and(|parent| parent == *base) => Some(Scope::Base),
+        Scope::OneLevel => None,
+        Scope::Subtree | Scope::Children => Some(Scope::Subtree),
+    };
+    within.filter(|_| suffix.is_descendant_of(base))
 }

@@ -14,6 +14,7 @@ mod judged;
 pub mod memory_tree;
 pub mod meta;
 mod operation;
+mod over_glue;
 mod relay;
 mod router;
 
@@ -28,5 +29,6 @@ pub use operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
+pub use over_glue::OverGlue;
 pub use relay::Relay;
 pub use router::{Router, Special};

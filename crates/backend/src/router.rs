@@ -19,6 +19,7 @@ use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
     PasswordChanged, Pending, Reply, Search, Verdict,
 };
+use crate::over_glue::{GluedTree, OverGlue};
 
 /// Names that no database holds as such.
 #[derive(Debug)]
@@ -50,6 +51,12 @@ struct Routes {
     special: Special,
     /// Suffixes and the numbers of their mounts, the longest first, and of equals the first of the configuration.
     table: Vec<(NormalDn, usize)>,
+    /// Overlays of databases, by the numbers of their mounts, that are also in front of those glued below.
+    over_glue: Vec<(usize, OverGlue)>,
+    /// Databases with such overlays, and those glued below them.
+    trees: Vec<GluedTree>,
+    /// The tree that each mount is part of, if any.
+    tree_of: Vec<Option<usize>>,
     /// Controls that overlays in front of all databases heed.
     heeded: Vec<&'static OverlayControl>,
 }
@@ -67,7 +74,9 @@ impl Router {
             .flat_map(|(number, mount)| mount.suffixes.iter().map(move |suffix| (suffix.clone(), number)))
             .collect();
         table.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.depth()));
-        let routes = Routes { frontend, mounts, special, table, heeded: Vec::new() };
+        let (over_glue, trees, tree_of) = (Vec::new(), Vec::new(), Vec::new());
+        let routes =
+            Routes { frontend, mounts, special, table, over_glue, trees, tree_of, heeded: Vec::new() };
         let (operations, controls) = (Vec::new(), Vec::new());
         let mut router = Self { routes, interceptors, operations, controls };
         router.gather();
@@ -90,7 +99,14 @@ impl Router {
         table.extend(mount.suffixes.iter().map(|suffix| (suffix.clone(), number)));
         table.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.depth()));
         mounts.push(mount);
+        self.routes.plant();
         self.gather();
+    }
+
+    /// Puts overlays of databases, by the numbers of their mounts, in front of those glued below, too.
+    pub fn put_over_glue(&mut self, over_glue: Vec<(usize, OverGlue)>) {
+        self.routes.over_glue = over_glue;
+        self.routes.plant();
     }
 
     /// Puts overlays in front of all.
@@ -237,6 +253,11 @@ impl Routing for Router {
 }
 
 impl Routes {
+    /// Finds the trees of glued databases anew.
+    fn plant(&mut self) {
+        (self.trees, self.tree_of) = GluedTree::all(&self.frontend.schema, &self.mounts, &self.over_glue);
+    }
+
     fn select(&self, dn: &NormalDn) -> Option<usize> {
         self.table.iter().find(|(suffix, _)| dn.is_within(suffix)).map(|(_, number)| *number)
     }
@@ -254,12 +275,41 @@ impl Routes {
     ///
     /// # Errors
     /// unavailableCriticalExtension.
-    fn check_heeded(&self, backend: &dyn Backend, controls: &RequestControls) -> Result<(), LdapResult> {
+    fn check_heeded(
+        &self,
+        (backend, tree): (&dyn Backend, Option<&GluedTree>),
+        controls: &RequestControls,
+    ) -> Result<(), LdapResult> {
         let mut critical = controls.overlays.iter().filter(|sent| sent.critical).map(|sent| sent.control);
-        match critical.all(|control| self.heeded.contains(&control) || backend.heeds(control.oid)) {
+        let in_front = |oid: &str| tree.is_some_and(|tree| tree.stack.heeds(oid));
+        let is_heeded = |control: &'static OverlayControl| {
+            self.heeded.contains(&control) || backend.heeds(control.oid) || in_front(control.oid)
+        };
+        match critical.all(is_heeded) {
             true => Ok(()),
             false => Err(not_heeded()),
         }
+    }
+
+    /// The tree of glued databases whose overlays stand in front of the database that is glued below and holds this name. What is the
+    /// uppermost database's has them in front of it anyway.
+    fn tree_above(&self, dn: &NormalDn) -> Option<&GluedTree> {
+        if self.trees.is_empty() {
+            return None;
+        }
+        let number = self.select(dn)?;
+        let tree = self.trees.get((*self.tree_of.get(number)?)?)?;
+        (tree.superior != number).then_some(tree)
+    }
+
+    /// The same for a search, which may go on from the uppermost database in those below it.
+    fn tree_searched(&self, base: &NormalDn, goes_on: bool) -> Option<&GluedTree> {
+        if self.trees.is_empty() {
+            return None;
+        }
+        let number = self.select(base)?;
+        let tree = self.trees.get((*self.tree_of.get(number)?)?)?;
+        (goes_on || tree.superior != number).then_some(tree)
     }
 
     /// The entry with a name that no database holds.
@@ -274,7 +324,7 @@ impl Routes {
         let mut found = Vec::new();
         for mount in self.mounts.iter().filter(|mount| mount.subordinate && !mount.hidden) {
             for suffix in &mount.suffixes {
-                if let Some(within) = scope_below(scope, base, suffix) {
+                if let Some(within) = glue::scope_below(scope, base, suffix) {
                     found.push((&*mount.backend, suffix, within));
                 }
             }
@@ -290,7 +340,8 @@ impl Routes {
         let Search { request, base, controls, .. } = search;
         let special = if request.scope == Scope::Base { self.special(base) } else { None };
         let backend = special.unwrap_or_else(|| self.holder(base));
-        self.check_heeded(backend, controls)?;
+        let tree = if special.is_some() { None } else { self.tree_above(base) };
+        self.check_heeded((backend, tree), controls)?;
         // Another server's content is that server's to provide. What overlays make of it is not.
         let is_passed_on = || backend.behind().is_none() && backend.heeds(oid::SYNC_REQUEST);
         if let Some(asked) = &controls.sync
@@ -338,16 +389,18 @@ impl Routes {
         requests: Vec<WriteRequest>,
         done: Completion,
     ) -> Pending {
-        let targets =
-            requests.iter().map(|request| self.frontend.schema.parse_dn(request.operation.target()));
-        let backends: Vec<&dyn Backend> =
-            targets.map(|dn| dn.map_or(&*self.special.nowhere, |dn| self.holder(&dn))).collect();
+        let targets: Vec<Option<NormalDn>> = requests
+            .iter()
+            .map(|request| self.frontend.schema.parse_dn(request.operation.target()).ok())
+            .collect();
+        let holder = |dn: &Option<NormalDn>| dn.as_ref().map_or(&*self.special.nowhere, |dn| self.holder(dn));
+        let tree = |dn: &Option<NormalDn>| dn.as_ref().and_then(|dn| self.tree_above(dn));
+        let backends: Vec<&dyn Backend> = targets.iter().map(holder).collect();
         let first = backends.first().copied().unwrap_or(&*self.special.nowhere);
         let is_first = |other: &&dyn Backend| std::ptr::addr_eq(*other, first);
-        let unheeded = backends
-            .iter()
-            .zip(&requests)
-            .position(|(backend, request)| self.check_heeded(*backend, &request.controls).is_err());
+        let unheeded = backends.iter().zip(&targets).zip(&requests).position(|((backend, dn), request)| {
+            self.check_heeded((*backend, tree(dn)), &request.controls).is_err()
+        });
         if unheeded.is_some() {
             done(WriteOutcome { refused: unheeded, ..not_heeded().into() });
             return Pending::default();
@@ -361,14 +414,23 @@ impl Routes {
                 done(refused.into());
                 Pending::default()
             }
-            None => first.update(context, Changes::Together(requests), done),
+            None => match targets.first().and_then(tree) {
+                Some(tree) => tree.stack.update(&tree.parts, context, Changes::Together(requests), done),
+                None => first.update(context, Changes::Together(requests), done),
+            },
         }
     }
 }
 
 impl Backend for Routes {
     fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
-        match self.searched(&mut search) {
+        let searched = self.searched(&mut search);
+        if let Ok((_, below)) = &searched
+            && let Some(tree) = self.tree_searched(search.base, !below.is_empty())
+        {
+            return tree.stack.open(&tree.parts, context, search);
+        }
+        match searched {
             Ok((backend, below)) if below.is_empty() => backend.open(context, search),
             Ok((backend, below)) => glue::open(backend, &below, context, search),
             Err(refused) => Err(Box::new((refused, Vec::new()))),
@@ -376,7 +438,13 @@ impl Backend for Routes {
     }
 
     fn search(&self, context: &Context<'_>, mut search: Search<'_>, out: &mut Vec<u8>) -> First {
-        match self.searched(&mut search) {
+        let searched = self.searched(&mut search);
+        if let Ok((_, below)) = &searched
+            && let Some(tree) = self.tree_searched(search.base, !below.is_empty())
+        {
+            return tree.stack.search(&tree.parts, context, search, out);
+        }
+        match searched {
             Ok((backend, below)) if below.is_empty() => backend.search(context, search, out),
             Ok((backend, below)) => match glue::open(backend, &below, context, search) {
                 Ok(cursor) => First::slice_of(cursor, context.clock, out),
@@ -388,7 +456,7 @@ impl Backend for Routes {
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
         let backend = self.special(compare.dn).unwrap_or_else(|| self.holder(compare.dn));
-        if let Err(refused) = self.check_heeded(backend, compare.controls) {
+        if let Err(refused) = self.check_heeded((backend, None), compare.controls) {
             return Reply::Now((refused, Vec::new()));
         }
         backend.compare(context, compare, later)
@@ -396,7 +464,7 @@ impl Backend for Routes {
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         let backend = self.holder(bind.dn);
-        match self.check_heeded(backend, bind.controls) {
+        match self.check_heeded((backend, None), bind.controls) {
             Ok(()) => backend.bind(context, bind, later),
             Err(refused) => Reply::Now(refused.into()),
         }
@@ -408,7 +476,10 @@ impl Backend for Routes {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        self.holder(change.dn).modify_password(context, change, later)
+        match self.tree_above(change.dn) {
+            Some(tree) => tree.stack.modify_password(&tree.parts, context, change, later),
+            None => self.holder(change.dn).modify_password(context, change, later),
+        }
     }
 
     fn extended(
@@ -418,9 +489,11 @@ impl Backend for Routes {
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let backend = self.holder(asked.dn);
-        match self.check_heeded(backend, asked.controls) {
-            Ok(()) => backend.extended(context, asked, later),
-            Err(refused) => Reply::Now(refused.into()),
+        let tree = self.tree_above(asked.dn);
+        match (self.check_heeded((backend, tree), asked.controls), tree) {
+            (Ok(()), Some(tree)) => tree.stack.extended(&tree.parts, context, asked, later),
+            (Ok(()), None) => backend.extended(context, asked, later),
+            (Err(refused), _) => Reply::Now(refused.into()),
         }
     }
 
@@ -428,9 +501,13 @@ impl Backend for Routes {
         match changes {
             Changes::One(request, target) => {
                 let backend = target.as_ref().map_or(&*self.special.nowhere, |dn| self.holder(dn));
-                match self.check_heeded(backend, &request.controls) {
-                    Ok(()) => backend.update(context, Changes::One(request, target), done),
-                    Err(refused) => {
+                let tree = target.as_ref().and_then(|dn| self.tree_above(dn));
+                match (self.check_heeded((backend, tree), &request.controls), tree) {
+                    (Ok(()), Some(tree)) => {
+                        tree.stack.update(&tree.parts, context, Changes::One(request, target), done)
+                    }
+                    (Ok(()), None) => backend.update(context, Changes::One(request, target), done),
+                    (Err(refused), _) => {
                         done(refused.into());
                         Pending::default()
                     }
@@ -478,15 +555,4 @@ fn not_heeded() -> LdapResult {
 
 fn invalid_dn() -> LdapResult {
     LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN")
-}
-
-/// The scope that a search has in a subordinate database with this suffix; none if it does not get there.
-fn scope_below(scope: Scope, base: &NormalDn, suffix: &NormalDn) -> Option<Scope> {
-    let within = match scope {
-        Scope::Base => None,
-        Scope::OneLevel if suffix.parent().is_some_and(|parent| parent == *base) => Some(Scope::Base),
-        Scope::OneLevel => None,
-        Scope::Subtree | Scope::Children => Some(Scope::Subtree),
-    };
-    within.filter(|_| suffix.is_descendant_of(base))
 }

@@ -5,7 +5,7 @@ pub(super) mod directive;
 
 use std::sync::Arc;
 
-use larix_engine::overlay::{Descriptor, WordFault};
+use larix_engine::overlay::{Descriptor, Piece, WordFault};
 use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 
 use super::defaults::is_default;
@@ -385,6 +385,10 @@ impl Builder {
             return;
         }
         let values: Vec<Vec<u8>> = match directive.form {
+            Form::Words if !directive.pieces.is_empty() => {
+                let words = Piece::words(directive.pieces, call.arguments);
+                vec![line::join(words.iter().map(String::as_str)).into_bytes()]
+            }
             Form::Words => vec![line::join(call.arguments.iter().map(String::as_str)).into_bytes()],
             Form::Command => vec![line::join_command(call.arguments).into_bytes()],
             Form::Whole => vec![call.arguments.concat().into_bytes()],

@@ -11,6 +11,21 @@ use super::model::{Config, Database, Overlay};
 pub type MakeInterceptor<'a> =
     &'a mut dyn FnMut(&Overlay) -> Result<Option<Arc<dyn Interceptor>>, ConfigError>;
 
+/// What stands in front of a database, the outermost first.
+#[derive(Debug, Default)]
+pub struct InFront {
+    /// Configured behind its `overlay glue`: in front of the databases glued below, too.
+    pub over_glue: Vec<Arc<dyn Interceptor>>,
+    pub own: Vec<Arc<dyn Interceptor>>,
+}
+
+impl InFront {
+    /// All of them.
+    pub fn stack(&self) -> Stack {
+        Stack::new(self.over_glue.iter().chain(&self.own).cloned().collect())
+    }
+}
+
 impl Config {
     /// What stands in front of a database, or of all of them: its overlays as configured, the last one outermost (slapd.overlays(5)).
     ///
@@ -20,18 +35,23 @@ impl Config {
         &self,
         database: Option<&Database>,
         make: MakeInterceptor<'_>,
-    ) -> Result<Stack, ConfigError> {
+    ) -> Result<InFront, ConfigError> {
         let overlays = database.map_or(&self.frontend.overlays, |database| &database.overlays);
-        let mut stack: Vec<Arc<dyn Interceptor>> = Vec::new();
+        let over_glue = database.map_or(&[][..], |database| self.over_glue(database));
+        let is_over = |overlay: &Overlay| over_glue.iter().any(|over| std::ptr::eq(over, overlay));
+        let mut in_front = InFront::default();
         for overlay in overlays.iter().rev().filter(|overlay| !overlay.disabled) {
-            match larix_overlays::interceptor(&overlay.name) {
+            let made = match larix_overlays::interceptor(&overlay.name) {
                 Some(build) => self.in_context(database, |context| {
-                    stack.extend(self.unless_schema_comes(overlay, build(&overlay.given(), &context))?);
-                    Ok::<(), ConfigError>(())
+                    self.unless_schema_comes(overlay, build(&overlay.given(), &context))
                 })?,
-                None => stack.extend(make(overlay)?),
+                None => make(overlay)?,
+            };
+            match is_over(overlay) {
+                true => in_front.over_glue.extend(made),
+                false => in_front.own.extend(made),
             }
         }
-        Ok(if stack.is_empty() { Stack::default() } else { Stack::new(stack) })
+        Ok(in_front)
     }
 }

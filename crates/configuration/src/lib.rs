@@ -50,7 +50,7 @@ pub use difference::{Difference, Step};
 pub use entries::entries;
 pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
-pub use interceptors::MakeInterceptor;
+pub use interceptors::{InFront, MakeInterceptor};
 pub use kinds::{
     ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings,
     MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,

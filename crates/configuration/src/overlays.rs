@@ -6,13 +6,16 @@ use larix_engine::budget::RequestLimits;
 use larix_engine::database::ProviderSettings;
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::settings::{SettingError, Settings, Value};
-use larix_engine::overlay::{self, BuildContext, Descriptor, Global, OtherDatabase};
+use larix_engine::overlay::{self, BuildContext, Descriptor, Global, InGluedDatabases, OtherDatabase};
 use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::overlay_kind;
 use super::line;
 use super::model::{Config, Database, Overlay};
+
+/// The overlay that glues subordinate databases.
+const GLUE: &str = "glue";
 
 /// Operational attributes that each server's overlays derive or keep by themselves: replicas are not compared by them.
 pub fn local_attributes() -> &'static [&'static str] {
@@ -119,6 +122,13 @@ impl Built {
     }
 }
 
+impl Database {
+    /// Whether overlays of it can be in front of the databases glued below, too. They cannot where its access rules are in front of them.
+    pub fn may_have_overlays_over_glue(&self) -> bool {
+        self.kind.is_stored() && !self.is_translucent()
+    }
+}
+
 impl Config {
     /// The overlays in force in a database: its own, then those of the frontend, which each database that stores entries has
     /// unless it has one of the name.
@@ -130,7 +140,66 @@ impl Config {
                 && !database.overlays.iter().any(|own| own.name == overlay.name)
         };
         let of_all = self.frontend.overlays.iter().filter(is_meant);
-        database.overlays.iter().chain(of_all).filter(|overlay| !overlay.disabled)
+        let is_above = move |overlay: &&Overlay| {
+            is_stored
+                && overlay.descriptor().is_some_and(|found| found.over_glue == InGluedDatabases::Each)
+                && !database.overlays.iter().any(|own| own.name == overlay.name)
+        };
+        let above = self.superior(database).map_or(&[][..], |superior| self.over_glue(superior));
+        let of_superior = above.iter().filter(is_above);
+        database.overlays.iter().chain(of_superior).chain(of_all).filter(|overlay| !overlay.disabled)
+    }
+
+    /// The overlays of a database that are also meant for those glued below it: behind its `overlay glue`. None where nothing is glued.
+    pub fn over_glue<'c>(&'c self, database: &'c Database) -> &'c [Overlay] {
+        let is_glue = |overlay: &Overlay| overlay.name == GLUE && !overlay.disabled;
+        match database.overlays.iter().position(is_glue) {
+            Some(at) if self.databases.iter().any(|other| self.is_glued_to(other, database)) => {
+                database.overlays.get(at + 1..).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
+
+    fn is_glued_to(&self, database: &Database, superior: &Database) -> bool {
+        !database.disabled && self.superior(database).is_some_and(|found| std::ptr::eq(found, superior))
+    }
+
+    /// The database that a subordinate one is glued to in the end: of those that are not subordinate, the nearest above it.
+    pub fn superior(&self, database: &Database) -> Option<&Database> {
+        database.subordinate.as_ref()?;
+        let own = &database.suffixes.first()?.normal;
+        let depth = |other: &Database| {
+            let above = other.suffixes.iter().filter(|suffix| own.is_descendant_of(&suffix.normal));
+            above.map(|suffix| suffix.normal.depth()).max()
+        };
+        let uppermost = self.databases.iter().filter(|other| other.subordinate.is_none() && !other.disabled);
+        let uppermost = uppermost.filter_map(|other| Some((depth(other)?, other)));
+        uppermost.max_by_key(|(depth, _)| *depth).map(|(_, other)| other)
+    }
+
+    /// What the overlays behind an `overlay glue` line cannot do for the databases glued below.
+    pub(super) fn refuse_over_glue(&self, database: &Database, found: &mut Vec<ConfigError>) {
+        let over_glue = self.over_glue(database).iter().filter(|overlay| !overlay.disabled);
+        for overlay in over_glue {
+            let refused = match overlay.descriptor().map(|descriptor| descriptor.over_glue) {
+                _ if !database.may_have_overlays_over_glue() => {
+                    Some("the access rules of its database stand in front of its overlays")
+                }
+                None if overlay.name == super::pcache::NAME => Some("it sees one database alone"),
+                Some(InGluedDatabases::Refused(why)) => Some(why),
+                // What has no descriptor is about referrals and binds, wherever these come from.
+                _ => None,
+            };
+            if let Some(why) = refused {
+                let message = format!(
+                    "the overlay {} stands behind `overlay glue` and would not see the databases glued below: {why}",
+                    overlay.name
+                );
+                let mend = "write it before `overlay glue`, and in each glued database that needs it";
+                found.push(ConfigError::new(overlay.origin.clone(), message).with_help(mend));
+            }
+        }
     }
 
     fn stored_databases(&self) -> impl Iterator<Item = &Database> {
@@ -216,7 +285,9 @@ impl Config {
     /// The other databases that an overlay of the frontend is meant for.
     fn others_of(&self, overlay: &Overlay, database: &Database) -> Vec<OtherDatabase> {
         let is_same = |other: &&Overlay| std::ptr::eq(*other, overlay);
-        if !self.frontend.overlays.iter().any(|global| is_same(&global)) {
+        let uppermost = self.superior(database).unwrap_or(database);
+        let mut shared = self.frontend.overlays.iter().chain(self.over_glue(uppermost));
+        if !shared.any(|shared| is_same(&shared)) {
             return Vec::new();
         }
         let has_it = |other: &&Database| {
@@ -406,6 +477,90 @@ mod tests {
                 note.map(|_| true),
                 "{notes:?}"
             );
+        }
+    }
+
+    /// Two glued databases; the uppermost one has these lines.
+    fn glued(lines: &str) -> String {
+        format!("database mdb\nsuffix ou=b,dc=a\nsubordinate\ndirectory $D/b\n{ONE}{lines}")
+    }
+
+    fn names_of(config: &Config, suffix: &str) -> Vec<String> {
+        let is_it = |database: &&Database| database.suffixes.iter().any(|own| own.text == suffix);
+        let database = config.databases.iter().find(is_it).unwrap();
+        config.overlays_of(database).map(|overlay| overlay.name.clone()).collect()
+    }
+
+    #[test]
+    fn overlays_over_glue_are_meant_for_glued_databases() {
+        for (lines, above, below) in [
+            ("overlay valsort\n", &["valsort"][..], &[][..]),
+            ("overlay valsort\noverlay glue\n", &["valsort", "glue"], &[]),
+            ("overlay glue\noverlay valsort\n", &["glue", "valsort"], &["valsort"]),
+            ("overlay memberof\noverlay glue\noverlay syncprov\n", &["memberof", "glue", "syncprov"], &[]),
+            ("overlay glue\noverlay memberof\n", &["glue", "memberof"], &["memberof"]),
+        ] {
+            let config = read(&glued(lines)).unwrap();
+            assert_eq!(config.refusals(), [], "{lines}");
+            assert_eq!(
+                (names_of(&config, "dc=a"), names_of(&config, "ou=b,dc=a")),
+                (owned(above), owned(below))
+            );
+        }
+        // Nothing is glued here.
+        let config =
+            read(&format!("{ONE}overlay glue\noverlay unique\nunique_uri ldap:///?mail?sub\n")).unwrap();
+        assert_eq!(config.refusals(), []);
+    }
+
+    fn owned(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn overlays_that_see_one_database_are_refused_over_glue() {
+        for (lines, why) in [
+            ("overlay unique\nunique_uri ldap:///?mail?sub\n", "it looks for values in one database"),
+            ("overlay ppolicy\n", "binds of entries in glued databases do not pass through it"),
+            ("overlay auditlog\nauditlog $D/log\n", "it follows the changes of one database"),
+            ("overlay dds\n", "it sees one database alone"),
+        ] {
+            let config = read(&glued(&format!("overlay glue\n{lines}"))).unwrap();
+            let refusals: Vec<String> = config.refusals().iter().map(ToString::to_string).collect();
+            assert!(
+                refusals.len() == 1
+                    && refusals[0].contains(why)
+                    && refusals[0].contains("write it before `overlay glue`"),
+                "{lines}: {refusals:?}"
+            );
+            let config = read(&glued(&format!("{lines}overlay glue\n"))).unwrap();
+            assert_eq!(config.refusals(), [], "{lines}");
+        }
+        let denyop = "overlay glue\noverlay denyop\ndenyop add\n";
+        assert_eq!(read(&glued(denyop)).unwrap().refusals(), []);
+        let proxy = "database mdb\nsuffix ou=b,dc=a\nsubordinate\ndirectory $D/b\n\
+            database ldap\nsuffix dc=a\nuri ldap://127.0.0.1:9\n";
+        let refusals = read(&format!("{proxy}{denyop}")).unwrap().refusals();
+        assert!(refusals.len() == 1 && refusals[0].to_string().contains("the access rules"), "{refusals:?}");
+    }
+
+    #[test]
+    fn a_directive_may_say_with_other_words_what_another_one_says() {
+        let classes = "attributetype ( 1.2.3.1 NAME 'memberURL' SUP labeledURI )\n\
+            objectclass ( 1.2.3.2 NAME 'groupOfURLs' SUP top STRUCTURAL MUST cn MAY memberURL )\n";
+        for keyword in ["dynlist-attrpair", "attrpair"] {
+            let lines = format!(
+                "{classes}{ONE}overlay dynlist\n{keyword} member memberURL\ndynlist-attrset groupOfURLs memberURL\n"
+            );
+            let config = read(&lines).unwrap();
+            let overlay = config.databases.iter().flat_map(|database| &database.overlays).next().unwrap();
+            let values = overlay.settings.get("olcDynListAttrSet");
+            let values: Vec<_> = values.iter().map(|value| String::from_utf8_lossy(value)).collect();
+            assert_eq!(values, ["groupOfURLs memberURL member", "groupOfURLs memberURL"], "{keyword}");
+            let error = read(&format!("{classes}{ONE}overlay dynlist\n{keyword} member\n")).unwrap_err();
+            assert!(error.contains("needs another argument"), "{error}");
+            let error = read(&format!("{classes}{ONE}overlay dynlist\n{keyword} member cn\n")).unwrap_err();
+            assert!(error.contains("no subtype of labeledURI"), "{error}");
         }
     }
 }

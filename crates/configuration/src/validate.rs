@@ -295,6 +295,7 @@ impl Config {
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             database.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
+            self.refuse_over_glue(database, &mut found);
             database.kind.refusals(self, database, &mut found);
         }
         found

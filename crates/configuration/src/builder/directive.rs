@@ -27,6 +27,8 @@ pub(crate) struct Directive {
     pub(crate) apply: Apply,
     /// Looks at the arguments before they are applied.
     pub(crate) check: Option<descriptor::Check>,
+    /// The words of the value, where they are not the arguments.
+    pub(crate) pieces: &'static [descriptor::Piece],
 }
 
 pub(crate) type Apply = fn(&mut Builder, &Call<'_>) -> Result<(), Fault>;
@@ -130,6 +132,7 @@ impl Directive {
             handling: Handling::Done,
             apply,
             check: None,
+            pieces: &[],
         }
     }
 

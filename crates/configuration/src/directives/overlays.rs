@@ -134,6 +134,7 @@ fn directive_of(overlay: &'static str, told: &OverlayDirective) -> Directive {
         },
         handling: told.note.map_or(Handling::Done, Handling::Noted),
         check: told.check,
+        pieces: told.pieces,
         ..Directive::new(told.keyword, told.attribute, Scope::Overlay(overlay), form, keep)
     }
 }

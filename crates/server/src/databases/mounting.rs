@@ -5,8 +5,8 @@ use std::sync::Arc;
 use larix_configuration::{
     ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, Overlay, RelaySettings,
 };
-use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
+use larix_engine::{Frontend, Served};
 use larix_proto::ldif::{self, Body};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -19,7 +19,9 @@ use crate::backends::{
     translucent,
 };
 use larix_backend::meta::Target;
-use larix_backend::{Backend, Intercepted, Interceptor, Meta, Mount, Relay, RulesInFront, Special, Stack};
+use larix_backend::{
+    Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, Router, RulesInFront, Special, Stack,
+};
 use larix_proxy::ProxyBackend;
 use larix_rewrite::NamesInFront;
 
@@ -51,27 +53,53 @@ const BACKENDS: &[(&str, Make)] = &[
     }),
 ];
 
-/// Mounts a database under its suffixes.
+/// Mounts a database under its suffixes; with it what it has in front of those glued below.
 ///
 /// # Errors
 /// A kind of database that is not served; a setting of an overlay in front of it that cannot be understood.
-pub(super) fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<Mount, OpenError> {
+fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<(Mount, Option<OverGlue>), OpenError> {
     let database = opened.0;
     let name = database.kind.name();
     let make = BACKENDS.iter().find(|(kind, _)| *kind == name);
-    let mut in_front =
+    let overlays =
         common.config.interceptors(Some(database), &mut |overlay| in_front_of(common, &opened, overlay))?;
+    let mut in_front = overlays.stack();
     let backend = make
         .map(|(_, make)| make(common, opened, &mut in_front))
         .transpose()?
         .flatten()
         .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
+    let is_over_glue = !overlays.over_glue.is_empty() && database.may_have_overlays_over_glue();
+    let over_glue = is_over_glue.then(|| OverGlue {
+        stack: Stack::new(overlays.over_glue.clone()),
+        inner: Intercepted::with(Stack::new(overlays.own.clone()), Arc::clone(&backend)),
+    });
     let backend = Intercepted::with(in_front, backend);
     let suffixes = match database.kind.own_suffix() {
         Some(dn) => common.config.schema.parse_dn(dn).into_iter().collect(),
         None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect::<Vec<NormalDn>>(),
     };
-    Ok(Mount { suffixes, subordinate: database.subordinate.is_some(), hidden: database.hidden, backend })
+    let mount =
+        Mount { suffixes, subordinate: database.subordinate.is_some(), hidden: database.hidden, backend };
+    Ok((mount, over_glue))
+}
+
+/// Mounts databases behind the overlays that are in front of all.
+///
+/// # Errors
+/// As [`mount`].
+pub(super) fn router(
+    common: &Arc<Common>,
+    opened: Vec<Opened<'_>>,
+    (frontend, special): (Frontend, Special),
+) -> Result<Router, OpenError> {
+    let mounted = opened.into_iter().map(|opened| mount(common, opened));
+    let (mounts, over_glue): (Vec<_>, Vec<_>) = mounted.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let in_front = common.config.interceptors(None, &mut |overlay| chained(common, None, overlay))?.stack();
+    let mut router = Router::new(frontend, mounts, special, in_front);
+    let over_glue = over_glue.into_iter().enumerate();
+    router.put_over_glue(over_glue.filter_map(|(number, over)| Some((number, over?))).collect());
+    Ok(router)
 }
 
 /// The backends of names that no database holds; `policy` is the frontend's.

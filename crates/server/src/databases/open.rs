@@ -17,9 +17,9 @@ use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
 use super::index_log::IndexLog;
-use super::mounting::{mount, special};
+use super::mounting::{router, special};
 use super::{Databases, OpenError, Section, memory};
-use crate::backends::{Common, chained};
+use crate::backends::Common;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::cluster::{Joining, Turnover};
 use crate::ldif_tree;
@@ -28,7 +28,6 @@ use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
 use crate::services::Services;
 use crate::virtual_entries::subschema;
-use larix_backend::Router;
 
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
@@ -101,10 +100,8 @@ impl Databases {
             default_referrals: config.global.referrals.clone().into(),
             subschema_dn: subschema_text.clone(),
         });
-        let mounts = opened.into_iter().map(|opened| mount(&common, opened)).collect::<Result<_, _>>()?;
         let special = special(&common, &frontend_policy)?;
-        let in_front = config.interceptors(None, &mut |overlay| chained(&common, None, overlay))?;
-        let router = Router::new(directory.frontend().clone(), mounts, special, in_front);
+        let router = router(&common, opened, (directory.frontend().clone(), special))?;
         let databases = Self {
             router,
             config: Arc::clone(config),
@@ -247,7 +244,7 @@ impl<'a> Making<'a> {
                 let (schema, served) = (self.config.schema.clone(), served.clone());
                 let next = Reconfiguration { schema, settings, environment };
                 let alike =
-                    self.earlier.is_some_and(|earlier| is_alike(&earlier.config, database, directory));
+                    self.earlier.is_some_and(|earlier| is_alike(&earlier.config, self.config, database));
                 self.kept.push(ReusedDatabase { served: served.clone(), next, alike });
                 served
             }
@@ -269,12 +266,19 @@ impl<'a> Making<'a> {
     }
 }
 
-/// Whether a database's own section is as it was.
-fn is_alike(earlier: &Config, database: &Database, directory: &Path) -> bool {
-    let is_it = |other: &&Database| other.kind.directory() == Some(directory);
+/// Whether a database's own section is as it was, and what the one has that it is glued to.
+fn is_alike(earlier: &Config, config: &Config, database: &Database) -> bool {
+    let directory = database.kind.directory();
+    let is_it = |other: &&Database| directory.is_some() && other.kind.directory() == directory;
+    let above = |config: &Config, database: &Database| {
+        let superior = config.superior(database);
+        superior.map_or_else(Vec::new, |superior| config.over_glue(superior).to_vec())
+    };
     earlier.databases.iter().find(is_it).is_some_and(|other| {
         (&other.suffixes, &other.settings) == (&database.suffixes, &database.settings)
             && overlays_alike(&other.overlays, &database.overlays)
+            && overlays_alike(&above(earlier, other), &above(config, database))
+            && earlier.over_glue(other).len() == config.over_glue(database).len()
     })
 }
 

@@ -54,7 +54,7 @@ impl KindSettings for LdapSettings {
             found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
         }
         let in_front = config.interceptors(Some(database), &mut |_| Ok(None));
-        if !lines.is_empty() && in_front.is_ok_and(|in_front| in_front.maps_names()) {
+        if !lines.is_empty() && in_front.is_ok_and(|in_front| in_front.stack().maps_names()) {
             let message =
                 "what an ldap database replicates does not pass overlays that give entries other names";
             let help = "name the entries as the target has them, with `suffixmassage` in the syncrepl line";

@@ -1,0 +1,193 @@
+//! Overlays in front of a database and of those glued below it, together: those that are configured behind its `overlay glue`.
+//!
+//! As in slapd they see searches that begin in any of the databases, and changes and extended operations. Binds and compares go to the
+//! database of the entry alone.
+
+use std::sync::Arc;
+
+use larix_engine::Fault;
+use larix_engine::access::AccessPolicy;
+use larix_engine::overlay::internal_search::{InternalSearch, Visit};
+use larix_engine::write::Completion;
+use larix_proto::{LdapResult, Scope};
+use larix_schema::{NormalDn, Schema};
+
+use crate::backend::{Announced, Backend, Below, Context, Mount};
+use crate::cursor::{Cursor, End, First};
+use crate::glue;
+use crate::intercept::Stack;
+use crate::operation::{
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
+    Search, Verdict,
+};
+
+/// What a database has for those glued below it.
+#[derive(Clone, Debug)]
+pub struct OverGlue {
+    /// The overlays in front of all of them.
+    pub stack: Stack,
+    /// The database behind its other overlays.
+    pub inner: Arc<dyn Backend>,
+}
+
+/// A database and those glued below it, behind the overlays that are in front of all of them.
+#[derive(Debug)]
+pub(crate) struct GluedTree {
+    pub(crate) stack: Stack,
+    /// The number of the uppermost one's mount.
+    pub(crate) superior: usize,
+    pub(crate) parts: Parts,
+}
+
+/// The databases themselves.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    schema: Arc<Schema>,
+    inner: Arc<dyn Backend>,
+    /// Those glued below by their suffixes, in the order of the configuration.
+    below: Vec<(NormalDn, Arc<dyn Backend>)>,
+}
+
+impl GluedTree {
+    /// The trees among some databases, and which of them each database is part of.
+    pub(crate) fn all(
+        schema: &Arc<Schema>,
+        mounts: &[Mount],
+        over_glue: &[(usize, OverGlue)],
+    ) -> (Vec<Self>, Vec<Option<usize>>) {
+        let mut trees: Vec<Self> = Vec::new();
+        let mut members: Vec<Option<usize>> = vec![None; mounts.len()];
+        for (number, over) in over_glue {
+            let number = *number;
+            let mut below = Vec::new();
+            for (part, member) in mounts.iter().zip(&mut members) {
+                if uppermost(mounts, part) == Some(number) {
+                    let named =
+                        part.suffixes.iter().map(|suffix| (suffix.clone(), Arc::clone(&part.backend)));
+                    below.extend(named);
+                    *member = Some(trees.len());
+                }
+            }
+            if below.is_empty() {
+                continue;
+            }
+            if let Some(member) = members.get_mut(number) {
+                *member = Some(trees.len());
+            }
+            let parts = Parts { schema: Arc::clone(schema), inner: Arc::clone(&over.inner), below };
+            trees.push(Self { stack: over.stack.clone(), superior: number, parts });
+        }
+        (trees, members)
+    }
+}
+
+/// The database that a subordinate one is glued to in the end: of those that are not subordinate, the nearest above it.
+fn uppermost(mounts: &[Mount], part: &Mount) -> Option<usize> {
+    let own = part.suffixes.first().filter(|_| part.subordinate && !part.hidden)?;
+    let depth = |mount: &Mount| {
+        let above = mount.suffixes.iter().filter(|suffix| own.is_descendant_of(suffix));
+        above.map(NormalDn::depth).max()
+    };
+    let superiors = mounts.iter().enumerate().filter(|(_, mount)| !mount.subordinate && !mount.hidden);
+    let superiors = superiors.filter_map(|(number, mount)| Some((depth(mount)?, number)));
+    superiors.max_by_key(|(depth, _)| *depth).map(|(_, number)| number)
+}
+
+impl Parts {
+    fn holder(&self, dn: &NormalDn) -> &dyn Backend {
+        let below = self.below.iter().filter(|(suffix, _)| dn.is_within(suffix));
+        below.max_by_key(|(suffix, _)| suffix.depth()).map_or(&*self.inner, |(_, backend)| &**backend)
+    }
+
+    fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>> {
+        let within = self.below.iter().filter_map(|(suffix, backend)| {
+            glue::scope_below(scope, base, suffix).map(|scope| (&**backend, suffix, scope))
+        });
+        within.collect()
+    }
+}
+
+impl Backend for Parts {
+    fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        let holder = self.holder(search.base);
+        // A provider's content is one, whatever it consists of; and so are changes.
+        let is_whole = search.controls.sync.is_some() || search.controls.persistent.is_some();
+        let below = match is_whole {
+            true => Vec::new(),
+            false => self.glued_below(search.base, search.request.scope),
+        };
+        match below.is_empty() {
+            true => holder.open(context, search),
+            false => glue::open(holder, &below, context, search),
+        }
+    }
+
+    fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
+        match self.open(context, search) {
+            Ok(cursor) => First::slice_of(cursor, context.clock, out),
+            Err(end) => First::ended(*end),
+        }
+    }
+
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
+        self.holder(compare.dn).compare(context, compare, later)
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        self.holder(bind.dn).bind(context, bind, later)
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        self.holder(change.dn).modify_password(context, change, later)
+    }
+
+    fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        self.holder(asked.dn).extended(context, asked, later)
+    }
+
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        let target = match &changes {
+            Changes::One(_, target) => target.clone(),
+            Changes::Together(requests) => {
+                let first = requests.first();
+                first.and_then(|first| self.schema.parse_dn(first.operation.target()).ok())
+            }
+        };
+        let holder = target.as_ref().map_or(&*self.inner, |dn| self.holder(dn));
+        holder.update(context, changes, done)
+    }
+
+    fn stands_apart(&self) -> Option<LdapResult> {
+        self.inner.stands_apart()
+    }
+
+    fn policy(&self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
+        self.holder(dn).policy(dn)
+    }
+
+    fn find(
+        &self,
+        context: &Context<'_>,
+        query: &InternalSearch<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Fault> {
+        self.holder(query.base).find(context, query, visit)
+    }
+
+    fn refers(&self, dn: &NormalDn, changes: bool) -> bool {
+        let below = || self.glued_below(dn, Scope::Subtree).iter().any(|(one, ..)| one.refers(dn, changes));
+        self.holder(dn).refers(dn, changes) || (!changes && below())
+    }
+
+    fn announce(&self, _: &mut Announced) {}
+}
