@@ -1,5 +1,6 @@
 //! A database: a store, and what is known about it while it is open.
 
+mod ahead;
 mod facts;
 mod mirror;
 mod settings;
@@ -38,6 +39,8 @@ use facts::CommitFacts;
 use touched::Touched;
 pub(crate) use touched::is_altered;
 
+pub use ahead::READ_FIRST;
+pub(crate) use ahead::{facts as facts_ahead, path as path_ahead};
 pub use mirror::{Mirror, Mirrored, MirroredEntry};
 pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};
 pub(crate) use shared::{MayConflict, is_conflict, retried};

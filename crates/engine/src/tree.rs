@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use larix_schema::{NormalDn, NormalRdn};
-use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use larix_store::{Direction, KeyRange, Snapshot, Wanted, WriteSet};
 use smallvec::SmallVec;
 
 use crate::entry::record::digest;
@@ -332,6 +332,27 @@ impl<'s, S: Snapshot> Names<'s, S> {
         let superior = Arc::new(Superior { id, parent: view.parent(), dn, normal });
         self.remember(&superior);
         Ok(Some(superior))
+    }
+
+    /// Fetches the superiors of records that are about to be named, of a store that is a round trip away.
+    pub(crate) fn fetch_superiors<'r>(
+        &self,
+        records: impl Iterator<Item = (EntryId, &'r Option<Cow<'s, [u8]>>)>,
+    ) -> Result<(), Fault>
+    where
+        's: 'r,
+    {
+        let mut wanted: Vec<EntryId> = Vec::new();
+        for (id, record) in records {
+            let Some(record) = record else { continue };
+            let parent = EntryView::parse(id, record)?.parent();
+            if parent != EntryId::ROOT && !wanted.contains(&parent) && self.cached(parent).is_none() {
+                wanted.push(parent);
+            }
+        }
+        let record = |id: EntryId| Wanted::Record { table: ENTRIES, key: id.to_bytes().to_vec() };
+        self.snapshot.fetch_ahead(&wanted.into_iter().map(record).collect::<Vec<_>>());
+        Ok(())
     }
 
     /// Appends the DN as it is shown.

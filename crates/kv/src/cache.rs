@@ -60,6 +60,8 @@ pub(crate) struct Cache {
     bytes_max: usize,
     /// The table to be swept next.
     hand: usize,
+    /// Whether the beginnings of tables that everybody reads were fetched since all was forgotten.
+    is_begun: bool,
 }
 
 impl Cache {
@@ -72,7 +74,21 @@ impl Cache {
             recent_bytes: 0,
             bytes_max,
             hand: 0,
+            is_begun: false,
         }
+    }
+
+    pub(crate) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    pub(crate) fn set_begun(&mut self) {
+        self.is_begun = true;
+    }
+
+    fn clear(&mut self) {
+        self.tables.iter_mut().for_each(Table::clear);
+        self.is_begun = false;
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -118,7 +134,7 @@ impl Cache {
                         }
                     }
                 }
-                None => self.tables.iter_mut().for_each(Table::clear),
+                None => self.clear(),
             }
             self.version = version;
             self.remember((version, keys));
@@ -128,7 +144,7 @@ impl Cache {
 
     /// Nothing is known as of `version`.
     pub(crate) fn forget(&mut self, version: u64) {
-        self.tables.iter_mut().for_each(Table::clear);
+        self.clear();
         self.recent.clear();
         self.recent_bytes = 0;
         self.version = version;

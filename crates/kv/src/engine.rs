@@ -58,6 +58,9 @@ pub(crate) enum Question {
     Firsts { table: u8, ranges: Vec<(Vec<u8>, Vec<u8>)> },
     /// For each range its last record.
     Lasts { table: u8, ranges: Vec<(Vec<u8>, Vec<u8>)> },
+    /// Rows that lead from one to the next, as [`larix_store::Path`] has them: places from 0 on, and behind the last step's the
+    /// records with their ids. An engine that does not [walk](Engine::walks) answers the first row.
+    Path { table: u8, records: u8, from: Vec<u8>, steps: Vec<Vec<u8>> },
 }
 
 /// A record of an answer. `place`: which of the keys or ranges it answers, from 0 on.
@@ -203,6 +206,9 @@ pub(crate) trait MessageListener: fmt::Debug + Send + Sync {
 pub(crate) trait Engine: fmt::Debug + Send + Sync {
     /// Round trips so far that somebody has waited for, without those of connecting.
     fn trips(&self) -> u64;
+
+    /// Whether it follows a whole path in one round trip.
+    fn walks(&self) -> bool;
     fn sizes(&self) -> Sizes;
     fn newest(&self) -> Result<StoredCommit, Fault>;
     /// Shows a moment with all that was acknowledged before.

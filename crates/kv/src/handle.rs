@@ -1,6 +1,8 @@
 //! The traits of a store, implemented by the handle.
 
-use larix_store::{Attempt, CommitError, CommitId, ReadError, Statistics, Store, TableSpec, TableStatistics};
+use larix_store::{
+    Attempt, CommitError, CommitId, ReadError, Statistics, Store, TableSpec, TableStatistics, Wanted,
+};
 
 use crate::commit::KvTransaction;
 use crate::error::Fault;
@@ -20,14 +22,22 @@ impl Store for KvStore {
     }
 
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
-        let view = View::open(self, self.asks_first()).map_err(Fault::into_read)?;
+        self.snapshot_with(&[])
+    }
+
+    fn snapshot_with(&self, wanted: &[Wanted]) -> Result<Self::Snapshot<'_>, ReadError> {
+        let view = View::open_with(self, self.asks_first(), wanted).map_err(Fault::into_read)?;
         Ok(KvSnapshot { view })
     }
 
     fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
+        self.transaction_with(&[])
+    }
+
+    fn transaction_with(&self, wanted: &[Wanted]) -> Result<Self::Transaction<'_>, CommitError> {
         self.epoch()?;
         let asks = self.take_doubt() || self.asks_first();
-        let view = View::open(self, asks).map_err(|fault| {
+        let view = View::open_with(self, asks, wanted).map_err(|fault| {
             self.doubt();
             match fault.into_read() {
                 ReadError::Unavailable(error) => CommitError::Unavailable(error),

@@ -10,7 +10,7 @@ use larix_store::table::Catalog;
 use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec};
 
 use crate::address::{Address, Opening};
-use crate::cache::{Cache, Commit};
+use crate::cache::{Cache, Commit, Range};
 use crate::engine::{Engine, Limits, NewCommits, StoredCommit};
 use crate::error::{Fault, OpenError};
 use crate::schema;
@@ -58,6 +58,8 @@ pub struct KvOptions {
     pub deadline: Duration,
     /// What the engine calls its connections, behind `larix`.
     pub name: String,
+    /// Tables whose first records, so many, come along with the first question of an empty cache.
+    pub beginnings: &'static [(TableId, u32)],
 }
 
 impl Default for KvOptions {
@@ -71,6 +73,7 @@ impl Default for KvOptions {
             connections: 16,
             deadline: Duration::from_secs(5),
             name: String::new(),
+            beginnings: &[],
         }
     }
 }
@@ -102,6 +105,7 @@ pub struct KvStore {
     /// The version of the cache, to be read without its lock.
     version: AtomicU64,
     freshness: Freshness,
+    beginnings: &'static [(TableId, u32)],
     /// In which it commits; 0 if it may not.
     epoch: AtomicU64,
     newest_epoch: AtomicU64,
@@ -179,6 +183,7 @@ impl KvStore {
             }),
             version: AtomicU64::new(0),
             freshness: options.freshness,
+            beginnings: options.beginnings,
             epoch: AtomicU64::new(0),
             newest_epoch: AtomicU64::new(0),
             settling: Mutex::default(),
@@ -276,6 +281,18 @@ impl KvStore {
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         // Each change of it is whole before anything can panic.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has to come along with the next question: of each table the range, and how many of its first records.
+    pub(crate) fn beginnings(&self) -> Vec<(TableId, Range, u32)> {
+        if self.known().cache.is_begun() {
+            return Vec::new();
+        }
+        let beginning = |(table, limit): &(TableId, u32)| {
+            let number = self.number(*table).ok()?;
+            Some((*table, Range { table: number, from: Vec::new(), to: None }, *limit))
+        };
+        self.beginnings.iter().filter_map(beginning).collect()
     }
 
     /// The engine's number of a table.

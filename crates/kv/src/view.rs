@@ -1,5 +1,7 @@
 //! Reading: a view of one commit, out of the cache and out of one transaction of the engine.
 
+mod ahead;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -8,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larix_store::ordered::{OrderedRead, check_key};
 use larix_store::table::Catalog;
-use larix_store::{CommitError, Direction, KEY_BYTES_MAX, KeyRange, KeyValue, ReadError, TableId, TableKind};
+use larix_store::{
+    CommitError, Direction, KEY_BYTES_MAX, KeyRange, KeyValue, ReadError, TableId, TableKind, Wanted,
+};
 
 use crate::cache::{Found, Range, Record, after};
 use crate::engine::{ANSWER_BYTES_MAX, Answer, EngineSnapshot, Question};
@@ -101,15 +105,24 @@ impl<'s> View<'s> {
         result
     }
 
-    fn begin(&self, state: &mut State<'s>, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
+    fn begin(&self, state: &mut State<'s>, mut questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
         let (known, attempt) = {
             let known = self.store.known();
             (known.cache.version(), known.attempt.clone())
         };
         let sent = self.store.clock();
-        let (snapshot, told, answers) = self.store.engine.begin(known, questions)?;
+        let asked = questions.len();
+        let beginnings = self.store.beginnings();
+        questions.extend(beginnings.iter().map(|(_, range, limit)| Question::Forward {
+            table: range.table,
+            from: range.from.clone(),
+            to: behind_all(),
+            limit: *limit,
+        }));
+        let (snapshot, told, mut answers) = self.store.engine.begin(known, questions)?;
         let newest = self.store.take_in(told, known, &attempt)?;
         self.store.heard_at(sent);
+        let behind = answers.split_off(asked.min(answers.len()));
         let version = self.version();
         if newest != version {
             let known = self.store.known();
@@ -120,6 +133,11 @@ impl<'s> View<'s> {
         }
         state.seen = Vec::new();
         state.snapshot = Some(snapshot);
+        for ((table, range, limit), answers) in beginnings.into_iter().zip(behind) {
+            // What cannot be read is met again by whoever asks for it.
+            let _met = self.take_range(&range, table, Direction::Forward, limit, answers);
+        }
+        self.store.known().cache.set_begun();
         Ok(answers)
     }
 
@@ -181,6 +199,17 @@ impl<'s> View<'s> {
     ) -> Result<Vec<Option<Arc<[u8]>>>, ReadError> {
         let question = Question::Values { table: number, keys: keys.clone() };
         let answers = self.ask(vec![question]).map_err(Fault::into_read)?.pop().unwrap_or_default();
+        self.take_values(table, number, &keys, answers)
+    }
+
+    /// Takes the answer to a question for values into the cache.
+    fn take_values(
+        &self,
+        table: TableId,
+        number: u8,
+        keys: &[Vec<u8>],
+        answers: Vec<Answer>,
+    ) -> Result<Vec<Option<Arc<[u8]>>>, ReadError> {
         let mut values = vec![None; keys.len()];
         for answer in answers {
             let place = answer.place;
@@ -238,6 +267,18 @@ impl<'s> View<'s> {
             Direction::Backward => Question::Backward { table: range.table, from, to, limit },
         };
         let answers = self.ask(vec![question]).map_err(Fault::into_read)?.pop().unwrap_or_default();
+        self.take_range(range, table, direction, limit, answers)
+    }
+
+    /// Takes the answer to a question for the records of a range into the cache.
+    fn take_range(
+        &self,
+        range: &Range,
+        table: TableId,
+        direction: Direction,
+        limit: u32,
+        answers: Vec<Answer>,
+    ) -> Result<(Vec<Record>, bool), ReadError> {
         let bytes: usize = answers.iter().map(|answer| answer.value.len()).sum();
         // An answer is cut off where it is long: by number, or by bytes.
         let all = answers.len() < limit as usize && bytes < ANSWER_BYTES_MAX;
@@ -330,6 +371,10 @@ impl<'s> OrderedRead for View<'s> {
 
     fn version(&self) -> u64 {
         View::version(self)
+    }
+
+    fn fetch_wanted(&self, wanted: &[Wanted]) {
+        self.fetch_noting(wanted);
     }
 
     fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {

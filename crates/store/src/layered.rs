@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::ahead::Wanted;
 use crate::error::ReadError;
 use crate::store::{KeyCount, KeyValue, PostingCursor, Snapshot};
 use crate::table::{Direction, KeyRange, TableId};
@@ -58,6 +59,10 @@ impl<S: Snapshot> Snapshot for Layered<'_, S> {
         Self: 'a;
 
     const IS_DISTANT: bool = S::IS_DISTANT;
+
+    fn fetch_ahead(&self, wanted: &[Wanted]) {
+        self.base.fetch_ahead(wanted);
+    }
 
     fn commit_counter(&self) -> u64 {
         self.base.commit_counter()

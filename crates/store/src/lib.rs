@@ -7,6 +7,7 @@
 //!
 //! This crate knows nothing of directories.
 
+pub mod ahead;
 pub mod contract;
 pub mod error;
 pub mod fault;
@@ -22,6 +23,7 @@ pub mod store;
 pub mod table;
 pub mod write_set;
 
+pub use ahead::{Path, Wanted};
 pub use error::{Attempt, CommitError, OpenError, ReadError};
 pub use layered::Layered;
 pub use store::{

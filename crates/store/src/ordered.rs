@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use crate::ahead::Wanted;
 use crate::error::{CommitError, ReadError};
 use crate::store::KeyValue;
 use crate::table::{Catalog, Direction, KEY_BYTES_MAX, KeyRange, POSTING_KEY_BYTES_MAX, TableId, TableKind};
@@ -19,6 +20,9 @@ pub trait OrderedRead {
     fn catalog(&self) -> &Catalog;
 
     fn version(&self) -> u64;
+
+    /// As [`Snapshot::fetch_ahead`](crate::store::Snapshot::fetch_ahead).
+    fn fetch_wanted(&self, _wanted: &[Wanted]) {}
 
     fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError>;
 
@@ -90,6 +94,10 @@ macro_rules! read_through {
 
             fn version(&self) -> u64 {
                 self.$reader.version()
+            }
+
+            fn fetch_wanted(&self, wanted: &[$crate::Wanted]) {
+                self.$reader.fetch_wanted(wanted);
             }
 
             fn value<'a>(

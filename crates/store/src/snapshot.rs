@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use crate::ahead::Wanted;
 use crate::error::{CommitError, ReadError};
 use crate::ordered::{OrderedRead, OrderedWrite, check_key, check_posting_key};
 use crate::posting::{self, BlockCursor, KeyScan};
@@ -60,6 +61,10 @@ impl<R: OrderedRead> Snapshot for R {
         Self: 'a;
 
     const IS_DISTANT: bool = R::IS_DISTANT;
+
+    fn fetch_ahead(&self, wanted: &[Wanted]) {
+        self.fetch_wanted(wanted);
+    }
 
     fn commit_counter(&self) -> u64 {
         self.version()

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use roaring::RoaringTreemap;
 
+use crate::ahead::Wanted;
 use crate::error::{Attempt, CommitError, ReadError};
 use crate::table::{Direction, KeyRange, TableId, TableSpec};
 use crate::write_set::WriteSet;
@@ -45,8 +46,18 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// with [`ReadError::SnapshotHeld`].
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError>;
 
+    /// The same for who is going to read `wanted`: a store that has to ask for the state asks for these in the same round trip.
+    fn snapshot_with(&self, _wanted: &[Wanted]) -> Result<Self::Snapshot<'_>, ReadError> {
+        self.snapshot()
+    }
+
     /// Opens a transaction. With an engine of one writer this waits until the transaction before has ended.
     fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError>;
+
+    /// As [`Self::snapshot_with`].
+    fn transaction_with(&self, _wanted: &[Wanted]) -> Result<Self::Transaction<'_>, CommitError> {
+        self.transaction()
+    }
 
     /// A number that grows with every commit of this store; one atomic load. If it equals the snapshot's own, the
     /// snapshot shows everything that was acknowledged before the call. In a [shared](Self::SHARED) store: everything
@@ -98,8 +109,16 @@ impl<S: Store> Store for Arc<S> {
         (**self).snapshot()
     }
 
+    fn snapshot_with(&self, wanted: &[Wanted]) -> Result<Self::Snapshot<'_>, ReadError> {
+        (**self).snapshot_with(wanted)
+    }
+
     fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
         (**self).transaction()
+    }
+
+    fn transaction_with(&self, wanted: &[Wanted]) -> Result<Self::Transaction<'_>, CommitError> {
+        (**self).transaction_with(wanted)
     }
 
     fn commit_counter(&self) -> u64 {
@@ -146,6 +165,9 @@ pub trait Snapshot {
     /// Whether a read may take a round trip to another process. Then callers should ask for several records at once, with
     /// [`Self::get_many`]; in the same process that would only cost their list.
     const IS_DISTANT: bool = false;
+
+    /// Fetches what is going to be read, in one round trip where that counts. What cannot be fetched now is met when it is read.
+    fn fetch_ahead(&self, _wanted: &[Wanted]) {}
 
     /// The number of the last commit that this view shows. Of a transaction, too: where it is the number that the
     /// reader's own last commit had, no other writer has committed since.

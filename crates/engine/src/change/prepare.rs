@@ -40,6 +40,19 @@ pub enum Prepared {
     Record(Arc<Recording>),
 }
 
+impl Prepared {
+    /// The names of the entries that it looks for.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &NormalDn> {
+        let (name, other) = match self {
+            Self::Add { dn, .. } | Self::Modify { dn, .. } | Self::Delete { dn } => (Some(dn), None),
+            Self::ModifyDn(rename) => (Some(&rename.dn), rename.new_superior.as_ref()),
+            Self::Authenticate(attempt) => (Some(&attempt.dn), None),
+            Self::Record(_) => (None, None),
+        };
+        name.into_iter().chain(other)
+    }
+}
+
 /// A rename or move, resolved.
 #[derive(Clone, Debug)]
 pub struct PreparedModifyDn {

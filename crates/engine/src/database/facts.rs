@@ -113,12 +113,15 @@ impl CommitFacts {
 }
 
 fn has_referrals<N: Snapshot>(snapshot: &N, catalog: &Catalog) -> Result<bool, ReadError> {
-    let Some(row) = catalog.object_class().and_then(|number| catalog.row(number)) else { return Ok(true) };
-    if !row.usable().has(Kinds::EQUALITY) {
-        return Ok(true);
-    }
-    let key = key::make(row.number, KeyKind::Equality, REFERRAL_CLASS.as_bytes());
+    let Some(key) = referrals_key(catalog) else { return Ok(true) };
     Ok(snapshot.posting_estimate(INDEX, &key)? > 0)
+}
+
+/// The key of the referral objects in the index of object classes, if that can tell.
+pub(super) fn referrals_key(catalog: &Catalog) -> Option<Vec<u8>> {
+    let row = catalog.row(catalog.object_class()?)?;
+    let is_usable = row.usable().has(Kinds::EQUALITY);
+    is_usable.then(|| key::make(row.number, KeyKind::Equality, REFERRAL_CLASS.as_bytes()))
 }
 
 #[cfg(test)]

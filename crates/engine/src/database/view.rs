@@ -129,7 +129,9 @@ impl<'s, N: Snapshot> View<'s, N> {
         let fetched = match N::IS_DISTANT && ids.len() > 1 {
             true => {
                 let keys: Vec<_> = ids.iter().map(|id| id.to_bytes()).collect();
-                self.snapshot.get_many(ENTRIES, &keys)?
+                let fetched = self.snapshot.get_many(ENTRIES, &keys)?;
+                self.names.fetch_superiors(ids.iter().copied().zip(&fetched))?;
+                fetched
             }
             false => Vec::new(),
         };

@@ -110,7 +110,7 @@ impl<S: Store> Chosen<'_, S> {
         lookup: &mut BindLookup,
     ) -> Result<(), Fault> {
         let database = &self.served.database;
-        let snapshot = database.store().snapshot()?;
+        let snapshot = database.snapshot_for(&[&lookup.dn])?;
         let view = database.view(&snapshot)?;
         let Some(located) = view.locate(&lookup.dn)? else { return Ok(()) };
         let Some(id) = located.resolved.id else { return Ok(()) };
@@ -154,7 +154,7 @@ impl<S: Store> Chosen<'_, S> {
         let mut values = Vec::new();
         let Ok(description) = self.frontend.schema.describe(attribute) else { return Ok(values) };
         let served = self.served;
-        let snapshot = served.database.store().snapshot()?;
+        let snapshot = served.database.snapshot_for(&[dn])?;
         let view = served.database.view(&snapshot)?;
         let Some(located) = view.locate(dn)? else { return Ok(values) };
         let Some(id) = located.resolved.id else { return Ok(values) };
@@ -187,7 +187,7 @@ impl<S: Store> Chosen<'_, S> {
     fn length_of_code(self, dn: &NormalDn, password: &[u8]) -> Result<Option<usize>, Failure> {
         let database = &self.served.database;
         let (settings, policy) = (database.settings(), database.policy());
-        let snapshot = database.store().snapshot()?;
+        let snapshot = database.snapshot_for(&[dn])?;
         let view = database.view(&snapshot)?;
         let entries = Present::of(&view, &policy);
         let Some(entry) = entries.entry(dn)? else { return Ok(None) };
@@ -215,7 +215,7 @@ impl<S: Store> Chosen<'_, S> {
         let Ok(attribute) = schema.describe(attribute) else { return Ok(false) };
         let database = &self.served.database;
         let (settings, policy) = (database.settings(), database.policy());
-        let snapshot = database.store().snapshot()?;
+        let snapshot = database.snapshot_for(&[dn])?;
         let view = database.view(&snapshot)?;
         let Some(entry) = Present::of(&view, &policy).entry(dn)? else { return Ok(false) };
         let overlays = settings.overlays.at(Interests::SECOND_FACTOR);
@@ -254,7 +254,7 @@ impl<S: Store> Chosen<'_, S> {
         let served = self.served;
         let database = &served.database;
         let (settings, policy) = (database.settings(), database.policy());
-        let snapshot = database.store().snapshot()?;
+        let snapshot = database.snapshot_for(&[&attempt.dn])?;
         let view = database.view(&snapshot)?;
         let entries = Present::of(&view, &policy);
         let schema = &self.frontend.schema;

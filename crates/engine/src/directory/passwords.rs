@@ -76,7 +76,7 @@ impl<S: Store> Chosen<'_, S> {
     pub fn may_replace_password(self, subject: &Subject, dn: &NormalDn) -> bool {
         let database = &self.served.database;
         let (settings, policy) = (database.settings(), database.policy());
-        let Ok(snapshot) = database.store().snapshot() else { return false };
+        let Ok(snapshot) = database.snapshot_for(&[dn]) else { return false };
         let Ok(view) = database.view(&snapshot) else { return false };
         let replace = Change {
             kind: ChangeKind::Replace,

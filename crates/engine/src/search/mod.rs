@@ -1,6 +1,7 @@
 //! Searches: what is asked ([`task`] runs it), where ([`scope`]), whether an entry matches ([`filter`](crate::filter)), what of it is
 //! answered ([`selection`], [`answer`]).
 
+pub mod ahead;
 pub mod answer;
 pub mod chain;
 pub mod computed;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_store::{CommitError, CommitId, Durability, ReadError, Snapshot, Store};
+use larix_store::{CommitError, CommitId, Durability, ReadError, Snapshot, Store, Wanted};
 
 use super::core::{Core, KnownGeneration};
 use super::entrance::{Job, Work};
@@ -14,7 +14,7 @@ use super::log_upkeep::{LogUpkeep, Logged};
 use super::queue::Queue;
 use super::task::WriterTask;
 use crate::catalog::CatalogEdit;
-use crate::database::{MayConflict, retried};
+use crate::database::{Database, MayConflict, retried};
 use crate::failure::{Failure, commit_failed};
 use crate::fault::Fault;
 use crate::index::build::Slice;
@@ -26,6 +26,7 @@ use crate::write::back_link_walk::Walked;
 use crate::write::group::{Group, Ready};
 use crate::write::known::MissingElement;
 use crate::write::operator::Counters;
+use crate::write::prepare::Prepared;
 use crate::write::request::WriteOutcome;
 use crate::write::training;
 
@@ -149,7 +150,10 @@ impl<S: Store> Core<S> {
         let _still = database.hold_still();
         self.index_work.follow(&database);
         self.renew_known()?;
-        let transaction = database.store().transaction()?;
+        let transaction = match S::SHARED {
+            true => database.store().transaction_with(&wanted(&database, gathering.gathered()))?,
+            false => database.store().transaction()?,
+        };
         if self.follow_store(&transaction)? {
             self.index_work.follow(&database);
         }
@@ -165,7 +169,7 @@ impl<S: Store> Core<S> {
         if last_entry_id >= self.next_training {
             training::renew_dictionary(&transaction, &mut group.catalog, last_entry_id)?;
         }
-        carry_out_all(gathering, &mut group, &transaction)?;
+        carry_out_all((&database, gathering), &mut group, &transaction)?;
         let walked = self.back_link_walk.along(&mut group, &transaction, gathering.is_nothing())?;
         let walks_anew = group.walks;
         let counters = Counters { csn: None, ..group.counters.clone() };
@@ -245,13 +249,24 @@ impl<S: Store> Core<S> {
     }
 }
 
+/// What it takes to find the entries that changes name.
+fn wanted<S: Store>(database: &Database<S>, jobs: &[Job]) -> Vec<Wanted> {
+    let operations = jobs.iter().flat_map(|job| &job.tasks).map(|task| &task.operation);
+    database.wanted(operations.flat_map(Prepared::names))
+}
+
 /// Carries out what is gathered, and what waits.
 fn carry_out_all<S: Store, T: Snapshot>(
-    gathering: &mut Gathering<'_>,
+    (database, gathering): (&Database<S>, &mut Gathering<'_>),
     group: &mut Group<'_, S>,
     transaction: &T,
 ) -> Result<(), Fault> {
+    let mut fetched = gathering.gathered().len();
     while let Some(job) = gathering.next(group.set.byte_len()) {
+        if S::SHARED && fetched == 0 {
+            transaction.fetch_ahead(&wanted(database, std::slice::from_ref(job)));
+        }
+        fetched = fetched.saturating_sub(1);
         let outcome = match &job.replicated {
             Some(batch) => group.replicate(transaction, batch).map(WriteOutcome::from),
             None => group.carry_out(transaction, &job.tasks, job.follow.as_ref()),

@@ -28,6 +28,11 @@ impl<'q> Gathering<'q> {
         Self { jobs: vec![first], outcomes: Vec::new(), queue, behind: None }
     }
 
+    /// The changes that were gathered so far.
+    pub(super) fn gathered(&self) -> &[Job] {
+        &self.jobs
+    }
+
     /// The next change to be carried out: one that was gathered before, or with less than `bytes` of changes in the group one that
     /// waits.
     pub(super) fn next(&mut self, bytes: usize) -> Option<&Job> {

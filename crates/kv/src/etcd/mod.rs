@@ -118,6 +118,10 @@ impl Engine for Etcd {
         self.shared.client.trips()
     }
 
+    fn walks(&self) -> bool {
+        false
+    }
+
     fn sizes(&self) -> Sizes {
         let value_bytes_max = self.shared.request_bytes - PART_ROOM - (4 << 10);
         Sizes {

@@ -140,6 +140,11 @@ impl Shared {
                 Question::Backward { table, from, to, limit } => {
                     push(0, range(*table, from, to, *limit, true));
                 }
+                Question::Path { table, from, steps, .. } => {
+                    let step = steps.first().map(Vec::as_slice).unwrap_or_default();
+                    let key = self.keys.row(*table, &[from, step].concat());
+                    push(0, Range { key, ..Range::default() });
+                }
                 Question::Firsts { table, ranges } => {
                     for (place, (from, to)) in ranges.iter().enumerate() {
                         push(place, range(*table, from, to, 1, false));

@@ -154,6 +154,10 @@ impl Engine for PostgreSql {
         self.pool.trips()
     }
 
+    fn walks(&self) -> bool {
+        true
+    }
+
     fn sizes(&self) -> Sizes {
         Sizes {
             value_bytes_max: VALUE_BYTES_MAX,

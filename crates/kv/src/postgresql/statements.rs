@@ -22,6 +22,7 @@ pub(crate) struct Statements {
     pub(crate) backward: Statement,
     pub(crate) firsts: Statement,
     pub(crate) lasts: Statement,
+    pub(crate) path: Statement,
     pub(crate) counts: Statement,
     pub(crate) clear: Statement,
     pub(crate) append: Statement,
@@ -104,6 +105,17 @@ SELECT w.i, r.k, r.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) CROSS 
     SELECT k, v FROM {s}.rows WHERE t = $1 AND rows.k < w.k ORDER BY rows.k DESC LIMIT 1
 ) AS r";
 
+/// Rows that lead from one to the next: the key of each is the id that the value before begins with, and the next step. Beside each
+/// the record of its id in the table $2.
+const PATH: &str = "\
+WITH RECURSIVE way (i, id, v) AS (
+    SELECT 0, $3::bytea, ''::bytea
+    UNION ALL
+    SELECT way.i + 1, substring(rows.v FROM 1 FOR 8), rows.v
+    FROM way JOIN {s}.rows ON rows.t = $1 AND rows.k = way.id || ($4::bytea[])[way.i + 1]
+)
+SELECT way.i::bigint, way.v, entry.v FROM way LEFT JOIN {s}.rows AS entry ON entry.t = $2 AND entry.k = way.id WHERE way.i > 0";
+
 const COUNTS: &str = "SELECT t, count(*) FROM {s}.rows GROUP BY t";
 
 const CLEAR: &str = "DELETE FROM {s}.rows WHERE t = $1";
@@ -176,6 +188,7 @@ impl Statements {
             backward: prepare(BACKWARD).await?,
             firsts: prepare(FIRSTS).await?,
             lasts: prepare(LASTS).await?,
+            path: prepare(PATH).await?,
             counts: prepare(COUNTS).await?,
             clear: prepare(CLEAR).await?,
             append: prepare(APPEND).await?,
@@ -210,6 +223,10 @@ pub(crate) async fn ask(
             let keys: Vec<&[u8]> = ranges.iter().map(|(from, _)| &**from).collect();
             client.query(&statements.firsts, &[&i16::from(*table), &keys]).await?
         }
+        Question::Path { table, records, from, steps } => {
+            let (table, records) = (i16::from(*table), i16::from(*records));
+            client.query(&statements.path, &[&table, &records, from, steps]).await?
+        }
         Question::Lasts { table, ranges } => {
             let keys: Vec<&[u8]> = ranges.iter().map(|(_, to)| &**to).collect();
             client.query(&statements.lasts, &[&i16::from(*table), &keys]).await?
@@ -217,11 +234,13 @@ pub(crate) async fn ask(
     };
     let mut answers = Vec::with_capacity(rows.len());
     for row in &rows {
+        // The reader of the answer knows the keys of a path.
+        let on_path = |place, value| Answer { place, key: Vec::new(), value };
         let place = |row: &tokio_postgres::Row| -> Result<usize, Fault> {
             usize::try_from(row.try_get::<_, i64>(0)? - 1)
                 .map_err(|_| Fault::Lie("a place below 1".to_owned()))
         };
-        answers.push(match &question {
+        let answer = match &question {
             Question::Values { keys, .. } => {
                 let place = place(row)?;
                 let key = keys
@@ -233,10 +252,18 @@ pub(crate) async fn ask(
             Question::Forward { .. } | Question::Backward { .. } => {
                 Answer { place: 0, key: row.try_get(0)?, value: row.try_get(1)? }
             }
+            Question::Path { steps, .. } => {
+                let place = place(row)?;
+                if let Some(record) = row.try_get(2)? {
+                    answers.push(on_path(steps.len() + place, record));
+                }
+                on_path(place, row.try_get(1)?)
+            }
             Question::Firsts { .. } | Question::Lasts { .. } => {
                 Answer { place: place(row)?, key: row.try_get(1)?, value: row.try_get(2)? }
             }
-        });
+        };
+        answers.push(answer);
     }
     Ok(answers)
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "deadlines of tests")]
 
 mod secure;
+#[path = "../wanted/mod.rs"]
+mod wanted;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -139,6 +141,15 @@ fn all(store: &KvStore, direction: Direction) -> Shown {
         lists.push((vec![key], set.iter().collect()));
     }
     (records, lists)
+}
+
+#[test]
+fn what_is_wanted_comes_at_once() {
+    let Some(etcd) = Etcd::start() else { return };
+    let (writer, name) = fresh(&etcd);
+    let reader = open(&name, &KvOptions::default()).expect("open");
+    // One for each step of the longest path, and one for the record at its end.
+    wanted::comes_at_once(&writer, &reader, 4);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 
 mod figures;
 mod tls;
+#[path = "../wanted/mod.rs"]
+mod wanted;
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -143,6 +145,14 @@ fn all(store: &KvStore, direction: Direction) -> Shown {
         lists.push((vec![key], set.iter().collect()));
     }
     (records, lists)
+}
+
+#[test]
+fn what_is_wanted_comes_at_once() {
+    let Some(engine) = Engine::start() else { return };
+    let (writer, name) = fresh(&engine);
+    let reader = open(&engine, &name, &KvOptions::default()).expect("open");
+    wanted::comes_at_once(&writer, &reader, 1);
 }
 
 #[test]

@@ -95,7 +95,7 @@ pub(super) fn compare<S: Store>(
     dn: &NormalDn,
     request: &CompareRequest<'_>,
 ) -> Result<LdapResult, Fault> {
-    let snapshot = database.store().snapshot()?;
+    let snapshot = database.snapshot_for(&[dn])?;
     let view = database.view(&snapshot)?;
     Ok(compare::compare(&view, context, dn, request))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use larix_configuration::{Consistency, KvSettings};
-use larix_engine::database::{DatabaseOpenError, DatabaseSettings};
+use larix_engine::database::{DatabaseOpenError, DatabaseSettings, READ_FIRST};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock, RandomSource};
 use larix_engine::write::WriterEnvironment;
@@ -70,6 +70,7 @@ impl Plan {
             connections: THREADS + CONNECTIONS_BESIDE,
             deadline: DEADLINE,
             name: settings.connection_name(&settings.node),
+            beginnings: &READ_FIRST,
         };
         let failure = |is_away: bool, error: &dyn fmt::Display| {
             let text = format!("{}: {error}", engine.address);

@@ -63,12 +63,14 @@ impl PendingBinds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the node that writes. It may wait for the engine.
+    /// Asks the node that writes. It may wait for the engine. The answer lies there until it is taken: where the connection that
+    /// hears of it has just been lost, the bind waits for the next one.
     pub(super) fn ask(&self, store: &SharedStore, attempt: &BindAttempt, now: Monotonic, done: BindAnswered) {
         let mut state = self.lock();
-        if state.mailbox.is_none() || state.waiting.len() >= WAITING_MAX {
+        if state.ended || state.waiting.len() >= WAITING_MAX {
+            let why = if state.ended { "this node is being stopped" } else { "too many binds wait" };
             drop(state);
-            return done(not_judged("the node that writes cannot be asked now"));
+            return done(not_judged(why));
         }
         state.last += 1;
         let number = state.last;
@@ -154,8 +156,8 @@ impl MessageReceiver {
                 self.receive_while_served(served);
                 self.pending_binds.set_mailbox(None);
             }
-            self.pending_binds.is_awaited(self.clock.monotonic());
-            std::thread::park_timeout(LONG);
+            let is_awaited = self.pending_binds.is_awaited(self.clock.monotonic());
+            std::thread::park_timeout(if is_awaited { SHORT } else { LONG });
         }
         // Nobody answers any more.
         let waiting = std::mem::take(&mut self.pending_binds.lock().waiting);

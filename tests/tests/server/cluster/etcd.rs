@@ -5,7 +5,7 @@ use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{
-    binds, change, describe, description, fill, larix, leader, lose_nothing, nodes, until,
+    binds, change, describe, description, fill, larix, leader, lose_nothing, nodes, round_trips, until,
     write_at_one_and_read_at_all,
 };
 
@@ -19,6 +19,14 @@ fn one_node_writes_and_all_read() {
 fn wrong_passwords_are_counted_whichever_node_is_asked() {
     let Some(etcd) = Etcd::start() else { return };
     binds::count_wrong_passwords(&etcd.prefix());
+}
+
+/// etcd answers one step of a path at a time.
+#[test]
+fn operations_take_few_round_trips() {
+    let Some(etcd) = Etcd::start() else { return };
+    let most = round_trips::Most { read: 5, search: 2, bind: 3, modify: 4, add: 3 };
+    round_trips::count(&etcd.prefix(), &most);
 }
 
 /// Writers while the node that writes and the member of etcd that leads are killed again and again.

@@ -7,18 +7,21 @@ use larix_configuration::values::LimitRule;
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::log::Follower;
+use larix_engine::search::ahead::snapshot_for_search;
 use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::time::Monotonic;
-use larix_engine::{Fault, Limits, View};
-use larix_kv::{Noted, take_noted};
+use larix_engine::{Database, Fault, Limits, View};
+use larix_kv::{KvSnapshot, Noted, take_noted};
 use larix_proto::limits::DecodeLimits;
-use larix_proto::{ControlBuf, LdapResult, Message, MessageId, Request, ResultCode, client, limits};
+use larix_proto::{
+    ControlBuf, LdapResult, Message, MessageId, Request, ResultCode, SearchRequest, client, limits,
+};
 use larix_schema::NormalDn;
-use larix_store::{Snapshot, Store};
+use larix_store::{ReadError, Snapshot, Store};
 
 use super::{AGAIN_MAX, SharedDatabase, too_late, too_many};
 use crate::backends::stored::limits_of_subject;
-use crate::cluster::Turn;
+use crate::cluster::{SharedStore, Turn};
 use larix_backend::{Context, Cursor, Effort, OUTPUT_HIGH, Search, Slice};
 
 /// How far a slice on a thread may go: nobody but its client waits for it.
@@ -305,7 +308,10 @@ impl Work {
     fn try_slice(&mut self, out: &mut Vec<u8>) -> Result<Step, Fault> {
         let Self { part, asked, task, .. } = self;
         let database = part.served().database();
-        let snapshot = database.store().snapshot()?;
+        let snapshot = match task {
+            Some(_) => database.snapshot_for(&[&asked.base])?,
+            None => asked.snapshot(database)?,
+        };
         let view = database.view(&snapshot)?;
         let task = match task {
             Some(task) => {
@@ -327,6 +333,23 @@ impl Work {
 type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
 
 impl OwnedSearch {
+    /// The request, which was decoded before.
+    fn request(&self) -> Option<SearchRequest<'_>> {
+        let depth = DecodeLimits { filter_depth: limits::FILTER_DEPTH_CEILING };
+        match Message::decode_with(&self.request, &depth) {
+            Ok(Message { request: Request::Search(request), .. }) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// A snapshot for the first slice, with what that is going to read.
+    fn snapshot<'d>(&self, database: &'d Database<SharedStore>) -> Result<KvSnapshot<'d>, ReadError> {
+        match self.request() {
+            Some(request) => snapshot_for_search(database, &request, &self.base),
+            None => database.store().snapshot(),
+        }
+    }
+
     fn begin<N: Snapshot>(&self, part: &SharedDatabase, view: &View<'_, N>) -> Result<Begun, Fault> {
         let database = part.served().database();
         let policy = database.current_policy();
@@ -337,9 +360,7 @@ impl OwnedSearch {
                 Some(limits_of_subject(&self.rules, otherwise, &self.subject, &self.base, view)?)
             }
         };
-        let depth = DecodeLimits { filter_depth: limits::FILTER_DEPTH_CEILING };
-        let decoded = Message::decode_with(&self.request, &depth);
-        let Ok(Message { request: Request::Search(request), .. }) = decoded else {
+        let Some(request) = self.request() else {
             return Ok(Err((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())));
         };
         let referrals = &part.common.default_referrals;
