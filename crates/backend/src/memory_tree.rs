@@ -565,6 +565,8 @@ impl Selection {
                 "+" => selection.operational = true,
                 _ => match name.strip_prefix('@') {
                     Some(class) => classes.extend(schema.object_class_id(class)),
+                    // The name of a class alone, as it was before RFC 4529.
+                    None if schema.describe(name).is_err() => classes.extend(schema.object_class_id(name)),
                     None => selection.add(schema, name),
                 },
             }

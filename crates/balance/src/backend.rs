@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::counters::OperationCounts;
 use crate::figures::Recorder;
-use crate::settings::{BackendSettings, Strategy};
 use crate::upstream::Pool;
+use larix_configuration::balancer::{BackendSettings, Strategy};
 
 /// The first pause before another try to connect; each further one is twice as long, up to `retry`.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -24,13 +25,14 @@ pub(crate) struct Backend {
     next_try: Duration,
     /// Operations under way on shared connections.
     pub(crate) pending: usize,
-    /// Where the next look for a connection begins.
-    pub(crate) turn: usize,
+    /// Where the next look for a connection begins, by [`Pool`].
+    pub(crate) turn: [usize; 2],
     /// Seconds on average to the first answer; 0: none was measured.
     pub(crate) latency: f64,
     /// The configuration does not name it any more: it has no new connection, and its place may be another's.
     pub(crate) is_gone: bool,
     pub(crate) figures: Recorder,
+    pub(crate) counts: OperationCounts,
 }
 
 impl Backend {
@@ -42,10 +44,11 @@ impl Backend {
             failures: 0,
             next_try: Duration::ZERO,
             pending: 0,
-            turn: 0,
+            turn: [0; 2],
             latency: 0.0,
             is_gone: false,
             figures: Recorder::default(),
+            counts: OperationCounts::default(),
         }
     }
 
@@ -79,14 +82,20 @@ impl Backend {
         if now < self.next_try || (self.failures > 0 && shared + bind > 0) {
             return None;
         }
-        let lacks = |pool: &Pool| {
-            let (opening, wanted) = match pool {
-                Pool::Shared => (shared, self.settings.connections),
-                Pool::Bind => (bind, self.settings.bind_connections),
-            };
-            self.connections(*pool).len() + opening < wanted
+        let there = |pool| match pool {
+            Pool::Shared => self.connections(pool).len() + shared,
+            Pool::Bind => self.connections(pool).len() + bind,
         };
-        Pool::ALL.into_iter().find(lacks)
+        let lacks = |pool: &Pool| {
+            let wanted = match pool {
+                Pool::Shared => self.settings.connections,
+                Pool::Bind => self.settings.bind_connections,
+            };
+            there(*pool) < wanted
+        };
+        // One of each kind first: then clients can do everything.
+        let first = if there(Pool::Shared) > 0 && there(Pool::Bind) == 0 { Pool::Bind } else { Pool::Shared };
+        [first, Pool::Shared, Pool::Bind].into_iter().find(lacks)
     }
 
     /// When a connection is to be tried again, if one is lacking then.

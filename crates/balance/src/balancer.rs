@@ -22,9 +22,9 @@ use larix_proto::{Frame, LdapResult, MessageId, ResultCode, encode, frame};
 use crate::backend::{Backend, Tier};
 use crate::client::{Arrival, Client, State};
 use crate::counters::Counters;
-use crate::settings::{BalanceSettings, ProxyHeader, StartTls};
 use crate::upstream::{Pool, Upstream};
 use crate::wire::ClientTls;
+use larix_configuration::balancer::{BalanceSettings, ProxyHeader, StartTls};
 
 pub use self::reload::Reloaded;
 
@@ -63,6 +63,9 @@ pub struct Balancer {
     /// Set when the balancer stops: no new client, no new operation.
     is_stopping: bool,
     next: u64,
+    /// The last numbers by which cn=Monitor names clients, and connections to servers.
+    client_number: u64,
+    upstream_number: u64,
     /// A state of a generator of numbers by chance.
     chance: u64,
     touched: Touched,
@@ -83,6 +86,8 @@ pub(crate) struct Touched {
 pub(crate) struct Wanted {
     pub(crate) backend: usize,
     pub(crate) pool: Pool,
+    /// By which cn=Monitor is to name it.
+    pub(crate) number: u64,
 }
 
 impl fmt::Debug for Balancer {
@@ -129,6 +134,8 @@ impl Balancer {
             waking: None,
             is_stopping: false,
             next: 0,
+            client_number: 0,
+            upstream_number: 0,
             chance: u64::from_le_bytes(seed) | 1,
             touched: Touched::default(),
             counters: Counters::default(),
@@ -207,6 +214,8 @@ impl Balancer {
         }
         self.next += 1;
         self.counters.clients += 1;
+        self.client_number += 1;
+        client.number = self.client_number;
         self.clients.insert(self.next, client);
         Some(self.next)
     }
@@ -334,7 +343,7 @@ impl Balancer {
 
     /// Whether a client's connection ends when what is to be written is written.
     pub(crate) fn client_closes(&self, id: u64) -> bool {
-        self.clients.get(&id).is_none_or(|client| client.state == State::Closing)
+        self.clients.get(&id).is_none_or(Client::closes)
     }
 
     // --- connections to servers ---
@@ -348,7 +357,9 @@ impl Balancer {
             .backends
             .iter()
             .enumerate()
-            .find_map(|(number, backend)| Some(Wanted { backend: number, pool: backend.lacks(now)? }))?;
+            .find_map(|(number, backend)| Some((number, backend.lacks(now)?)))?;
+        self.upstream_number += 1;
+        let lacking = Wanted { backend: lacking.0, pool: lacking.1, number: self.upstream_number };
         if let Some(backend) = self.backends.get_mut(lacking.backend) {
             *backend.opening_mut(lacking.pool) += 1;
         }
@@ -403,8 +414,12 @@ impl Balancer {
         }
         self.next += 1;
         let id = self.next;
-        backend.connections_mut(wanted.pool).push(id);
+        // In the order of their numbers, whichever was first.
+        let own = backend.connections_mut(wanted.pool);
+        let number = |id: &u64| self.upstreams.get(id).map_or(0, |upstream| upstream.number);
+        own.insert(own.partition_point(|id| number(id) < wanted.number), id);
         let mut upstream = Upstream::new(wanted.backend, wanted.pool, channel, now);
+        upstream.number = wanted.number;
         if backend.settings.proxy_header == ProxyHeader::Local {
             upstream.preface = proxy_header::LOCAL_HEADER.to_vec();
         }
@@ -444,6 +459,7 @@ impl Balancer {
                 message_bytes: self.settings.upstream_message_bytes,
                 operations: CONNECTION_OPERATIONS,
                 output_bytes: CONNECTION_OUTPUT,
+                outlives_notice: true,
             },
             ambient: self.ambient,
         })
@@ -568,14 +584,30 @@ impl Balancer {
         if let Ok(message) = larix_proto::Message::decode(&pdu)
             && let Some(op) = requests::response_of(&message.request)
         {
-            self.refuse(id, message.id, op, result);
+            self.count_received(id, op == larix_proto::ResponseOp::Bind);
+            self.reject(id, message.id, op, result);
         }
         self.advance(id, now);
+    }
+
+    /// A request of a client is looked at for the last time.
+    fn count_received(&mut self, id: u64, is_bind: bool) {
+        self.counters.operations(is_bind).received += 1;
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.counts.received += 1;
+        }
+    }
+
+    /// Answers a request that no server has seen.
+    fn reject(&mut self, id: u64, message: MessageId, op: larix_proto::ResponseOp, result: &LdapResult) {
+        self.counters.operations(op == larix_proto::ResponseOp::Bind).rejected += 1;
+        self.refuse(id, message, op, result);
     }
 
     /// Answers a request with a result of the balancer's own.
     fn refuse(&mut self, id: u64, message: MessageId, op: larix_proto::ResponseOp, result: &LdapResult) {
         if let Some(client) = self.clients.get_mut(&id) {
+            client.counts.completed += 1;
             encode::result(client.wire.answers(), message, op, result, &[]);
             self.touch_client(id);
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use larix_proto::control::{ControlValue, ProxiedAuthorization};
 
+use crate::counters::OperationCounts;
 use crate::upstream::Pool;
 use crate::wire::Wire;
 
@@ -51,6 +52,11 @@ pub(crate) struct Client {
     /// Since when the socket has taken nothing of what waits, as far as was noticed.
     pub(crate) stalled: Option<Duration>,
     pub(crate) is_touched: bool,
+    /// By which cn=Monitor names it: the first is 1.
+    pub(crate) number: u64,
+    pub(crate) counts: OperationCounts,
+    /// It was told that its connection ends: it takes no new operation, and closes behind the last.
+    pub(crate) is_leaving: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +109,20 @@ impl Client {
             heard: now,
             stalled: None,
             is_touched: false,
+            number: 0,
+            counts: OperationCounts::default(),
+            is_leaving: false,
         }
     }
 
     /// As the log names it.
     pub(crate) fn name(&self) -> impl fmt::Display + use<> {
         ClientName(self.address)
+    }
+
+    /// Whether its connection ends when what is to be written is written.
+    pub(crate) fn closes(&self) -> bool {
+        self.state == State::Closing || (self.is_leaving && self.pending.is_empty())
     }
 
     /// Its operations go on behalf of this identity (RFC 4513 section 5.2.1.8), empty for anonymous.

@@ -4,9 +4,24 @@ use std::fmt::Write as _;
 
 use larix_client::PeerFault;
 
+/// What became of operations. cn=Monitor gives binds and all others (unbinds and abandons among them) by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OperationCounts {
+    pub received: u64,
+    pub forwarded: u64,
+    /// Answered here, and no server saw them.
+    pub rejected: u64,
+    /// Answered by their server.
+    pub completed: u64,
+    /// Not answered by the server that they were sent to.
+    pub failed: u64,
+}
+
 /// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Of binds, and of all others.
+    pub operations: [OperationCounts; 2],
     /// Connections of clients.
     pub clients: u64,
     /// Operations that were forwarded, binds among them.
@@ -29,6 +44,11 @@ pub struct Counters {
 }
 
 impl Counters {
+    pub(crate) fn operations(&mut self, is_bind: bool) -> &mut OperationCounts {
+        let [binds, others] = &mut self.operations;
+        if is_bind { binds } else { others }
+    }
+
     pub(crate) fn fault(&mut self, fault: &PeerFault) {
         if let Some(count) = self.faults.get_mut(fault.number()) {
             *count += 1;

@@ -52,11 +52,21 @@ const NUMBER: u64 = UPSTREAM - 1;
 /// A socket that listens.
 #[derive(Debug)]
 pub struct Listening {
+    /// The URL that it came from.
+    pub url: String,
     pub socket: Socket,
     /// TLS from the first byte on, or from the first behind the header.
     pub is_tls: bool,
     /// Each connection begins with a header of the PROXY protocol.
     pub is_proxied: bool,
+}
+
+/// What becomes of the listeners.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    pub opened: Vec<Listening>,
+    /// URLs whose sockets are closed; connections that were accepted there stay.
+    pub closed: Vec<String>,
 }
 
 /// What a loop needs of the world around it.
@@ -84,8 +94,18 @@ pub struct LoopHandle {
 /// What a loop is told by another thread.
 #[derive(Debug)]
 enum Order {
-    Reload(Box<Reloaded>),
-    Figures(SyncSender<Figures>),
+    Reload(Box<Reloaded>, Listeners),
+    /// With every connection by itself, or not.
+    Figures(bool, SyncSender<Figures>),
+    /// Whether there was one of this number is said to whoever asked.
+    Close(ConnectionOf, u64, SyncSender<bool>),
+}
+
+/// Whose a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionOf {
+    Client,
+    Server,
 }
 
 #[derive(Debug)]
@@ -108,19 +128,34 @@ impl LoopHandle {
         self.shared.wake_up();
     }
 
-    /// Other settings and certificates; connections of clients stay.
-    pub fn reload(&self, new: Reloaded) {
+    /// Other settings, certificates and listeners; connections of clients stay.
+    pub fn reload(&self, new: Reloaded, listeners: Listeners) {
         // Without a loop there is nothing to tell.
-        let _ = self.orders.send(Order::Reload(Box::new(new)));
+        let _ = self.orders.send(Order::Reload(Box::new(new), listeners));
         self.shared.wake_up();
     }
 
     /// What there is to watch now. None: the loop has ended, or has not answered within two seconds.
     pub fn figures(&self) -> Option<Figures> {
+        self.asked(ANSWERING, |sender| Order::Figures(false, sender))
+    }
+
+    /// The same with every connection by itself, if the loop answers within this time.
+    pub fn all_figures(&self, patience: Duration) -> Option<Figures> {
+        self.asked(patience, |sender| Order::Figures(true, sender))
+    }
+
+    /// Has a connection take no new operation, and close behind its last one. None: the loop does not answer within this time; false: there
+    /// is no such connection.
+    pub fn close(&self, of: ConnectionOf, number: u64, patience: Duration) -> Option<bool> {
+        self.asked(patience, |sender| Order::Close(of, number, sender))
+    }
+
+    fn asked<T>(&self, patience: Duration, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
         let (sender, answer) = sync_channel(1);
-        self.orders.send(Order::Figures(sender)).ok()?;
+        self.orders.send(order(sender)).ok()?;
         self.shared.wake_up();
-        answer.recv_timeout(ANSWERING).ok()
+        answer.recv_timeout(patience).ok()
     }
 }
 
@@ -138,6 +173,14 @@ struct Connecting {
 type HostLookUp = (u64, String, u16);
 type Resolved = (u64, io::Result<Vec<SocketAddr>>);
 
+/// A socket that listens, and what is known beforehand of those who connect there.
+#[derive(Debug)]
+struct OpenListener {
+    url: String,
+    polled: Polled,
+    arrival: Arrival,
+}
+
 /// The loop.
 pub struct EventLoop {
     core: Balancer,
@@ -148,8 +191,7 @@ pub struct EventLoop {
     orders: Receiver<Order>,
     clock: Box<dyn Fn() -> Duration + Send>,
     tell: Arc<dyn Fn(&str) + Send + Sync>,
-    /// With what is known beforehand of those who connect there.
-    listeners: Vec<(Polled, Arrival)>,
+    listeners: HashMap<u64, OpenListener>,
     clients: HashMap<u64, Polled>,
     upstreams: HashMap<u64, Polled>,
     connecting: HashMap<u64, Connecting>,
@@ -176,11 +218,6 @@ impl EventLoop {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         epoll::add(&poll, &wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
         let shared = Arc::new(Shared { wake, is_stopped: AtomicBool::new(false) });
-        let mut listeners = Vec::new();
-        for (number, Listening { socket, is_tls, is_proxied }) in (0u64..).zip(listening) {
-            let arrival = Arrival { is_tls, is_proxied, address: None };
-            listeners.push((Polled::new(&poll, socket, LISTENER | number, true, false)?, arrival));
-        }
         let (resolver, resolved) = start_resolver(Arc::clone(&shared))?;
         let Surroundings { ambient, clock, tell } = around;
         let Reloaded { settings, upstream_tls, client_tls } = read;
@@ -188,7 +225,7 @@ impl EventLoop {
         let teller = Arc::clone(&tell);
         let core =
             Balancer::new(settings, upstream_tls, client_tls, ambient, Box::new(move |line| teller(line)));
-        Ok(Self {
+        let mut made = Self {
             core,
             poll,
             shared,
@@ -196,7 +233,7 @@ impl EventLoop {
             orders,
             clock,
             tell,
-            listeners,
+            listeners: HashMap::new(),
             clients: HashMap::new(),
             upstreams: HashMap::new(),
             connecting: HashMap::new(),
@@ -204,7 +241,19 @@ impl EventLoop {
             resolver,
             resolved,
             is_resting: false,
-        })
+        };
+        listening.into_iter().try_for_each(|listening| made.listen(listening))?;
+        Ok(made)
+    }
+
+    /// Accepts connections at a socket.
+    fn listen(&mut self, listening: Listening) -> io::Result<()> {
+        let Listening { url, socket, is_tls, is_proxied } = listening;
+        self.next += 1;
+        let polled = Polled::new(&self.poll, socket, LISTENER | self.next, true, false)?;
+        let arrival = Arrival { is_tls, is_proxied, address: None };
+        self.listeners.insert(self.next, OpenListener { url, polled, arrival });
+        Ok(())
     }
 
     /// By which other threads reach it.
@@ -298,8 +347,7 @@ impl EventLoop {
     // --- clients ---
 
     fn accept(&mut self, number: u64, now: Duration) {
-        let Some((listener, arrival)) = usize::try_from(number).ok().and_then(|at| self.listeners.get(at))
-        else {
+        let Some(OpenListener { polled: listener, arrival, .. }) = self.listeners.get(&number) else {
             return;
         };
         let arrival = *arrival;
@@ -342,8 +390,8 @@ impl EventLoop {
     /// Listeners rest until the next sweep, or serve again.
     fn rest(&mut self, rests: bool) {
         self.is_resting = rests;
-        for (listener, _) in &mut self.listeners {
-            listener.set_interest(&self.poll, !rests, false);
+        for listener in self.listeners.values_mut() {
+            listener.polled.set_interest(&self.poll, !rests, false);
         }
     }
 
@@ -494,13 +542,20 @@ impl EventLoop {
         let _ = rustix::io::read(&self.shared.wake, &mut drained);
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Reload(new) => {
-                    self.core.reload(*new);
-                    (self.tell)("the configuration was read again");
-                }
+                Order::Reload(new, listeners) => self.reload(*new, listeners),
                 // Who asked may have gone.
-                Order::Figures(to) => {
+                Order::Figures(false, to) => {
                     let _ = to.try_send(self.core.figures());
+                }
+                Order::Figures(true, to) => {
+                    let _ = to.try_send(self.all_figures());
+                }
+                Order::Close(of, number, to) => {
+                    let was_there = match of {
+                        ConnectionOf::Client => self.core.close_client(number),
+                        ConnectionOf::Server => self.core.close_upstream(number),
+                    };
+                    let _ = to.try_send(was_there);
                 }
             }
         }
@@ -516,6 +571,34 @@ impl EventLoop {
             };
             self.try_next(number, &why, now);
         }
+    }
+
+    /// The core's, with the addresses of the sockets.
+    fn all_figures(&self) -> Figures {
+        let mut figures = self.core.all_figures();
+        for client in &mut figures.connections {
+            let socket = self.clients.get(&client.id).map(|polled| &polled.socket);
+            client.local = socket.and_then(|socket| socket.local_addr().ok()?.as_socket());
+        }
+        for connection in figures.servers.iter_mut().flat_map(|server| &mut server.connections) {
+            let Some(polled) = self.upstreams.get(&connection.id) else { continue };
+            connection.local = polled.socket.local_addr().ok().and_then(|address| address.as_socket());
+            connection.peer = polled.socket.peer_addr().ok().and_then(|address| address.as_socket());
+        }
+        figures
+    }
+
+    fn reload(&mut self, new: Reloaded, Listeners { opened, closed }: Listeners) {
+        self.core.reload(new);
+        // Closed, a socket leaves the poll.
+        self.listeners.retain(|_, listener| !closed.contains(&listener.url));
+        for listening in opened {
+            let url = listening.url.clone();
+            if let Err(error) = self.listen(listening) {
+                (self.tell)(&format!("{url}: cannot listen: {error}"));
+            }
+        }
+        (self.tell)("the configuration was read again");
     }
 
     fn try_next(&mut self, number: u64, why: &str, now: Duration) {

@@ -1,10 +1,12 @@
 //! What there is to watch: counts and times by server, and a picture of everything at one moment.
 
+use std::net::SocketAddr;
+
 use larix_client::PeerFault;
 use larix_engine::histogram::{Durations, Histogram};
 use larix_proto::{ResponseOp, ResultCode};
 
-use crate::counters::Counters;
+use crate::counters::{Counters, OperationCounts};
 
 /// The kinds of operations, as figures are given by them.
 pub const OPERATIONS: [&str; 8] =
@@ -103,7 +105,31 @@ pub struct Figures {
     pub waiting: [usize; 2],
     /// It stops: it takes no new operation.
     pub is_stopping: bool,
+    /// The names of the tiers, in the order in which they are tried.
+    pub tiers: Vec<String>,
     pub servers: Vec<ServerFigures>,
+    /// Those of clients, where each was asked for.
+    pub connections: Vec<ConnectionFigures>,
+}
+
+/// One connection at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionFigures {
+    pub(crate) id: u64,
+    /// From 1 in the order in which they were made, those of clients and those to servers each by themselves.
+    pub number: u64,
+    /// As OpenLDAP names it: `regular`, `bind`, `preparing` or `privileged`.
+    pub kind: &'static str,
+    /// `ready`, `active`, `binding`, `closing` or `dying`.
+    pub state: &'static str,
+    /// None of a local socket.
+    pub local: Option<SocketAddr>,
+    pub peer: Option<SocketAddr>,
+    /// The DN that a client is bound as; empty: anonymous.
+    pub authorization: String,
+    /// Operations under way.
+    pub pending: usize,
+    pub counts: OperationCounts,
 }
 
 /// The kinds of connections to servers: those that all operations share, and those of binds.
@@ -112,6 +138,11 @@ pub const POOLS: [&str; 2] = ["shared", "bind"];
 /// One server at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFigures {
+    /// Which of all servers.
+    pub(crate) at: usize,
+    /// The name that the configuration has for it, and the URL as it was given.
+    pub name: String,
+    pub uri: String,
     pub url: String,
     /// From 1, in the order in which they are tried.
     pub tier: usize,
@@ -119,6 +150,11 @@ pub struct ServerFigures {
     pub ready: [usize; 2],
     /// Those that there are to be.
     pub wanted: [usize; 2],
+    /// Those that are being made.
+    pub coming: usize,
+    pub counts: OperationCounts,
+    /// Where each was asked for.
+    pub connections: Vec<ConnectionFigures>,
     /// Operations under way on shared connections.
     pub under_way: usize,
     /// Seconds on average to the first answer, by which `bestof` chooses.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use larix_client::{Channel, GivingUp};
 use larix_proto::{MessageId, ResponseOp};
 
+use crate::counters::OperationCounts;
+
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
@@ -47,6 +49,9 @@ pub(crate) struct Upstream {
     /// Since when the socket has taken nothing of what waits, as far as was noticed.
     pub(crate) stalled: Option<Duration>,
     pub(crate) is_touched: bool,
+    /// By which cn=Monitor names it: the first is 1.
+    pub(crate) number: u64,
+    pub(crate) counts: OperationCounts,
 }
 
 /// An operation under way.
@@ -105,6 +110,8 @@ impl Upstream {
             opened: now,
             stalled: None,
             is_touched: false,
+            number: 0,
+            counts: OperationCounts::default(),
         }
     }
 

@@ -12,19 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser};
-use larix_balance::{
-    BalanceSettings, ClientTls, EventLoop, Listening, LoopHandle, Reloaded, StartTls, Surroundings,
-};
-use larix_client::{Ambient, TlsClient, TlsOptions};
-
-use larix_engine::time::{Clock as _, RandomSource as _};
-use larix_proto::url::UrlScheme;
-use larix_server::clock::{SystemClock, SystemRandom};
+use larix_balance::{EventLoop, Listeners, LoopHandle, Reloaded};
+use larix_configuration::balancer::BalanceSettings;
+use larix_engine::time::Clock as _;
+use larix_server::balancer;
+use larix_server::clock::SystemClock;
 use larix_server::daemon::{Detached, Privileges, ProcessFiles, Readiness, detach};
 use larix_server::hardening;
 use larix_server::http::{Answer, HttpListener, spawn_pages};
 use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenSocket, ListenUrl, Listener, parse_urls};
-use larix_server::tls::{TlsState, end_point_binding};
 use tokio::signal::unix::{SignalKind, signal};
 
 const DEFAULT_URLS: &str = "ldap:///";
@@ -36,6 +32,22 @@ pub(crate) struct BalanceArgs {
     /// Read this configuration, with the keywords of lloadd.conf
     #[arg(short = 'f', value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Answer /metrics, /health/live and /health/ready there, for example on http://127.0.0.1:9389/
+    #[arg(long, value_name = "URL", value_parser = larix_configuration::values::http_address)]
+    http: Vec<SocketAddr>,
+    /// Write the bound ports here, one a line, those of --http last
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// What the balancer takes by both its names.
+#[derive(Args, Clone, Debug)]
+struct CommonArgs {
     /// Listen on these URLs, separated by spaces, instead of those of `listen`: ldap://host:port/ ldaps://host ldapi://%2Fpath
     #[arg(short = 'h', long = "listen", value_name = "URLS")]
     urls: Option<String>,
@@ -54,15 +66,6 @@ pub(crate) struct BalanceArgs {
     /// Use IPv6 alone
     #[arg(short = '6')]
     v6: bool,
-    /// Answer /metrics, /health/live and /health/ready there, for example on http://127.0.0.1:9389/
-    #[arg(long, value_name = "URL", value_parser = larix_configuration::values::http_address)]
-    http: Vec<SocketAddr>,
-    /// Write the bound ports here, one a line, those of --http last
-    #[arg(long, value_name = "FILE")]
-    port_file: Option<PathBuf>,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
 }
 
 /// lloadd's own command line.
@@ -75,18 +78,8 @@ struct Lloadd {
     /// Read this configuration
     #[arg(short = 'f', value_name = "FILE", default_value = "/etc/ldap/lloadd.conf")]
     file: PathBuf,
-    #[arg(short = 'h', value_name = "URLS")]
-    urls: Option<String>,
-    #[arg(short = 't')]
-    check: bool,
-    #[arg(short = 'u', value_name = "USER")]
-    user: Option<String>,
-    #[arg(short = 'g', value_name = "GROUP")]
-    group: Option<String>,
-    #[arg(short = '4', conflicts_with = "v6")]
-    v4: bool,
-    #[arg(short = '6')]
-    v6: bool,
+    #[command(flatten)]
+    common: CommonArgs,
     /// Print the version; twice: and end
     #[arg(short = 'V', action = clap::ArgAction::Count)]
     version: u8,
@@ -117,17 +110,13 @@ pub(crate) fn lloadd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
     }
     let arguments = BalanceArgs {
         file: lloadd.file,
-        urls: lloadd.urls,
-        check: lloadd.check,
-        user: lloadd.user,
-        group: lloadd.group,
-        v4: lloadd.v4,
-        v6: lloadd.v6,
+        common: lloadd.common,
         http: Vec::new(),
         port_file: None,
         help: None,
     };
-    let manner = Manner { detaches: lloadd.debug.is_empty() && !arguments.check, hangup: Signal::Stop };
+    let manner =
+        Manner { detaches: lloadd.debug.is_empty() && !arguments.common.check, hangup: Signal::Stop };
     answered(run(&arguments, manner))
 }
 
@@ -156,7 +145,7 @@ struct Manner {
 
 fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
     let read = read(arguments)?;
-    if arguments.check {
+    if arguments.common.check {
         println!("config file testing succeeded");
         return Ok(ExitCode::SUCCESS);
     }
@@ -165,8 +154,9 @@ fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
         Some(Detached::Server(readiness)) => readiness,
         Some(Detached::Parent(code)) => return Ok(code),
     };
-    let privileges = Privileges::look_up(arguments.user.as_deref(), arguments.group.as_deref(), None)?;
-    let family = match (arguments.v4, arguments.v6) {
+    let privileges =
+        Privileges::look_up(arguments.common.user.as_deref(), arguments.common.group.as_deref(), None)?;
+    let family = match (arguments.common.v4, arguments.common.v6) {
         (true, _) => AddressFamily::V4,
         (_, true) => AddressFamily::V6,
         _ => AddressFamily::Any,
@@ -193,21 +183,17 @@ fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
 
 /// The configuration, and the certificates that it names.
 fn read(arguments: &BalanceArgs) -> anyhow::Result<Reloaded> {
-    let settings = larix_balance::read(&arguments.file)?;
-    for note in &settings.notes {
-        say(note);
-    }
-    let client_tls = client_tls(&settings)?;
-    let upstream_tls = upstream_tls(&settings)?;
-    for url in urls_of(arguments, &settings)? {
-        let needs = url.tls && client_tls.is_none();
-        anyhow::ensure!(!needs, "{}: TLS needs TLSCertificateFile and TLSCertificateKeyFile", url.text);
-    }
-    Ok(Reloaded { settings: Arc::new(settings), upstream_tls, client_tls })
+    let settings = larix_configuration::balancer::read(&arguments.file)?;
+    let urls = urls_of(arguments, &settings)?;
+    let said = settings.notes.clone();
+    let (read, notes) = balancer::with_certificates(Arc::new(settings), None, SystemClock::new().now())?;
+    said.iter().chain(&notes).for_each(|note| say(note));
+    balancer::check_tls(&urls, &read)?;
+    Ok(read)
 }
 
 fn urls_of(arguments: &BalanceArgs, settings: &BalanceSettings) -> anyhow::Result<Vec<ListenUrl>> {
-    let urls = arguments.urls.clone().unwrap_or_else(|| match settings.listen.is_empty() {
+    let urls = arguments.common.urls.clone().unwrap_or_else(|| match settings.listen.is_empty() {
         true => DEFAULT_URLS.to_owned(),
         false => settings.listen.join(" "),
     });
@@ -222,36 +208,27 @@ fn serve(
 ) -> anyhow::Result<()> {
     let mut paths = Vec::new();
     let mut listening = Vec::new();
-    for Listener { socket, name, tls, proxied, .. } in listeners {
-        say(&format!("listening on {name}"));
-        let socket = match socket {
-            ListenSocket::Tcp(socket) => socket.into(),
-            ListenSocket::Unix(socket, path) => {
-                paths.push(path);
-                socket.into()
-            }
-        };
-        listening.push(Listening { socket, is_tls: tls, is_proxied: proxied });
+    for listener in listeners {
+        say(&format!("listening on {}", listener.name));
+        if let ListenSocket::Unix(_, path) = &listener.socket {
+            paths.push(path.clone());
+        }
+        listening.push(balancer::listening(listener));
     }
-    let clock = SystemClock::new();
-    let started = clock.now().0 as f64 / MICROSECONDS;
-    let around = Surroundings {
-        ambient: Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding },
-        clock: Box::new(move || std::time::Duration::from_nanos(clock.monotonic().0)),
-        tell: Arc::new(say),
-    };
+    let started = SystemClock::new().now().0 as f64 / MICROSECONDS;
+    let around = balancer::surroundings(Arc::new(say));
     let listen = read.settings.listen.clone();
-    let balancer = EventLoop::new(read, listening, around).context("cannot start the event loop")?;
+    let event_loop = EventLoop::new(read, listening, around).context("cannot start the event loop")?;
     let reloads = Arc::new([const { AtomicU64::new(0) }; 2]);
     for page in pages {
         if let Ok(address) = page.address() {
             say(&format!("listening on http://{address}/"));
         }
-        let (handle, reloads) = (balancer.handle(), Arc::clone(&reloads));
+        let (handle, reloads) = (event_loop.handle(), Arc::clone(&reloads));
         spawn_pages(page, move |path| answer(path, &handle, started, &reloads))
             .context("cannot serve HTTP")?;
     }
-    let handle = balancer.handle();
+    let handle = event_loop.handle();
     follow_signals(hangup, move |signal| match signal {
         Signal::Stop => handle.stop(),
         Signal::Reload => {
@@ -262,7 +239,7 @@ fn serve(
     })
     .context("cannot handle signals")?;
     readiness.ready()?;
-    let done = balancer.run().context("the event loop failed");
+    let done = event_loop.run().context("the event loop failed");
     for path in paths {
         // It is there unless somebody took it away.
         let _ = std::fs::remove_file(path);
@@ -274,10 +251,10 @@ fn serve(
 fn reload(arguments: &BalanceArgs, listen: &[String], handle: &LoopHandle) -> bool {
     match read(arguments) {
         Ok(read) => {
-            if arguments.urls.is_none() && read.settings.listen != listen {
+            if arguments.common.urls.is_none() && read.settings.listen != listen {
                 say("listen: other URLs need a restart; the balancer listens where it did");
             }
-            handle.reload(read);
+            handle.reload(read, Listeners::default());
             true
         }
         Err(error) => {
@@ -328,42 +305,6 @@ fn follow_signals(on_hangup: Signal, told: impl Fn(Signal) + Send + 'static) -> 
         }
     })?;
     Ok(())
-}
-
-/// The listeners' TLS; none without a certificate.
-fn client_tls(settings: &BalanceSettings) -> anyhow::Result<Option<ClientTls>> {
-    let loaded = TlsState::load(&settings.tls, SystemClock::new().now())?;
-    for note in &loaded.notes {
-        say(note);
-    }
-    Ok(loaded.state.map(|state| ClientTls {
-        config: Arc::clone(state.config()),
-        peer_dn: Arc::new(move |session| state.facts(session).peer_dn),
-    }))
-}
-
-/// TLS towards servers, if one has it: the settings of `bindconf`, and the authorities and the certificate of the file for what
-/// those leave out.
-fn upstream_tls(settings: &BalanceSettings) -> anyhow::Result<Option<TlsClient>> {
-    let mut backends = settings.tiers.iter().flat_map(|tier| &tier.backends);
-    if !backends.any(|backend| backend.url.scheme == UrlScheme::Ldaps || backend.start_tls != StartTls::No) {
-        return Ok(None);
-    }
-    let own = &settings.bind.tls;
-    let has = |name: &str| own.iter().any(|(key, _)| key == name);
-    let text = |path: &Option<PathBuf>| path.as_deref().map(|path| path.to_string_lossy().into_owned());
-    let mut inherited = Vec::new();
-    if !has("tls_cacert") && !has("tls_cacertdir") {
-        inherited.push(("tls_cacert", text(&settings.tls.ca_certificate_file)));
-        inherited.push(("tls_cacertdir", text(&settings.tls.ca_certificate_path)));
-    }
-    if !has("tls_cert") {
-        inherited.push(("tls_cert", text(&settings.tls.certificate_file)));
-        inherited.push(("tls_key", text(&settings.tls.certificate_key_file)));
-    }
-    let given = own.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let inherited = inherited.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
-    Ok(Some(TlsOptions::new(given.chain(inherited)).prepare()?))
 }
 
 fn write_ports(path: &Path, ports: impl Iterator<Item = u16>) -> anyhow::Result<()> {

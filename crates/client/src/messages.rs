@@ -34,11 +34,19 @@ pub struct MessageLimits {
     pub operations: usize,
     /// Requests that the socket has not taken, bytes; more is not begun.
     pub output_bytes: usize,
+    /// Behind a notice of disconnection answers still come for what is under way, and the connection is at its end behind the last; else it
+    /// ends with the notice (RFC 4511 section 4.4.1).
+    pub outlives_notice: bool,
 }
 
 impl Default for MessageLimits {
     fn default() -> Self {
-        Self { message_bytes: limits::PDU_CEILING, operations: 1 << 16, output_bytes: usize::MAX }
+        Self {
+            message_bytes: limits::PDU_CEILING,
+            operations: 1 << 16,
+            output_bytes: usize::MAX,
+            outlives_notice: false,
+        }
     }
 }
 
@@ -120,6 +128,10 @@ struct Operations {
     alone: Option<u32>,
     starts_tls: bool,
     notices: u64,
+    /// As [`MessageLimits`] has it.
+    outlives_notice: bool,
+    /// The server has given notice of disconnection.
+    is_noticed: bool,
     ended: Option<PeerFault>,
 }
 
@@ -144,6 +156,12 @@ impl Operations {
         let last = result.map(|(kind, _)| kind);
         if id == 0 {
             return match message.response {
+                Response::Extended { name: Some(oid::NOTICE_OF_DISCONNECTION), .. }
+                    if self.outlives_notice && !self.under_way.is_empty() =>
+                {
+                    self.is_noticed = true;
+                    Ok(None)
+                }
                 Response::Extended { result, name: Some(oid::NOTICE_OF_DISCONNECTION), .. } => {
                     Err(PeerFault::Disconnected(result.to_owned()))
                 }
@@ -208,8 +226,13 @@ impl MessageLayer {
             output: Vec::new(),
             written: 0,
             last_id: 0,
-            operations: Operations::default(),
+            operations: Operations { outlives_notice: limits.outlives_notice, ..Operations::default() },
         }
+    }
+
+    /// Whether the server has given notice of disconnection and is still to answer what is under way: the connection takes no request.
+    pub fn is_noticed(&self) -> bool {
+        self.operations.is_noticed
     }
 
     /// Encodes a request into the output. Its kind, and with it the type of its answers, is read from what was encoded; an unbind and an
@@ -428,6 +451,7 @@ impl MessageLayer {
     /// Whether it takes no request any more.
     pub fn is_worn(&self) -> bool {
         self.operations.ended.is_some()
+            || self.operations.is_noticed
             || self.last_id >= LAST_ID
             || self.operations.given_up.len() >= GIVEN_UP_MAX
     }

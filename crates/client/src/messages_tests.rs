@@ -8,7 +8,12 @@ use super::*;
 const BASE: &str = "dc=example,dc=com";
 
 fn layer() -> MessageLayer {
-    MessageLayer::new(MessageLimits { message_bytes: 64 * 1024, operations: 8, output_bytes: 64 * 1024 })
+    MessageLayer::new(MessageLimits {
+        message_bytes: 64 * 1024,
+        operations: 8,
+        output_bytes: 64 * 1024,
+        ..MessageLimits::default()
+    })
 }
 
 fn seconds(seconds: u64) -> Duration {

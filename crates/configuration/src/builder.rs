@@ -8,6 +8,7 @@ use std::sync::Arc;
 use larix_engine::overlay::{Descriptor, Piece, WordFault};
 use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 
+use super::balancer;
 use super::defaults::is_default;
 use super::diagnostic::{Notes, Origin};
 use super::kinds::{DatabaseKind, KindSettings, MdbSettings, shown_of_target};
@@ -19,7 +20,7 @@ use super::model::{
 use super::settings::Settings;
 use super::values::ConfigDn;
 use call::{Call, Fault};
-use directive::{Cardinality, Directive, Form, Handling, Scope};
+use directive::{BalancerPart, Cardinality, Directive, Form, Handling, Scope};
 
 /// The overlay that asks a server as a database of this kind does.
 const TRANSLUCENT: &str = "translucent";
@@ -34,6 +35,8 @@ pub(super) struct DirectiveContext<'a> {
     pub(super) foreign: bool,
     /// In a `backend` section.
     pub(super) backend: bool,
+    /// In `backend lload`, or below it.
+    pub(super) balancer: Option<BalancerPart>,
     /// Overlays of the database, the last one first, then those of the frontend.
     pub(super) overlays: Vec<&'a str>,
 }
@@ -43,6 +46,8 @@ pub(super) struct DirectiveContext<'a> {
 pub(super) enum Section {
     Global,
     Backend(usize),
+    /// The last tier of the balancer, or the last server of that.
+    BalancerPart(BalancerPart),
     Frontend,
     Database(usize),
     /// A section below an overlay of a database, or of the frontend: the overlay's number, and its own below it.
@@ -139,11 +144,19 @@ impl Builder {
             Section::Global | Section::Frontend => {
                 DirectiveContext { overlays: frontend.collect(), ..DirectiveContext::default() }
             }
-            Section::Backend(_) => DirectiveContext {
-                backend: true,
-                overlays: frontend.collect(),
-                ..DirectiveContext::default()
-            },
+            Section::Backend(number) => {
+                let is_balancer =
+                    self.backends.get(number).is_some_and(|backend| backend.name == balancer::MODULE);
+                DirectiveContext {
+                    backend: true,
+                    balancer: is_balancer.then_some(BalancerPart::Whole),
+                    overlays: frontend.collect(),
+                    ..DirectiveContext::default()
+                }
+            }
+            Section::BalancerPart(part) => {
+                DirectiveContext { balancer: Some(part), ..DirectiveContext::default() }
+            }
             Section::Below { .. } => {
                 let kind = self.database().map(|database| database.kind.name());
                 DirectiveContext { kind, ..DirectiveContext::default() }
@@ -155,6 +168,7 @@ impl Builder {
                     kind: Some(database.kind.name()),
                     foreign: !database.kind.is_served(),
                     backend: false,
+                    balancer: None,
                     overlays: own.chain(frontend).collect(),
                 }
             }
@@ -209,6 +223,20 @@ impl Builder {
         let kind = &mut self.open_database()?.kind;
         let fault = Fault::keyword(format!("not a setting of a {} database", kind.name()));
         kind.settings_mut().ok_or(fault)
+    }
+
+    /// Opens the settings of all databases of a kind, or of what else is named so.
+    pub(super) fn open_backend(&mut self, name: &str) {
+        let name = name.to_ascii_lowercase();
+        if name == balancer::MODULE {
+            self.global.balancer.get_or_insert_default();
+            if let Some(number) = self.backends.iter().position(|backend| backend.name == name) {
+                self.section = Section::Backend(number);
+                return;
+            }
+        }
+        self.backends.push(Backend { name, settings: Settings::default() });
+        self.section = Section::Backend(self.backends.len() - 1);
     }
 
     /// The settings of `backend harness`, if that is the open backend.
@@ -588,6 +616,11 @@ impl Builder {
         self.databases.insert(0, config);
         if !self.from_entries {
             self.databases.iter_mut().for_each(|database| database.kind.complete(&mut database.settings));
+            // lloadd has the servers of such a tier in this order, which is that of their entries, too.
+            let tiers = self.global.balancer.iter_mut().flat_map(|balancer| &mut balancer.tiers);
+            for tier in tiers.filter(|tier| tier.strategy == balancer::Strategy::Weighted) {
+                tier.backends.sort_by_key(|server| server.weight);
+            }
         }
         Config {
             schema: self.schema(),

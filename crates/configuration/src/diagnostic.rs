@@ -105,11 +105,7 @@ impl fmt::Display for ConfigError {
                 .map(|c| if c == '\t' { '\t' } else { ' ' })
                 .collect();
             let carets = "^".repeat(excerpt.width.max(1));
-            write!(
-                f,
-                "\n    | {}\n    | {lead}{carets}",
-                without_passwords(&without_credentials(&excerpt.text))
-            )?;
+            write!(f, "\n    | {}\n    | {lead}{carets}", without_secrets(&excerpt.text))?;
         }
         if let Some(help) = &self.help {
             write!(f, "\n    = help: {help}")?;
@@ -122,6 +118,11 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// The text without what is secret in it, each character of that as a star.
+pub(super) fn without_secrets(text: &str) -> String {
+    without_passwords(&without_credentials(text))
+}
 
 /// The text with a star for each character of a password in a URL (`scheme://user:password@host`): faults are logged.
 fn without_passwords(text: &str) -> String {

@@ -7,6 +7,7 @@ use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::ModifyOperation;
 use larix_proto::dn::Dn;
 
+use super::balancer;
 use super::builder::directive::{Cardinality, Form};
 use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
@@ -71,6 +72,8 @@ struct Group {
 
 const MODULE: Group = Group { attribute: "cn", first: 0, number_behind: true };
 const SCHEMA: Group = Group { attribute: "cn", first: 0, number_behind: false };
+/// Tiers of the balancer, and the servers of a tier.
+const TIER: Group = Group { attribute: "cn", first: 0, number_behind: false };
 const BACKEND: Group = Group { attribute: "olcBackend", first: 0, number_behind: false };
 /// The frontend and the config database have numbers of their own, -1 and 0.
 const DATABASE: Group = Group { attribute: "olcDatabase", first: 1, number_behind: false };
@@ -85,7 +88,11 @@ const ASYNCHRONOUS_TARGET: Group = Group { attribute: "olcAsyncMetaSub", first: 
 impl Group {
     /// Of the entries below those of this one.
     fn below(self) -> Self {
-        if self.attribute == OVERLAY.attribute { BELOW } else { OVERLAY }
+        match self.attribute {
+            "olcOverlay" => BELOW,
+            "olcBackend" | "cn" => TIER,
+            _ => OVERLAY,
+        }
     }
 
     fn leaf(self, name: &str, place: usize) -> String {
@@ -154,6 +161,16 @@ impl Tree {
                 Role::Module => &mut tree.modules,
                 Role::Schema(_) => &mut tree.schema,
                 Role::Backend(_) => &mut tree.backends,
+                Role::BalancerTier(_) => match tree.backends.last_mut() {
+                    Some(balancer) => &mut balancer.children,
+                    None => continue,
+                },
+                Role::BalancerBackend(_) => {
+                    match tree.backends.last_mut().and_then(|balancer| balancer.children.last_mut()) {
+                        Some(tier) => &mut tier.children,
+                        None => continue,
+                    }
+                }
                 Role::Database(kind) if kind == "frontend" || kind == "config" => &mut tree.fixed,
                 Role::Database(_) => &mut tree.databases,
                 Role::Overlay(_) => match tree.owner_of(&node.dn) {
@@ -283,6 +300,11 @@ impl Node {
 fn is_default_here(role: &Role, attribute: &str, value: &[u8]) -> bool {
     let kind = match role {
         Role::Database(kind) => kind.as_str(),
+        // Its entry must have them.
+        Role::Backend(kind) if kind == balancer::MODULE => {
+            return is_default(attribute, value)
+                && !balancer::SHOWN_ALWAYS.iter().any(|(shown, _)| shown.eq_ignore_ascii_case(attribute));
+        }
         _ => return is_default(attribute, value),
     };
     let special = match (kind, attribute) {
@@ -359,7 +381,8 @@ impl Plan {
             for (below, overlay) in node.children.iter().enumerate().rev() {
                 let entry = group.below().dn(&dn, &overlay.name, below);
                 for (number, child) in overlay.children.iter().enumerate().rev() {
-                    self.push(WriteOperation::Delete { entry: BELOW.dn(&entry, &child.name, number) });
+                    let entry = group.below().below().dn(&entry, &child.name, number);
+                    self.push(WriteOperation::Delete { entry });
                 }
                 self.remove_lines_below(&entry, overlay);
                 self.push(WriteOperation::Delete { entry });
@@ -440,7 +463,9 @@ impl Plan {
             match current.iter().position(|other| other.key == node.key) {
                 Some(place) => {
                     let Some(own) = current.get(place) else { continue };
-                    self.attributes(&group.dn(parent, &own.name, place), own, node);
+                    let dn = group.dn(parent, &own.name, place);
+                    self.attributes(&dn, own, node);
+                    self.ordered(&dn, group.below(), &mut own.children.clone(), &node.children);
                 }
                 None => {
                     self.add(&group.dn(parent, &node.name, next), group, node, next);

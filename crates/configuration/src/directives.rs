@@ -2,6 +2,7 @@
 //!
 //! A slapd.conf line and an olc value reach the same handler with the same words.
 
+mod balancer;
 mod built_in;
 mod database;
 mod global;
@@ -20,7 +21,11 @@ pub(super) use overlays::{OverlayHandling, overlay_kind};
 /// Every directive, in the order in which the attributes of one entry are applied.
 pub(super) fn all() -> impl Iterator<Item = &'static Directive> {
     let common = [structure::TABLE, global::TABLE, shared::TABLE, database::TABLE].into_iter().flatten();
-    common.chain(kinds::directives()).chain(overlays::table()).chain(kinds::FOREIGN_DIRECTIVES)
+    common
+        .chain(kinds::directives())
+        .chain(overlays::table())
+        .chain(kinds::FOREIGN_DIRECTIVES)
+        .chain(balancer::TABLE)
 }
 
 /// The directive a keyword means where it stands. Common keywords come before those of the database's kind, these
@@ -63,7 +68,8 @@ fn rank(scope: Scope, place: &DirectiveContext<'_>) -> usize {
         // translucent asks a server as an ldap database would.
         Scope::Kind("ldap") if place.overlays.contains(&translucent::NAME) => 20,
         Scope::Backend if place.backend => 1,
-        Scope::Kind(_) | Scope::Foreign | Scope::Backend => UNREACHABLE,
+        Scope::Balancer(part) if place.balancer == Some(part) => 1,
+        Scope::Kind(_) | Scope::Foreign | Scope::Backend | Scope::Balancer(_) => UNREACHABLE,
         _ => 0,
     }
 }

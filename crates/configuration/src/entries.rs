@@ -7,6 +7,9 @@ mod names;
 
 use std::sync::Arc;
 
+use larix_proto::dn::write_escaped;
+
+use super::balancer::{self, TierSettings};
 use super::builder::directive::Cardinality;
 use super::directives;
 use super::entry::ConfigEntry;
@@ -84,18 +87,49 @@ pub(super) fn made(config: &Config) -> Vec<ConfigEntry> {
         classes.extend(match backend.name.as_str() {
             "mdb" => Some("olcMdbBkConfig"),
             "harness" => Some("olcBkHarnessConfig"),
+            balancer::MODULE => Some(balancer::CLASS),
             _ => None,
         });
         let mut entry = ConfigEntry::new(format!("olcBackend={name},cn=config"), &classes);
         entry.text("olcBackend", &name);
         entry.settings(&backend.settings);
+        let balancer = config.global.balancer.as_ref().filter(|_| backend.name == balancer::MODULE);
+        for (attribute, value) in balancer.iter().flat_map(|_| balancer::SHOWN_ALWAYS) {
+            if entry.values(attribute).is_empty() {
+                entry.text(attribute, value);
+            }
+        }
+        let dn = entry.dn.clone();
         all.push(entry);
+        balancer.iter().for_each(|balancer| tiers(&dn, &balancer.tiers, &mut all));
     }
     frontend(config, &mut all);
     for (number, database) in config.databases.iter().enumerate() {
         one_database(number, database, &mut all);
     }
     all
+}
+
+fn tiers(parent: &str, tiers: &[TierSettings], all: &mut Vec<ConfigEntry>) {
+    let numbered = |number: usize, name: &str, above: &str, class: &str, settings: &Settings| {
+        let name = format!("{{{number}}}{name}");
+        let mut leaf = String::new();
+        // Writing to a string does not fail.
+        let _ = write_escaped(&mut leaf, name.as_bytes());
+        let mut entry = ConfigEntry::new(format!("cn={leaf},{above}"), &[class]);
+        entry.text("cn", &name);
+        entry.settings(settings);
+        entry
+    };
+    for (number, tier) in tiers.iter().enumerate() {
+        let entry = numbered(number, &tier.name, parent, balancer::TIER_CLASS, &tier.shown());
+        let dn = entry.dn.clone();
+        all.push(entry);
+        let servers = tier.backends.iter().enumerate();
+        all.extend(servers.map(|(number, server)| {
+            numbered(number, &server.name, &dn, balancer::BACKEND_CLASS, &server.shown())
+        }));
+    }
 }
 
 fn global(config: &Config) -> ConfigEntry {

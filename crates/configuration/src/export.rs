@@ -10,7 +10,7 @@ use super::directives::{self};
 use super::line;
 use super::model::{Config, Overlay, SchemaSection};
 use super::settings::{Setting, Settings};
-use super::{chain, translucent};
+use super::{balancer, chain, translucent};
 
 /// Columns after which a line goes on in the next one.
 const WIDTH: usize = 100;
@@ -47,9 +47,16 @@ impl Config {
             self.schema_sections.iter().for_each(|section| file.schema(section));
         }
         for backend in &self.backends {
-            file.section(&format!("Every {} database", backend.name));
+            file.section(&match backend.name.as_str() {
+                balancer::MODULE => "The balancer".to_owned(),
+                kind => format!("Every {kind} database"),
+            });
             file.line("backend", &[&backend.name]);
             file.settings(&backend.settings, &[]);
+            if let Some(balancer) = self.global.balancer.as_ref().filter(|_| backend.name == balancer::MODULE)
+            {
+                file.tiers(balancer);
+            }
         }
         if !self.frontend.settings.is_empty() || !self.frontend.overlays.is_empty() {
             file.section("All databases");
@@ -205,6 +212,28 @@ impl File {
         }
         self.comment(&format!("{}:", section.name));
         self.settings(&section.settings, &[]);
+    }
+
+    fn tiers(&mut self, balancer: &balancer::BalanceSettings) {
+        for (number, tier) in (1..).zip(&balancer.tiers) {
+            self.text.push('\n');
+            self.named("tier", number, &tier.name);
+            self.line("tier", &[tier.strategy.name()]);
+            for (number, server) in (1..).zip(&tier.backends) {
+                self.named("server", number, &server.name);
+                let words = server.words(tier.strategy);
+                self.line("backend-server", &words.iter().map(String::as_str).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    /// A name under cn=config other than the one that it has from a file.
+    fn named(&mut self, what: &str, number: usize, name: &str) {
+        if name != format!("{what} {number}") {
+            let said = format!("cn: {name}");
+            let _ = writeln!(self.text, "# no slapd.conf form: {said}");
+            self.unsaid.push(said);
+        }
     }
 
     fn overlays(&mut self, overlays: &[Overlay]) {

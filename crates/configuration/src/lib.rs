@@ -4,6 +4,7 @@
 //! the one table in [`directives`] and its handlers.
 
 mod access_log;
+pub mod balancer;
 mod builder;
 mod chain;
 mod change;

@@ -63,7 +63,7 @@ fn listed(directive: &Directive) -> ListedDirective {
             Scope::Database => ListedScope::AnyDatabase,
             Scope::Kind(kind) => ListedScope::Database(kind),
             Scope::Foreign => ListedScope::ForeignDatabase,
-            Scope::Backend => ListedScope::Backend,
+            Scope::Backend | Scope::Balancer(_) => ListedScope::Backend,
             Scope::Overlay(name) => ListedScope::Overlay(name),
         },
         effect: match directive.handling {

@@ -13,6 +13,7 @@ use larix_engine::budget::RequestLimits;
 use larix_rewrite::Rewrite;
 use larix_schema::Schema;
 
+use super::balancer::BalanceSettings;
 use super::diagnostic::{Notes, Origin};
 use super::entry::ConfigEntry;
 use super::kinds::DatabaseKind;
@@ -135,6 +136,8 @@ pub struct Global {
     pub tcp_buffers: Vec<TcpBuffer>,
     /// `backend harness`: whom to tell that the server runs.
     pub harness: Option<HarnessSettings>,
+    /// `backend lload`: the balancer in this server.
+    pub balancer: Option<BalanceSettings>,
     pub settings: Settings,
 }
 
@@ -201,6 +204,7 @@ impl Default for Global {
             reverse_lookup: false,
             tcp_buffers: Vec::new(),
             harness: None,
+            balancer: None,
             settings: Settings::default(),
         }
     }

@@ -31,6 +31,17 @@ impl Settings {
         }
     }
 
+    /// Takes a value out, if it is there.
+    pub(super) fn take_out(&mut self, attribute: &str, value: &[u8]) {
+        self.0.retain_mut(|setting| {
+            if setting.attribute == attribute && setting.values.contains(value) {
+                let kept = setting.values.iter().filter(|other| *other != value).cloned();
+                setting.values = kept.collect();
+            }
+            !setting.values.is_empty()
+        });
+    }
+
     /// The values of an attribute, matched without regard to case; empty when it is not set.
     pub fn get(&self, attribute: &str) -> &ValueList {
         const NONE: &ValueList = &ValueList::NONE;

@@ -168,6 +168,7 @@ impl Reader {
                 Some(match directive.scope {
                     Scope::Overlay(name) => format!("it belongs after `overlay {name}`"),
                     Scope::Kind(kind) => format!("it belongs into a `database {kind}` section"),
+                    Scope::Balancer(_) => "it belongs behind `backend lload`".to_owned(),
                     Scope::Backend => "it belongs into a `backend` section".to_owned(),
                     _ => "it belongs to a database kind that is not supported".to_owned(),
                 }),

@@ -10,7 +10,7 @@ use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
 use super::kinds::relay;
 use super::model::{AccessLine, Config, Database, Overlay};
-use super::{overlays, pcache, remote_auth, translucent};
+use super::{balancer, overlays, pcache, remote_auth, translucent};
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -40,6 +40,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     remote_auth::check_databases(&config)?;
     translucent::complete(&mut config)?;
     pcache::complete(&mut config)?;
+    balance(&mut config)?;
     access(&config)?;
     access_notes(&mut config);
     for database in &config.databases {
@@ -48,6 +49,20 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         }
     }
     Ok(config)
+}
+
+/// The settings of the balancer go together.
+fn balance(config: &mut Config) -> Result<(), ConfigError> {
+    let Some(settings) = &config.global.balancer else { return Ok(()) };
+    let notes = balancer::check(settings).map_err(|wrong| {
+        let message = format!("`backend {}` {}", balancer::MODULE, wrong.message);
+        ConfigError::new(Origin::BuiltIn, message).with_help(wrong.help)
+    })?;
+    let said = settings.notes.clone();
+    for note in said.into_iter().chain(notes) {
+        config.notes.push(Origin::BuiltIn, format!("`backend {}`: {note}", balancer::MODULE));
+    }
+    Ok(())
 }
 
 /// Names in access rules are defined.
@@ -279,9 +294,6 @@ impl Config {
         let mut found = Vec::new();
         for overlay in &self.frontend.overlays {
             refuse_overlay(overlay, &mut found);
-        }
-        if self.backends.iter().any(|backend| backend.name == "lload") {
-            found.push(ConfigError::new(Origin::BuiltIn, "`backend lload`: balancing load is not supported"));
         }
         for database in self.databases.iter().filter(|database| !database.disabled) {
             if !database.kind.is_served() {

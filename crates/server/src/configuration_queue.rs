@@ -30,6 +30,8 @@ pub(crate) enum ConfigurationRequest {
     Change(Vec<WriteRequest>, Completion),
     /// What a provider of cn=config has done. With the entries that it has, the others are deleted here.
     Replicate(ReplicatedBatch, Option<Present>, ConfigReplicated),
+    /// Files of certificates have changed that the balancer may have.
+    RenewBalancer,
     /// No more changes are made.
     End,
 }
@@ -68,6 +70,14 @@ impl ConfigurationQueue {
                 done(refusal(ResultCode::UNAVAILABLE, "the server is shutting down").into());
             }
             _ => {}
+        }
+    }
+
+    /// Has the balancer read its certificates anew.
+    pub(crate) fn renew_balancer(&self) {
+        if let Some(queue) = self.queue.get() {
+            // Of a full queue nothing is heard: the next change of the files says it again.
+            let _ = queue.try_send(ConfigurationRequest::RenewBalancer);
         }
     }
 

@@ -11,6 +11,7 @@ pub mod admission;
 mod backends;
 mod background_pool;
 pub mod backup;
+pub mod balancer;
 pub mod clock;
 #[cfg(feature = "kv")]
 pub mod cluster;

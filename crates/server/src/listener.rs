@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -184,6 +184,31 @@ impl Listener {
             buffer.write.map_or(Ok(()), |bytes| socket.set_send_buffer_size(bytes as usize))?;
         }
         Ok(())
+    }
+}
+
+/// A Unix socket's file: dropped, it is removed if it still is ours, at the end as well as when a start fails.
+#[derive(Debug)]
+pub(crate) struct SocketPath {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl SocketPath {
+    pub(crate) fn of(listener: &Listener) -> Option<Self> {
+        let ListenSocket::Unix(_, path) = &listener.socket else { return None };
+        let inode = std::fs::symlink_metadata(path).ok()?.ino();
+        Some(Self { path: path.clone(), inode })
+    }
+}
+
+impl Drop for SocketPath {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
+        if ours {
+            // Gone already, or a directory that the dropped user may not write: the next start replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

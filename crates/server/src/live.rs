@@ -30,6 +30,7 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::admin::{self, AdminChange, AdminListener};
+use crate::balancer::{self, ServerTls};
 use crate::clock::SystemRandom;
 use crate::configuration_queue::{ConfigurationRequest, QUEUE_LIMIT};
 use crate::databases::{Databases, PreparedDatabases};
@@ -142,6 +143,10 @@ fn run(
                 };
                 done(ReplicatedOutcome { changes, result }, absent);
             }
+            ConfigurationRequest::RenewBalancer => {
+                // What was in use stays if it cannot be.
+                let _ = panics::contained(|| configurator.renew_balancer());
+            }
             ConfigurationRequest::End => break,
         }
         server.access_logs.wake_configuration();
@@ -248,6 +253,18 @@ impl Configurator<'_> {
         }
     }
 
+    /// The balancer goes on with the certificates that the files have now.
+    fn renew_balancer(&self) {
+        let config = self.server.config();
+        let Some(own) = &config.global.balancer else { return };
+        let around = (&self.server.log, self.server.now());
+        let tls = ServerTls { settings: &config.global.tls, state: self.server.tls.current() };
+        match self.server.balancer.prepare((Some(own), Some(own)), tls, around) {
+            Ok(prepared) => self.server.balancer.publish(prepared),
+            Err(error) => self.server.log.notice(format_args!("what was in use stays: {error}")),
+        }
+    }
+
     /// Changes the configuration to what a provider has, as far as the provider sent it.
     fn replicate(
         &mut self,
@@ -306,6 +323,7 @@ struct Transition<'s> {
     log: Option<LogSettings>,
     http: Vec<(SocketAddr, HttpListener)>,
     admin: Vec<(AdminAddress, AdminListener)>,
+    balancer: balancer::Prepared,
 }
 
 impl<'s> Transition<'s> {
@@ -344,9 +362,21 @@ impl<'s> Transition<'s> {
         if !has_tls && after.admin_listeners.iter().any(|address| address.tls) {
             return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, admin::NEEDS_TLS));
         }
+        let state = match &tls {
+            Some(loaded) => loaded.state.clone(),
+            None => server.tls.current(),
+        };
+        let next_tls = ServerTls { settings: &after.tls, state };
+        let is_shared = tls.is_some() && after.balancer.as_ref().is_some_and(|own| own.shares_tls);
+        let balancer = if before.balancer == after.balancer && !is_shared {
+            balancer::Prepared::default()
+        } else {
+            let balancers = (before.balancer.as_ref(), after.balancer.as_ref());
+            server.balancer.prepare(balancers, next_tls, (&server.log, server.now())).map_err(failed)?
+        };
         let databases =
             Databases::prepare(&config, server.services(), Some(&earlier.databases)).map_err(failed)?;
-        Ok(Self { server, endpoints, earlier, config, databases, tls, log, http, admin })
+        Ok(Self { server, endpoints, earlier, config, databases, tls, log, http, admin, balancer })
     }
 
     /// Answers the sequences of its records for the access log.
@@ -429,7 +459,7 @@ impl<'s> Transition<'s> {
     }
 
     fn publish(self) {
-        let Self { server, endpoints, earlier, config, databases, tls, log, http, admin } = self;
+        let Self { server, endpoints, earlier, config, databases, tls, log, http, admin, balancer } = self;
         let (databases, left) = databases.publish();
         let before = &earlier.config.global;
         server.publish(Generation { config: config.clone(), databases });
@@ -450,6 +480,7 @@ impl<'s> Transition<'s> {
         if let Some(log) = log {
             server.log.publish(log);
         }
+        server.balancer.publish(balancer);
         if let Some(changes) = endpoints.listeners.http.get() {
             let gone = before.http_listeners.iter().filter(|a| !config.global.http_listeners.contains(a));
             let opened = http.into_iter().map(|(address, listener)| HttpChange::Open(address, listener));

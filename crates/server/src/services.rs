@@ -14,6 +14,7 @@ use crate::access_log::AccessLogs;
 use crate::admission::Admission;
 use crate::background_pool::BackgroundPool;
 use crate::backup::Backups;
+use crate::balancer::BalancerThread;
 use crate::clock::SystemClock;
 #[cfg(feature = "kv")]
 use crate::cluster::Nodes;
@@ -69,6 +70,8 @@ pub struct Services {
     pub(crate) nodes: Nodes,
     /// Overlays that see committed changes or have ticks.
     pub(crate) overlay_threads: OverlayThreads,
+    /// `backend lload`.
+    pub(crate) balancer: BalancerThread,
     /// What is sent to an OpenTelemetry collector.
     pub(crate) traces: Traces,
 }
@@ -104,6 +107,7 @@ impl Services {
             #[cfg(feature = "kv")]
             nodes: Nodes::default(),
             overlay_threads: OverlayThreads::default(),
+            balancer: BalancerThread::default(),
             traces: Traces::default(),
             refreshes: RefreshQueue::default(),
             sync_peers: SyncPeers::default(),

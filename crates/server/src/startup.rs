@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
 use crate::admin::{self, AdminListener};
+use crate::balancer::{BalancerError, ServerTls};
 use crate::clock::SystemClock;
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
@@ -23,7 +23,9 @@ use crate::hardening;
 use crate::harness::{Harness, HarnessError};
 use crate::http::{self, HttpListenError, HttpListener};
 use crate::ldif_tree;
-use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
+use crate::listener::{
+    AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener, SocketPath,
+};
 use crate::live::ConfigurationThread;
 use crate::log::{Log, LogCall, LogFileError, LogLevel, LogSettings, LogThread};
 use crate::replication;
@@ -56,8 +58,8 @@ pub struct ServeOptions {
     pub http: Vec<SocketAddr>,
     /// Where the admin page is served, beside the configuration's `admin-listener`.
     pub admin: Vec<AdminAddress>,
-    /// The ports that were bound are written here, one a line in the order of the URLs, then those of HTTP and of the
-    /// admin page.
+    /// The ports that were bound are written here, one a line in the order of the URLs, then those of HTTP, of the
+    /// admin page, and of the balancer.
     pub port_file: Option<PathBuf>,
 }
 
@@ -72,6 +74,8 @@ pub enum ServeError {
     Config(ConfigError),
     /// The test harness that waits for the server cannot be reached.
     Harness(HarnessError),
+    /// The balancer cannot begin.
+    Balancer(BalancerError),
     /// A database cannot be opened.
     Open(OpenError),
     /// Certificate, key or another setting of TLS.
@@ -98,6 +102,7 @@ impl fmt::Display for ServeError {
             Self::Daemon(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Harness(error) => error.fmt(f),
+            Self::Balancer(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
             Self::LogFile(error) => error.fmt(f),
@@ -260,7 +265,17 @@ impl Bound {
             .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
         replication::follow(&server);
         tools.follow(&server, &server.generation_in_force());
+        server
+            .balancer
+            .prepare(
+                (None, config.global.balancer.as_ref()),
+                ServerTls { settings: &config.global.tls, state: server.tls.current() },
+                (&server.log, server.now()),
+            )
+            .map(|prepared| server.balancer.publish(prepared))
+            .map_err(ServeError::Balancer)?;
         let result = self.run(&server, &changes, (workers, infos), readiness);
+        server.balancer.finish();
         server.long_searches.finish();
         server.lookups.finish();
         tools.finish();
@@ -307,7 +322,7 @@ impl Bound {
             .collect::<io::Result<Vec<_>>>()
             .map_err(start("a worker"))?;
         let workers = Rc::new(workers);
-        let ports = self.port_lines();
+        let ports = self.port_lines(&server.balancer.ports());
         let port_file = self.options.port_file.clone();
         let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
             let mut signals = Signals::new().map_err(start("the signal handlers"))?;
@@ -362,6 +377,7 @@ impl Bound {
             hardening::notify("STOPPING=1\n");
             harness.stopped();
             server.log.line(LogLevel::STATS, format_args!("daemon: shutdown requested by {name}"));
+            server.balancer.stop();
             admin.stop();
             Ok(())
         });
@@ -375,10 +391,17 @@ impl Bound {
     }
 
     /// The ports that were bound, a line each.
-    fn port_lines(&self) -> String {
+    fn port_lines(&self, balancer: &[u16]) -> String {
         let http = self.http.iter().filter_map(|listener| Some(listener.address().ok()?.port()));
         let admin = self.admin.iter().map(|listener| listener.address().address.port());
-        self.ports().into_iter().chain(http).chain(admin).map(|port| format!("{port}\n")).collect()
+        let balancer = balancer.iter().copied();
+        self.ports()
+            .into_iter()
+            .chain(http)
+            .chain(admin)
+            .chain(balancer)
+            .map(|port| format!("{port}\n"))
+            .collect()
     }
 }
 
@@ -399,31 +422,6 @@ fn write_port_file(path: Option<&Path>, ports: &str) -> Result<(), ServeError> {
     std::fs::write(&part, ports)
         .and_then(|()| std::fs::rename(&part, path))
         .map_err(|source| ServeError::PortFile { path: path.to_owned(), source })
-}
-
-/// A Unix socket's file: dropped, it is removed if it still is ours, at the end as well as when a start fails.
-#[derive(Debug)]
-struct SocketPath {
-    path: PathBuf,
-    inode: u64,
-}
-
-impl SocketPath {
-    fn of(listener: &Listener) -> Option<Self> {
-        let ListenSocket::Unix(_, path) = &listener.socket else { return None };
-        let inode = std::fs::symlink_metadata(path).ok()?.ino();
-        Some(Self { path: path.clone(), inode })
-    }
-}
-
-impl Drop for SocketPath {
-    fn drop(&mut self) {
-        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
-        if ours {
-            // Gone already, or a directory that the dropped user may not write: the next start replaces it.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
 }
 
 /// The signals that end the server.

@@ -1,5 +1,7 @@
 //! `larix balance` in front of two servers.
 
+mod inside;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};

@@ -9,8 +9,8 @@ use super::binds::{BindAnswer, identity_of};
 use super::{Balancer, OUTPUT_HIGH, touch_client};
 use crate::client::{Client, Restriction};
 use crate::envelope::{self, behind_id};
-use crate::settings::Coherence;
 use crate::upstream::{Kind, Operation, Pool, Upstream};
+use larix_configuration::balancer::Coherence;
 
 /// What is to be done about an answer, beside handing it over.
 enum Next {
@@ -59,14 +59,24 @@ impl Balancer {
                 }
             }
         }
+        if let Some(upstream) = self.upstreams.get(&id)
+            && !upstream.is_retiring
+            && upstream.channel.messages().is_noticed()
+        {
+            // What is under way is still answered.
+            let url = self.backends.get(upstream.backend).map(|backend| backend.settings.url.to_string());
+            let (url, pool) = (url.unwrap_or_default(), upstream.pool.name());
+            (self.tell)(&format!("{url}: {pool} connection: the server gave notice of disconnection"));
+            self.retire(id);
+        }
         self.close_if_retired(id);
     }
 
     /// Hands over answers up to one that needs more.
     fn next_answer(&mut self, id: u64, now: Duration) -> Next {
-        let Self { upstreams, clients, backends, touched, settings, .. } = self;
+        let Self { upstreams, clients, backends, touched, settings, counters, .. } = self;
         let Some(upstream) = upstreams.get_mut(&id) else { return Next::Done(None) };
-        let Upstream { channel, pending, is_paused, backend, .. } = upstream;
+        let Upstream { channel, pending, is_paused, backend, counts, .. } = upstream;
         let limit = settings.client_output();
         loop {
             if *is_paused {
@@ -92,7 +102,14 @@ impl Balancer {
                 && let (Some(backend), Some((_, result))) = (backends.get_mut(*backend), &result)
             {
                 let took = now.saturating_sub(operation.sent);
-                backend.figures.ended(operation.kind.response(), result.code, took);
+                let op = operation.kind.response();
+                backend.figures.ended(op, result.code, took);
+                counts.completed += 1;
+                backend.counts.completed += 1;
+                counters.operations(op == larix_proto::ResponseOp::Bind).completed += 1;
+                if let Some(client) = operation.to.and_then(|(id, _)| clients.get_mut(&id)) {
+                    client.counts.completed += 1;
+                }
             }
             if !matches!(operation.kind, Kind::Plain(_)) {
                 if !is_last {
@@ -161,11 +178,22 @@ impl Balancer {
         let Some(upstream) = self.upstreams.get_mut(&id) else { return };
         let backend = upstream.backend;
         let Some(operation) = upstream.abandon(message) else { return };
+        self.count_failed(id, false);
         self.counters.slow_clients += 1;
         self.one_less(backend);
         let text = "the client takes its answers too slowly for a connection that others use";
         self.answer_for(&operation, &LdapResult::with(ResultCode::BUSY, text));
         self.touch_upstream(id);
+    }
+
+    /// An operation that was sent over a connection has no answer of the server's.
+    pub(super) fn count_failed(&mut self, upstream: u64, is_bind: bool) {
+        self.counters.operations(is_bind).failed += 1;
+        let Some(upstream) = self.upstreams.get_mut(&upstream) else { return };
+        upstream.counts.failed += 1;
+        if let Some(backend) = self.backends.get_mut(upstream.backend) {
+            backend.counts.failed += 1;
+        }
     }
 
     /// Ends an operation of a client with the balancer's own result.

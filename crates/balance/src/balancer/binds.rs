@@ -103,7 +103,7 @@ impl Balancer {
                 }
                 Choice::None => {
                     let result = self.none_there(false);
-                    self.refuse(id, sent.message, ResponseOp::Bind, &result);
+                    self.reject(id, sent.message, ResponseOp::Bind, &result);
                     return true;
                 }
             },

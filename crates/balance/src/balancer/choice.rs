@@ -70,8 +70,9 @@ impl Balancer {
         let count = connections.len();
         let mut is_there = false;
         let mut best = None;
+        let turn = backend.turn.get(pool as usize).copied().unwrap_or_default();
         for step in 0..count {
-            let at = (backend.turn + step) % count;
+            let at = (turn + step) % count;
             let Some(upstream) = connections.get(at).and_then(|id| Some((*id, self.upstreams.get(id)?)))
             else {
                 continue;
@@ -90,7 +91,9 @@ impl Balancer {
             && backend.pending >= backend.settings.max_pending;
         match best {
             Some((id, _, at)) if !is_full => {
-                backend.turn = at + 1;
+                if let Some(turn) = backend.turn.get_mut(pool as usize) {
+                    *turn = at + 1;
+                }
                 Choice::Upstream(id)
             }
             _ if is_there => Choice::Busy,

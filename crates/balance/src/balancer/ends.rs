@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larix_client::PeerFault;
-use larix_proto::{LdapResult, MessageId, ResultCode, client, encode, proxy_header};
+use larix_proto::{LdapResult, MessageId, ResponseOp, ResultCode, client, encode, proxy_header};
 
 use super::{Balancer, OPENING, SASL_PAUSE, SHORT_LIFE};
 use crate::client::{PendingOperation, State};
@@ -42,6 +42,31 @@ impl Balancer {
         self.touch_client(id);
     }
 
+    /// Tells a client that its connection ends, and closes it behind its last operation. False: there is no client of this number.
+    pub(crate) fn close_client(&mut self, number: u64) -> bool {
+        let found = self.clients.iter().find(|(_, client)| client.number == number && !client.closes());
+        let Some(id) = found.map(|(id, _)| *id) else { return false };
+        let notice = LdapResult::with(ResultCode::UNAVAILABLE, "connection closing");
+        let Some(client) = self.clients.get_mut(&id).filter(|client| !client.pending.is_empty()) else {
+            self.end_client(id, Some(notice));
+            return true;
+        };
+        if !std::mem::replace(&mut client.is_leaving, true) {
+            encode::notice_of_disconnection(client.wire.answers(), &notice);
+        }
+        self.touch_client(id);
+        true
+    }
+
+    /// A connection to a server takes no new operation, and closes behind its last one; another is made in its place. False: there is none
+    /// of this number.
+    pub(crate) fn close_upstream(&mut self, number: u64) -> bool {
+        let found = self.upstreams.iter().find(|(_, upstream)| upstream.number == number);
+        let Some(id) = found.map(|(id, _)| *id) else { return false };
+        self.retire(id);
+        true
+    }
+
     /// A client's socket is closed.
     pub(crate) fn client_gone(&mut self, id: u64) {
         self.end_client(id, None);
@@ -71,6 +96,11 @@ impl Balancer {
             Some(_) => {}
         }
         upstream.abandon(place.message);
+        upstream.counts.completed += 1;
+        self.counters.operations(false).completed += 1;
+        if let Some(backend) = self.backends.get_mut(backend) {
+            backend.counts.completed += 1;
+        }
         // Whoever it paused for does not use it any more.
         upstream.is_paused = false;
         self.one_less(backend);
@@ -125,6 +155,7 @@ impl Balancer {
             backend.figures.fault(&fault);
             let lost = upstream.pending.values().filter(|operation| operation.to.is_some()).count();
             backend.figures.lost += lost as u64;
+            backend.counts.failed += upstream.pending.len() as u64;
             let (url, pool) = (&backend.settings.url, upstream.pool.name());
             (self.tell)(&format!("{url}: {pool} connection: {fault} ({})", fault.name()));
         }
@@ -133,6 +164,7 @@ impl Balancer {
         under_way.sort_unstable_by_key(|(message, _)| *message);
         for (_, operation) in under_way {
             self.counters.unavailable += u64::from(operation.to.is_some());
+            self.counters.operations(operation.kind.response() == ResponseOp::Bind).failed += 1;
             if matches!(operation.kind, Kind::Plain(_)) {
                 self.one_less(upstream.backend);
                 self.answer_for(&operation, &result);
@@ -179,6 +211,7 @@ impl Balancer {
                 }
                 let backend = upstream.backend;
                 if let Some(operation) = upstream.abandon(message) {
+                    self.count_failed(id, false);
                     self.one_less(backend);
                     self.answer_for(&operation, &LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text));
                 }

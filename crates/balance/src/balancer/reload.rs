@@ -6,11 +6,11 @@ use larix_client::TlsClient;
 
 use super::{Balancer, authorize};
 use crate::backend::{Backend, Tier};
-use crate::client::Restriction;
-use crate::figures::{Figures, ServerFigures};
-use crate::settings::{BackendSettings, BalanceSettings};
-use crate::upstream::Pool;
+use crate::client::{Client, Restriction, State};
+use crate::figures::{ConnectionFigures, Figures, ServerFigures};
+use crate::upstream::{Pool, Upstream};
 use crate::wire::ClientTls;
+use larix_configuration::balancer::{BackendSettings, BalanceSettings};
 
 /// What a configuration comes to.
 #[derive(Debug)]
@@ -120,6 +120,67 @@ impl Balancer {
         surplus.into_iter().for_each(|id| self.retire(id));
     }
 
+    /// A connection to a server as cn=Monitor shows it. The loop knows its addresses.
+    fn upstream_figures(&self, id: u64) -> Option<ConnectionFigures> {
+        let upstream = self.upstreams.get(&id)?;
+        let kind = match upstream.pool {
+            _ if !upstream.is_ready => "preparing",
+            Pool::Shared => "regular",
+            Pool::Bind => "bind",
+        };
+        let state = match upstream.pool {
+            _ if upstream.is_retiring => "closing",
+            Pool::Bind if upstream.reserved.is_some() || !upstream.pending.is_empty() => "active",
+            _ => "ready",
+        };
+        Some(ConnectionFigures {
+            id,
+            number: upstream.number,
+            kind,
+            state,
+            pending: upstream.pending.len(),
+            counts: upstream.counts,
+            ..ConnectionFigures::default()
+        })
+    }
+
+    /// The connections of clients as cn=Monitor shows them, in the order in which they came.
+    fn client_figures(&self) -> Vec<ConnectionFigures> {
+        let shown = |(id, client): (&u64, &Client)| ConnectionFigures {
+            id: *id,
+            number: client.number,
+            kind: if client.is_privileged && !client.name.is_empty() { "privileged" } else { "regular" },
+            state: match client.state {
+                State::Closing => "dying",
+                _ if client.is_leaving => "closing",
+                State::Binding => "binding",
+                _ => "ready",
+            },
+            peer: client.address,
+            authorization: client.name.clone(),
+            pending: client.pending.len(),
+            counts: client.counts,
+            ..ConnectionFigures::default()
+        };
+        let mut all: Vec<ConnectionFigures> = self.clients.iter().map(shown).collect();
+        all.sort_by_key(|connection| connection.number);
+        all
+    }
+
+    /// The same with every connection by itself, for cn=Monitor.
+    pub(crate) fn all_figures(&self) -> Figures {
+        let mut figures = self.figures();
+        figures.connections = self.client_figures();
+        for server in &mut figures.servers {
+            let of = |(id, upstream): (&u64, &Upstream)| (upstream.backend == server.at).then_some(*id);
+            let mut own: Vec<_> =
+                self.upstreams.iter().filter_map(of).filter_map(|id| self.upstream_figures(id)).collect();
+            own.sort_by_key(|connection| connection.number);
+            server.connections = own;
+        }
+        figures
+    }
+
     /// Everything that there is to watch, now.
     pub(crate) fn figures(&self) -> Figures {
         let mut servers = Vec::new();
@@ -134,7 +195,17 @@ impl Balancer {
                 };
                 own.connections(pool).iter().filter(is_ready).count()
             });
+            let preparing = self
+                .upstreams
+                .values()
+                .filter(|upstream| upstream.backend == at && !upstream.is_ready)
+                .count();
             let mut figures = ServerFigures {
+                at,
+                name: own.settings.name.clone(),
+                uri: own.settings.uri.clone(),
+                coming: own.opening.iter().sum::<usize>() + preparing,
+                counts: own.counts,
                 url: own.settings.url.to_string(),
                 tier,
                 ready,
@@ -151,6 +222,8 @@ impl Balancer {
             clients: self.clients.len(),
             waiting: self.waiting.each_ref().map(std::collections::VecDeque::len),
             is_stopping: self.is_stopping,
+            tiers: self.settings.tiers.iter().map(|tier| tier.name.clone()).collect(),
+            connections: Vec::new(),
             servers,
         }
     }

@@ -13,8 +13,8 @@ use super::choice::Choice;
 use super::{Balancer, authorize};
 use crate::client::{PendingOperation, Restriction, State};
 use crate::envelope::{self, HOPS_MAX};
-use crate::settings::{Action, Coherence};
 use crate::upstream::{Kind, Operation, Pool};
+use larix_configuration::balancer::{Action, Coherence};
 
 /// An operation that is to be forwarded.
 pub(super) struct Forwarded<'a> {
@@ -51,6 +51,21 @@ impl Balancer {
                 return true;
             }
         };
+        let is_over = self.carry_out(id, pdu, &message, has_more, now);
+        if is_over {
+            self.count_received(id, matches!(message.request, Request::Bind(_)));
+        }
+        is_over
+    }
+
+    fn carry_out(
+        &mut self,
+        id: u64,
+        pdu: &[u8],
+        message: &Message<'_>,
+        has_more: bool,
+        now: Duration,
+    ) -> bool {
         let Some(client) = self.clients.get(&id) else { return true };
         let Some(op) = response_of(&message.request) else {
             match message.request {
@@ -64,9 +79,9 @@ impl Balancer {
             self.disconnect(id, ResultCode::PROTOCOL_ERROR, &text);
             return true;
         }
-        if self.is_stopping {
-            let result = LdapResult::with(ResultCode::UNAVAILABLE, "the balancer stops");
-            self.refuse(id, message.id, op, &result);
+        if self.is_stopping || client.is_leaving {
+            let text = if self.is_stopping { "the balancer stops" } else { "the connection is closing" };
+            self.reject(id, message.id, op, &LdapResult::with(ResultCode::UNAVAILABLE, text));
             return true;
         }
         let request = match envelope::Request::of(pdu, message.controls) {
@@ -94,7 +109,7 @@ impl Balancer {
                 self.cancel(&sent, value, now);
                 true
             }
-            _ => self.forward(sent, &message, now),
+            _ => self.forward(sent, message, now),
         }
     }
 
@@ -116,7 +131,7 @@ impl Balancer {
         match (error.is_answerable(), error.id, op) {
             (true, Some(message), Some(op)) => {
                 let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string());
-                self.refuse(id, message, op, &result);
+                self.reject(id, message, op, &result);
             }
             // Of an abandon nobody waits for an answer.
             (true, ..) => {}
@@ -134,7 +149,7 @@ impl Balancer {
         text: &str,
     ) {
         self.counters.refused += 1;
-        self.refuse(id, message, op, &LdapResult::with(code, text));
+        self.reject(id, message, op, &LdapResult::with(code, text));
     }
 
     /// Forwards an operation over a connection that clients share. False: it waits.
@@ -176,7 +191,7 @@ impl Balancer {
             }
             Choice::None => {
                 let result = self.none_there(is_restricted);
-                self.refuse(id, sent.message, op, &result);
+                self.reject(id, sent.message, op, &result);
                 return true;
             }
         };
@@ -287,7 +302,10 @@ impl Balancer {
                     .pending
                     .insert(sent.message.0, PendingOperation { upstream: number, message: message.0 });
                 self.counters.forwarded += 1;
+                self.counters.operations(sent.op == ResponseOp::Bind).forwarded += 1;
+                upstream.counts.received += 1;
                 if let Some(backend) = self.backends.get_mut(upstream.backend) {
+                    backend.counts.received += 1;
                     backend.figures.started(sent.op);
                     backend.pending += usize::from(pool == Pool::Shared);
                 }
@@ -330,7 +348,7 @@ impl Balancer {
         let Some(client) = self.clients.get(&sent.id) else { return };
         let Some(place) = client.pending.get(&target.0).copied() else {
             let result = LdapResult::with(ResultCode::NO_SUCH_OPERATION, "");
-            return self.refuse(sent.id, sent.message, sent.op, &result);
+            return self.reject(sent.id, sent.message, sent.op, &result);
         };
         let mut pdu = Vec::new();
         let value = Cancel { id: MessageId(place.message) }.encode();

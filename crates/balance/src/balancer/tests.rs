@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test says where it failed by panicking")]
 
+mod closing;
 mod faults;
 mod headers;
 mod random;
@@ -215,7 +216,7 @@ fn read(conf: &str) -> BalanceSettings {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("lloadd.conf");
     std::fs::write(&path, conf).unwrap();
-    crate::read(&path).unwrap_or_else(|error| panic!("{error}"))
+    larix_configuration::balancer::read(&path).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A configuration with servers of one tier, so many connections of each kind.

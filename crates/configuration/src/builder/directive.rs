@@ -55,6 +55,8 @@ pub(crate) enum Scope {
     Foreign,
     /// In `backend <type>`.
     Backend,
+    /// In `backend lload`, or below it.
+    Balancer(BalancerPart),
     /// After `overlay` of this name.
     Overlay(&'static str),
     /// A schema definition: in an included file, or in the server as a whole.
@@ -63,6 +65,17 @@ pub(crate) enum Scope {
     Module,
     /// Starts a section or reads a file.
     Structure,
+}
+
+/// What of the balancer a section is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BalancerPart {
+    /// The balancer itself.
+    Whole,
+    /// A tier: an entry below that of the balancer.
+    Tier,
+    /// A server: an entry below that of its tier.
+    Backend,
 }
 
 /// How many values the olc attribute has.

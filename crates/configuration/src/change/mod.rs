@@ -4,6 +4,8 @@
 //! what slapd.d must become for it; [`Changed::commit`] writes that.
 
 #[cfg(test)]
+mod balancer_tests;
+#[cfg(test)]
 pub(super) mod fixture;
 mod growth;
 #[cfg(test)]
@@ -28,7 +30,7 @@ use larix_engine::write::{WriteOperation, WriteOutcome};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 
 use self::transition::{Effect, Transition};
-use super::diagnostic::{ConfigError, Excerpt, Origin};
+use super::diagnostic::{ConfigError, Excerpt, Origin, without_secrets};
 use super::entry::ConfigEntry;
 use super::model::{Config, Source};
 use super::slapd_d::{FileChanges, Keeper, Stamp};
@@ -95,7 +97,7 @@ impl From<ConfigError> for ConfigRefusal {
             origin => format!("{origin}: {}", error.message),
         };
         if let Some(Excerpt { text: value, column, .. }) = &error.excerpt {
-            text.push_str(&format!(" (at {column} of \"{value}\")"));
+            text.push_str(&format!(" (at {column} of \"{}\")", without_secrets(value)));
         }
         if let Some(help) = &error.help {
             text.push_str("; ");

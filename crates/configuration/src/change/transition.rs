@@ -16,6 +16,7 @@ use larix_engine::write::{Failure, KnownSchema};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 
+use super::super::balancer;
 use super::super::entries::{Role, split_number};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::model::Config;
@@ -236,7 +237,9 @@ impl<'a> Transition<'a> {
 
     fn insert_at(&mut self, node: &Node, number: i32) -> Result<(), ConfigRefusal> {
         match node.name.role {
-            Role::Database(_) | Role::Overlay(_) => self.tree.shift(&node.name, number, i32::MAX, 1),
+            Role::Database(_) | Role::Overlay(_) | Role::BalancerTier(_) | Role::BalancerBackend(_) => {
+                self.tree.shift(&node.name, number, i32::MAX, 1)
+            }
             Role::Module => Err(naming("a list of modules comes behind the others: leave its number out")),
             _ => Err(unwilling("operation requires sibling renumbering")),
         }
@@ -372,7 +375,9 @@ impl<'a> Transition<'a> {
                 self.tree.rename(at, &new_leaf)?;
             }
             Role::SchemaRoot => return Err(unwilling("renaming not allowed for this entry")),
-            Role::Database(_) | Role::Overlay(_) => self.renumber(at, &node, &old_leaf, &new_leaf)?,
+            Role::Database(_) | Role::Overlay(_) | Role::BalancerTier(_) | Role::BalancerBackend(_) => {
+                self.renumber(at, &node, &old_leaf, &new_leaf)?;
+            }
             _ => return Err(unwilling("renaming not supported for this entry")),
         }
         let Some(node) = self.tree.get(at) else { return Err(self.missing(dn)) };
@@ -538,6 +543,8 @@ fn check_class(schema: &Schema, entry: &Entry, node: &Node) -> Result<(), Config
         Role::Module => "olcModuleList",
         Role::SchemaRoot | Role::Schema(_) => "olcSchemaConfig",
         Role::Backend(_) => "olcBackendConfig",
+        Role::BalancerTier(_) => balancer::TIER_CLASS,
+        Role::BalancerBackend(_) => balancer::BACKEND_CLASS,
         Role::Database(_) => "olcDatabaseConfig",
         Role::Overlay(_) => "olcOverlayConfig",
         Role::Detail => return Ok(()),

@@ -37,6 +37,9 @@ fn loaded(config: &Config) -> Vec<String> {
 
 /// The first database or overlay that the module is for.
 fn user_of(config: &Config, module: &str) -> Option<String> {
+    if matches!(module, "lload" | "lloadd") && config.global.balancer.is_some() {
+        return Some("the balancer, olcBackend=lload,cn=config".to_owned());
+    }
     if let Some(kind) = module.strip_prefix("back_") {
         return config
             .databases

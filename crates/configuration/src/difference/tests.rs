@@ -48,6 +48,27 @@ fn applied(from: &Config, to: &Config) -> Result<Config, String> {
 #[test]
 fn what_has_to_change() {
     let with = |more: &str| format!("{BASE}{more}");
+    let balanced = |more: &str| {
+        format!(
+            "backend lload\nbindconf binddn=cn=b credentials=x bindmethod=simple\nlisten ldap://:3890\n{more}{BASE}"
+        )
+    };
+    check(
+        "a balancer",
+        &balanced("tier roundrobin\nbackend-server uri=ldap://one\nbackend-server uri=ldap://two\n"),
+        &balanced(
+            "iotimeout 5\ntier roundrobin\nbackend-server uri=ldap://one numconns=3\n\
+             tier bestof\nbackend-server uri=ldap://four\n",
+        ),
+        "  olcBackend={0}lload,cn=config\n  - olcBkLloadIOTimeout: 10000\n  + olcBkLloadIOTimeout: 5\n- cn={1}server 2,cn={0}tier 1,\
+         olcBackend={0}lload,cn=config\n  cn={0}server 1,cn={0}tier 1,olcBackend={0}lload,cn=config\n  - olcBkLloadNumconns: 10\n  \
+         + olcBkLloadNumconns: 3\n+ cn={1}tier 2,olcBackend={0}lload,cn=config\n  \
+         + objectClass: olcBkLloadTierConfig\n  + cn: {1}tier 2\n  \
+         + olcBkLloadTierType: bestof\n+ cn={0}server 1,cn={1}tier 2,olcBackend={0}lload,cn=config\n  \
+         + objectClass: olcBkLloadBackendConfig\n  + cn: {0}server 1\n  + olcBkLloadBackendUri: ldap://four\n  \
+         + olcBkLloadNumconns: 10\n  + olcBkLloadBindconns: 10\n  + olcBkLloadRetry: 5000\n  + olcBkLloadMaxPendingOps: 0\n  \
+         + olcBkLloadMaxPendingConns: 0\n",
+    );
     check("nothing", BASE, &with("# a comment\nmaxderefdepth 15\n"), "");
     check(
         "single values",

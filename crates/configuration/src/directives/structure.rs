@@ -3,7 +3,7 @@
 use super::super::builder::call::{Call, Fault};
 use super::super::builder::{Builder, Section};
 use super::super::kinds::DatabaseKind;
-use super::super::model::{Backend, Overlay};
+use super::super::model::Overlay;
 use super::super::settings::Settings;
 use super::{Directive, Form, Scope, keep, overlay_kind, overlay_suggestion};
 
@@ -70,8 +70,7 @@ fn backend(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     if DatabaseKind::named(name).is_none() && !matches!(name, "lload" | "frontend" | "harness") {
         return Err(unknown_kind(name));
     }
-    builder.backends.push(Backend { name: name.to_ascii_lowercase(), settings: Settings::default() });
-    builder.section = Section::Backend(builder.backends.len() - 1);
+    builder.open_backend(name);
     Ok(())
 }
 
@@ -162,6 +161,7 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
                         | "pw-argon2"
                         | "pw-totp"
                         | "lload"
+                        | "lloadd"
                         | "mod_harness"
                         | "proxyOld"
                 )

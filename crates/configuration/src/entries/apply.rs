@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use larix_engine::access::Quoting;
 
+use super::super::balancer;
 use super::super::builder::call::{At, Call, Fault};
-use super::super::builder::directive::{Cardinality, Directive, Form, Scope};
+use super::super::builder::directive::{BalancerPart, Cardinality, Directive, Form, Scope};
 use super::super::builder::{Builder, Section};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::kinds::DatabaseKind;
 use super::super::line;
-use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
+use super::super::model::{Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
 use super::super::value_list::ValueList;
 use super::super::{chain, translucent};
@@ -107,10 +108,14 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
                 .push(Arc::new(SchemaSection { name: section.clone(), settings: Settings::default() }));
             builder.schema_section = Some(builder.schema_sections.len() - 1);
         }
-        Role::Backend(kind) => {
-            builder.backends.push(Backend { name: kind.clone(), settings: Settings::default() });
-            builder.section = Section::Backend(builder.backends.len() - 1);
+        Role::Backend(kind) => builder.open_backend(kind),
+        Role::BalancerTier(tier) => {
+            let strategy = balancer::Strategy::RoundRobin;
+            let tier = balancer::TierSettings { name: tier.clone(), strategy, backends: Vec::new() };
+            builder.global.balancer.get_or_insert_default().tiers.push(tier);
+            builder.section = Section::BalancerPart(BalancerPart::Tier);
         }
+        Role::BalancerBackend(server) => return balanced_server(builder, server, entry, &dn),
         Role::Database(kind) => structure(builder, "database", kind, &dn)?,
         Role::Overlay(kind) => structure(builder, "overlay", kind, &dn)?,
         Role::Detail if is_server_below(name) => {
@@ -148,6 +153,29 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
     }
     apply_attributes(builder, &entry.attributes, &dn)
+}
+
+/// A server of the balancer: of the tier above it, which was applied last.
+fn balanced_server(
+    builder: &mut Builder,
+    name: &str,
+    entry: &ConfigEntry,
+    dn: &Arc<str>,
+) -> Result<(), ConfigError> {
+    fn tiers(builder: &mut Builder) -> Option<&mut balancer::TierSettings> {
+        builder.global.balancer.as_mut()?.tiers.last_mut()
+    }
+    let origin = Origin::Value { dn: Arc::clone(dn), attribute: "olcBkLloadBackendUri".to_owned() };
+    let Some(tier) = tiers(builder) else {
+        return Err(ConfigError::new(origin, "the entry of its tier is missing").with_help("add it first"));
+    };
+    tier.backends.push(balancer::BackendSettings::new(name));
+    builder.section = Section::BalancerPart(BalancerPart::Backend);
+    apply_attributes(builder, &entry.attributes, dn)?;
+    let server = tiers(builder).and_then(|tier| tier.backends.last());
+    server
+        .map_or(Ok(()), balancer::check_server)
+        .map_err(|wrong| ConfigError::new(origin, wrong.message).with_help(wrong.help))
 }
 
 /// Whether an entry is that of a server that an overlay asks.
@@ -313,6 +341,9 @@ fn unknown(dn: &Arc<str>, description: &str) -> ConfigError {
             match directive.scope {
                 Scope::Overlay(name) => {
                     error.with_help(format!("it belongs into an entry of the overlay {name}"))
+                }
+                Scope::Balancer(_) => {
+                    error.with_help("it belongs into the entry of `backend lload`, or below it")
                 }
                 Scope::Kind(kind) => {
                     error.with_help(format!("it belongs into an entry of a {kind} database"))

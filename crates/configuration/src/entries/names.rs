@@ -2,6 +2,8 @@
 
 use larix_proto::dn::Dn;
 
+use super::super::balancer;
+
 /// The part an entry plays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -11,6 +13,10 @@ pub(crate) enum Role {
     SchemaRoot,
     Schema(String),
     Backend(String),
+    /// A tier of the balancer.
+    BalancerTier(String),
+    /// A server of such a tier.
+    BalancerBackend(String),
     Database(String),
     Overlay(String),
     /// Below an overlay or a database: belongs to it.
@@ -49,12 +55,15 @@ impl EntryName {
         let (number, name) = split_number(&leaf);
         let kinds: Vec<&str> = path.iter().map(|(attribute, _)| attribute.as_str()).collect();
         let below_schema = path.get(1).is_some_and(|(_, value)| value == "schema");
+        let below_balancer = path.get(1).is_some_and(|(_, value)| split_number(value).1 == balancer::MODULE);
         let role = match kinds.as_slice() {
             ["cn"] => Role::Global,
             ["cn", "cn"] if below_schema => Role::SchemaRoot,
             ["cn", "cn"] if leaf.to_ascii_lowercase().starts_with("module") => Role::Module,
             ["cn", "cn", "cn"] if below_schema => Role::Schema(name.to_owned()),
             ["cn", "olcbackend"] => Role::Backend(name.to_ascii_lowercase()),
+            ["cn", "olcbackend", "cn"] if below_balancer => Role::BalancerTier(name.to_owned()),
+            ["cn", "olcbackend", "cn", "cn"] if below_balancer => Role::BalancerBackend(name.to_owned()),
             ["cn", "olcdatabase"] => Role::Database(name.to_ascii_lowercase()),
             ["cn", "olcdatabase", "olcoverlay"] => Role::Overlay(name.to_ascii_lowercase()),
             ["cn", "olcdatabase", _, ..] => Role::Detail,

@@ -38,6 +38,20 @@ fn there_and_back() {
     let cases: &[(&str, String, &[&str])] = &[
         ("nothing", String::new(), &["database config\n"]),
         (
+            "a balancer",
+            "backend lload\nlisten \"ldap://:3890 ldaps://:6360\"\nbindconf bindmethod=simple binddn=\"cn=a b\" credentials=x\n\
+             disable proxyauthz\nrestrict_exop 1.2.3 reject\niotimeout 2000\nTLSShareSlapdCTX on\ntier bestof\n\
+             backend-server uri=ldap://one starttls=critical weight=3 retry=10\nbackend-server uri=ldaps://two\ntier roundrobin\n"
+                .to_owned(),
+            &[
+                "backend lload\n",
+                "listen ldap://:3890\n",
+                "iotimeout 2000\n",
+                "TLSShareSlapdCTX on\n",
+                "tier bestof\nbackend-server uri=ldap://one numconns=10 bindconns=10 retry=10",
+            ],
+        ),
+        (
             "the usual",
             format!(
                 "pidfile $D/p\nloglevel stats sync\nsizelimit size.soft=10 size.hard=unlimited\n{MDB}\

@@ -28,11 +28,6 @@ const fn legacy(keyword: &'static str) -> Directive {
     kept(keyword, "", Scope::Foreign, Form::Words)
 }
 
-/// A keyword of `backend lload`.
-const fn balancer(keyword: &'static str) -> Directive {
-    kept(keyword, "", Scope::Backend, Form::Words)
-}
-
 pub(super) const TABLE: &[Directive] = &[
     kept("uri", "olcDbURI", Scope::Foreign, Form::Words).many(),
     kept("tls", "olcDbStartTLS", Scope::Foreign, Form::Words),
@@ -103,22 +98,4 @@ pub(super) const TABLE: &[Directive] = &[
     legacy("allow_orphans"),
     legacy("baseObject"),
     legacy("sqllayer"),
-    // The load balancer, `backend lload`.
-    balancer("listen"),
-    balancer("tier"),
-    balancer("backend-server"),
-    balancer("bindconf"),
-    balancer("feature"),
-    balancer("io-threads"),
-    balancer("sockbuf_max_incoming_client"),
-    balancer("sockbuf_max_incoming_upstream"),
-    balancer("sockbuf_max_pending_client"),
-    balancer("max_pdus_per_cycle"),
-    balancer("enable"),
-    balancer("disable"),
-    balancer("iotimeout"),
-    balancer("client_max_pending"),
-    balancer("write_coherence"),
-    balancer("restrict_exop"),
-    balancer("restrict_control"),
 ];

@@ -80,7 +80,13 @@ fn add_one(all: &mut Vec<(EntryName, ConfigEntry)>, mut entry: ConfigEntry) -> R
     let base = i32::from(matches!(name.role, Role::Database(_)));
     let numbered = matches!(
         name.role,
-        Role::Module | Role::Schema(_) | Role::Backend(_) | Role::Database(_) | Role::Overlay(_)
+        Role::Module
+            | Role::Schema(_)
+            | Role::Backend(_)
+            | Role::BalancerTier(_)
+            | Role::BalancerBackend(_)
+            | Role::Database(_)
+            | Role::Overlay(_)
     );
     if numbered && name.number.is_none() {
         let number = match &name.role {
@@ -123,7 +129,12 @@ fn close_gaps(all: &mut [(EntryName, ConfigEntry)], first_new: usize) -> Result<
 fn is_counted(name: &EntryName) -> bool {
     match &name.role {
         Role::Database(kind) => kind != "frontend" && kind != "config",
-        Role::Module | Role::Schema(_) | Role::Backend(_) | Role::Overlay(_) => true,
+        Role::Module
+        | Role::Schema(_)
+        | Role::Backend(_)
+        | Role::BalancerTier(_)
+        | Role::BalancerBackend(_)
+        | Role::Overlay(_) => true,
         _ => false,
     }
 }

@@ -175,6 +175,7 @@ impl Proxy {
                 message_bytes: limits::PDU_AUTHENTICATED.saturating_mul(4),
                 operations: CONNECTION_OPERATIONS,
                 output_bytes: CONNECTION_OUTPUT,
+                outlives_notice: false,
             },
             ambient: self.given.ambient,
         })

@@ -19,7 +19,11 @@ type Looks = Vec<(PathBuf, Option<(SystemTime, u64, u64)>)>;
 /// Watches the files of the configuration in force until the task is dropped. `loaded` is the configuration that is in use
 /// already.
 pub(crate) async fn watch(server: Arc<Server>) {
-    let settings = |server: &Server| server.config().global.tls.clone();
+    let settings = |server: &Server| {
+        let config = server.config();
+        let own = config.global.balancer.as_ref().map(|balancer| balancer.tls.clone()).unwrap_or_default();
+        (config.global.tls.clone(), own)
+    };
     let mut used = settings(&server);
     let mut seen = looks_of(used.clone()).await;
     loop {
@@ -35,7 +39,7 @@ pub(crate) async fn watch(server: Arc<Server>) {
             continue;
         }
         let now = server.now();
-        let load = wanted.clone();
+        let load = wanted.0.clone();
         let loaded = tokio::task::spawn_blocking(move || TlsState::load(&load, now)).await;
         match loaded {
             Ok(Ok(Loaded { state, notes })) => {
@@ -51,13 +55,15 @@ pub(crate) async fn watch(server: Arc<Server>) {
             // Only a panic of the reader comes here, which has printed itself.
             Err(_) => {}
         }
+        server.configuration.renew_balancer();
         (used, seen) = (wanted, looks);
     }
 }
 
-async fn looks_of(settings: TlsSettings) -> Looks {
+/// Of the server, and of the balancer in it.
+async fn looks_of((server, balancer): (TlsSettings, TlsSettings)) -> Looks {
     let look = move || {
-        let paths = tls::watched(&settings).into_iter();
+        let paths = tls::watched(&server).into_iter().chain(tls::watched(&balancer));
         paths.map(|path| (path.clone(), look(&path))).collect()
     };
     tokio::task::spawn_blocking(look).await.unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use larix_engine::entry::Entry;
 use larix_engine::write::{Completion, WriteRequest};
-use larix_proto::LdapResult;
+use larix_proto::{LdapResult, ResultCode};
 
 use super::{Common, Content, Tree, not_supported};
 use crate::backends::Stored;
@@ -26,6 +26,11 @@ impl MonitorTree {
                 log.set_levels(levels);
                 LdapResult::success()
             }
+            Ok(Wanted::Close(of, number)) => match tree.common.services.balancer.close(of, number) {
+                Some(true) => LdapResult::success(),
+                Some(false) => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
+                None => LdapResult::with(ResultCode::BUSY, "the balancer does not answer"),
+            },
             Ok(Wanted::ReadOnly(number, value)) => match context.router.mounts().get(number) {
                 Some(mount) => mount.backend.set_read_only(value),
                 None => not_supported(),
@@ -72,6 +77,7 @@ impl Content for MonitorTree {
                 .into_iter()
                 .map(|(name, proxy)| (name, proxy.targets()))
                 .collect(),
+            balancer: services.balancer.figures(),
             peers: services.sync_peers.figures(stored.map(|stored| &stored.served), now),
             owner: &self.owner,
         }

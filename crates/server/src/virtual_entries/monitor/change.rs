@@ -1,12 +1,15 @@
-//! The few things that can be changed under cn=Monitor, as in OpenLDAP: log levels, and whether a database is only read.
+//! The few things that can be changed under cn=Monitor, as in OpenLDAP: log levels, whether a database is only read, and whether a
+//! connection of the balancer closes.
 //! A change lasts until the server ends or its configuration says otherwise.
 
 use std::collections::BTreeSet;
 
+use larix_balance::ConnectionOf;
 use larix_engine::access::{AccessTarget, EntryFacts, Item, Privilege};
 use larix_engine::write::WriteOperation;
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 
+use super::balancer::connection_of;
 use super::{DN, level_names};
 use crate::log::LogLevel;
 use larix_backend::memory_tree::MemoryTree;
@@ -17,6 +20,8 @@ pub(crate) enum Wanted {
     Levels(u32),
     /// Of the database with this number.
     ReadOnly(usize, bool),
+    /// A connection of the balancer takes no new operation, and closes behind its last one.
+    Close(ConnectionOf, u64),
 }
 
 /// Checks a change: the requester and its rights.
@@ -70,9 +75,13 @@ pub(crate) fn judge(
                 let value = read_only(change.operation, &change.attribute.values)?;
                 Wanted::ReadOnly(number, value)
             }
+            (Some(ChangeTarget::Connection(of, number)), "olmConnectionState") => {
+                closing(change.operation, &change.attribute.values).map_err(hidden)?;
+                Wanted::Close(of, number)
+            }
             _ => {
                 return Err(hidden(unwilling(
-                    "only managedInfo of cn=Log and readOnly of a database can be changed",
+                    "only managedInfo of cn=Log, readOnly of a database and olmConnectionState of a balancer's connection can be changed",
                 )));
             }
         });
@@ -83,9 +92,14 @@ pub(crate) fn judge(
 enum ChangeTarget {
     Log,
     Database(usize),
+    /// Of the balancer.
+    Connection(ConnectionOf, u64),
 }
 
 fn target_of(dn: &str) -> Option<ChangeTarget> {
+    if let Some((of, number)) = connection_of(dn) {
+        return Some(ChangeTarget::Connection(of, number));
+    }
     let name = dn.strip_suffix(DN)?.strip_suffix(',')?;
     if name == "cn=Log" {
         return Some(ChangeTarget::Log);
@@ -150,6 +164,17 @@ fn read_only(operation: ModifyOperation, values: &[Vec<u8>]) -> Result<bool, Lda
         },
         _ => {
             let text = "readOnly: it has one value, which can be replaced";
+            Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text))
+        }
+    }
+}
+
+/// The one state that can be asked for.
+fn closing(operation: ModifyOperation, values: &[Vec<u8>]) -> Result<(), LdapResult> {
+    match (operation, values) {
+        (ModifyOperation::Replace, [value]) if value.eq_ignore_ascii_case(b"closing") => Ok(()),
+        _ => {
+            let text = "olmConnectionState: it has one value, which can be replaced by `closing`";
             Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text))
         }
     }

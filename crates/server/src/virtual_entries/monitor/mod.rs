@@ -1,5 +1,6 @@
 //! cn=Monitor: the server's counters and state as entries, in OpenLDAP's tree.
 
+mod balancer;
 pub(crate) mod change;
 mod connections;
 mod databases;
@@ -12,6 +13,7 @@ mod threads;
 
 use std::collections::BTreeMap;
 
+use larix_balance::Figures;
 use larix_configuration::{Config, Database};
 use larix_engine::entry::Entry;
 use larix_engine::time::{Monotonic, Timestamp};
@@ -68,6 +70,8 @@ pub(crate) struct Monitor<'a> {
     pub proxies: Vec<(String, BTreeMap<u64, OpenConnection>)>,
     /// Their targets, alike.
     pub proxy_targets: Vec<(String, Vec<TargetState>)>,
+    /// `backend lload`; none: there is no balancer, or it does not answer.
+    pub balancer: Option<Figures>,
     /// The consumers of this server.
     pub peers: Vec<SyncPeerFigures>,
     /// The DN in whose name the tree is: the monitor database's root DN.
@@ -80,6 +84,7 @@ impl Monitor<'_> {
         let mut out = Vec::with_capacity(64 + self.statistics.current_connections());
         out.push(self.server());
         self.backends(&mut out);
+        self.balancer(&mut out);
         self.connections(&mut out);
         self.databases(&mut out);
         self.listeners(&mut out);

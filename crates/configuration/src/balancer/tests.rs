@@ -1,5 +1,4 @@
 use super::*;
-use crate::settings::Action;
 
 fn read_text(text: &str) -> Result<BalanceSettings, String> {
     let directory = tempfile::tempdir().unwrap();
@@ -82,6 +81,20 @@ fn a_whole_file() {
     assert_eq!((first.retry, first.start_tls), (Duration::from_secs(4), StartTls::Critical));
     assert_eq!((second.connections, second.bind_connections, second.weight), (10, 10, 0));
     assert_eq!(second.retry, Duration::from_secs(5));
+}
+
+#[test]
+fn a_transaction_that_may_begin_may_end() {
+    let end = "\nbindconf bindmethod=simple\ntier roundrobin\nbackend-server uri=ldap://h\n";
+    let rules = |lines: &str| {
+        let rules = read_text(&format!("{lines}{end}")).unwrap().exop_rules;
+        [oid::START_TRANSACTION, oid::END_TRANSACTION].map(|name| rules.get(name).copied())
+    };
+    let (reject, connection) = (Some(Action::Reject), Some(Action::Connection));
+    let begin = format!("restrict_exop {} connection\n", oid::START_TRANSACTION);
+    assert_eq!(rules(""), [reject, reject]);
+    assert_eq!(rules(&begin), [connection, None]);
+    assert_eq!(rules(&format!("{begin}restrict_exop {} reject", oid::END_TRANSACTION)), [connection, reject]);
 }
 
 #[test]

@@ -1,17 +1,27 @@
-//! Reading a file with the keywords of lloadd.conf(5).
+//! Settings of the balancer, and the one reader of their keywords: for a file of `larix balance` (lloadd.conf(5)), for `backend lload` in a
+//! slapd.conf, and for cn=config.
 
+mod settings;
+mod shown;
 mod values;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use larix_configuration::values::TlsVerify;
-use larix_configuration::{ConfLine, ConfigError, Origin, conf_lines};
-use larix_proto::limits;
 use larix_proto::url::UrlScheme;
+use larix_proto::{limits, oid};
 
-use self::values::{Wrong, action, backend_server, bind_conf, milliseconds, oid, seconds, size, strategy};
-use crate::settings::{BalanceSettings, Coherence, StartTls, Strategy, TierSettings};
+use self::values::{action, backend_server, bind_conf, milliseconds, object_identifier, seconds, size};
+use super::conf_file::{ConfLine, conf_lines};
+use super::diagnostic::{ConfigError, Origin};
+use super::values::TlsVerify;
+
+pub use self::settings::{
+    Action, BackendSettings, BalanceSettings, BindSettings, Coherence, ProxyHeader, StartTls, Strategy,
+    TierSettings,
+};
+pub(crate) use self::shown::{BACKEND_CLASS, CLASS, MODULE, SHOWN_ALWAYS, TIER_CLASS};
+pub(crate) use self::values::{Wrong, WrongAt, check_server, server_key, strategy};
 
 /// Accepted, and without effect: why.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
@@ -27,7 +37,6 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("logfile-rotate", "messages go to standard error"),
     ("tlsrandfile", "random bytes come from the system"),
     ("tlsdhparamfile", "key exchange is by elliptic curves"),
-    ("tlsshareslapdctx", "there is one TLS context"),
     ("modulepath", "everything is built in"),
     ("moduleload", "everything is built in"),
 ];
@@ -61,6 +70,7 @@ const KNOWN: &[&str] = &[
     "TLSCRLFile",
     "TLSECName",
     "TLSProtocolMin",
+    "TLSShareSlapdCTX",
     "TLSVerifyClient",
     "write_coherence",
 ];
@@ -71,75 +81,100 @@ const KNOWN: &[&str] = &[
 /// Names the line, the word and the mend.
 pub fn read(path: &Path) -> Result<BalanceSettings, ConfigError> {
     let mut settings = BalanceSettings::default();
-    let mut has_bind = false;
     conf_lines(path, &mut |line| {
-        has_bind |= line.keyword().eq_ignore_ascii_case("bindconf");
-        take(&mut settings, line)
+        let wrong = |(at, wrong): WrongAt| line.error(at, wrong.message, &wrong.help);
+        known(line)?;
+        take(&mut settings, line.keyword(), line.arguments()).map_err(wrong)
     })?;
-    let fail = |message: String, help: &str| ConfigError::new(Origin::BuiltIn, message).with_help(help);
-    if settings.tiers.iter().all(|tier| tier.backends.is_empty()) {
+    let fail = |wrong: Wrong| {
+        let message = format!("`{}` {}", path.display(), wrong.message);
+        ConfigError::new(Origin::BuiltIn, message).with_help(wrong.help)
+    };
+    if settings.backends().next().is_none() {
         let help = "tier roundrobin, and below it backend-server uri=ldap://ldap1.example.com";
-        return Err(fail(format!("`{}` names no server", path.display()), help));
+        return Err(fail(Wrong::new("names no server", help)));
     }
-    if !has_bind && settings.proxy_authorization {
+    if std::mem::take(&mut settings.shares_tls) {
+        settings
+            .notes
+            .push("TLSShareSlapdCTX: accepted, without effect: there is one TLS context".to_owned());
+    }
+    let notes = check(&settings).map_err(fail)?;
+    settings.notes.extend(notes);
+    Ok(settings)
+}
+
+/// Whether the settings go together, and what is to be known of them. The message of a fault goes on behind what it is about.
+pub(crate) fn check(settings: &BalanceSettings) -> Result<Vec<String>, Wrong> {
+    if !settings.is_bind_given && settings.proxy_authorization {
         let help = "bindconf bindmethod=simple binddn=cn=balancer,dc=example,dc=com credentials=SECRET: an identity that may use \
                     the proxied authorization control at the servers. Without one write `disable proxyauthz`: all clients have \
                     the rights of anonymous ones";
-        return Err(fail(format!("`{}` has no bindconf", path.display()), help));
+        return Err(Wrong::new("has no bindconf", help));
     }
-    let in_clear = |backend: &crate::settings::BackendSettings| {
+    let mut notes = Vec::new();
+    let in_clear = |backend: &BackendSettings| {
         backend.url.scheme == UrlScheme::Ldap && backend.start_tls == StartTls::Yes
     };
-    let backends = || settings.tiers.iter().flat_map(|tier| &tier.backends);
-    if backends().any(in_clear) {
-        settings.notes.push(
+    if settings.backends().any(in_clear) {
+        notes.push(
             "starttls=yes: a server that refuses StartTLS is not used, since credentials do not go in the clear".to_owned(),
         );
     }
     if settings.bind.credentials.is_none() && settings.proxy_authorization {
-        settings.notes.push(
+        notes.push(
             "bindconf has no credentials: servers will refuse the operations of clients that are bound; give the balancer \
              an identity, or write `disable proxyauthz`"
                 .to_owned(),
         );
     }
-    Ok(settings)
+    Ok(notes)
 }
 
-fn take(settings: &mut BalanceSettings, line: &ConfLine<'_>) -> Result<(), ConfigError> {
-    let keyword = line.keyword().to_ascii_lowercase();
-    if let Some((_, why)) = WITHOUT_EFFECT.iter().find(|(known, _)| *known == keyword) {
-        settings.notes.push(format!("{}: accepted, without effect: {why}", line.keyword()));
+/// Whether the keyword of a line is one.
+fn known(line: &ConfLine<'_>) -> Result<(), ConfigError> {
+    let names = || KNOWN.iter().copied().chain(WITHOUT_EFFECT.iter().map(|(name, _)| *name));
+    if names().any(|known| known.eq_ignore_ascii_case(line.keyword())) {
         return Ok(());
     }
-    match keyword.as_str() {
-        "backend-server" => return server(settings, line),
+    let help = match nearest(&line.keyword().to_ascii_lowercase(), &names().collect::<Vec<_>>()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("one of {}", KNOWN.join(", ")),
+    };
+    Err(line.error(None, format!("unknown keyword `{}`", line.keyword()), &help))
+}
+
+/// Takes a keyword with its arguments.
+pub(crate) fn take(
+    settings: &mut BalanceSettings,
+    keyword: &str,
+    arguments: &[String],
+) -> Result<(), WrongAt> {
+    let lower = keyword.to_ascii_lowercase();
+    if let Some((_, why)) = WITHOUT_EFFECT.iter().find(|(known, _)| *known == lower) {
+        settings.notes.push(format!("{keyword}: accepted, without effect: {why}"));
+        return Ok(());
+    }
+    match lower.as_str() {
+        "backend-server" => return server(settings, arguments),
         "bindconf" => {
-            settings.bind = bind_conf(line.arguments()).map_err(|(at, wrong)| at_word(line, at, wrong))?;
+            settings.bind = bind_conf(arguments)?;
+            settings.is_bind_given = true;
             return Ok(());
         }
         "listen" => {
-            let urls = line.arguments().iter().flat_map(|word| word.split_ascii_whitespace());
+            let urls = arguments.iter().flat_map(|word| word.split_ascii_whitespace());
             settings.listen.extend(urls.map(str::to_owned));
             return Ok(());
         }
-        "restrict_exop" | "restrict_control" => return restriction(settings, line, &keyword),
-        "enable" | "disable" | "feature" => return feature(settings, line, &keyword),
+        "restrict_exop" | "restrict_control" => return restriction(settings, arguments, &lower),
+        "enable" | "disable" | "feature" => return feature(settings, arguments, &lower),
         _ => {}
     }
-    if !KNOWN.iter().any(|known| known.eq_ignore_ascii_case(&keyword)) {
-        let names: Vec<&str> =
-            KNOWN.iter().copied().chain(WITHOUT_EFFECT.iter().map(|(name, _)| *name)).collect();
-        let help = match nearest(&keyword, &names) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("one of {}", KNOWN.join(", ")),
-        };
-        return Err(line.error(None, format!("unknown keyword `{}`", line.keyword()), &help));
-    }
-    let [value] = line.arguments() else {
-        return Err(line.error(None, format!("`{}` takes one value", line.keyword()), ""));
+    let [value] = arguments else {
+        return Err((None, Wrong::new(format!("`{keyword}` takes one value"), "")));
     };
-    single(settings, &keyword, value).map_err(|wrong| at_word(line, Some(0), wrong))
+    single(settings, &lower, value).map_err(|wrong| (Some(0), wrong))
 }
 
 /// Keywords with one value.
@@ -153,7 +188,8 @@ fn single(settings: &mut BalanceSettings, keyword: &str, value: &str) -> Result<
             return Err(Wrong::new(format!("`backend {value}` is not possible here"), "backend lload"));
         }
         "tier" => {
-            settings.tiers.push(TierSettings { strategy: strategy(value)?, backends: Vec::new() });
+            let name = format!("tier {}", settings.tiers.len() + 1);
+            settings.tiers.push(TierSettings { name, strategy: strategy(value)?, backends: Vec::new() });
         }
         "iotimeout" => settings.io_timeout = milliseconds(keyword, value)?,
         "idletimeout" => settings.idle_timeout = seconds(keyword, value)?,
@@ -171,6 +207,13 @@ fn single(settings: &mut BalanceSettings, keyword: &str, value: &str) -> Result<
         "sockbuf_max_incoming_client" => settings.client_message_bytes = message_bytes(keyword, value)?,
         "sockbuf_max_incoming_upstream" => settings.upstream_message_bytes = message_bytes(keyword, value)?,
         "sockbuf_max_pending_client" => settings.client_output_bytes = size(keyword, value)?,
+        "tlsshareslapdctx" => {
+            settings.shares_tls = match value.to_ascii_lowercase().as_str() {
+                "on" | "true" | "yes" => true,
+                "off" | "false" | "no" => false,
+                _ => return Err(Wrong::of(keyword, value, "on or off")),
+            };
+        }
         "pidfile" => settings.pid_file = file(),
         "argsfile" => settings.args_file = file(),
         "tlscacertificatefile" => tls.ca_certificate_file = file(),
@@ -204,35 +247,35 @@ fn message_bytes(keyword: &str, value: &str) -> Result<usize, Wrong> {
     Ok(bytes)
 }
 
-fn server(settings: &mut BalanceSettings, line: &ConfLine<'_>) -> Result<(), ConfigError> {
+fn server(settings: &mut BalanceSettings, arguments: &[String]) -> Result<(), WrongAt> {
     let Some(tier) = settings.tiers.last_mut() else {
         let help = "write `tier roundrobin` above it: servers of one tier are tried together";
-        return Err(line.error(None, "`backend-server` stands below no `tier`", help));
+        return Err((None, Wrong::new("`backend-server` stands below no `tier`", help)));
     };
-    let (backend, weight_at) =
-        backend_server(line.arguments()).map_err(|(at, wrong)| at_word(line, at, wrong))?;
+    let name = format!("server {}", tier.backends.len() + 1);
+    let (backend, weight_at) = backend_server(name, arguments)?;
     if let (Some(at), Strategy::RoundRobin) = (weight_at, tier.strategy) {
         let help = "take weight= out, or write `tier weighted` or `tier bestof`";
-        return Err(line.error(Some(at), "`tier roundrobin` has no weights", help));
+        return Err((Some(at), Wrong::new("`tier roundrobin` has no weights", help)));
     }
     tier.backends.push(backend);
     Ok(())
 }
 
-fn restriction(
-    settings: &mut BalanceSettings,
-    line: &ConfLine<'_>,
-    keyword: &str,
-) -> Result<(), ConfigError> {
-    let [name, word] = line.arguments() else {
+fn restriction(settings: &mut BalanceSettings, arguments: &[String], keyword: &str) -> Result<(), WrongAt> {
+    let [name, word] = arguments else {
         let help = format!("{keyword} 1.2.840.113556.1.4.319 connection");
-        return Err(line.error(None, format!("`{keyword}` takes an OID and an action"), &help));
+        return Err((None, Wrong::new(format!("`{keyword}` takes an OID and an action"), help)));
     };
-    let name = oid(name).map_err(|wrong| at_word(line, Some(0), wrong))?;
-    let action = action(word).map_err(|wrong| at_word(line, Some(1), wrong))?;
+    let name = object_identifier(name).map_err(|wrong| (Some(0), wrong))?;
+    let action = action(word).map_err(|wrong| (Some(1), wrong))?;
     match keyword {
         "restrict_exop" if name == "1.1" => settings.exop_default = action,
         "restrict_exop" => {
+            if name == oid::START_TRANSACTION && action != Action::Reject {
+                // What may begin may end; a line of its own says otherwise.
+                settings.exop_rules.remove(oid::END_TRANSACTION);
+            }
             settings.exop_rules.insert(name, action);
         }
         _ => {
@@ -242,26 +285,28 @@ fn restriction(
     Ok(())
 }
 
-fn feature(settings: &mut BalanceSettings, line: &ConfLine<'_>, keyword: &str) -> Result<(), ConfigError> {
-    if line.arguments().is_empty() {
-        return Err(line.error(None, format!("`{keyword}` names no feature"), "proxyauthz"));
+fn feature(settings: &mut BalanceSettings, arguments: &[String], keyword: &str) -> Result<(), WrongAt> {
+    if arguments.is_empty() {
+        return Err((None, Wrong::new(format!("`{keyword}` names no feature"), "proxyauthz")));
     }
-    for (at, name) in line.arguments().iter().enumerate() {
+    for (at, name) in arguments.iter().enumerate() {
         match name.to_ascii_lowercase().as_str() {
             "proxyauthz" => settings.proxy_authorization = keyword != "disable",
-            "read_pause" | "vc" => {
-                let message = format!("the feature `{name}` is not supported");
-                let help = "take it out: clients that do not read are always paused, and binds go to connections of their own";
-                return Err(line.error(Some(at), message, help));
+            // With the word or without.
+            "read_pause" => {
+                settings.notes.push(format!(
+                    "{keyword} read_pause: without effect: connections to servers always pause for clients that do not read"
+                ));
             }
-            _ => return Err(line.error(Some(at), format!("unknown feature `{name}`"), "proxyauthz")),
+            "vc" => {
+                let message = format!("the feature `{name}` is not supported");
+                let help = "take it out: binds go to connections of their own";
+                return Err((Some(at), Wrong::new(message, help)));
+            }
+            _ => return Err((Some(at), Wrong::new(format!("unknown feature `{name}`"), "proxyauthz"))),
         }
     }
     Ok(())
-}
-
-fn at_word(line: &ConfLine<'_>, at: Option<usize>, wrong: Wrong) -> ConfigError {
-    line.error(at, wrong.message, &wrong.help)
 }
 
 /// The name with the fewest differences, if there are at most two.
@@ -293,5 +338,4 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 }
 
 #[cfg(test)]
-#[path = "conf_tests.rs"]
 mod tests;

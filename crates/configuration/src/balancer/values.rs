@@ -6,7 +6,7 @@ use larix_client::{Credentials, KeepAlive, Mechanism, SaslPassword};
 use larix_proto::url::{LdapUrl, UrlScheme};
 use zeroize::Zeroizing;
 
-use crate::settings::{Action, BackendSettings, BindSettings, ProxyHeader, StartTls, Strategy};
+use super::settings::{Action, BackendSettings, BindSettings, ProxyHeader, StartTls, Strategy};
 
 const BIND_KEYS: &str = "bindmethod, binddn, saslmech, authcid, authzid, credentials, realm, timeout, network-timeout, keepalive, \
      tcp-user-timeout, tls_cert, tls_key, tls_cacert, tls_cacertdir, tls_reqcert, tls_reqsan, tls_cipher_suite, tls_ecname, \
@@ -25,25 +25,22 @@ const TLS_KEYS: [&str; 10] = [
 ];
 const SERVER_KEYS: &str =
     "uri, retry, starttls, proxyprotocol, numconns, bindconns, max-pending-ops, conn-max-pending, weight";
-/// As lloadd's.
-const CONNECTIONS: usize = 10;
-const RETRY: Duration = Duration::from_secs(5);
 /// Connections of one kind to one server.
 const CONNECTIONS_MAX: usize = 1000;
 const URI: &str = "uri=ldap://ldap1.example.com:389, ldaps:// or ldapi://%2Fpath";
 
 /// What is wrong, and how to mend it.
 #[derive(Debug)]
-pub(super) struct Wrong {
-    pub(super) message: String,
-    pub(super) help: String,
+pub(crate) struct Wrong {
+    pub(crate) message: String,
+    pub(crate) help: String,
 }
 
 /// An argument, from 0, and what is wrong with it.
-type WrongAt = (Option<usize>, Wrong);
+pub(crate) type WrongAt = (Option<usize>, Wrong);
 
 impl Wrong {
-    pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { message: message.into(), help: help.into() }
     }
 
@@ -153,62 +150,69 @@ impl Identity {
 }
 
 /// A server, and which argument is its weight.
-pub(super) fn backend_server(arguments: &[String]) -> Result<(BackendSettings, Option<usize>), WrongAt> {
-    let mut url = None;
+pub(super) fn backend_server(
+    name: String,
+    arguments: &[String],
+) -> Result<(BackendSettings, Option<usize>), WrongAt> {
     let mut weight_at = None;
-    let mut backend = BackendSettings {
-        url: LdapUrl::server(UrlScheme::Ldap, "", None),
-        start_tls: StartTls::No,
-        proxy_header: ProxyHeader::None,
-        connections: CONNECTIONS,
-        bind_connections: CONNECTIONS,
-        retry: RETRY,
-        max_pending: 0,
-        connection_max_pending: 0,
-        weight: 0,
-    };
+    let mut server = BackendSettings::new(name);
     for (at, key, value) in pairs(arguments) {
-        let wrong = |wrong| (Some(at), wrong);
-        match key.as_str() {
-            "uri" => url = Some(server_url(value).map_err(wrong)?),
-            "retry" => {
-                let retry = milliseconds(&key, value).map_err(wrong)?;
-                backend.retry =
-                    retry.ok_or_else(|| wrong(Wrong::of(&key, value, "milliseconds, 1 or more")))?;
-            }
-            "starttls" => {
-                backend.start_tls = match value.to_ascii_lowercase().as_str() {
-                    "no" => StartTls::No,
-                    "yes" => StartTls::Yes,
-                    "critical" => StartTls::Critical,
-                    _ => return Err(wrong(Wrong::of(&key, value, "yes or critical"))),
-                };
-            }
-            "proxyprotocol" => backend.proxy_header = proxy_header(value).map_err(wrong)?,
-            "numconns" => backend.connections = connections(&key, value).map_err(wrong)?,
-            "bindconns" => backend.bind_connections = connections(&key, value).map_err(wrong)?,
-            "max-pending-ops" => backend.max_pending = size(&key, value).map_err(wrong)?,
-            "conn-max-pending" => backend.connection_max_pending = size(&key, value).map_err(wrong)?,
-            "weight" => {
-                backend.weight = number(&key, value).map_err(wrong)?;
-                weight_at = Some(at);
-            }
-            _ => {
-                let message = format!("backend-server: unknown key `{key}`");
-                return Err(wrong(Wrong::new(message, format!("one of {SERVER_KEYS}"))));
-            }
+        server_key(&mut server, &key, value).map_err(|wrong| (Some(at), wrong))?;
+        if key == "weight" {
+            weight_at = Some(at);
         }
     }
-    backend.url = url.ok_or_else(|| (None, Wrong::new("backend-server needs uri=", URI)))?;
-    if backend.start_tls != StartTls::No && backend.url.scheme != UrlScheme::Ldap {
+    check_server(&server).map_err(|wrong| (None, wrong))?;
+    Ok((server, weight_at))
+}
+
+/// One setting of a server: `backend-server` has it as `key=value`, cn=config as an attribute.
+pub(crate) fn server_key(server: &mut BackendSettings, key: &str, value: &str) -> Result<(), Wrong> {
+    match key {
+        "uri" => {
+            server.url = server_url(value)?;
+            server.uri = value.to_owned();
+        }
+        "retry" => {
+            let retry = milliseconds(key, value)?;
+            server.retry = retry.ok_or_else(|| Wrong::of(key, value, "milliseconds, 1 or more"))?;
+        }
+        "starttls" => {
+            server.start_tls = match value.to_ascii_lowercase().as_str() {
+                "no" => StartTls::No,
+                "yes" => StartTls::Yes,
+                "critical" => StartTls::Critical,
+                _ => return Err(Wrong::of(key, value, "yes or critical")),
+            };
+        }
+        "proxyprotocol" => server.proxy_header = proxy_header(value)?,
+        "numconns" => server.connections = connections(key, value)?,
+        "bindconns" => server.bind_connections = connections(key, value)?,
+        "max-pending-ops" => server.max_pending = size(key, value)?,
+        "conn-max-pending" => server.connection_max_pending = size(key, value)?,
+        "weight" => server.weight = number(key, value)?,
+        _ => {
+            let message = format!("backend-server: unknown key `{key}`");
+            return Err(Wrong::new(message, format!("one of {SERVER_KEYS}")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the settings of a server go together.
+pub(crate) fn check_server(server: &BackendSettings) -> Result<(), Wrong> {
+    if server.uri.is_empty() {
+        return Err(Wrong::new("backend-server needs uri=", URI));
+    }
+    if server.start_tls != StartTls::No && server.url.scheme != UrlScheme::Ldap {
         let message = "backend-server: starttls= is for ldap://";
-        return Err((None, Wrong::new(message, "take starttls= out, or write ldap://")));
+        return Err(Wrong::new(message, "take starttls= out, or write ldap://"));
     }
-    if backend.proxy_header != ProxyHeader::None && backend.url.scheme == UrlScheme::Ldapi {
+    if server.proxy_header != ProxyHeader::None && server.url.scheme == UrlScheme::Ldapi {
         let message = "backend-server: proxyprotocol= is for ldap:// and ldaps://";
-        return Err((None, Wrong::new(message, "take proxyprotocol= out")));
+        return Err(Wrong::new(message, "take proxyprotocol= out"));
     }
-    Ok((backend, weight_at))
+    Ok(())
 }
 
 fn proxy_header(value: &str) -> Result<ProxyHeader, Wrong> {
@@ -241,7 +245,7 @@ fn connections(key: &str, value: &str) -> Result<usize, Wrong> {
     Ok(count)
 }
 
-pub(super) fn strategy(value: &str) -> Result<Strategy, Wrong> {
+pub(crate) fn strategy(value: &str) -> Result<Strategy, Wrong> {
     match value.to_ascii_lowercase().as_str() {
         "roundrobin" => Ok(Strategy::RoundRobin),
         "weighted" => Ok(Strategy::Weighted),
@@ -264,7 +268,7 @@ pub(super) fn action(value: &str) -> Result<Action, Wrong> {
 }
 
 /// Numbers with dots between them.
-pub(super) fn oid(value: &str) -> Result<String, Wrong> {
+pub(super) fn object_identifier(value: &str) -> Result<String, Wrong> {
     let is_arc = |arc: &str| !arc.is_empty() && arc.bytes().all(|byte| byte.is_ascii_digit());
     if value.contains('.') && value.split('.').all(is_arc) {
         return Ok(value.to_owned());

@@ -1,30 +1,33 @@
-//! What a configuration says.
+//! What a configuration of the balancer says.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use larix_client::{Credentials, KeepAlive};
-use larix_configuration::values::TlsSettings;
-use larix_proto::url::LdapUrl;
+use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{limits, oid};
 
+use super::super::values::TlsSettings;
+
 /// Settings of a balancer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalanceSettings {
     /// URLs to listen on, as `listen` gives them.
     pub listen: Vec<String>,
     pub bind: BindSettings,
+    /// There is a `bindconf`, whatever it says.
+    pub is_bind_given: bool,
     /// Operations carry the proxied authorization control (RFC 4370) with the identity of their client.
     pub proxy_authorization: bool,
     /// In the order in which they are tried.
     pub tiers: Vec<TierSettings>,
     /// How long a connection may take nothing of what waits to be written, and how long a request may wait for a connection.
-    /// None: no limit for the first, [`WAIT`] for the second.
+    /// None: no limit for the first, ten seconds for the second.
     pub io_timeout: Option<Duration>,
     /// How long a client may be silent with nothing under way; none: for ever.
     pub idle_timeout: Option<Duration>,
-    /// Operations of one client under way; more are answered `busy`. 0: [`CLIENT_OPERATIONS_MAX`].
+    /// Operations of one client under way; more are answered `busy`. 0: 4,096.
     pub client_max_pending: usize,
     pub write_coherence: Coherence,
     pub exop_rules: HashMap<String, Action>,
@@ -35,10 +38,12 @@ pub struct BalanceSettings {
     pub client_message_bytes: usize,
     /// Content of a server's message, bytes.
     pub upstream_message_bytes: usize,
-    /// Answers that wait for one client, bytes. 0: [`CLIENT_OUTPUT_MAX`].
+    /// Answers that wait for one client, bytes. 0: 4 MB.
     pub client_output_bytes: usize,
     /// The listeners' side.
     pub tls: TlsSettings,
+    /// `TLSShareSlapdCTX`: the listeners have the TLS of the server that the balancer is in, instead of their own.
+    pub shares_tls: bool,
     pub pid_file: Option<PathBuf>,
     pub args_file: Option<PathBuf>,
     /// What the file says that has no effect.
@@ -46,11 +51,11 @@ pub struct BalanceSettings {
 }
 
 /// Without `iotimeout`, how long a request waits for a connection before it is answered `busy`.
-pub(crate) const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = Duration::from_secs(10);
 /// Operations of one client under way.
-pub(crate) const CLIENT_OPERATIONS_MAX: usize = 4096;
+const CLIENT_OPERATIONS_MAX: usize = 4096;
 /// Answers that wait for one client, bytes.
-pub(crate) const CLIENT_OUTPUT_MAX: usize = 4 << 20;
+const CLIENT_OUTPUT_MAX: usize = 4 << 20;
 
 /// `bindconf`: how connections to all servers are made, and who they belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,8 +73,10 @@ pub struct BindSettings {
 }
 
 /// Servers that are tried together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierSettings {
+    /// What cn=config and cn=Monitor call it.
+    pub name: String,
     pub strategy: Strategy,
     pub backends: Vec<BackendSettings>,
 }
@@ -85,8 +92,12 @@ pub enum Strategy {
 }
 
 /// One server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendSettings {
+    /// What cn=config and cn=Monitor call it.
+    pub name: String,
+    /// The URL as it was given; empty: none was.
+    pub uri: String,
     pub url: LdapUrl,
     pub start_tls: StartTls,
     pub proxy_header: ProxyHeader,
@@ -103,9 +114,30 @@ pub struct BackendSettings {
     pub weight: u32,
 }
 
+/// Connections of a kind to one server, as lloadd has them.
+const CONNECTIONS: usize = 10;
+const RETRY: Duration = Duration::from_secs(5);
+
 impl BackendSettings {
+    /// A server of which nothing is said yet.
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            uri: String::new(),
+            url: LdapUrl::server(UrlScheme::Ldap, "", None),
+            start_tls: StartTls::No,
+            proxy_header: ProxyHeader::None,
+            connections: CONNECTIONS,
+            bind_connections: CONNECTIONS,
+            retry: RETRY,
+            max_pending: 0,
+            connection_max_pending: 0,
+            weight: 0,
+        }
+    }
+
     /// Whether connections made with one of two settings are as the other has them.
-    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+    pub fn is_same_server(&self, other: &Self) -> bool {
         let alike = (self.start_tls, self.proxy_header) == (other.start_tls, other.proxy_header);
         alike && self.url.to_string() == other.url.to_string()
     }
@@ -161,6 +193,7 @@ impl Default for BalanceSettings {
         Self {
             listen: Vec::new(),
             bind: BindSettings::default(),
+            is_bind_given: false,
             proxy_authorization: true,
             tiers: Vec::new(),
             io_timeout: Some(WAIT),
@@ -174,6 +207,7 @@ impl Default for BalanceSettings {
             upstream_message_bytes: limits::PDU_AUTHENTICATED,
             client_output_bytes: 0,
             tls: TlsSettings::default(),
+            shares_tls: false,
             pid_file: None,
             args_file: None,
             notes: Vec::new(),
@@ -182,8 +216,13 @@ impl Default for BalanceSettings {
 }
 
 impl BalanceSettings {
+    /// All servers, in the order of their tiers.
+    pub fn backends(&self) -> impl Iterator<Item = &BackendSettings> {
+        self.tiers.iter().flat_map(|tier| &tier.backends)
+    }
+
     /// Operations of one client under way.
-    pub(crate) fn client_operations(&self) -> usize {
+    pub fn client_operations(&self) -> usize {
         match self.client_max_pending {
             0 => CLIENT_OPERATIONS_MAX,
             limit => limit.min(CLIENT_OPERATIONS_MAX),
@@ -191,11 +230,12 @@ impl BalanceSettings {
     }
 
     /// Answers that wait for one client, bytes.
-    pub(crate) fn client_output(&self) -> usize {
+    pub fn client_output(&self) -> usize {
         if self.client_output_bytes == 0 { CLIENT_OUTPUT_MAX } else { self.client_output_bytes }
     }
 
-    pub(crate) fn wait(&self) -> Duration {
+    /// How long a request waits for a connection before it is answered `busy`.
+    pub fn wait(&self) -> Duration {
         self.io_timeout.unwrap_or(WAIT)
     }
 }
