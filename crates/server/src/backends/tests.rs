@@ -50,6 +50,23 @@ impl Bench {
 
     /// With these in front of the toy, and of all.
     fn behind(suffix: &str, subordinate: bool, database: Stack, all: Stack) -> Self {
+        Self::with_router((suffix, subordinate, database), |router| router.put_in_front(all))
+    }
+
+    /// With these in front of the stored database and of the toy, which is glued below it.
+    fn over_glue(stack: Stack) -> Self {
+        Self::with_router(("ou=toy,dc=example,dc=com", true, Stack::default()), |router| {
+            let suffix = router.schema().parse_dn(SUFFIX).unwrap();
+            let number = router.select(&suffix).unwrap();
+            let inner = Arc::clone(&router.mounts()[number].backend);
+            router.put_over_glue(vec![(number, OverGlue { stack, inner })]);
+        })
+    }
+
+    fn with_router(
+        (suffix, subordinate, database): (&str, bool, Stack),
+        alter: impl FnOnce(&mut Router),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::quick_start(&QuickStart {
             suffix: SUFFIX.to_owned(),
@@ -66,7 +83,7 @@ impl Bench {
         let local = LocalServer::open_with(config.unwrap(), |databases| {
             let suffixes = vec![databases.schema().parse_dn(suffix).unwrap()];
             databases.router_mut().add(Mount { suffixes, subordinate, hidden: false, backend });
-            databases.router_mut().put_in_front(all);
+            alter(databases.router_mut());
         });
         Self { local: local.unwrap(), toy, _folder: folder }
     }

@@ -251,3 +251,33 @@ fn requests_are_answered_later() {
     elsewhere(move || done((own(), Vec::new())));
     assert_eq!(ask(&mut client, &[]), ["51 own one"]);
 }
+
+#[test]
+fn overlays_over_glue_see_what_is_glued_below() {
+    let overlay = interceptor("over", Deed::Pass, ALL, Operations::NONE);
+    let bench = Bench::over_glue(Stack::new(vec![Arc::clone(&overlay) as _]));
+    let mut client = bench.bound();
+    // The uppermost database's own requests are none of it: there the overlay stands in front of that database.
+    client.ask(&add_top(1));
+    client.event();
+    assert_eq!((client.told(), overlay.calls()), (vec!["1 0".to_owned()], 0));
+    // A search passes it once, and goes on below.
+    for (id, base, first) in [(2, SUFFIX, Some(SUFFIX)), (3, "ou=toy,dc=example,dc=com", None)] {
+        let before = overlay.calls();
+        client.ask(&search(id, base, 0));
+        assert_eq!(client.told(), first.map(|dn| format!("{id} {dn}")).into_iter().collect::<Vec<_>>());
+        let PendingRequest::Search(feed) = bench.toy.next() else { panic!("no search") };
+        elsewhere(move || {
+            feed.entry("ou=toy,dc=example,dc=com");
+            feed.end(ResultCode::SUCCESS);
+        });
+        client.event();
+        let told = [format!("{id} ou=toy,dc=example,dc=com"), format!("{id} 0")];
+        assert_eq!((client.told(), overlay.calls()), (told.to_vec(), before + 1), "{base}");
+    }
+    // Compares go to the database of the entry.
+    let before = overlay.calls();
+    client.ask(&compare(4, "cn=never,ou=toy,dc=example,dc=com"));
+    assert!(matches!(bench.toy.next(), PendingRequest::Compare(_)));
+    assert_eq!(overlay.calls(), before);
+}
