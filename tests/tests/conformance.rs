@@ -307,6 +307,7 @@ const KNOWN_ON_AN_ENGINE: &[(&str, Known)] = &[
     ("in-chain.txt", Known::Refused("memberOf: no-user-modification")),
     ("memberof-across-databases.txt", Known::Refused("is meant for all of them")),
     ("monitor.txt", Known::Differs(1, "the class olmMDBDatabase is for mdb")),
+    ("overlay-glue.txt", Known::Refused("cannot be glued")),
     ("refint-across-databases.txt", Known::Refused("is meant for all of them")),
     ("retcode.txt", Known::Refused("the overlay retcode does not work in a kv database")),
     (
@@ -398,6 +399,7 @@ scenarios! {
     dynlist: "dynlist.txt",
     nestgroup: "nestgroup.txt",
     otp: "otp.txt",
+    overlay_glue: "overlay-glue.txt",
     proxied_authorization_v1: "proxied-authorization-v1.txt",
     unique: "unique.txt",
     retcode: "retcode.txt",
