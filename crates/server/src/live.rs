@@ -338,6 +338,11 @@ impl<'s> Transition<'s> {
         config.global.listener_urls.clone_from(&earlier.config.global.listener_urls);
         let config = Arc::new(config);
         let (before, after) = (&earlier.config.global, &config.global);
+        if let (true, Some(schedule)) =
+            (before.backup_schedule != after.backup_schedule, &after.backup_schedule)
+        {
+            schedule.check_directory().map_err(|why| refusal(ResultCode::UNWILLING_TO_PERFORM, why))?;
+        }
         let tls = if before.tls == after.tls {
             None
         } else {

@@ -1,5 +1,6 @@
 //! The page of backups: for whom it is, what it asks the server for, and that the commands that it prints restore.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -168,14 +169,19 @@ fn a_schedule_is_made_from_the_page() {
     let body = http.get("/backup").body;
     assert!(body.contains("No backups are configured"), "{body}");
     let csn = body.split_once("name=\"csn\" value=\"").and_then(|(_, rest)| rest.split('"').next());
-    let schedule = format!("directory={} full=7d keep=2", folder.path().display());
-    let fields = [
-        ("dn", "cn=config"),
-        ("csn", csn.unwrap_or("")),
-        ("v:olcLarixBackupSchedule", &schedule),
-        ("step", "save"),
-    ];
-    let answer = http.post("/entry/edit", &fields);
+    let save = |http: &mut Http, directory: &Path| {
+        let schedule = format!("directory={} full=7d keep=2", directory.display());
+        let fields = [
+            ("dn", "cn=config"),
+            ("csn", csn.unwrap_or("")),
+            ("v:olcLarixBackupSchedule", &schedule),
+            ("step", "save"),
+        ];
+        http.post("/entry/edit", &fields)
+    };
+    let refused = save(&mut http, &folder.path().join("missing"));
+    assert!(refused.status != 303 && refused.body.contains("does not exist; make it: mkdir"), "{}", refused.body);
+    let answer = save(&mut http, folder.path());
     assert_eq!(answer.status, 303, "{}", answer.body);
     let body = http.get("/backup").body;
     assert!(body.contains("Back up what has changed"), "{body}");

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use larix_configuration::values::BackupSchedule;
 use larix_configuration::{Config, ConfigError, Origin};
 use larix_engine::time::Clock as _;
 use larix_server::clock::SystemClock;
@@ -74,6 +75,11 @@ fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
     }
     found.extend(config.check_directories().err());
     let tls = TlsState::load(&config.global.tls, SystemClock::new().now());
+    if !args.quiet
+        && let Some(Err(why)) = config.global.backup_schedule.as_ref().map(BackupSchedule::check_directory)
+    {
+        eprintln!("warning: {why}");
+    }
     found.extend(tls.err().map(|error| ConfigError::new(Origin::BuiltIn, error.to_string())));
     if found.is_empty() { Ok(()) } else { Err(found) }
 }

@@ -1,5 +1,6 @@
 //! `backup-schedule`: backups that the server makes by itself.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::quantity;
@@ -86,6 +87,23 @@ impl BackupSchedule {
         }
         Ok(schedule)
     }
+
+    /// Whether the directory is there. A server starts without it, because a disk may be mounted late; a change of cn=config
+    /// that names it is refused.
+    ///
+    /// # Errors
+    /// Names the directory, and what makes it.
+    pub fn check_directory(&self) -> Result<(), String> {
+        let path = self.directory.display();
+        match std::fs::metadata(&self.directory) {
+            Ok(found) if found.is_dir() => Ok(()),
+            Ok(_) => Err(format!("backup-schedule: `{path}` is not a directory")),
+            Err(why) if why.kind() == ErrorKind::NotFound => {
+                Err(format!("backup-schedule: the directory `{path}` does not exist; make it: mkdir -p -m 700 {path}"))
+            }
+            Err(why) => Err(format!("backup-schedule: the directory `{path}` cannot be used: {why}")),
+        }
+    }
 }
 
 fn period(text: &str) -> Result<u64, String> {
@@ -98,6 +116,21 @@ fn period(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_is_missing_or_none_is_named() {
+        let schedule = |path: &std::path::Path| {
+            BackupSchedule::parse([format!("directory={}", path.display()).as_str()]).unwrap()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        schedule(folder.path()).check_directory().unwrap();
+        let missing = folder.path().join("missing");
+        let why = schedule(&missing).check_directory().unwrap_err();
+        assert!(why.contains("does not exist; make it: mkdir") && why.contains("missing"), "{why}");
+        std::fs::write(&missing, "").unwrap();
+        let why = schedule(&missing).check_directory().unwrap_err();
+        assert!(why.contains("is not a directory"), "{why}");
+    }
 
     #[test]
     fn words() {

@@ -527,8 +527,8 @@ const COMPUTED: [&str; 6] = [
     "numAllSubordinates",
 ];
 
-/// Whether no replica takes an attribute from another one.
-pub(crate) fn is_computed(description: &str) -> bool {
+/// Whether no replica takes an attribute from another one, because every server computes it.
+pub fn is_computed(description: &str) -> bool {
     let base = description.split(';').next().unwrap_or_default();
     COMPUTED.iter().any(|name| name.eq_ignore_ascii_case(base))
 }

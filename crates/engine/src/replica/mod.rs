@@ -30,6 +30,7 @@ pub(crate) use conflicts::is_conflict;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
 pub(crate) use prepare::{Ready, prepare};
 pub(crate) use state::check;
+pub use state::is_computed;
 pub use state::{ReplicaRows, deletes_after, entry_of};
 
 pub use request::{

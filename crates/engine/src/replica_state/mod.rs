@@ -11,7 +11,7 @@ use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot, WriteSet};
 use uuid::Uuid;
 
-pub(crate) use crate::change::prepare::is_computed;
+pub use crate::change::prepare::is_computed;
 use crate::change::values;
 use crate::csn::Csn;
 use crate::database::View;

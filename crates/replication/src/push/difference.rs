@@ -2,26 +2,15 @@
 
 use std::collections::HashSet;
 
-use larix_engine::replica::AttributeShare;
+use larix_engine::replica::{AttributeShare, is_computed};
 use larix_engine::write::{AttributeValues, Modification};
 use larix_proto::ModifyOperation;
 use larix_schema::{Schema, Usage};
 
-/// What every server says of its own entries.
-const OWN: [&str; 7] = [
-    "contextCSN",
-    "entryDN",
-    "subschemaSubentry",
-    "hasSubordinates",
-    "numSubordinates",
-    "numAllSubordinates",
-    "auditContext",
-];
-
-/// Whether an attribute of the provider is written to the target.
+/// Whether an attribute of the provider is written to the target: not what every server computes for itself, and not
+/// where its access log is.
 pub(super) fn is_written(description: &str) -> bool {
-    let base = description.split(';').next().unwrap_or_default();
-    !OWN.iter().any(|own| own.eq_ignore_ascii_case(base))
+    !is_computed(description) && !description.eq_ignore_ascii_case("auditContext")
 }
 
 /// The changes from what an entry has to what it is to have. What the share leaves out stays as it is.
