@@ -187,3 +187,156 @@ def report(process):
     if not out.startswith("{"):
         sys.exit(f"larix load: {error}")
     return json.loads(out)
+
+
+class Process:
+    """One server, target or proxy, that listens on a port of its own."""
+
+    def __init__(self, name, place, command, configuration, file="server.conf"):
+        self.name, self.port, self.place = name, free_port(), place
+        place.mkdir()
+        path = place / file
+        path.write_text(configuration.replace("@PORT@", str(self.port)))
+        words = [str(word).replace("@FILE@", str(path)).replace("@PORT@", str(self.port)) for word in command]
+        with open(place / "log", "w") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, preexec_fn=ends_with_parent)
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.05)
+        sys.exit(f"{name} does not start: {(place / 'log').read_text()[-2000:]}")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def cpu_seconds(self):
+        """Of the process and of those that it has begun (haproxy works in a child)."""
+        return sum(cpu_seconds(pid) for pid in self.family())
+
+    def own_kilobytes(self):
+        found = 0
+        for pid in self.family():
+            for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+                found += int(line.split()[1]) if line.startswith("RssAnon") else 0
+        return found
+
+    def family(self):
+        pid = self.process.pid
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, children)]
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def serve(kind):
+    """The command of a server that Process starts."""
+    return [*([LARIX, "serve"] if kind == "larix" else [SLAPD]), "-f", "@FILE@", "-h", "ldap://127.0.0.1:@PORT@/", "-d", "0"]
+
+
+def schemas(site):
+    """Lines for the schemas of a generated directory."""
+    return [f"include {site / 'schema' / name}.schema" for name in ("core", "cosine", "inetorgperson", "nis")]
+
+
+def modules(kind, *names):
+    if kind == "slapd" and SLAPD == "/usr/sbin/slapd":
+        return ["modulepath /usr/lib/ldap", *(f"moduleload {name}" for name in names)]
+    return []
+
+
+# The generated directory `people`.
+PEOPLE = "dc=example,dc=com"
+PEOPLE_ADMIN = f"cn=admin,{PEOPLE}"
+BUSY = 51
+
+
+def people_conf(site, data=None, backend="mdb", kind="larix"):
+    """The generated slapd.conf, with its entries in another place: a directory, or what the lines of `backend` name."""
+    name, *more = backend.splitlines()
+    lines = [*modules(kind, "back_mdb"), "loglevel 0"]
+    for line in (site / "slapd.conf").read_text().splitlines():
+        if line.startswith("database mdb"):
+            lines += [f"database {name}", *more]
+        elif line.startswith("directory"):
+            lines += [f"directory {data}"] if data else []
+        elif data or not line.startswith("maxsize"):
+            lines.append(line)
+    if data:
+        data.mkdir()
+    return "\n".join(lines) + "\n"
+
+
+def drive_people(server, work, entries, connections, seconds, *more):
+    """Load on the directory `people`. The report also has the operations for a second of the server's own CPU, and how many were answered busy."""
+    before = server.cpu_seconds()
+    command = [LARIX, "load", "run", work, "--directory", "people", "--entries", entries, "-D", PEOPLE_ADMIN, "-w", "secret", "--server",
+               f"127.0.0.1:{server.port}", "--connections", connections, "--seconds", seconds, "--warm-up", 0, "--sample", 0,
+               "--process", server.process.pid, "--json", *more]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    said = json.loads(done.stdout) if done.stdout.startswith("{") else {"failures": [["none", 0]]}
+    # lloadd answers busy when all of its connections are in use at that moment: such answers are counted, and shown.
+    said["busy"] = sum(count for code, count in said["failures"] if code == BUSY)
+    if any(code != BUSY for code, _ in said["failures"]) or (done.returncode != 0 and said["busy"] == 0):
+        sys.exit(f"{server.name}: {done.stderr.strip()} {done.stdout.strip()}")
+    said["per_own_second"] = (said["operations"] - said["busy"]) / max(server.cpu_seconds() - before, 1 / TICKS)
+    return said
+
+
+def ber(tag, *parts):
+    body = b"".join(parts)
+    size = len(body)
+    length = bytes([size]) if size < 128 else bytes([0x82]) + size.to_bytes(2, "big")
+    return bytes([tag]) + length + body
+
+
+def text(value, tag=0x04):
+    return ber(tag, value.encode())
+
+
+def message(number, operation):
+    return ber(0x30, ber(0x02, number.to_bytes(4, "big")), operation)
+
+
+class Client:
+    """A connection that is bound, with one request at a time."""
+
+    def __init__(self, port, dn, password):
+        self.connection = socket.create_connection(("127.0.0.1", port), 30)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.number = 0
+        self.ask(ber(0x60, ber(0x02, b"\3"), text(dn), text(password, 0x80)))
+
+    def ask(self, operation):
+        """The whole answer: its last message has the result code, an enumeration of one byte."""
+        self.number += 1
+        self.connection.sendall(message(self.number, operation))
+        answer = b""
+        while b"\x0a\x01" not in answer[-400:]:
+            received = self.connection.recv(65536)
+            if not received:
+                raise ConnectionError("the server closed the connection")
+            answer += received
+        return answer
+
+    def replace(self, dn, attribute, value):
+        """Whether it was done."""
+        change = ber(0x30, ber(0x0a, b"\2"), ber(0x30, text(attribute), ber(0x31, text(value))))
+        return b"\x0a\x01\x00" in self.ask(ber(0x66, text(dn), ber(0x30, change)))
+
+    def read(self, dn, attribute):
+        """The answer to a search for one attribute of an entry, as bytes."""
+        return self.ask(ber(0x63, text(dn), ber(0x0a, b"\0"), ber(0x0a, b"\0"), ber(0x02, b"\0"), ber(0x02, b"\0"), ber(0x01, b"\0"),
+                            text("objectClass", 0x87), ber(0x30, text(attribute))))

@@ -1,8 +1,8 @@
 //! Databases that other LDAP servers have (slapd-ldap(5)): a [`Proxy`] holds the connections to the targets of one database, a
 //! [`ProxyBackend`] answers requests with them.
 //!
-//! One thread a database does all I/O and waits for nobody: requests and their answers pass it as bytes. Connections are shared by
-//! identity, with many requests under way on each.
+//! One thread a database reads all answers and waits for nobody; a request goes out on the thread that brings it if it can. Both pass
+//! as bytes. Connections are shared by identity, with many requests under way on each.
 //!
 //! *Invariant:* no thread waits for a target, and what a target does wrong ends its own connection.
 

@@ -6,8 +6,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use larix_client::{Credentials, PeerFault};
@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::job::Job;
 use crate::open::Open;
+use crate::thread::{Exchange, closed};
 
 /// Requests of one database under way or waiting; more are answered `busy`.
 pub(crate) const JOBS_MAX: usize = 20_000;
@@ -35,9 +36,14 @@ pub(crate) enum Command {
     Lied(u64),
 }
 
+/// How often one thread looks for requests that others have brought meanwhile, before it leaves them to the proxy's own.
+const ROUNDS_MAX: usize = 8;
+
 /// Requests in, answers out.
 pub(crate) struct Shared {
     commands: Mutex<Vec<Command>>,
+    /// None before the thread begins, and once it has ended.
+    exchange: Mutex<Option<Exchange>>,
     pub(crate) wake: OwnedFd,
     is_woken: AtomicBool,
     stopped: AtomicBool,
@@ -99,6 +105,7 @@ impl Shared {
     pub(crate) fn new(targets: &[LdapUrl]) -> io::Result<Self> {
         Ok(Self {
             commands: Mutex::default(),
+            exchange: Mutex::default(),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             is_woken: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -120,13 +127,62 @@ impl Shared {
         }
         self.counts.requests.fetch_add(1, Ordering::Relaxed);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.command(Command::Submit(number, job));
+        self.ask(Command::Submit(number, job));
+        self.carry_out();
         Ok(number)
     }
 
+    /// Asks the thread for something.
     pub(crate) fn command(&self, command: Command) {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        self.ask(command);
         self.wake_up();
+    }
+
+    fn ask(&self, command: Command) {
+        self.commands().push(command);
+    }
+
+    /// Carries out what is asked for, on this thread, unless another one is at it: that one looks again when it is done.
+    fn carry_out(&self) {
+        for _ in 0..ROUNDS_MAX {
+            // Either this thread sees that the exchange is free, or the one that leaves it sees the command.
+            fence(Ordering::SeqCst);
+            if self.commands().is_empty() {
+                return;
+            }
+            let mut slot = match self.exchange.try_lock() {
+                Ok(slot) => slot,
+                Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let Some(exchange) = slot.as_mut() else {
+                drop(slot);
+                return self.refuse();
+            };
+            self.take().into_iter().for_each(|command| exchange.carry_out(command));
+            if exchange.is_due_earlier() {
+                self.wake_up();
+            }
+        }
+        self.wake_up();
+    }
+
+    /// A turn of the thread: what is asked for, and what has happened. Answers how long it may sleep then; none: until it is woken.
+    pub(crate) fn turn(&self, happened: impl FnOnce(&mut Exchange)) -> Option<Duration> {
+        if self.is_woken.load(Ordering::SeqCst) {
+            // In this order: a command that comes between the two is taken below, and one that comes later wakes anew.
+            let mut drained = [0; 8];
+            let _ = rustix::io::read(&self.wake, &mut drained);
+            self.is_woken.store(false, Ordering::SeqCst);
+        }
+        let mut slot = self.exchange();
+        let exchange = slot.as_mut()?;
+        self.take().into_iter().for_each(|command| exchange.carry_out(command));
+        happened(exchange);
+        let pause = exchange.falls_asleep();
+        drop(slot);
+        self.carry_out();
+        pause
     }
 
     fn wake_up(&self) {
@@ -136,13 +192,38 @@ impl Shared {
         }
     }
 
-    /// All that is asked for, for the thread.
-    pub(crate) fn take_commands(&self) -> Vec<Command> {
-        // In this order: a command that comes between the two is taken below, and one that comes later wakes anew.
-        let mut drained = [0; 8];
-        let _ = rustix::io::read(&self.wake, &mut drained);
-        self.is_woken.store(false, Ordering::SeqCst);
-        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The thread is about to begin.
+    pub(crate) fn begin(&self, exchange: Exchange) {
+        *self.exchange() = Some(exchange);
+    }
+
+    /// The thread is at its end: what is under way ends with it, and what comes later is refused.
+    pub(crate) fn end(&self) {
+        let exchange = self.exchange().take();
+        exchange.into_iter().for_each(Exchange::give_all_up);
+        self.refuse();
+    }
+
+    fn refuse(&self) {
+        for command in self.take() {
+            if let Command::Submit(_, job) = command {
+                self.jobs.fetch_sub(1, Ordering::Relaxed);
+                job.sink.end_unsent(closed());
+            }
+        }
+    }
+
+    fn take(&self) -> Vec<Command> {
+        std::mem::take(&mut *self.commands())
+    }
+
+    // Both are whole whoever panicked.
+    fn commands(&self) -> MutexGuard<'_, Vec<Command>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exchange(&self) -> MutexGuard<'_, Option<Exchange>> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn stop(&self) {

@@ -1,4 +1,7 @@
-//! The one thread of a database that talks to its targets: it connects, sends, reads, and never waits for one of them.
+//! The one thread of a database that reads from its targets and looks after what is late: it never waits for one of them.
+//!
+//! A request goes out on the thread that brings it, if nobody else is at the [`Exchange`] just then, so that it does not wait
+//! for this one to wake up (`docs/adr/0087-a-request-goes-out-on-its-own-thread.md`).
 
 mod ends;
 mod health;
@@ -9,6 +12,7 @@ mod traffic;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::ToSocketAddrs;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -63,14 +67,15 @@ pub(crate) struct Given {
 /// # Errors
 /// No descriptor or no thread is left.
 pub(crate) fn start(given: Given) -> io::Result<()> {
-    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let poll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
     epoll::add(&poll, &given.shared.wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
     let resolver = start_resolver(Arc::clone(&given.shared))?;
+    let shared = Arc::clone(&given.shared);
     let targets = Targets::new(given.settings.targets.len(), given.settings.quarantine.clone());
     let checks = vec![Check::at_once(); given.settings.targets.len()];
-    let state = Proxy {
+    let exchange = Exchange {
         given,
-        poll,
+        poll: Arc::clone(&poll),
         resolver,
         targets,
         connections: HashMap::new(),
@@ -82,8 +87,49 @@ pub(crate) fn start(given: Given) -> io::Result<()> {
         alarm: Duration::ZERO,
         checks,
         check_number: 0,
+        sleeps_until: Duration::ZERO,
     };
-    thread::Builder::new().name("proxy".to_owned()).spawn(move || state.serve()).map(|_| ())
+    shared.begin(exchange);
+    let served = Arc::clone(&shared);
+    let begun = thread::Builder::new().name("proxy".to_owned()).spawn(move || serve(&served, &poll));
+    begun.map(|_| ()).inspect_err(|_| shared.end())
+}
+
+/// Until the database is closed.
+fn serve(shared: &Shared, poll: &OwnedFd) {
+    let _ends = EndsExchange(shared);
+    let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+    let mut buffer = vec![0; READ_BYTES];
+    while !shared.is_stopped() {
+        let pause = shared.turn(|exchange| {
+            for event in &events {
+                let number = event.data.u64();
+                if number != WAKE {
+                    exchange.happened(number, event.flags, &mut buffer);
+                }
+            }
+            exchange.expire();
+            exchange.check_targets();
+        });
+        let timeout = pause.map(|pause| Timespec {
+            tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: pause.subsec_nanos().into(),
+        });
+        events.clear();
+        if epoll::wait(poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()).is_err() {
+            // Interrupted: what is there is there the next time.
+            events.clear();
+        }
+    }
+}
+
+/// However the thread ends, nobody waits for it any more.
+struct EndsExchange<'s>(&'s Shared);
+
+impl Drop for EndsExchange<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Names are looked up beside the loop: that waits for others.
@@ -98,9 +144,10 @@ fn start_resolver(shared: Arc<Shared>) -> io::Result<Sender<(u64, String, u16)>>
     Ok(sender)
 }
 
-struct Proxy {
+/// What a database has under way with its targets: requests, connections, checks.
+pub(crate) struct Exchange {
     given: Given,
-    poll: std::os::fd::OwnedFd,
+    poll: Arc<OwnedFd>,
     resolver: Sender<(u64, String, u16)>,
     targets: Targets,
     connections: HashMap<u64, Connection>,
@@ -117,53 +164,43 @@ struct Proxy {
     checks: Vec<Check>,
     /// Of the last check.
     check_number: u64,
+    /// When the thread looks by itself; before it has ever slept, at once.
+    sleeps_until: Duration,
 }
 
-impl Proxy {
-    fn serve(mut self) {
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
-        let mut buffer = vec![0; READ_BYTES];
-        while !self.given.shared.is_stopped() {
-            let timeout = self.pause().map(|pause| Timespec {
-                tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: pause.subsec_nanos().into(),
-            });
-            events.clear();
-            let waited =
-                epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
-            if waited.is_err() {
-                // Interrupted: what is there is there the next time.
-                events.clear();
-            }
-            for command in self.given.shared.take_commands() {
-                self.carry_out(command);
-            }
-            for event in &events {
-                let number = event.data.u64();
-                if number != WAKE {
-                    self.happened(number, event.flags, &mut buffer);
-                }
-            }
-            self.expire();
-            self.check_targets();
-        }
-        let gone = LdapResult::with(ResultCode::UNAVAILABLE, "the server stops");
+impl Exchange {
+    /// The database is closed.
+    pub(crate) fn give_all_up(mut self) {
         for (_, mut connection) in std::mem::take(&mut self.connections) {
             let held = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
-            held.for_each(|(_, job)| job.sink.end(gone.clone()));
+            held.for_each(|(_, job)| job.sink.end(closed()));
         }
-        self.binds.drain(..).for_each(|(_, job)| job.sink.end(gone.clone()));
+        self.binds.drain(..).for_each(|(_, job)| job.sink.end(closed()));
     }
 
     fn now(&self) -> Duration {
         Duration::from_nanos(self.given.clock.monotonic().0)
     }
 
-    /// How long nothing happens by itself.
-    fn pause(&self) -> Option<Duration> {
+    /// When something happens by itself; none: never.
+    fn next_time(&self) -> Option<Duration> {
         let is_idle = self.connections.is_empty() && self.binds.is_empty();
-        let next = (!is_idle).then_some(self.alarm).into_iter().chain(self.next_check()).min();
+        (!is_idle).then_some(self.alarm).into_iter().chain(self.next_check()).min()
+    }
+
+    /// The thread waits now; how long at most.
+    pub(crate) fn falls_asleep(&mut self) -> Option<Duration> {
+        let next = self.next_time();
+        self.sleeps_until = next.unwrap_or(Duration::MAX);
         next.map(|at| at.saturating_sub(self.now()).max(Duration::from_millis(1)))
+    }
+
+    /// Whether something is due before the thread looks by itself: then it is woken, once.
+    pub(crate) fn is_due_earlier(&mut self) -> bool {
+        let next = self.next_time().unwrap_or(Duration::MAX);
+        let is_earlier = next < self.sleeps_until;
+        self.sleeps_until = self.sleeps_until.min(next);
+        is_earlier
     }
 
     /// When the first thing is late that is not done by then: all connections are looked at.
@@ -175,7 +212,7 @@ impl Proxy {
         deadlines.chain([self.swept + SWEEP]).min().unwrap_or_default()
     }
 
-    fn carry_out(&mut self, command: Command) {
+    pub(crate) fn carry_out(&mut self, command: Command) {
         match command {
             Command::Submit(number, job) => self.place(number, job),
             Command::GiveUp(number) => self.give_up(number, None),
@@ -202,6 +239,11 @@ impl Proxy {
             }
         }
     }
+}
+
+/// The answer where nobody asks the targets any more.
+pub(crate) fn closed() -> LdapResult {
+    LdapResult::with(ResultCode::UNAVAILABLE, "the connections to the targets have ended")
 }
 
 fn leave(pools: &mut HashMap<Owner, Vec<u64>>, owner: &Owner, id: u64) {

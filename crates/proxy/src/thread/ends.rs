@@ -9,11 +9,11 @@ use larix_client::PeerFault;
 use larix_proto::{LdapResult, MessageId, ResultCode};
 
 use super::health::CHECKS;
-use super::{Proxy, SWEEP, leave};
+use super::{Exchange, SWEEP, leave};
 use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{Job, Owner, Sink};
 
-impl Proxy {
+impl Exchange {
     pub(super) fn forget(&mut self, number: u64) {
         self.places.remove(&number);
         if number < CHECKS {

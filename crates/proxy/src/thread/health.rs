@@ -6,7 +6,7 @@ use std::time::Duration;
 use larix_client::PeerFault;
 use larix_proto::{DerefAliases, FilterBuf, MessageId, ResultCode, Scope, client};
 
-use super::Proxy;
+use super::Exchange;
 use crate::job::{Job, Outcome, Owner, Sink, body};
 use crate::settings::{HealthCheck, Kind};
 
@@ -31,7 +31,7 @@ impl Check {
     }
 }
 
-impl Proxy {
+impl Exchange {
     /// When the next check begins, or one is late.
     pub(super) fn next_check(&self) -> Option<Duration> {
         self.given.settings.health_check?;

@@ -14,12 +14,12 @@ use rustix::event::epoll;
 use rustix::event::epoll::EventFlags;
 use socket2::SockRef;
 
-use super::{CONNECTION_OPERATIONS, CONNECTION_OUTPUT, DEFAULT_SOCKET, Proxy};
+use super::{CONNECTION_OPERATIONS, CONNECTION_OUTPUT, DEFAULT_SOCKET, Exchange};
 use crate::connection::{Connection, Stage};
 use crate::job::{Job, Owner};
 use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
 
-impl Proxy {
+impl Exchange {
     pub(super) fn open_for(&mut self, number: u64, job: Box<Job>, now: Duration) {
         let Some(target) = self.targets.choose(now) else {
             let text = "no target can be reached";

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use larix_proto::{LdapResult, ResultCode};
 
-use super::{BINDS_MAX, CONNECTION_BUSY, POOL_CEILING, Proxy};
+use super::{BINDS_MAX, CONNECTION_BUSY, POOL_CEILING, Exchange};
 use crate::job::{Job, Owner};
 
-impl Proxy {
+impl Exchange {
     /// Finds a connection for a request, or opens one.
     pub(super) fn place(&mut self, number: u64, job: Box<Job>) {
         let now = self.now();

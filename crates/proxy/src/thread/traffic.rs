@@ -7,11 +7,11 @@ use larix_proto::{LdapResult, MessageId, Response, ResultCode};
 use rustix::event::epoll;
 use rustix::event::epoll::EventFlags;
 
-use super::{Proxy, READS_IN_TURN, leave};
+use super::{Exchange, READS_IN_TURN, leave};
 use crate::connection::{Numbered, Stage};
 use crate::job::{FEED_MAX, Outcome, Owner, Sink, body, envelope};
 
-impl Proxy {
+impl Exchange {
     pub(super) fn happened(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8]) {
         let Some(connection) = self.connections.get(&id) else { return };
         if matches!(connection.stage, Stage::Connecting) {
