@@ -34,10 +34,9 @@ pub(crate) enum Command {
     Resolved(u64, io::Result<Vec<SocketAddr>>),
     /// A server lied in an answer that a worker looked at.
     Lied(u64),
+    /// A connection could not be written to, or takes no more requests.
+    Look(u64),
 }
-
-/// How often one thread looks for requests that others have brought meanwhile, before it leaves them to the proxy's own.
-const ROUNDS_MAX: usize = 8;
 
 /// Requests in, answers out.
 pub(crate) struct Shared {
@@ -127,44 +126,47 @@ impl Shared {
         }
         self.counts.requests.fetch_add(1, Ordering::Relaxed);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.ask(Command::Submit(number, job));
-        self.carry_out();
+        self.commands().push(Command::Submit(number, job));
+        self.send();
         Ok(number)
     }
 
     /// Asks the thread for something.
     pub(crate) fn command(&self, command: Command) {
-        self.ask(command);
-        self.wake_up();
-    }
-
-    fn ask(&self, command: Command) {
         self.commands().push(command);
+        self.wake_up();
     }
 
-    /// Carries out what is asked for, on this thread, unless another one is at it: that one looks again when it is done.
-    fn carry_out(&self) {
-        for _ in 0..ROUNDS_MAX {
-            // Either this thread sees that the exchange is free, or the one that leaves it sees the command.
-            fence(Ordering::SeqCst);
-            if self.commands().is_empty() {
-                return;
-            }
-            let mut slot = match self.exchange.try_lock() {
-                Ok(slot) => slot,
-                Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
-            let Some(exchange) = slot.as_mut() else {
-                drop(slot);
-                return self.refuse();
-            };
-            self.take().into_iter().for_each(|command| exchange.carry_out(command));
-            if exchange.is_due_earlier() {
-                self.wake_up();
-            }
+    /// Sends requests from this thread, unless another one is at the exchange: that one looks again when it leaves it.
+    /// What is more than to send is left to the proxy's own thread.
+    fn send(&self) {
+        // Either this thread sees that the exchange is free, or the one that leaves it sees the request.
+        fence(Ordering::SeqCst);
+        let mut slot = match self.exchange.try_lock() {
+            Ok(slot) => slot,
+            Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let Some(exchange) = slot.as_mut() else {
+            drop(slot);
+            return self.refuse();
+        };
+        let left: Vec<Command> =
+            self.take().into_iter().filter_map(|command| exchange.send_at_once(command)).collect();
+        let is_due = exchange.is_due_earlier();
+        drop(slot);
+        if !left.is_empty() {
+            self.commands().splice(0..0, left);
         }
-        self.wake_up();
+        if is_due || self.has_commands() {
+            self.wake_up();
+        }
+    }
+
+    /// Whether something is asked for, for who has just left the exchange.
+    fn has_commands(&self) -> bool {
+        fence(Ordering::SeqCst);
+        !self.commands().is_empty()
     }
 
     /// A turn of the thread: what is asked for, and what has happened. Answers how long it may sleep then; none: until it is woken.
@@ -181,8 +183,7 @@ impl Shared {
         happened(exchange);
         let pause = exchange.falls_asleep();
         drop(slot);
-        self.carry_out();
-        pause
+        if self.has_commands() { Some(Duration::ZERO) } else { pause }
     }
 
     fn wake_up(&self) {

@@ -212,10 +212,12 @@ impl Exchange {
         deadlines.chain([self.swept + SWEEP]).min().unwrap_or_default()
     }
 
+    /// On the proxy's own thread: requests may end by it.
     pub(crate) fn carry_out(&mut self, command: Command) {
         match command {
             Command::Submit(number, job) => self.place(number, job),
             Command::GiveUp(number) => self.give_up(number, None),
+            Command::Look(id) => self.flush(id),
             Command::HasRoom(number) => {
                 if let Some(id) = self.places.get(&number).copied() {
                     self.set_interest(id);

@@ -180,7 +180,11 @@ fn a_schedule_is_made_from_the_page() {
         http.post("/entry/edit", &fields)
     };
     let refused = save(&mut http, &folder.path().join("missing"));
-    assert!(refused.status != 303 && refused.body.contains("does not exist; make it: mkdir"), "{}", refused.body);
+    assert!(
+        refused.status != 303 && refused.body.contains("does not exist; make it: mkdir"),
+        "{}",
+        refused.body
+    );
     let answer = save(&mut http, folder.path());
     assert_eq!(answer.status, 303, "{}", answer.body);
     let body = http.get("/backup").body;

@@ -98,9 +98,9 @@ impl BackupSchedule {
         match std::fs::metadata(&self.directory) {
             Ok(found) if found.is_dir() => Ok(()),
             Ok(_) => Err(format!("backup-schedule: `{path}` is not a directory")),
-            Err(why) if why.kind() == ErrorKind::NotFound => {
-                Err(format!("backup-schedule: the directory `{path}` does not exist; make it: mkdir -p -m 700 {path}"))
-            }
+            Err(why) if why.kind() == ErrorKind::NotFound => Err(format!(
+                "backup-schedule: the directory `{path}` does not exist; make it: mkdir -p -m 700 {path}"
+            )),
             Err(why) => Err(format!("backup-schedule: the directory `{path}` cannot be used: {why}")),
         }
     }

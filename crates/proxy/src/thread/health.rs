@@ -86,7 +86,7 @@ impl Exchange {
         let job = Box::new(job);
         match self.pool_of(target).first().copied() {
             Some(id) if self.connections.get(&id).is_some_and(|open| !open.is_closing) => {
-                self.put(id, number, job, now);
+                self.put_and_flush(id, number, job, now);
             }
             _ => self.open_at(target, number, job, now),
         }

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use larix_proto::{LdapResult, ResultCode};
 
-use super::{BINDS_MAX, CONNECTION_BUSY, POOL_CEILING, Exchange};
+use super::{BINDS_MAX, CONNECTION_BUSY, Exchange, POOL_CEILING};
+use crate::connection::Connection;
 use crate::job::{Job, Owner};
+use crate::shared::Command;
 
 impl Exchange {
     /// Finds a connection for a request, or opens one.
@@ -17,13 +19,8 @@ impl Exchange {
         if let Owner::Check(target) = job.owner {
             return self.open_at(target, number, job, now);
         }
+        let loads = self.loads(&job.owner);
         let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
-        let loads = pool.iter().filter_map(|id| {
-            let connection = self.connections.get(id)?;
-            let takes = !connection.is_closing && !connection.is_reserved;
-            takes.then(|| (connection.load(), *id))
-        });
-        let loads: Vec<(usize, u64)> = loads.collect();
         let least = loads.iter().min().copied();
         let may_open = match &job.owner {
             // Nobody else knows his password.
@@ -32,7 +29,9 @@ impl Exchange {
             _ => loads.len() < self.given.settings.pool_max as usize && pool.len() < POOL_CEILING,
         };
         match least {
-            Some((load, id)) if load < CONNECTION_BUSY || !may_open => self.put(id, number, job, now),
+            Some((load, id)) if load < CONNECTION_BUSY || !may_open => {
+                self.put_and_flush(id, number, job, now);
+            }
             _ if may_open => self.open_for(number, job, now),
             _ if matches!(job.owner, Owner::User(_)) => {
                 let text =
@@ -46,6 +45,39 @@ impl Exchange {
         }
     }
 
+    /// How much the connections of an owner have to do that take more.
+    fn loads(&self, owner: &Owner) -> Vec<(usize, u64)> {
+        let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
+        let taking = pool.iter().filter_map(|id| {
+            let connection = self.connections.get(id)?;
+            let takes = !connection.is_closing && !connection.is_reserved;
+            takes.then(|| (connection.load(), *id))
+        });
+        taking.collect()
+    }
+
+    /// Sends a request where a connection is ready for it, on whatever thread this is; what is left for the proxy's own. No request
+    /// ends by it: who brings one may hold what the end of another needs.
+    pub(crate) fn send_at_once(&mut self, command: Command) -> Option<Command> {
+        let (number, job) = match command {
+            Command::Submit(number, job) if !matches!(job.owner, Owner::Spare | Owner::Check(_)) => {
+                (number, job)
+            }
+            other => return Some(other),
+        };
+        let least = self.loads(&job.owner).into_iter().min();
+        let ready = least.filter(|(load, id)| {
+            *load < CONNECTION_BUSY && self.connections.get(id).is_some_and(Connection::is_ready)
+        });
+        let Some((_, id)) = ready else { return Some(Command::Submit(number, job)) };
+        let now = self.now();
+        self.put(id, number, job, now);
+        let is_well = self.write_waiting(id, now).is_ok()
+            && self.connections.get(&id).is_some_and(|connection| !connection.is_closing);
+        self.set_interest(id);
+        (!is_well).then_some(Command::Look(id))
+    }
+
     /// A bind goes alone, on a connection that is nobody's.
     pub(super) fn place_bind(&mut self, number: u64, job: Box<Job>) {
         let now = self.now();
@@ -56,17 +88,22 @@ impl Exchange {
                 .is_some_and(|connection| connection.load() == 0 && !connection.is_closing)
         });
         match free {
-            Some(id) => self.put(id, number, job, now),
+            Some(id) => self.put_and_flush(id, number, job, now),
             None if pool.len() < BINDS_MAX => self.open_for(number, job, now),
             None => self.binds.push_back((number, job)),
         }
     }
 
-    pub(super) fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
+    fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.used = now;
         connection.waiting.push_back((number, job));
         self.places.insert(number, id);
+    }
+
+    /// Puts a request on a connection and sends what waits there.
+    pub(super) fn put_and_flush(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
+        self.put(id, number, job, now);
         self.flush(id);
     }
 }

@@ -1,6 +1,7 @@
 //! What goes over a connection that is open: requests out, answers in, and to whom they belong.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use larix_client::PeerFault;
 use larix_proto::{LdapResult, MessageId, Response, ResultCode};
@@ -177,9 +178,8 @@ impl Exchange {
 
     /// Sends what waits and looks again at what the connection waits for.
     pub(super) fn flush(&mut self, id: u64) {
-        let now = self.now();
+        let written = self.write_waiting(id, self.now());
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.send_waiting(now);
         if !connection.is_shown
             && let Some(url) = self.given.settings.targets.get(connection.target)
             && let Some(shown) = connection.shown(url)
@@ -187,14 +187,21 @@ impl Exchange {
             connection.is_shown = true;
             self.given.shared.open.show(id, shown);
         }
-        if let Stage::Open(channel) = &connection.stage {
-            self.alarm = channel.next_deadline().into_iter().chain([self.alarm]).min().unwrap_or_default();
-        }
-        match connection.write() {
+        match written {
             Ok(_) => self.set_interest(id),
             Err(fault) => return self.lost(id, &fault, false),
         }
         self.close_if_done(id);
+    }
+
+    /// Sends what waits, as far as the socket takes it; whether more is left.
+    pub(super) fn write_waiting(&mut self, id: u64, now: Duration) -> Result<bool, PeerFault> {
+        let Some(connection) = self.connections.get_mut(&id) else { return Ok(false) };
+        connection.send_waiting(now);
+        if let Stage::Open(channel) = &connection.stage {
+            self.alarm = channel.next_deadline().into_iter().chain([self.alarm]).min().unwrap_or_default();
+        }
+        connection.write()
     }
 
     pub(super) fn set_interest(&mut self, id: u64) {
