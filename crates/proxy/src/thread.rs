@@ -1,7 +1,7 @@
 //! The one thread of a database that reads from its targets and looks after what is late: it never waits for one of them.
 //!
 //! A request goes out on the thread that brings it, if nobody else is at the [`Exchange`] just then, so that it does not wait
-//! for this one to wake up (`docs/adr/0087-a-request-goes-out-on-its-own-thread.md`).
+//! for this one to wake up (`docs/adr/0092-a-request-goes-out-on-its-own-thread.md`).
 
 mod ends;
 mod health;
