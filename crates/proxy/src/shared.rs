@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use larix_client::{Credentials, PeerFault};
 use larix_proto::url::LdapUrl;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use zeroize::Zeroizing;
 
 use crate::job::Job;
 use crate::open::Open;
-use crate::thread::{Exchange, closed};
 
 /// Requests of one database under way or waiting; more are answered `busy`.
 pub(crate) const JOBS_MAX: usize = 20_000;
@@ -38,11 +38,28 @@ pub(crate) enum Command {
     Look(u64),
 }
 
+/// What has the connections, and sends over them what is asked for.
+pub(crate) trait RequestCarrier: Send {
+    /// On the proxy's own thread: requests may end by it.
+    fn carry_out(&mut self, command: Command);
+    /// Sends a request where a connection is ready for it, on whatever thread this is; what is left for the proxy's own. No request
+    /// ends by it: who brings one may hold what the end of another needs.
+    fn send_at_once(&mut self, command: Command) -> Option<Command>;
+    /// What sockets have, and what is late.
+    fn happened(&mut self, events: &[epoll::Event], buffer: &mut [u8]);
+    /// The thread waits now; how long at most.
+    fn falls_asleep(&mut self) -> Option<Duration>;
+    /// Whether something is due before the thread looks by itself: then it is woken, once.
+    fn is_due_earlier(&mut self) -> bool;
+    /// The database is closed.
+    fn give_all_up(self: Box<Self>);
+}
+
 /// Requests in, answers out.
 pub(crate) struct Shared {
     commands: Mutex<Vec<Command>>,
     /// None before the thread begins, and once it has ended.
-    exchange: Mutex<Option<Exchange>>,
+    exchange: Mutex<Option<Box<dyn RequestCarrier>>>,
     pub(crate) wake: OwnedFd,
     is_woken: AtomicBool,
     stopped: AtomicBool,
@@ -170,7 +187,7 @@ impl Shared {
     }
 
     /// A turn of the thread: what is asked for, and what has happened. Answers how long it may sleep then; none: until it is woken.
-    pub(crate) fn turn(&self, happened: impl FnOnce(&mut Exchange)) -> Option<Duration> {
+    pub(crate) fn turn(&self, events: &[epoll::Event], buffer: &mut [u8]) -> Option<Duration> {
         if self.is_woken.load(Ordering::SeqCst) {
             // In this order: a command that comes between the two is taken below, and one that comes later wakes anew.
             let mut drained = [0; 8];
@@ -180,7 +197,7 @@ impl Shared {
         let mut slot = self.exchange();
         let exchange = slot.as_mut()?;
         self.take().into_iter().for_each(|command| exchange.carry_out(command));
-        happened(exchange);
+        exchange.happened(events, buffer);
         let pause = exchange.falls_asleep();
         drop(slot);
         if self.has_commands() { Some(Duration::ZERO) } else { pause }
@@ -194,14 +211,14 @@ impl Shared {
     }
 
     /// The thread is about to begin.
-    pub(crate) fn begin(&self, exchange: Exchange) {
+    pub(crate) fn begin(&self, exchange: Box<dyn RequestCarrier>) {
         *self.exchange() = Some(exchange);
     }
 
     /// The thread is at its end: what is under way ends with it, and what comes later is refused.
     pub(crate) fn end(&self) {
         let exchange = self.exchange().take();
-        exchange.into_iter().for_each(Exchange::give_all_up);
+        exchange.into_iter().for_each(RequestCarrier::give_all_up);
         self.refuse();
     }
 
@@ -223,7 +240,7 @@ impl Shared {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn exchange(&self) -> MutexGuard<'_, Option<Exchange>> {
+    fn exchange(&self) -> MutexGuard<'_, Option<Box<dyn RequestCarrier>>> {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -300,6 +317,11 @@ impl Shared {
     fn bound(&self) -> MutexGuard<'_, HashMap<usize, Bound>> {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The answer where nobody asks the targets any more.
+pub(crate) fn closed() -> LdapResult {
+    LdapResult::with(ResultCode::UNAVAILABLE, "the connections to the targets have ended")
 }
 
 /// Where the connection's record is: as long as a weak pointer to it is kept, nothing else is there.

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use larix_client::{Ambient, PeerFault, TlsClient};
 use larix_engine::time::Clock;
-use larix_proto::{LdapResult, ResultCode};
 use rustix::event::epoll;
 use rustix::event::{Timespec, epoll::EventFlags};
 
@@ -28,7 +27,7 @@ use self::health::Check;
 use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{FEED_HIGH, FEED_MAX, Owner};
 use crate::settings::ProxySettings;
-use crate::shared::{Command, Shared};
+use crate::shared::{Command, RequestCarrier, Shared, closed};
 use crate::targets::Targets;
 
 /// Requests under way on each connection of a pool before another is opened.
@@ -89,7 +88,7 @@ pub(crate) fn start(given: Given) -> io::Result<()> {
         check_number: 0,
         sleeps_until: Duration::ZERO,
     };
-    shared.begin(exchange);
+    shared.begin(Box::new(exchange));
     let served = Arc::clone(&shared);
     let begun = thread::Builder::new().name("proxy".to_owned()).spawn(move || serve(&served, &poll));
     begun.map(|_| ()).inspect_err(|_| shared.end())
@@ -101,16 +100,7 @@ fn serve(shared: &Shared, poll: &OwnedFd) {
     let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
     let mut buffer = vec![0; READ_BYTES];
     while !shared.is_stopped() {
-        let pause = shared.turn(|exchange| {
-            for event in &events {
-                let number = event.data.u64();
-                if number != WAKE {
-                    exchange.happened(number, event.flags, &mut buffer);
-                }
-            }
-            exchange.expire();
-            exchange.check_targets();
-        });
+        let pause = shared.turn(&events, &mut buffer);
         let timeout = pause.map(|pause| Timespec {
             tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: pause.subsec_nanos().into(),
@@ -169,15 +159,6 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The database is closed.
-    pub(crate) fn give_all_up(mut self) {
-        for (_, mut connection) in std::mem::take(&mut self.connections) {
-            let held = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
-            held.for_each(|(_, job)| job.sink.end(closed()));
-        }
-        self.binds.drain(..).for_each(|(_, job)| job.sink.end(closed()));
-    }
-
     fn now(&self) -> Duration {
         Duration::from_nanos(self.given.clock.monotonic().0)
     }
@@ -188,21 +169,6 @@ impl Exchange {
         (!is_idle).then_some(self.alarm).into_iter().chain(self.next_check()).min()
     }
 
-    /// The thread waits now; how long at most.
-    pub(crate) fn falls_asleep(&mut self) -> Option<Duration> {
-        let next = self.next_time();
-        self.sleeps_until = next.unwrap_or(Duration::MAX);
-        next.map(|at| at.saturating_sub(self.now()).max(Duration::from_millis(1)))
-    }
-
-    /// Whether something is due before the thread looks by itself: then it is woken, once.
-    pub(crate) fn is_due_earlier(&mut self) -> bool {
-        let next = self.next_time().unwrap_or(Duration::MAX);
-        let is_earlier = next < self.sleeps_until;
-        self.sleeps_until = self.sleeps_until.min(next);
-        is_earlier
-    }
-
     /// When the first thing is late that is not done by then: all connections are looked at.
     fn first_deadline(&self) -> Duration {
         let deadlines = self.connections.values().filter_map(|connection| match &connection.stage {
@@ -211,9 +177,10 @@ impl Exchange {
         });
         deadlines.chain([self.swept + SWEEP]).min().unwrap_or_default()
     }
+}
 
-    /// On the proxy's own thread: requests may end by it.
-    pub(crate) fn carry_out(&mut self, command: Command) {
+impl RequestCarrier for Exchange {
+    fn carry_out(&mut self, command: Command) {
         match command {
             Command::Submit(number, job) => self.place(number, job),
             Command::GiveUp(number) => self.give_up(number, None),
@@ -241,11 +208,42 @@ impl Exchange {
             }
         }
     }
-}
 
-/// The answer where nobody asks the targets any more.
-pub(crate) fn closed() -> LdapResult {
-    LdapResult::with(ResultCode::UNAVAILABLE, "the connections to the targets have ended")
+    fn send_at_once(&mut self, command: Command) -> Option<Command> {
+        self.send_if_ready(command)
+    }
+
+    fn happened(&mut self, events: &[epoll::Event], buffer: &mut [u8]) {
+        for event in events {
+            let number = event.data.u64();
+            if number != WAKE {
+                self.socket_has(number, event.flags, buffer);
+            }
+        }
+        self.expire();
+        self.check_targets();
+    }
+
+    fn falls_asleep(&mut self) -> Option<Duration> {
+        let next = self.next_time();
+        self.sleeps_until = next.unwrap_or(Duration::MAX);
+        next.map(|at| at.saturating_sub(self.now()).max(Duration::from_millis(1)))
+    }
+
+    fn is_due_earlier(&mut self) -> bool {
+        let next = self.next_time().unwrap_or(Duration::MAX);
+        let is_earlier = next < self.sleeps_until;
+        self.sleeps_until = self.sleeps_until.min(next);
+        is_earlier
+    }
+
+    fn give_all_up(mut self: Box<Self>) {
+        for (_, mut connection) in std::mem::take(&mut self.connections) {
+            let held = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
+            held.for_each(|(_, job)| job.sink.end(closed()));
+        }
+        self.binds.drain(..).for_each(|(_, job)| job.sink.end(closed()));
+    }
 }
 
 fn leave(pools: &mut HashMap<Owner, Vec<u64>>, owner: &Owner, id: u64) {

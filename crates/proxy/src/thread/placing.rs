@@ -58,7 +58,7 @@ impl Exchange {
 
     /// Sends a request where a connection is ready for it, on whatever thread this is; what is left for the proxy's own. No request
     /// ends by it: who brings one may hold what the end of another needs.
-    pub(crate) fn send_at_once(&mut self, command: Command) -> Option<Command> {
+    pub(super) fn send_if_ready(&mut self, command: Command) -> Option<Command> {
         let (number, job) = match command {
             Command::Submit(number, job) if !matches!(job.owner, Owner::Spare | Owner::Check(_)) => {
                 (number, job)

@@ -13,7 +13,7 @@ use crate::connection::{Numbered, Stage};
 use crate::job::{FEED_MAX, Outcome, Owner, Sink, body, envelope};
 
 impl Exchange {
-    pub(super) fn happened(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8]) {
+    pub(super) fn socket_has(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8]) {
         let Some(connection) = self.connections.get(&id) else { return };
         if matches!(connection.stage, Stage::Connecting) {
             return self.connected(id);
