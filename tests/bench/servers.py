@@ -28,6 +28,20 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def wait_for_port(process, port, name, log):
+    """Until a process that was just started listens."""
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            if process.poll() is not None:
+                break
+            time.sleep(0.05)
+    sys.exit(f"{name} does not start: {log.read_text()[-2000:]}")
+
+
 def suffix(name):
     return f"dc={name},dc=com"
 
@@ -95,16 +109,7 @@ class Server:
             self.process = subprocess.Popen(
                 [*program, "-f", str(self.configuration), "-h", f"ldap://127.0.0.1:{self.port}/", "-d", "16384"],
                 stdout=log, stderr=log, preexec_fn=ends_with_parent)
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.05)
-        sys.exit(f"{self.kind} does not start: {self.log()[-2000:]}")
+        wait_for_port(self.process, self.port, self.kind, self.place / "log")
 
     def stop(self):
         if self.process is not None:
@@ -200,16 +205,7 @@ class Process:
         words = [str(word).replace("@FILE@", str(path)).replace("@PORT@", str(self.port)) for word in command]
         with open(place / "log", "w") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, preexec_fn=ends_with_parent)
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                if self.process.poll() is not None:
-                    break
-                time.sleep(0.05)
-        sys.exit(f"{name} does not start: {(place / 'log').read_text()[-2000:]}")
+        wait_for_port(self.process, self.port, name, place / "log")
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use larix_configuration::slapd_d::{Keeper, Stamp};
-use larix_configuration::values::AdminAddress;
+use larix_configuration::values::{AdminAddress, BackupSchedule};
 use larix_configuration::{
     Changed, Config, ConfigChange, ConfigRefusal, Global, Present, Replicated, Requester,
 };
@@ -242,6 +242,13 @@ impl Configurator<'_> {
         if changed.no_op || nothing {
             return changed.outcome();
         }
+        // What a provider sends is taken all the same: the directory may be another server's.
+        let schedule = &changed.config.global.backup_schedule;
+        if *schedule != earlier.config.global.backup_schedule
+            && let Some(Err(why)) = schedule.as_ref().map(BackupSchedule::check_directory)
+        {
+            return refusal(ResultCode::UNWILLING_TO_PERFORM, why).into();
+        }
         match self.carry_out(&earlier, &changed) {
             Ok(logged) => {
                 let outcome = WriteOutcome { logged, ..changed.outcome() };
@@ -338,11 +345,6 @@ impl<'s> Transition<'s> {
         config.global.listener_urls.clone_from(&earlier.config.global.listener_urls);
         let config = Arc::new(config);
         let (before, after) = (&earlier.config.global, &config.global);
-        if let (true, Some(schedule)) =
-            (before.backup_schedule != after.backup_schedule, &after.backup_schedule)
-        {
-            schedule.check_directory().map_err(|why| refusal(ResultCode::UNWILLING_TO_PERFORM, why))?;
-        }
         let tls = if before.tls == after.tls {
             None
         } else {

@@ -88,8 +88,8 @@ impl BackupSchedule {
         Ok(schedule)
     }
 
-    /// Whether the directory is there. A server starts without it, because a disk may be mounted late; a change of cn=config
-    /// that names it is refused.
+    /// Whether the directory is there. A server starts without it, because a disk may be mounted late, and takes it from a provider
+    /// of its configuration; a client that names it in cn=config is refused.
     ///
     /// # Errors
     /// Names the directory, and what makes it.
