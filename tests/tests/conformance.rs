@@ -308,6 +308,7 @@ const KNOWN_ON_AN_ENGINE: &[(&str, Known)] = &[
     ("memberof-across-databases.txt", Known::Refused("is meant for all of them")),
     ("monitor.txt", Known::Differs(1, "the class olmMDBDatabase is for mdb")),
     ("overlay-glue.txt", Known::Refused("cannot be glued")),
+    ("overlay-glue-references.txt", Known::Refused("cannot be glued")),
     ("refint-across-databases.txt", Known::Refused("is meant for all of them")),
     ("retcode.txt", Known::Refused("the overlay retcode does not work in a kv database")),
     (
@@ -400,6 +401,7 @@ scenarios! {
     nestgroup: "nestgroup.txt",
     otp: "otp.txt",
     overlay_glue: "overlay-glue.txt",
+    overlay_glue_references: "overlay-glue-references.txt",
     proxied_authorization_v1: "proxied-authorization-v1.txt",
     unique: "unique.txt",
     retcode: "retcode.txt",

@@ -205,6 +205,13 @@ pub struct Mount {
     pub backend: Arc<dyn Backend>,
 }
 
+impl Mount {
+    /// The same names with this backend.
+    pub(crate) fn with(&self, backend: Arc<dyn Backend>) -> Self {
+        Self { suffixes: self.suffixes.clone(), subordinate: self.subordinate, hidden: self.hidden, backend }
+    }
+}
+
 /// All databases, for one that looks beyond itself.
 pub trait Routing: Debug + Send + Sync {
     /// All of them, in the order of the configuration.

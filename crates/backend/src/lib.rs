@@ -13,6 +13,7 @@ mod intercept;
 mod judged;
 pub mod memory_tree;
 pub mod meta;
+mod mounts;
 mod operation;
 mod over_glue;
 mod relay;

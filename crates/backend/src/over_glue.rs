@@ -12,10 +12,11 @@ use larix_engine::write::Completion;
 use larix_proto::{LdapResult, Scope};
 use larix_schema::{NormalDn, Schema};
 
-use crate::backend::{Announced, Backend, Below, Context, Mount};
+use crate::backend::{Announced, Backend, Context};
 use crate::cursor::{Cursor, End, First};
 use crate::glue;
 use crate::intercept::Stack;
+use crate::mounts::Mounts;
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
     Search, Verdict,
@@ -39,71 +40,48 @@ pub(crate) struct GluedTree {
     pub(crate) parts: Parts,
 }
 
-/// The databases themselves.
+/// The databases themselves: the uppermost one behind its other overlays, and those below.
 #[derive(Debug)]
 pub(crate) struct Parts {
     schema: Arc<Schema>,
     inner: Arc<dyn Backend>,
-    /// Those glued below by their suffixes, in the order of the configuration.
-    below: Vec<(NormalDn, Arc<dyn Backend>)>,
+    mounts: Mounts,
 }
 
 impl GluedTree {
     /// The trees among some databases, and which of them each database is part of.
     pub(crate) fn all(
         schema: &Arc<Schema>,
-        mounts: &[Mount],
+        mounts: &Mounts,
         over_glue: &[(usize, OverGlue)],
     ) -> (Vec<Self>, Vec<Option<usize>>) {
         let mut trees: Vec<Self> = Vec::new();
-        let mut members: Vec<Option<usize>> = vec![None; mounts.len()];
+        let mut members: Vec<Option<usize>> = vec![None; mounts.all().len()];
         for (number, over) in over_glue {
             let number = *number;
-            let mut below = Vec::new();
-            for (part, member) in mounts.iter().zip(&mut members) {
-                if uppermost(mounts, part) == Some(number) {
-                    let named =
-                        part.suffixes.iter().map(|suffix| (suffix.clone(), Arc::clone(&part.backend)));
-                    below.extend(named);
+            let mut parts = Mounts::default();
+            for (part, member) in mounts.all().iter().zip(&mut members) {
+                if mounts.uppermost(part) == Some(number) {
+                    parts.push(part.with(Arc::clone(&part.backend)));
                     *member = Some(trees.len());
                 }
             }
-            if below.is_empty() {
-                continue;
-            }
+            let Some(superior) = mounts.all().get(number).filter(|_| !parts.all().is_empty()) else { continue };
+            parts.push(superior.with(Arc::clone(&over.inner)));
             if let Some(member) = members.get_mut(number) {
                 *member = Some(trees.len());
             }
-            let parts = Parts { schema: Arc::clone(schema), inner: Arc::clone(&over.inner), below };
+            let parts = Parts { schema: Arc::clone(schema), inner: Arc::clone(&over.inner), mounts: parts };
             trees.push(Self { stack: over.stack.clone(), superior: number, parts });
         }
         (trees, members)
     }
 }
 
-/// The database that a subordinate one is glued to in the end: of those that are not subordinate, the nearest above it.
-fn uppermost(mounts: &[Mount], part: &Mount) -> Option<usize> {
-    let own = part.suffixes.first().filter(|_| part.subordinate && !part.hidden)?;
-    let depth = |mount: &Mount| {
-        let above = mount.suffixes.iter().filter(|suffix| own.is_descendant_of(suffix));
-        above.map(NormalDn::depth).max()
-    };
-    let superiors = mounts.iter().enumerate().filter(|(_, mount)| !mount.subordinate && !mount.hidden);
-    let superiors = superiors.filter_map(|(number, mount)| Some((depth(mount)?, number)));
-    superiors.max_by_key(|(depth, _)| *depth).map(|(_, number)| number)
-}
-
 impl Parts {
+    /// What an overlay has altered to a name of none of them is for the uppermost one to answer.
     fn holder(&self, dn: &NormalDn) -> &dyn Backend {
-        let below = self.below.iter().filter(|(suffix, _)| dn.is_within(suffix));
-        below.max_by_key(|(suffix, _)| suffix.depth()).map_or(&*self.inner, |(_, backend)| &**backend)
-    }
-
-    fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>> {
-        let within = self.below.iter().filter_map(|(suffix, backend)| {
-            glue::scope_below(scope, base, suffix).map(|scope| (&**backend, suffix, scope))
-        });
-        within.collect()
+        self.mounts.backend(dn).unwrap_or(&*self.inner)
     }
 }
 
@@ -114,7 +92,7 @@ impl Backend for Parts {
         let is_whole = search.controls.sync.is_some() || search.controls.persistent.is_some();
         let below = match is_whole {
             true => Vec::new(),
-            false => self.glued_below(search.base, search.request.scope),
+            false => self.mounts.glued_below(search.base, search.request.scope),
         };
         match below.is_empty() {
             true => holder.open(context, search),
@@ -185,7 +163,10 @@ impl Backend for Parts {
     }
 
     fn refers(&self, dn: &NormalDn, changes: bool) -> bool {
-        let below = || self.glued_below(dn, Scope::Subtree).iter().any(|(one, ..)| one.refers(dn, changes));
+        let below = || {
+            let parts = self.mounts.glued_below(dn, Scope::Subtree);
+            parts.iter().any(|(one, ..)| one.refers(dn, changes))
+        };
         self.holder(dn).refers(dn, changes) || (!changes && below())
     }
 

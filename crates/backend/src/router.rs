@@ -15,6 +15,7 @@ use crate::backend::{Announced, Backend, Below, Context, Mount, Routing};
 use crate::cursor::{Cursor, End, First};
 use crate::glue;
 use crate::intercept::{Bound, Stack};
+use crate::mounts::Mounts;
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
     PasswordChanged, Pending, Reply, Search, Verdict,
@@ -46,11 +47,8 @@ pub struct Router {
 /// The backend of all names: it hands on to the one that a name belongs to.
 struct Routes {
     frontend: Frontend,
-    /// In the order of the configuration.
-    mounts: Vec<Mount>,
+    mounts: Mounts,
     special: Special,
-    /// Suffixes and the numbers of their mounts, the longest first, and of equals the first of the configuration.
-    table: Vec<(NormalDn, usize)>,
     /// Overlays of databases, by the numbers of their mounts, that are also in front of those glued below.
     over_glue: Vec<(usize, OverGlue)>,
     /// Databases with such overlays, and those glued below them.
@@ -63,20 +61,15 @@ struct Routes {
 
 impl fmt::Debug for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Routes").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("Routes").field("mounts", &self.mounts).finish_non_exhaustive()
     }
 }
 
 impl Router {
     pub fn new(frontend: Frontend, mounts: Vec<Mount>, special: Special, interceptors: Stack) -> Self {
-        let served = mounts.iter().enumerate().filter(|(_, mount)| !mount.hidden);
-        let mut table: Vec<(NormalDn, usize)> = served
-            .flat_map(|(number, mount)| mount.suffixes.iter().map(move |suffix| (suffix.clone(), number)))
-            .collect();
-        table.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.depth()));
+        let mounts = Mounts::new(mounts);
         let (over_glue, trees, tree_of) = (Vec::new(), Vec::new(), Vec::new());
-        let routes =
-            Routes { frontend, mounts, special, table, over_glue, trees, tree_of, heeded: Vec::new() };
+        let routes = Routes { frontend, mounts, special, over_glue, trees, tree_of, heeded: Vec::new() };
         let (operations, controls) = (Vec::new(), Vec::new());
         let mut router = Self { routes, interceptors, operations, controls };
         router.gather();
@@ -94,11 +87,7 @@ impl Router {
 
     /// One more, as the last of the configuration.
     pub fn add(&mut self, mount: Mount) {
-        let Routes { mounts, table, .. } = &mut self.routes;
-        let number = mounts.len();
-        table.extend(mount.suffixes.iter().map(|suffix| (suffix.clone(), number)));
-        table.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.depth()));
-        mounts.push(mount);
+        self.routes.mounts.push(mount);
         self.routes.plant();
         self.gather();
     }
@@ -131,7 +120,7 @@ impl Router {
 
     /// The number of the mount that holds this DN: of those whose suffix is at or above it, the one with the longest.
     pub fn select(&self, dn: &NormalDn) -> Option<usize> {
-        self.routes.select(dn)
+        self.routes.mounts.number(dn)
     }
 
     /// Whether any of them has its content provided (RFC 4533).
@@ -232,15 +221,15 @@ impl Router {
 
 impl Routing for Router {
     fn mounts(&self) -> &[Mount] {
-        &self.routes.mounts
+        self.routes.mounts.all()
     }
 
     fn backend(&self, dn: &NormalDn) -> Option<&dyn Backend> {
-        self.routes.backend(dn)
+        self.routes.mounts.backend(dn)
     }
 
     fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>> {
-        self.routes.glued_below(base, scope)
+        self.routes.mounts.glued_below(base, scope)
     }
 
     fn announced(&self) -> Announced {
@@ -258,17 +247,9 @@ impl Routes {
         (self.trees, self.tree_of) = GluedTree::all(&self.frontend.schema, &self.mounts, &self.over_glue);
     }
 
-    fn select(&self, dn: &NormalDn) -> Option<usize> {
-        self.table.iter().find(|(suffix, _)| dn.is_within(suffix)).map(|(_, number)| *number)
-    }
-
-    fn backend(&self, dn: &NormalDn) -> Option<&dyn Backend> {
-        self.select(dn).and_then(|number| self.mounts.get(number)).map(|mount| &*mount.backend)
-    }
-
-    /// The same, or what knows the default referrals.
+    /// The backend that holds a name, or what knows the default referrals.
     fn holder(&self, dn: &NormalDn) -> &dyn Backend {
-        self.backend(dn).unwrap_or(&*self.special.nowhere)
+        self.mounts.backend(dn).unwrap_or(&*self.special.nowhere)
     }
 
     /// Whether an overlay or this backend handles the critical controls of a request. The others are passed over there.
@@ -297,7 +278,7 @@ impl Routes {
         if self.trees.is_empty() {
             return None;
         }
-        let number = self.select(dn)?;
+        let number = self.mounts.number(dn)?;
         let tree = self.trees.get((*self.tree_of.get(number)?)?)?;
         (tree.superior != number).then_some(tree)
     }
@@ -307,7 +288,7 @@ impl Routes {
         if self.trees.is_empty() {
             return None;
         }
-        let number = self.select(base)?;
+        let number = self.mounts.number(base)?;
         let tree = self.trees.get((*self.tree_of.get(number)?)?)?;
         (goes_on || tree.superior != number).then_some(tree)
     }
@@ -318,18 +299,6 @@ impl Routes {
             return Some(&*self.special.root_dse);
         }
         (*dn == self.frontend.subschema).then(|| &*self.special.subschema)
-    }
-
-    fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>> {
-        let mut found = Vec::new();
-        for mount in self.mounts.iter().filter(|mount| mount.subordinate && !mount.hidden) {
-            for suffix in &mount.suffixes {
-                if let Some(within) = glue::scope_below(scope, base, suffix) {
-                    found.push((&*mount.backend, suffix, within));
-                }
-            }
-        }
-        found
     }
 
     /// The backend that a search begins in, and those that it goes on in.
@@ -363,7 +332,7 @@ impl Routes {
         }
         // A provider's content is one, whatever it consists of; and so are changes.
         let is_whole = special.is_some() || controls.sync.is_some() || controls.persistent.is_some();
-        let below = if is_whole { Vec::new() } else { self.glued_below(base, request.scope) };
+        let below = if is_whole { Vec::new() } else { self.mounts.glued_below(base, request.scope) };
         Ok((backend, below))
     }
 
@@ -531,20 +500,23 @@ impl Backend for Routes {
     }
 
     fn refers(&self, dn: &NormalDn, changes: bool) -> bool {
-        let below = || self.glued_below(dn, Scope::Subtree).iter().any(|(one, ..)| one.refers(dn, changes));
+        let below = || {
+            let parts = self.mounts.glued_below(dn, Scope::Subtree);
+            parts.iter().any(|(one, ..)| one.refers(dn, changes))
+        };
         self.special(dn).is_none() && (self.holder(dn).refers(dn, changes) || (!changes && below()))
     }
 
     fn provides_content(&self) -> bool {
-        self.mounts.iter().any(|mount| mount.backend.provides_content())
+        self.mounts.all().iter().any(|mount| mount.backend.provides_content())
     }
 
     fn tells_changes(&self) -> bool {
-        self.mounts.iter().any(|mount| mount.backend.tells_changes())
+        self.mounts.all().iter().any(|mount| mount.backend.tells_changes())
     }
 
     fn announce(&self, announced: &mut Announced) {
-        self.mounts.iter().for_each(|mount| mount.backend.announce(announced));
+        self.mounts.all().iter().for_each(|mount| mount.backend.announce(announced));
     }
 }
 

@@ -7,7 +7,7 @@ use larix_engine::database::ProviderSettings;
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::settings::{SettingError, Settings, Value};
 use larix_engine::overlay::{self, BuildContext, Descriptor, Global, InGluedDatabases, OtherDatabase};
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, NearestSuffix, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::overlay_kind;
@@ -123,6 +123,11 @@ impl Built {
 }
 
 impl Database {
+    /// How many RDNs the longest of its suffixes has that counts in this choice.
+    pub fn depth_of(&self, nearest: &NearestSuffix<'_>) -> Option<usize> {
+        nearest.depth(self.suffixes.iter().map(|suffix| &suffix.normal))
+    }
+
     /// Whether overlays of it can be in front of the databases glued below, too. They cannot where its access rules are in front of them.
     pub fn may_have_overlays_over_glue(&self) -> bool {
         self.kind.is_stored() && !self.is_translucent()
@@ -169,13 +174,9 @@ impl Config {
     pub fn superior(&self, database: &Database) -> Option<&Database> {
         database.subordinate.as_ref()?;
         let own = &database.suffixes.first()?.normal;
-        let depth = |other: &Database| {
-            let above = other.suffixes.iter().filter(|suffix| own.is_descendant_of(&suffix.normal));
-            above.map(|suffix| suffix.normal.depth()).max()
-        };
         let uppermost = self.databases.iter().filter(|other| other.subordinate.is_none() && !other.disabled);
-        let uppermost = uppermost.filter_map(|other| Some((depth(other)?, other)));
-        uppermost.max_by_key(|(depth, _)| *depth).map(|(_, other)| other)
+        let depth = |nearest: &NearestSuffix<'_>, other: &&Database| other.depth_of(nearest);
+        NearestSuffix::above(own).among(uppermost, depth).map(|(_, other)| other)
     }
 
     /// What the overlays behind an `overlay glue` line cannot do for the databases glued below.

@@ -14,7 +14,7 @@ mod served;
 use std::sync::Arc;
 
 use larix_proto::{LdapResult, ResultCode, Scope};
-use larix_schema::{NormalDn, Schema};
+use larix_schema::{NearestSuffix, NormalDn, Schema};
 use larix_store::Store;
 
 pub use binds::BindLookup;
@@ -155,18 +155,10 @@ impl<S: Store> Directory<S> {
     /// The database that holds this DN: of those whose suffix is at or above it, the one with the longest. Hidden ones
     /// hold nothing.
     pub fn select(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
-        let depth = |served: &Arc<Served<S>>| {
-            let settings = served.database.current_settings();
-            let above = settings.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
-            if settings.hidden { None } else { above.map(|suffix| suffix.normal.depth()).max() }
+        let depth = |nearest: &NearestSuffix<'_>, served: &&Arc<Served<S>>| {
+            served.database.current_settings().depth_of(nearest)
         };
-        // Of equals the first: `max_by_key` would give the last.
-        self.databases
-            .iter()
-            .rev()
-            .filter_map(|s| Some((depth(s)?, s)))
-            .max_by_key(|(d, _)| *d)
-            .map(|(_, s)| s)
+        NearestSuffix::of(dn).among(&self.databases, depth).map(|(_, served)| served)
     }
 
     /// This database of the directory.

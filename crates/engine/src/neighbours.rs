@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, NearestSuffix, NormalDn};
 use larix_store::{Snapshot, Store};
 
 use crate::access::{
@@ -24,11 +24,10 @@ impl<S: Store> Neighbours<S> {
     /// The database whose suffix is the nearest at or above the name, if it is nearer than `beyond` says.
     fn select(&self, dn: &NormalDn, beyond: usize) -> Option<Arc<Database<S>>> {
         let open = self.0.iter().filter_map(Weak::upgrade);
-        let held =
-            open.filter_map(|database| Some((database.current_settings().suffix_depth(dn)?, database)));
-        held.filter(|(depth, _)| *depth > beyond)
-            .max_by_key(|(depth, _)| *depth)
-            .map(|(_, database)| database)
+        let depth = |nearest: &NearestSuffix<'_>, database: &Arc<Database<S>>| {
+            database.current_settings().depth_of(nearest)
+        };
+        NearestSuffix::of(dn).beyond(beyond).among(open, depth).map(|(_, database)| database)
     }
 
     fn read_entry(

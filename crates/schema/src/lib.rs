@@ -16,6 +16,7 @@ mod filter;
 mod lexical;
 mod matching_rules;
 mod model;
+mod nearest;
 mod options;
 pub mod prep;
 mod rule;
@@ -38,6 +39,7 @@ pub use filter::{
 };
 pub use matching_rules::{ALL_RULES, MatchingRule, RuleUse, SubstringPosition};
 pub use model::{AttributeType, AttributeTypeId, ClassKind, ContentRule, ObjectClass, ObjectClassId, Usage};
+pub use nearest::NearestSuffix;
 pub use options::AttributeOptions;
 pub use rule::approximate_words;
 pub use schema::Schema;

@@ -12,7 +12,7 @@ use larix_engine::access::{
     AccessLevel, AccessPolicy, AccessTarget, EntryFacts, Item, PeerNames, Privilege, Strength, Subject,
 };
 use larix_engine::search::entry::{Gate, Seen};
-use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, Match, NearestSuffix, NormalDn, Schema};
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use larix_store::Store;
 
@@ -136,19 +136,9 @@ fn show_subject(args: &AclArgs, subject: &Subject) {
 
 /// The database with the longest suffix above the DN.
 fn section_of<'c>(config: &'c Config, dn: &NormalDn) -> Option<&'c larix_configuration::Database> {
-    let depth = |database: &&larix_configuration::Database| {
-        database
-            .suffixes
-            .iter()
-            .filter(|suffix| dn.is_within(&suffix.normal))
-            .map(|suffix| suffix.normal.depth())
-            .max()
-    };
-    config
-        .databases
-        .iter()
-        .filter(|database| database.kind.is_stored() && depth(database).is_some())
-        .max_by_key(depth)
+    let stored = config.databases.iter().filter(|database| database.kind.is_stored());
+    let held = NearestSuffix::of(dn).among(stored, |nearest, database| database.depth_of(nearest));
+    held.map(|(_, database)| database)
 }
 
 fn subject(args: &AclArgs, config: &Config) -> anyhow::Result<Subject> {

@@ -14,6 +14,7 @@ use larix_engine::load::{
     self, LoadContext, LoadError, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
 };
 use larix_proto::ldif::{self, Body, Change, LocalFiles};
+use larix_schema::NearestSuffix;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::ldif_tree;
 use larix_store::OpenError;
@@ -151,13 +152,10 @@ fn load_glued(
 /// will then explain.
 fn owner(config: &Config, databases: &[&larix_configuration::Database], record: &[Vec<u8>]) -> usize {
     let Some(dn) = record_dn(record).and_then(|dn| config.schema.parse_dn(&dn).ok()) else { return 0 };
-    let depth = |database: &larix_configuration::Database| {
-        let above = database.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
-        above.map(|suffix| suffix.normal.depth()).max()
-    };
-    let nearest =
-        databases.iter().enumerate().filter_map(|(index, database)| Some((depth(database)?, index)));
-    nearest.max_by_key(|(depth, _)| *depth).map_or(0, |(_, index)| index)
+    let nearest = NearestSuffix::of(&dn).among(databases.iter().enumerate(), |nearest, (_, database)| {
+        database.depth_of(nearest)
+    });
+    nearest.map_or(0, |(_, (index, _))| index)
 }
 
 /// The DN of a record given as its lines.

@@ -13,7 +13,7 @@ use larix_engine::controls::RequestControls;
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::control::{ControlValue as _, ManageDsaIt, Relax, TreeDelete};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
-use larix_schema::NormalDn;
+use larix_schema::{NearestSuffix, NormalDn};
 use larix_server::tool_socket::ToolClient;
 use larix_store::OpenError;
 use larix_store::lmdb::LmdbStore;
@@ -67,13 +67,10 @@ impl Changing {
         };
         // A name that cannot be read is refused by whichever server.
         let dn = config.schema.parse_dn(operation.target()).unwrap_or_else(|_| NormalDn::root());
-        let depth = |suffixes: &[NormalDn]| {
-            let above = suffixes.iter().filter(|suffix| dn.is_within(suffix));
-            above.map(NormalDn::depth).max()
-        };
+        let nearest = NearestSuffix::of(&dn);
         let (_, client) = served
             .iter_mut()
-            .max_by_key(|(suffixes, _)| depth(suffixes))
+            .max_by_key(|(suffixes, _)| nearest.depth(&*suffixes))
             .context("no database was chosen")?;
         Ok(client.change(&operation, &wire_controls(&controls))?)
     }

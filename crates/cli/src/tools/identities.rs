@@ -9,7 +9,7 @@ use larix_engine::search::{Gate, Seen, internal};
 use larix_engine::{Database, EntrySource};
 use larix_proto::Scope;
 use larix_proto::url::LdapUrl;
-use larix_schema::{BoundFilter, NormalDn, Schema};
+use larix_schema::{BoundFilter, NearestSuffix, NormalDn, Schema};
 use larix_server::sasl::identity::Lookups;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
@@ -45,12 +45,8 @@ impl<'c> Offline<'c> {
     }
 
     fn holder(&self, dn: &NormalDn) -> Option<&Database<LmdbStore>> {
-        let depth = |section: &larix_configuration::Database| {
-            let above = section.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
-            above.map(|suffix| suffix.normal.depth()).max()
-        };
-        let held = self.opened.iter().filter_map(|(section, database)| Some((depth(section)?, database)));
-        held.max_by_key(|(depth, _)| *depth).map(|(_, database)| database)
+        let held = NearestSuffix::of(dn).among(&self.opened, |nearest, (section, _)| section.depth_of(nearest));
+        held.map(|(_, (_, database))| database)
     }
 
     fn section_over(&self, dn: &NormalDn) -> Option<&'c larix_configuration::Database> {

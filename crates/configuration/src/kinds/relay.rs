@@ -1,5 +1,7 @@
 //! `database relay`: another database of this server under other names (slapd-relay(5)).
 
+use larix_schema::NearestSuffix;
+
 use super::super::builder::directive::{Directive, Form, Scope};
 use super::super::diagnostic::ConfigError;
 use super::super::model::{Config, Database};
@@ -43,11 +45,9 @@ pub(in super::super) fn check(config: &Config) -> Result<(), ConfigError> {
     for database in config.databases.iter().filter(served) {
         let real = database.kind.settings::<RelaySettings>().and_then(|settings| settings.real.as_ref());
         let Some(real) = real else { continue };
-        let suffixes = config.databases.iter().filter(served).flat_map(|other| {
-            other.suffixes.iter().map(move |suffix| (suffix.normal.depth(), &suffix.normal, other))
-        });
+        let depth = |nearest: &NearestSuffix<'_>, other: &&Database| other.depth_of(nearest);
         let holder =
-            suffixes.filter(|(_, suffix, _)| real.normal.is_within(suffix)).max_by_key(|held| held.0);
+            NearestSuffix::of(&real.normal).among(config.databases.iter().filter(served), depth);
         let fault = |message: String, help: &str| {
             Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
         };
@@ -58,7 +58,7 @@ pub(in super::super) fn check(config: &Config) -> Result<(), ConfigError> {
                     "the name of an entry of the database that is meant, such as its suffix",
                 );
             }
-            Some((.., holder)) if std::ptr::eq(holder, database) => {
+            Some((_, holder)) if std::ptr::eq(holder, database) => {
                 return fault(
                     format!("relay \"{real}\": the database would ask itself"),
                     "the name of an entry of another database, such as its suffix",

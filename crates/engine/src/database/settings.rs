@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, NearestSuffix, NormalDn, Schema};
 use larix_store::Durability;
 
 use crate::access::AccessPolicy;
@@ -100,8 +100,12 @@ pub struct OldValues {
 impl DatabaseSettings {
     /// How many RDNs the nearest suffix at or above the name has. `None`: there is none, or the database is hidden.
     pub fn suffix_depth(&self, dn: &NormalDn) -> Option<usize> {
-        let above = self.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
-        if self.hidden { None } else { above.map(|suffix| suffix.normal.depth()).max() }
+        self.depth_of(&NearestSuffix::of(dn))
+    }
+
+    /// The same for one choice among several databases.
+    pub fn depth_of(&self, nearest: &NearestSuffix<'_>) -> Option<usize> {
+        if self.hidden { None } else { nearest.depth(self.suffixes.iter().map(|suffix| &suffix.normal)) }
     }
 
     /// How commits of changes that are answered are synced.

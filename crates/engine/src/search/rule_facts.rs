@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, Match, NearestSuffix, NormalDn, Schema};
 use larix_store::Snapshot;
 
 use super::computed::{Composed, Identified, Sight};
@@ -267,6 +267,5 @@ pub(crate) fn search<V: Snapshot>(
 
 /// RDNs of the suffix at or above the name.
 pub(crate) fn suffix_depth<V>(view: &View<'_, V>, dn: &NormalDn) -> Option<usize> {
-    let above = view.settings.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
-    above.map(|suffix| suffix.normal.depth()).max()
+    NearestSuffix::of(dn).depth(view.settings.suffixes.iter().map(|suffix| &suffix.normal))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use larix_engine::access::{EntryFacts, EntrySearch, OtherEntries, Unreadable};
 use larix_engine::other_entries;
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, NearestSuffix, NormalDn};
 
 use super::Node;
 
@@ -35,11 +35,9 @@ impl AllDatabases {
     /// The database in a shared engine whose suffix is the nearest at or above the name, and how many RDNs that has.
     fn shared(&self, dn: &NormalDn, beyond: usize) -> Option<(usize, Arc<Node>)> {
         let nodes = self.nodes.get().into_iter().flatten().filter_map(Weak::upgrade);
-        let held = nodes.filter_map(|node| {
-            let depth = node.database_settings().suffix_depth(dn)?;
-            (depth > beyond).then_some((depth, node))
-        });
-        held.max_by_key(|(depth, _)| *depth)
+        let depth =
+            |nearest: &NearestSuffix<'_>, node: &Arc<Node>| node.database_settings().depth_of(nearest);
+        NearestSuffix::of(dn).beyond(beyond).among(nodes, depth)
     }
 
     /// Asks the stored database that holds the name, unless one in a shared engine is nearer, then that one.
