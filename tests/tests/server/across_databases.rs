@@ -205,7 +205,7 @@ fn glued_databases_follow_each_other() {
     let more = data.join("more").display().to_string();
     let overlays = "olcDatabase={3}mdb,cn=config";
     for (change, expected) in [
-        ("whoami".to_owned(), "blue=bo,tip red=ann,tip; ann<red bo<blue tip<blue,red"),
+        ("search \"dc=top\" base (objectClass=*) 1.1".to_owned(), "blue=bo,tip red=ann,tip; ann<red bo<blue tip<blue,red"),
         (
             "modrdn \"cn=ann,ou=glued,dc=top\" cn=anna delete".to_owned(),
             "blue=bo,tip red=anna,tip; anna<red bo<blue tip<blue,red",

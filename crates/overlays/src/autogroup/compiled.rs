@@ -16,7 +16,7 @@ use super::Settings;
 /// Bytes of URLs that are kept: each takes some six times as many in memory. Where there are more, they are read with each change.
 const URL_BYTES_MAX: usize = 32 << 20;
 
-/// Entries that are looked at for groups where no index tells which have URLs, before their class is asked for alone.
+/// Entries that are looked at for groups while no index tells which have URLs, before their class is asked for alone.
 const UNINDEXED_MAX: u32 = 10_000;
 
 /// Equality rules whose keys are equal exactly if the values are.
@@ -36,6 +36,8 @@ const EXACT_RULES: [&str; 9] = [
 #[derive(Debug, Default)]
 pub(super) struct Compiled {
     commit: Option<u64>,
+    /// Entries that got URLs but not the class are not among the groups.
+    by_class: bool,
     pub(super) groups: Vec<Group>,
     /// The URLs by their bases.
     by_base: HashMap<Box<str>, Bucket>,
@@ -90,7 +92,7 @@ impl Settings {
     pub(super) fn compiled(&self, entries: &dyn Entries, schema: &Schema) -> Result<Arc<Compiled>, Failure> {
         let known = self.kept.load_full();
         let holds = |known: &Arc<Compiled>| {
-            known.commit.is_some_and(|commit| entries.is_as_at(commit, &self.lasting()))
+            known.commit.is_some_and(|commit| entries.is_as_at(commit, &self.lasting(known.by_class)))
         };
         match known.filter(holds) {
             Some(known) => Ok(known),
@@ -100,14 +102,14 @@ impl Settings {
 
     /// The same, whatever is kept.
     pub(super) fn compile(&self, entries: &dyn Entries, schema: &Schema) -> Result<Arc<Compiled>, Failure> {
-        let mut compiled = Compiled { commit: entries.found_at(&self.lasting()), ..Compiled::default() };
-        let mut bytes = 0;
+        let (mut compiled, mut bytes, mut by_class) = (Compiled::default(), 0, false);
         for at in 0..self.sets.len() {
-            self.gather(entries, schema, at, &mut |group, text_bytes| {
+            by_class |= self.gather(entries, schema, at, &mut |group, text_bytes| {
                 bytes += text_bytes;
                 compiled.add(schema, entries, group);
             })?;
         }
+        (compiled.commit, compiled.by_class) = (entries.found_at(&self.lasting(by_class)), by_class);
         let compiled = Arc::new(compiled);
         if compiled.commit.is_some() && bytes <= URL_BYTES_MAX {
             self.kept.store(Some(Arc::clone(&compiled)));
@@ -115,19 +117,22 @@ impl Settings {
         Ok(compiled)
     }
 
-    /// What makes URLs others: nothing but their change. Names and classes are asked for when a group is written.
-    fn lasting(&self) -> Lasting<'_> {
-        Lasting { attributes: &self.urls, entries: false, names: false }
+    /// What makes URLs others: nothing but their change. Names and classes are asked for when a group is written; but where groups were
+    /// found by their class, an entry may get that, too.
+    fn lasting(&self, by_class: bool) -> Lasting<'_> {
+        let attributes = if by_class { &self.urls_and_class } else { &self.urls };
+        Lasting { attributes, entries: false, names: false }
     }
 
+    /// Hands on the entries with URLs of a set. Answers whether it found them by the class alone.
     fn gather(
         &self,
         entries: &dyn Entries,
         schema: &Schema,
         at: usize,
         take: &mut dyn FnMut(Group, usize),
-    ) -> Result<(), Failure> {
-        let Some(set) = self.sets.get(at) else { return Ok(()) };
+    ) -> Result<bool, Failure> {
+        let Some(set) = self.sets.get(at) else { return Ok(false) };
         let (root, has_url) = (NormalDn::root(), BoundFilter::Present(set.url.clone()));
         let mut visit = |found: &dyn FoundEntry| {
             let (group, bytes) = group(schema, (at, &set.url), found)?;
@@ -136,14 +141,17 @@ impl Settings {
             }
             Ok(true)
         };
-        let limits = InternalLimits { unchecked: Some(UNINDEXED_MAX), ..InternalLimits::default() };
+        let is_indexed = entries.indexed_ids(&has_url)?.is_some();
+        let unchecked = (!is_indexed).then_some(UNINDEXED_MAX);
+        let limits = InternalLimits { unchecked, ..InternalLimits::default() };
         let with_urls =
             InternalSearch::new(&root, Scope::Subtree, &has_url).of_what_is_stored().within(limits);
-        if entries.search(&with_urls, &mut visit)?.ended == Ended::TooMuchWork {
+        let by_class = entries.search(&with_urls, &mut visit)?.ended == Ended::TooMuchWork;
+        if by_class {
             let of_class = InternalSearch::new(&root, Scope::Subtree, &set.groups).of_what_is_stored();
             entries.search(&of_class, &mut visit)?;
         }
-        Ok(())
+        Ok(by_class)
     }
 
     /// The group that the entry of this name is, if it is one.

@@ -34,7 +34,8 @@ pub(super) fn build(given: &Given, context: &BuildContext<'_>) -> Result<Arc<dyn
             urls.push(set.url.clone());
         }
     }
-    let settings = Settings { sets, urls, object_class, kept: ArcSwapOption::empty() };
+    let urls_and_class = urls.iter().chain([&object_class]).cloned().collect();
+    let settings = Settings { sets, urls, urls_and_class, object_class, kept: ArcSwapOption::empty() };
     Ok(Arc::new(AutoGroup(Arc::new(settings))))
 }
 

@@ -48,6 +48,8 @@ struct Settings {
     sets: Vec<GroupSet>,
     /// The attributes with URLs of all sets, each once.
     urls: Vec<AttributeDescription>,
+    /// The same, and objectClass.
+    urls_and_class: Vec<AttributeDescription>,
     object_class: AttributeDescription,
     /// The groups as of the latest commit that the writer looked at.
     kept: ArcSwapOption<Compiled>,

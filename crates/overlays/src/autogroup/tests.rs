@@ -2,14 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
+use std::sync::mpsc;
+
+use larix_engine::csn::Csn;
+use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
+use larix_engine::time::Timestamp;
+use larix_engine::write::AttributeValues;
 use larix_store::memory::MemoryStore;
+use uuid::Uuid;
 
 use super::DESCRIPTOR;
-use crate::testing::{Fixture, SUFFIX, TREE, build, found, ruled_with, schema};
+use crate::testing::{START, Fixture, SUFFIX, TREE, build, found, memory, ruled_with, schema, settings};
 
 const CLASSES: &str = "attributetype ( 1.2.3.4.1 NAME 'findsURL' SUP labeledURI )\n\
     objectclass ( 1.2.3.4.2 NAME 'findingGroup' SUP top STRUCTURAL MUST cn MAY ( findsURL $ member $ ou ) )\n\
-    objectclass ( 1.2.3.4.3 NAME 'emptyGroup' SUP top STRUCTURAL MUST cn MAY findsURL )";
+    objectclass ( 1.2.3.4.3 NAME 'emptyGroup' SUP top STRUCTURAL MUST cn MAY findsURL )\n\
+    objectclass ( 1.2.3.4.4 NAME 'finding' SUP top AUXILIARY MAY ( findsURL $ member ) )";
 const LINES: &str = "autogroup-attrset findingGroup findsURL member";
 
 fn tree() -> Fixture<MemoryStore> {
@@ -126,7 +135,53 @@ fn mistakes_are_named() {
     }
     let overlay = build(&DESCRIPTOR, &schema, "autogroup-attrset emptyGroup findsURL member").unwrap();
     assert!(
-        overlay.notes(&schema, &larix_engine::index::IndexConfig::default())[0]
+        overlay.notes(&schema, &IndexConfig::default())[0]
             .contains("does not allow member")
     );
+}
+
+/// An entry of this content comes from another server.
+fn replicate(fixture: &Fixture<MemoryStore>, at: i64, dn: &str, values: &[(&str, &str)]) {
+    let entry_uuid = Uuid::from_u128(7);
+    let csn = Csn { time: Timestamp(START.0 + at * 1_000_000), count: 0, server_id: 2, modification: 0 };
+    let (uuid, csn) = (entry_uuid.to_string(), csn.to_string());
+    let mut attributes: Vec<AttributeValues> = Vec::new();
+    for (name, value) in [("entryUUID", uuid.as_str()), ("entryCSN", &csn)].iter().chain(values) {
+        let value = value.as_bytes().to_vec();
+        match attributes.iter_mut().find(|own| own.description == *name) {
+            Some(own) => own.values.push(value),
+            None => attributes.push(AttributeValues { description: (*name).to_owned(), values: vec![value] }),
+        }
+    }
+    let put = ReplicatedChange::Put { entry_uuid, dn: dn.to_owned(), attributes, state: None, place: None };
+    let batch = ReplicatedBatch { changes: vec![put], ..ReplicatedBatch::default() };
+    let (sender, receiver) = mpsc::channel();
+    fixture.directory.databases()[0].replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    let outcome = receiver.recv().unwrap();
+    assert!(outcome.result.is_success(), "{outcome:?}");
+}
+
+/// Nobody tells the overlay: the next change of a person finds the group, whether an index tells who has URLs or only the class does.
+#[test]
+fn a_class_that_comes_from_another_server_makes_a_group() {
+    let lines = "autogroup-attrset finding findsURL member";
+    for kinds in [Kinds::PRESENCE.or(Kinds::EQUALITY), Kinds::EQUALITY] {
+        let schema = schema(&format!("{}\n{CLASSES}", larix_schema::bundled("dyngroup").unwrap()));
+        let mut settings = settings(&schema);
+        settings.index.also(schema.describe("findsURL").unwrap(), kinds);
+        settings.index.also(schema.describe("objectClass").unwrap(), Kinds::EQUALITY);
+        settings.overlays.push(build(&DESCRIPTOR, &schema, lines).unwrap());
+        let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+        fixture.apply(TREE);
+        let (dn, url) = (format!("cn=g,{SUFFIX}"), format!("ldap:///ou=People,{SUFFIX}??sub?(sn=x)"));
+        let plain = [("objectClass", "emptyGroup"), ("cn", "g"), ("findsURL", &url)];
+        replicate(&fixture, 1, &dn, &plain);
+        // The URLs are kept from here on.
+        fixture.apply(&person("p", "x"));
+        fixture.apply(&person("q", "x"));
+        assert_eq!(members(&fixture, "g"), "", "{kinds:?}");
+        replicate(&fixture, 2, &dn, &[&[("objectClass", "finding")][..], &plain].concat());
+        fixture.apply(&person("r", "x"));
+        assert_eq!(members(&fixture, "g"), "r", "{kinds:?}");
+    }
 }

@@ -7,7 +7,7 @@ use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Overlay};
 
 use super::lists::{Breached, Words};
-use super::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
+use super::{PasswordPolicy, PasswordPolicySettings, PolicyRule, SUBENTRY};
 
 pub(super) fn build(
     settings: &Settings,
@@ -58,5 +58,6 @@ fn read(settings: &Settings, context: &BuildContext<'_>) -> Result<PasswordPolic
         send_netscape_controls: settings.is_on("olcPPolicySendNetscapeControls"),
         hasher: context.hasher.clone(),
         last_bind: context.last_bind,
+        subentry: schema.describe(SUBENTRY).ok(),
     })
 }

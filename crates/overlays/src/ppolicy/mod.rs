@@ -10,6 +10,7 @@ mod change;
 mod config;
 mod entries;
 mod history;
+mod holders;
 mod lists;
 mod policy;
 mod ppm;
@@ -17,6 +18,8 @@ mod quality;
 mod rules;
 mod usability;
 
+#[cfg(test)]
+mod holders_tests;
 #[cfg(test)]
 mod tests;
 
@@ -29,8 +32,8 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::Entry;
-use larix_engine::index::IndexConfig;
-use larix_engine::overlay::computed::{ComputedAttributes, ComputedOf};
+use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
 use larix_engine::overlay::{
     Additions, AnsweredEntry, Answering, Authentication, Descriptor, Entries, Failure, InGluedDatabases,
     Interests, Judgement, NobodysBind, Overlay, OverlayDirective, PendingBind, PendingChange, Refusal,
@@ -108,6 +111,8 @@ pub struct PasswordPolicySettings {
     pub hasher: Hasher,
     /// Whether the database keeps pwdLastSuccess (`lastbind`), which pwdMaxIdle stands on.
     pub last_bind: bool,
+    /// pwdPolicySubentry
+    subentry: Option<AttributeDescription>,
 }
 
 /// The overlay on one database.
@@ -173,6 +178,11 @@ impl Overlay for PasswordPolicy {
 
     fn listed_controls(&self) -> &'static [&'static str] {
         &[oid::ACCOUNT_USABILITY, oid::PASSWORD_POLICY]
+    }
+
+    fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
+        // Who has a policy by name is looked up where a filter asks for it.
+        self.settings.subentry.iter().map(|subentry| (subentry.clone(), Kinds::EQUALITY)).collect()
     }
 
     fn interests(&self) -> Interests {
@@ -272,6 +282,16 @@ impl ComputedAttributes for PasswordPolicy {
             visit(shown.as_deref().unwrap_or(policy.as_str()).as_bytes());
         }
         Ok(())
+    }
+
+    fn holders(
+        &self,
+        within: &ComputedIn<'_>,
+        _: &AttributeDescription,
+        normal: &[u8],
+    ) -> Result<Option<Holders>, Failure> {
+        let Ok(policy) = std::str::from_utf8(normal) else { return Ok(Some(Holders::default())) };
+        self.entries_under(within, &NormalDn::from_normal(policy))
     }
 }
 
