@@ -66,7 +66,9 @@ impl GluedTree {
                     *member = Some(trees.len());
                 }
             }
-            let Some(superior) = mounts.all().get(number).filter(|_| !parts.all().is_empty()) else { continue };
+            let Some(superior) = mounts.all().get(number).filter(|_| !parts.all().is_empty()) else {
+                continue;
+            };
             parts.push(superior.with(Arc::clone(&over.inner)));
             if let Some(member) = members.get_mut(number) {
                 *member = Some(trees.len());

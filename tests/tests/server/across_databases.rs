@@ -160,9 +160,11 @@ fn related(client: &mut Client) -> String {
     let answer = ask(client, "search \"dc=top\" sub (|(member=*)(memberOf=*)) member memberOf");
     let (mut members, mut groups) = (Vec::new(), Vec::new());
     for entry in answer.split("-> ").skip(1) {
-        let first = |name: &str| name.trim_start_matches("cn=").split(',').next().unwrap_or_default().to_owned();
+        let first =
+            |name: &str| name.trim_start_matches("cn=").split(',').next().unwrap_or_default().to_owned();
         let values = |attribute: &str| {
-            let lines = entry.lines().filter_map(|line| line.trim().strip_prefix(attribute)?.strip_prefix(": "));
+            let lines =
+                entry.lines().filter_map(|line| line.trim().strip_prefix(attribute)?.strip_prefix(": "));
             let mut values: Vec<String> = lines.map(first).collect();
             values.sort_unstable();
             values.join(",")
@@ -205,7 +207,10 @@ fn glued_databases_follow_each_other() {
     let more = data.join("more").display().to_string();
     let overlays = "olcDatabase={3}mdb,cn=config";
     for (change, expected) in [
-        ("search \"dc=top\" base (objectClass=*) 1.1".to_owned(), "blue=bo,tip red=ann,tip; ann<red bo<blue tip<blue,red"),
+        (
+            "search \"dc=top\" base (objectClass=*) 1.1".to_owned(),
+            "blue=bo,tip red=ann,tip; ann<red bo<blue tip<blue,red",
+        ),
         (
             "modrdn \"cn=ann,ou=glued,dc=top\" cn=anna delete".to_owned(),
             "blue=bo,tip red=anna,tip; anna<red bo<blue tip<blue,red",
@@ -251,7 +256,10 @@ fn glued_databases_follow_each_other() {
             "lime=ann navy=ann,bo wine=ann; ann<lime,navy,wine bo<navy",
         ),
         // Without refint names stay, and memberOf of the new name is of nobody.
-        (format!("delete \"olcOverlay={{2}}refint,{overlays}\""), "lime=ann navy=ann,bo wine=ann; ann<lime,navy,wine bo<navy"),
+        (
+            format!("delete \"olcOverlay={{2}}refint,{overlays}\""),
+            "lime=ann navy=ann,bo wine=ann; ann<lime,navy,wine bo<navy",
+        ),
         (
             "modrdn \"cn=ann,ou=glued,dc=top\" cn=amy delete".to_owned(),
             "lime=ann navy=ann,bo wine=ann; bo<navy",

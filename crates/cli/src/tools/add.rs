@@ -152,9 +152,8 @@ fn load_glued(
 /// will then explain.
 fn owner(config: &Config, databases: &[&larix_configuration::Database], record: &[Vec<u8>]) -> usize {
     let Some(dn) = record_dn(record).and_then(|dn| config.schema.parse_dn(&dn).ok()) else { return 0 };
-    let nearest = NearestSuffix::of(&dn).among(databases.iter().enumerate(), |nearest, (_, database)| {
-        database.depth_of(nearest)
-    });
+    let nearest = NearestSuffix::of(&dn)
+        .among(databases.iter().enumerate(), |nearest, (_, database)| database.depth_of(nearest));
     nearest.map_or(0, |(_, (index, _))| index)
 }
 

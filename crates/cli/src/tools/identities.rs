@@ -45,7 +45,8 @@ impl<'c> Offline<'c> {
     }
 
     fn holder(&self, dn: &NormalDn) -> Option<&Database<LmdbStore>> {
-        let held = NearestSuffix::of(dn).among(&self.opened, |nearest, (section, _)| section.depth_of(nearest));
+        let held =
+            NearestSuffix::of(dn).among(&self.opened, |nearest, (section, _)| section.depth_of(nearest));
         held.map(|(_, (_, database))| database)
     }
 

@@ -46,8 +46,7 @@ pub(in super::super) fn check(config: &Config) -> Result<(), ConfigError> {
         let real = database.kind.settings::<RelaySettings>().and_then(|settings| settings.real.as_ref());
         let Some(real) = real else { continue };
         let depth = |nearest: &NearestSuffix<'_>, other: &&Database| other.depth_of(nearest);
-        let holder =
-            NearestSuffix::of(&real.normal).among(config.databases.iter().filter(served), depth);
+        let holder = NearestSuffix::of(&real.normal).among(config.databases.iter().filter(served), depth);
         let fault = |message: String, help: &str| {
             Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
         };

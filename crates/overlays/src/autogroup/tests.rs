@@ -13,7 +13,7 @@ use larix_store::memory::MemoryStore;
 use uuid::Uuid;
 
 use super::DESCRIPTOR;
-use crate::testing::{START, Fixture, SUFFIX, TREE, build, found, memory, ruled_with, schema, settings};
+use crate::testing::{Fixture, START, SUFFIX, TREE, build, found, memory, ruled_with, schema, settings};
 
 const CLASSES: &str = "attributetype ( 1.2.3.4.1 NAME 'findsURL' SUP labeledURI )\n\
     objectclass ( 1.2.3.4.2 NAME 'findingGroup' SUP top STRUCTURAL MUST cn MAY ( findsURL $ member $ ou ) )\n\
@@ -134,10 +134,7 @@ fn mistakes_are_named() {
         assert!(error.contains(fault), "{lines}: {error}");
     }
     let overlay = build(&DESCRIPTOR, &schema, "autogroup-attrset emptyGroup findsURL member").unwrap();
-    assert!(
-        overlay.notes(&schema, &IndexConfig::default())[0]
-            .contains("does not allow member")
-    );
+    assert!(overlay.notes(&schema, &IndexConfig::default())[0].contains("does not allow member"));
 }
 
 /// An entry of this content comes from another server.

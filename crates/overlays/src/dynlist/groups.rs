@@ -23,7 +23,7 @@ pub(super) struct Question<'a> {
     /// Whether the requester may see a group.
     visible: RefCell<HashMap<EntryId, bool>>,
     /// Entries with the class of a group, where groups are nested; looked up once.
-    of_groups: OnceCell<Option<Vec<u64>>>,
+    of_groups: OnceCell<Option<Arc<Vec<u64>>>>,
 }
 
 /// Groups in slapd's order: short names first.
@@ -275,27 +275,11 @@ impl<'a> Question<'a> {
 
     /// The entries with the class of a group; `None`: no index tells.
     fn of_groups(&self) -> Result<Option<&[u64]>, Failure> {
-        if let Some(known) = self.of_groups.get() {
-            return Ok(known.as_deref());
+        if self.of_groups.get().is_none() {
+            let all = self.overlay.of_groups(self.within.schema, self.within.entries)?;
+            return Ok(self.of_groups.get_or_init(|| all).as_deref().map(Vec::as_slice));
         }
-        let nested = self.overlay.sets.iter().filter_map(|set| Some((set, set.group()?)));
-        let classes = nested.filter(|(_, map)| map.is_nested()).flat_map(|(set, map)| {
-            let static_class = map.member_of.as_ref().and_then(|own| own.static_class);
-            std::iter::once(set.class).chain(static_class)
-        });
-        let mut all: Option<Vec<u64>> = Some(Vec::new());
-        for class in classes {
-            let Some(filter) = of_class(self.within.schema, class) else { continue };
-            let ids = self.within.entries.indexed_ids(&filter)?;
-            all = all.zip(ids).map(|(mut all, ids)| {
-                all.extend(ids);
-                all
-            });
-        }
-        if let Some(all) = &mut all {
-            all.sort_unstable();
-        }
-        Ok(self.of_groups.get_or_init(|| all).as_deref())
+        Ok(self.of_groups.get().and_then(Option::as_deref).map(Vec::as_slice))
     }
 
     /// Whether the entry may be a group.

@@ -38,6 +38,14 @@ struct Looked {
     is_dynamic: bool,
 }
 
+/// The entries with the class of a group, where groups are nested, as of one commit.
+#[derive(Debug)]
+pub(super) struct OfGroups {
+    commit: u64,
+    /// Ascending.
+    ids: Arc<Vec<u64>>,
+}
+
 /// Names that are remembered.
 const NAMES_MAX: usize = 10_000;
 
@@ -188,6 +196,39 @@ impl DynList {
             self.dynamic.store(Some(Arc::clone(&found)));
         }
         Ok(found)
+    }
+
+    /// The entries with the class of a nested group, ascending; `None`: no index tells.
+    pub(super) fn of_groups(
+        &self,
+        schema: &Schema,
+        entries: &dyn Entries,
+    ) -> Result<Option<Arc<Vec<u64>>>, Failure> {
+        let lasting = Lasting { attributes: self.object_class.as_slice(), entries: true, names: false };
+        let known = self.of_groups.load_full();
+        if let Some(known) = known.filter(|known| entries.is_as_at(known.commit, &lasting)) {
+            return Ok(Some(Arc::clone(&known.ids)));
+        }
+        let nested = self.sets.iter().filter_map(|set| Some((set, set.group()?)));
+        let classes = nested.filter(|(_, map)| map.is_nested()).flat_map(|(set, map)| {
+            let static_class = map.member_of.as_ref().and_then(|own| own.static_class);
+            std::iter::once(set.class).chain(static_class)
+        });
+        let mut ids: Vec<u64> = Vec::new();
+        for class in classes {
+            let Some(filter) = of_class(schema, class) else { continue };
+            let Some(found) = entries.indexed_ids(&filter)? else { return Ok(None) };
+            ids.extend(found);
+        }
+        ids.sort_unstable();
+        let ids = Arc::new(ids);
+        // An older state that somebody still reads is not kept.
+        if let Some(commit) = entries.commit().filter(|_| ids.len() <= MEMBERS_MAX)
+            && self.of_groups.load().as_ref().is_none_or(|before| before.commit < commit)
+        {
+            self.of_groups.store(Some(Arc::new(OfGroups { commit, ids: Arc::clone(&ids) })));
+        }
+        Ok(Some(ids))
     }
 
     /// The group of this name, if it is one.

@@ -36,7 +36,7 @@ use larix_engine::overlay::{
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClass, ObjectClassId, Schema};
 
-use known::{Dynamic, Remembered};
+use known::{Dynamic, OfGroups, Remembered};
 
 pub static DESCRIPTOR: Descriptor =
     Descriptor::new("dynlist", "olcDynListConfig", config::build).once().shows(&["memberOf"]).directives(&[
@@ -64,6 +64,8 @@ pub struct DynList {
     authz: Option<AttributeDescription>,
     /// The groups by URL as of the latest commit that was looked at.
     dynamic: ArcSwapOption<Dynamic>,
+    /// Entries that may be nested groups.
+    of_groups: ArcSwapOption<OfGroups>,
     remembered: Mutex<Remembered>,
 }
 
@@ -179,6 +181,7 @@ impl DynList {
             object_class: schema.describe("objectClass").ok(),
             authz: schema.describe("dgAuthz").ok(),
             dynamic: ArcSwapOption::empty(),
+            of_groups: ArcSwapOption::empty(),
             remembered: Mutex::default(),
         }
     }
