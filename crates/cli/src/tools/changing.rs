@@ -70,7 +70,7 @@ impl Changing {
         let nearest = NearestSuffix::of(&dn);
         let (_, client) = served
             .iter_mut()
-            .max_by_key(|(suffixes, _)| nearest.depth(&*suffixes))
+            .max_by_key(|(suffixes, _)| nearest.depth(suffixes))
             .context("no database was chosen")?;
         Ok(client.change(&operation, &wire_controls(&controls))?)
     }
