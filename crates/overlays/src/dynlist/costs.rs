@@ -20,6 +20,28 @@ use crate::{memberof, nestgroup};
 /// Groups, members of each, and how often one is asked for.
 const SIZES: [(usize, usize, usize); 2] = [(1_000, 100, 200), (1, 100_000, 5)];
 
+const WAYS: [(&str, &[(&Descriptor, &str)]); 4] = [
+    ("stored (memberof)", &[(&memberof::DESCRIPTOR, "")]),
+    (
+        "dynlist, static groups",
+        &[(&DESCRIPTOR, "dynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames")],
+    ),
+    (
+        "dynlist, nested groups",
+        &[(&DESCRIPTOR, "dynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames*")],
+    ),
+    (
+        "memberof and nestgroup",
+        &[
+            (&memberof::DESCRIPTOR, ""),
+            (
+                &nestgroup::DESCRIPTOR,
+                "nestgroup-base ou=Groups,dc=example,dc=com\nnestgroup-flags memberof-filter memberof-values",
+            ),
+        ],
+    ),
+];
+
 /// Groups of different people each, and one of all groups' people through groups.
 fn directory(overlays: &[(&Descriptor, &str)], groups: usize, members_each: usize) -> Fixture<MemoryStore> {
     let fixture = ruled(overlays, &[]);
@@ -53,30 +75,9 @@ fn directory(overlays: &[(&Descriptor, &str)], groups: usize, members_each: usiz
 #[test]
 #[ignore = "a measure"]
 fn a_filter_for_one_group() {
-    let ways: [(&str, &[(&Descriptor, &str)]); 4] = [
-        ("stored (memberof)", &[(&memberof::DESCRIPTOR, "")]),
-        (
-            "dynlist, static groups",
-            &[(&DESCRIPTOR, "dynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames")],
-        ),
-        (
-            "dynlist, nested groups",
-            &[(&DESCRIPTOR, "dynlist-attrset groupOfURLs memberURL member+memberOf@groupOfNames*")],
-        ),
-        (
-            "memberof and nestgroup",
-            &[
-                (&memberof::DESCRIPTOR, ""),
-                (
-                    &nestgroup::DESCRIPTOR,
-                    "nestgroup-base ou=Groups,dc=example,dc=com\nnestgroup-flags memberof-filter memberof-values",
-                ),
-            ],
-        ),
-    ];
     for (groups, members, rounds) in SIZES {
         let mut answers: Vec<String> = Vec::new();
-        for (name, overlays) in ways {
+        for (name, overlays) in WAYS {
             let fixture = directory(overlays, groups, members);
             let filter = |group: usize| format!("(memberOf=cn=g{group},ou=groups,dc=example,dc=com)");
             answers.push(found(&fixture, &filter(groups / 2), &["1.1"]));
@@ -127,4 +128,32 @@ fn a_filter_for_one_group() {
         }
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]) && !answers[0].is_empty());
     }
+}
+
+/// One filter for a group of 100 behind a change of another group, among 1,000 groups. Its instructions are those of `found`, which is called here alone:
+///
+/// `LARIX_COSTS_WAY=2 valgrind --tool=callgrind --toggle-collect='*testing::found' TEST one_filter --ignored`
+#[test]
+#[ignore = "a measure"]
+fn one_filter_behind_a_change_of_a_group() {
+    let way = std::env::var("LARIX_COSTS_WAY").ok().and_then(|way| way.parse::<usize>().ok());
+    let fixture = directory(WAYS[way.unwrap_or(0)].1, 2, 100);
+    for group in 2..1_000 {
+        fixture.apply(&format!(
+            "dn: cn=g{group},ou=Groups,dc=example,dc=com\nobjectClass: groupOfNames\ncn: g{group}\n\
+             member: cn=p{},ou=People,dc=example,dc=com\n",
+            group % 200
+        ));
+    }
+    let mut entries = 0;
+    for round in 0..4 {
+        let (verb, group) = (if round % 2 == 0 { "add" } else { "delete" }, (round + 1) % 2);
+        fixture.apply(&format!(
+            "dn: cn=g{},ou=Groups,dc=example,dc=com\nchangetype: modify\n{verb}: member\nmember: ou=People,dc=example,dc=com\n",
+            500 + round / 2
+        ));
+        let told = found(&fixture, &format!("(memberOf=cn=g{group},ou=groups,dc=example,dc=com)"), &["1.1"]);
+        entries += told.split("; ").count();
+    }
+    assert_eq!(entries, 400);
 }
