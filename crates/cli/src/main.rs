@@ -57,6 +57,7 @@ Offline tools (they take slapadd's, slapcat's ... flags: larix COMMAND --help):
   backup           Copy databases, also while they are served
   restore          Put a backup back, also to a moment
   advise           Say which indexes searches lack, and which nobody uses
+  rewrite          Show what rewriting rules make of a text
 
 Called by one of slapd's names, or as `slapd -Tadd`, larix is that program.";
 

@@ -15,6 +15,7 @@ mod identities;
 mod index;
 mod modify;
 mod passwd;
+mod rewrite;
 mod schema;
 mod selection;
 mod test;
@@ -45,10 +46,11 @@ pub(crate) enum Tool {
     Advise,
     Backup,
     Restore,
+    Rewrite,
 }
 
 /// The tool, its letter or short name after `-T`, slapd's name for it, and Larix's subcommand.
-const TOOLS: [(Tool, &str, &str, &str); 15] = [
+const TOOLS: [(Tool, &str, &str, &str); 16] = [
     (Tool::Add, "add", "slapadd", "add"),
     (Tool::Cat, "cat", "slapcat", "cat"),
     (Tool::Index, "index", "slapindex", "index"),
@@ -64,6 +66,7 @@ const TOOLS: [(Tool, &str, &str, &str); 15] = [
     (Tool::Advise, "advise", "slapadvise", "advise"),
     (Tool::Backup, "backup", "slapbackup", "backup"),
     (Tool::Restore, "restore", "slaprestore", "restore"),
+    (Tool::Rewrite, "rewrite", "rewrite", "rewrite"),
 ];
 
 impl Tool {
@@ -133,6 +136,7 @@ pub(crate) fn command(tool: Tool) -> Command {
         Tool::Modify => modify::ModifyArgs::command(),
         Tool::Passwd => passwd::PasswdArgs::command(),
         Tool::Restore => backup::RestoreArgs::command(),
+        Tool::Rewrite => rewrite::RewriteArgs::command(),
         Tool::Schema => schema::SchemaArgs::command(),
         Tool::Test => test::TestArgs::command(),
     };
@@ -154,6 +158,7 @@ pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
         Tool::Modify => modify::main(name, arguments),
         Tool::Passwd => passwd::main(name, arguments),
         Tool::Restore => backup::restore(name, arguments),
+        Tool::Rewrite => rewrite::main(name, arguments),
         Tool::Schema => schema::main(name, arguments),
         Tool::Test => test::main(name, arguments),
         Tool::Auth => auth::main(name, arguments),

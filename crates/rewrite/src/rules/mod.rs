@@ -4,6 +4,7 @@
 //! Matching takes time in proportion to the text; passes, depths and sizes have limits, so a rewriting ends whatever the rules say.
 
 mod basic;
+mod escape;
 mod session;
 mod substitution;
 
@@ -14,7 +15,8 @@ use regex::Regex;
 
 use crate::posix_regex::posix_regex;
 use larix_proto::ResultCode;
-use substitution::{Map, Substitution, legal};
+use escape::Escapes;
+use substitution::{Map, Search, Substitution, legal};
 
 pub use session::{Session, Sessions};
 pub use substitution::Searches;
@@ -296,15 +298,28 @@ impl Rewrite {
     }
 
     fn add_map(&mut self, arguments: &[&str]) -> Result<(), RewriteError> {
-        let [kind, name, url] = exactly(arguments, ["a kind of map", "a name", "a URL"])?;
-        if !kind.eq_ignore_ascii_case("slapd") {
+        let (kind, name, given) = match arguments {
+            [kind, name, given @ ..] => (*kind, *name, given),
+            [] => return Err(RewriteError::Missing("a kind of map")),
+            [_] => return Err(RewriteError::Missing("a name")),
+        };
+        let escapes = kind.eq_ignore_ascii_case("escape");
+        if !escapes && !kind.eq_ignore_ascii_case("slapd") {
             return Err(RewriteError::MapKind(kind.to_owned()));
         }
         let legal_name = legal(name).ok_or_else(|| RewriteError::MapName(name.to_owned()))?;
         if self.map_called(&legal_name).is_some() {
             return Err(RewriteError::MapName(name.to_owned()));
         }
-        let map = Map::parse(url).ok_or_else(|| RewriteError::MapUrl(url.to_owned()))?;
+        let map = if escapes {
+            Map::Escapes(Escapes::parse(given).map_err(|word| match given.get(word) {
+                Some(word_there) => RewriteError::Escape(word + 3, (*word_there).to_owned()),
+                None => RewriteError::Missing("what the map does"),
+            })?)
+        } else {
+            let [_, _, url] = exactly(arguments, ["a kind of map", "a name", "a URL"])?;
+            Map::Search(Search::parse(url).ok_or_else(|| RewriteError::MapUrl(url.to_owned()))?)
+        };
         self.maps.push((legal_name, map));
         Ok(())
     }
@@ -559,6 +574,8 @@ pub enum RewriteError {
     /// Not a legal name, or there already.
     MapName(String),
     MapUrl(String),
+    /// No step of a map that escapes.
+    Escape(usize, String),
     /// A map of the old kind, a command, a session's variable.
     Unsupported(usize, String),
     TooMany,
@@ -572,7 +589,10 @@ impl RewriteError {
             Self::State(_) | Self::Pattern(_) | Self::MapKind(_) => 1,
             Self::Substitution(_) | Self::Unknown(_) | Self::MapName(_) => 2,
             Self::Flag(_) | Self::Context(_) | Self::MapUrl(_) => 3,
-            Self::Extra(word, _) | Self::Passes(word, _) | Self::Unsupported(word, _) => *word,
+            Self::Extra(word, _)
+            | Self::Passes(word, _)
+            | Self::Escape(word, _)
+            | Self::Unsupported(word, _) => *word,
         }
     }
 
@@ -581,13 +601,14 @@ impl RewriteError {
         match self {
             Self::Command(_) | Self::Missing(_) | Self::Extra(..) => {
                 "rewriteEngine on|off, rewriteContext NAME [alias NAME], rewriteRule PATTERN SUBSTITUTION [FLAGS], \
-                 rewriteMaxPasses TOTAL [PER_RULE], rewriteParam NAME VALUE, rewriteMap slapd NAME URL"
+                 rewriteMaxPasses TOTAL [PER_RULE], rewriteParam NAME VALUE, rewriteMap slapd NAME URL, rewriteMap escape NAME STEP..."
             }
             Self::State(_) => "say on or off",
             Self::Context(_) => "put the context that is meant before its other name",
             Self::Unknown(_) => "put the rewriteContext or the rewriteMap before the rule that uses it",
-            Self::MapKind(_) => "slapd, which searches this server; maps of other servers are not supported",
+            Self::MapKind(_) => "slapd, which searches this server, or escape; maps of other servers are not supported",
             Self::MapName(_) => "a letter, then letters and digits, and not the name of a map before it",
+            Self::Escape(..) => "one or several of unescapedn, unescapefilter, escape2dn and escape2filter",
             Self::MapUrl(_) => "ldap:///BASE?ATTRIBUTE?SCOPE?FILTER with one attribute and no host",
             Self::ContextAfterRules => "put it before the first rule",
             Self::Passes(..) => "a number from 1 to 10000",
@@ -614,6 +635,7 @@ impl fmt::Display for RewriteError {
             Self::MapKind(word) => write!(f, "maps of the kind `{word}` are not supported"),
             Self::MapName(word) => write!(f, "`{word}` is no new name for a map"),
             Self::MapUrl(word) => write!(f, "`{word}` is not what a map of this server can search"),
+            Self::Escape(_, word) => write!(f, "`{word}` is nothing that a map of the kind escape does"),
             Self::ContextAfterRules => f.write_str("rules before their context"),
             Self::Passes(_, word) => write!(f, "`{word}` is no number of passes"),
             Self::Pattern(why) => f.write_str(why),

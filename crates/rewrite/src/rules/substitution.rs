@@ -5,6 +5,7 @@ use larix_proto::FilterBuf;
 use larix_proto::url::{LdapUrl, UrlScheme, percent_decode_text};
 use regex::Captures;
 
+use super::escape::Escapes;
 use super::{Failed, NAME_MAX, Rewrite, RewriteError, Run};
 
 /// The deepest nesting of substitutions within substitutions.
@@ -40,6 +41,7 @@ enum Segment {
     /// `${map(...)}`
     Map {
         map: usize,
+        searches: bool,
         argument: Substitution,
     },
 }
@@ -110,7 +112,7 @@ impl Substitution {
                 argument.uses(contexts)
             }
             Segment::Assign { value, .. } => value.uses(contexts),
-            Segment::Map { .. } => true,
+            Segment::Map { searches, argument, .. } => *searches || argument.uses(contexts),
             _ => false,
         })
     }
@@ -168,7 +170,8 @@ impl Segment {
         }
         let name = legal(head).ok_or(None)?;
         let map = known.map_called(&name).ok_or(Some(RewriteError::Unknown(name)))?;
-        Ok(Self::Map { map, argument })
+        let searches = known.map(map).is_none_or(Map::searches);
+        Ok(Self::Map { map, searches, argument })
     }
 
     fn resolve(&self, run: &mut Run<'_>, found: &Captures<'_>) -> Result<String, Failed> {
@@ -193,10 +196,12 @@ impl Segment {
                 // Whatever else a context may end with, for the rule that uses it it has failed.
                 run.context(*context, &argument).map(Option::unwrap_or_default).map_err(|_| Failed)
             }
-            Self::Map { map, argument } => {
+            Self::Map { map, argument, .. } => {
                 let argument = argument.fill(run, found)?;
-                let map = run.rewrite.map(*map).ok_or(Failed)?;
-                map.look_up(&argument, run.searches)
+                match run.rewrite.map(*map).ok_or(Failed)? {
+                    Map::Search(search) => search.look_up(&argument, run.searches),
+                    Map::Escapes(escapes) => escapes.apply(&argument),
+                }
             }
         }
     }
@@ -236,16 +241,29 @@ pub(super) fn legal(name: &str) -> Option<String> {
 /// Finds what an LDAP URL of this server leads to: the DN of the one entry, or an attribute's first value there.
 pub type Searches<'a> = &'a dyn Fn(&LdapUrl, Option<&str>) -> Option<String>;
 
+/// What `rewriteMap` names.
+#[derive(Debug, Clone)]
+pub(super) enum Map {
+    Search(Search),
+    Escapes(Escapes),
+}
+
+impl Map {
+    const fn searches(&self) -> bool {
+        matches!(self, Self::Search(_))
+    }
+}
+
 /// `rewriteMap slapd NAME URL`: its argument stands behind the URL's filter.
 #[derive(Debug, Clone)]
-pub(super) struct Map {
+pub(super) struct Search {
     url: LdapUrl,
     filter: String,
     /// None: the entry's DN.
     attribute: Option<String>,
 }
 
-impl Map {
+impl Search {
     /// None: not a URL of this server with at most one attribute.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = match text.get(..4) {

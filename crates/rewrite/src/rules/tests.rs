@@ -225,3 +225,44 @@ fn basic_expressions_become_extended_ones() {
         assert_eq!(basic::to_extended(given), expected, "{given}");
     }
 }
+
+/// What OpenLDAP 2.7 tells of `rewriteMap escape` (its test087), and what cannot be text.
+#[test]
+fn maps_escape_and_unescape() {
+    let map = |steps: &[&str], text: &str| {
+        let words = [&["rewriteMap", "escape", "m"], steps].concat();
+        let rule = ["rewriteRule", "^(.*)$", "${m($1)}", ":"];
+        let mut rules = rewrite(&[&["rewriteEngine", "on"], &words, &rule]);
+        rules.sessions = false;
+        let (context, _) = rules.context("default").unwrap();
+        assert!(!rules.searches(context));
+        rules.rewrite(context, text, &nothing, None)
+    };
+    let changed = |text: &str| Rewritten::Changed(text.to_owned());
+    for (steps, text, expected) in [
+        (&["unescapedn", "escape2filter"][..], r"test\20\2c\31\\", changed(r"test ,1\5C")),
+        (&["unescapedn", "escape2filter"], r"test\00)(uid=test", changed(r"test\00\29\28uid=test")),
+        (&["unescapedn", "escape2filter"], r"\c3\28", changed(r"\C3\28")),
+        (&["unescapedn", "escape2filter"], r"*\", Rewritten::Failed),
+        (&["unescapedn"], r"\c3\28", Rewritten::Failed),
+        (&["ESCAPE2FILTER"], r"cn=*\", changed(r"cn=\2A\5C")),
+        (&["escape2filter"], "é\u{1}", changed(r"\C3\A9\01")),
+        (&["escape2filter"], "", Rewritten::Kept),
+        (&["unescapefilter", "escape2dn"], r"something ,\29+\28 \2A=", changed(r"something \2C)\2B( *\3D")),
+        (&["unescapefilter", "escape2dn"], r"test\20\31*", Rewritten::Failed),
+        (&["unescapefilter", "escape2dn"], r"test\20\31", changed("test 1")),
+        (&["unescapefilter"], r"test\2", Rewritten::Failed),
+        (&["unescapefilter"], r"test\+2", Rewritten::Failed),
+        (&["unescapefilter", "escape2filter"], r"a\2a", changed(r"a\2A")),
+    ] {
+        assert_eq!(map(steps, text), expected, "{steps:?} {text}");
+    }
+    let refused = |words: &[&str]| Rewrite::default().command(words).unwrap_err();
+    assert_eq!(refused(&["rewriteMap", "escape", "m"]), RewriteError::Missing("what the map does"));
+    let wrong = refused(&["rewriteMap", "escape", "m", "escape2dn", "sideways"]);
+    assert_eq!((wrong.word(), wrong.clone()), (4, RewriteError::Escape(4, "sideways".to_owned())));
+    assert_eq!(
+        refused(&["rewriteMap", "slapd", "m", "ldap:///o=x?dn?sub", "y"]),
+        RewriteError::Extra(4, "y".to_owned())
+    );
+}
