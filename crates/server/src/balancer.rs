@@ -295,6 +295,11 @@ impl BalancerThread {
         self.handle()?.all_figures(PATIENCE)
     }
 
+    /// The same without connections, for those who can wait longer.
+    pub(crate) fn totals(&self) -> Option<Figures> {
+        self.handle()?.figures()
+    }
+
     /// Has a connection close behind its last operation. None: there is no balancer, or it does not answer; false: there is no such connection.
     pub(crate) fn close(&self, of: ConnectionOf, number: u64) -> Option<bool> {
         self.handle()?.close(of, number, PATIENCE)

@@ -55,6 +55,17 @@ struct Balance {
     folder: tempfile::TempDir,
 }
 
+/// What is answered over HTTP at a port.
+fn page(port: u16, path: &str) -> (u16, String) {
+    let mut socket = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut socket, &mut answer).unwrap();
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+}
+
 impl Balance {
     /// In front of these ports.
     fn start(ports: &[u16], more: &str) -> Self {
@@ -100,13 +111,7 @@ impl Balance {
 
     /// The status and the text of a page.
     fn page(&self, path: &str) -> (u16, String) {
-        let mut socket = std::net::TcpStream::connect(("127.0.0.1", *self.ports.last().unwrap())).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        socket.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        std::io::Read::read_to_string(&mut socket, &mut answer).unwrap();
-        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+        page(*self.ports.last().unwrap(), path)
     }
 
     /// Has it read another configuration.

@@ -14,10 +14,13 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+mod balancer;
 #[cfg(feature = "kv")]
 mod nodes;
 mod proxies;
 mod replication;
+
+pub use balancer::encode_balancer;
 
 use super::Answer;
 use crate::server::Server;
@@ -65,6 +68,9 @@ impl Collector for Figures {
         self.databases(out)?;
         replication::encode(&self.0, out)?;
         proxies::encode(&self.0, out)?;
+        if let Some(figures) = self.0.balancer.totals() {
+            encode_balancer(&figures, out)?;
+        }
         #[cfg(feature = "kv")]
         nodes::encode(&self.0, out)?;
         self.overlays(out)?;

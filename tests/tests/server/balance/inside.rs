@@ -10,10 +10,15 @@ const MONITOR: &str = "cn=Load Balancer,cn=Backends,cn=Monitor";
 
 /// A server whose balancer listens there; its own databases are cn=config and cn=Monitor.
 fn front(balanced: u16) -> Site {
+    front_with(balanced, "")
+}
+
+/// The same, with lines for the whole server.
+fn front_with(balanced: u16, lines: &str) -> Site {
     Site::new(
         Kind::Larix,
         &format!(
-            "moduleload lloadd.la\n\
+            "{lines}moduleload lloadd.la\n\
              backend lload\nlisten \"ldap://127.0.0.1:{balanced}/\"\n\
              bindconf bindmethod=simple binddn=cn=balancer,{SUFFIX} credentials=balance timeout=20\n\
              database config\nrootpw secret\n\
@@ -242,6 +247,44 @@ fn what_cannot_be_is_refused_and_nothing_changes() {
         Client::try_connect(next).is_err()
     }));
     assert_eq!(admin.value(MONITOR, "cn"), None);
+    assert!(server.stop());
+    assert!(behind.stop());
+}
+
+/// The server's metrics have those of its balancer, as long as there is one.
+#[test]
+fn metrics_of_the_server_have_the_balancer() {
+    let site = site();
+    let behind = site.start().unwrap();
+    let ports = free_ports(2);
+    let (balanced, http) = (ports[0], ports[1]);
+    let front = front_with(balanced, &format!("http-listener http://127.0.0.1:{http}/\n"));
+    let server = front.start().unwrap();
+    let mut admin = admin(server.address);
+    let tier =
+        format!("add cn=main,{BALANCER}\n  objectClass: olcBkLloadTierConfig\n  olcBkLloadTierType: bestof");
+    assert_eq!(run(&mut admin, &tier), "=> 0\n");
+    assert_eq!(add_server(&mut admin, "one", behind.address.port(), ""), "=> 0\n");
+    wait_for(&mut admin, MONITOR, "olmOutgoingConnections", "4");
+    let mut person = Person { client: Client::connect(([127, 0, 0, 1], balanced).into()), next: 0 };
+    assert_eq!(person.bind(1, "pw1"), 0);
+    assert_eq!(person.search("(sn=2)"), (0, vec![format!("cn=user2,{SUFFIX}")]));
+    let (status, text) = page(http, "/metrics");
+    assert_eq!(status, 200);
+    let one = format!("tier=\"1\",server=\"ldap://127.0.0.1:{}/\"", behind.address.port());
+    for expected in [
+        "larix_balance_clients 1.0".to_owned(),
+        format!("larix_balance_server_connections{{{one},pool=\"bind\"}} 2.0"),
+        format!("larix_balance_operations_started_total{{{one},operation=\"search\"}} 1"),
+        format!("larix_balance_operation_seconds_count{{{one},operation=\"bind\"}} 1"),
+    ] {
+        assert!(text.lines().any(|line| line == expected), "no {expected} in {text}");
+    }
+    assert!(text.contains("larix_connections "), "its own are there, too");
+    for entry in [format!("cn={{0}}one,cn={{0}}main,{BALANCER}"), format!("cn={{0}}main,{BALANCER}"), BALANCER.to_owned()] {
+        assert_eq!(run(&mut admin, &format!("delete {entry}")), "=> 0\n");
+    }
+    assert!(!page(http, "/metrics").1.contains("larix_balance_"));
     assert!(server.stop());
     assert!(behind.stop());
 }
