@@ -1,6 +1,7 @@
-//! `overlay pcache` (slapo-pcache(5)): answers of another server are kept for a while. The cache is in memory: lines behind the overlay's
-//! that slapd-mdb(5) has are read, and have no effect.
+//! `overlay pcache` (slapo-pcache(5)): answers of another server are kept for a while. The cache is in memory: of lines behind the overlay's
+//! that slapd-mdb(5) has, `directory` alone has an effect.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use larix_proto::{FilterBuf, Scope as SearchScope};
@@ -17,6 +18,8 @@ use super::values::quantity;
 pub(super) const NAME: &str = "pcache";
 /// Sets of attributes, as in OpenLDAP.
 const SETS_MAX: usize = 500;
+/// The file of a cache that is kept.
+const FILE: &str = "pcache.saved";
 /// Queries, unless `pcacheMaxQueries` says otherwise (OpenLDAP's number).
 const QUERIES: usize = 10_000;
 /// Bytes of all answers, unless `pcacheMaxBytes` says otherwise.
@@ -32,7 +35,6 @@ const fn own(keyword: &'static str, attribute: &'static str, form: Form) -> Dire
     }
 }
 
-const IN_MEMORY: &str = "the cache is in memory, and empty after a restart";
 const ALWAYS: &str = "an entry that is not found here by the same filter is never kept";
 const FIRST: &str = "the overlay stands right in front of the remote server, whatever overlays there are";
 
@@ -58,8 +60,7 @@ pub(super) static TABLE: &[Directive] = &[
     own("pcacheMaxBytes", "olcLarixPcacheMaxBytes", Form::Whole),
     own("pcachePersist", "olcPcachePersist", Form::Switch)
         .alias(&["proxysavequeries"])
-        .attribute_alias(&["olcProxySaveQueries"])
-        .noted(IN_MEMORY),
+        .attribute_alias(&["olcProxySaveQueries"]),
     own("pcacheValidate", "olcPcacheValidate", Form::Switch)
         .alias(&["proxycheckcacheability"])
         .attribute_alias(&["olcProxyCheckCacheability"])
@@ -148,7 +149,17 @@ impl Overlay {
             check_period,
             offline: given.is_on("olcPcacheOffline"),
             shared: given.is_on("olcLarixPcacheShared"),
+            saved: self.saved_cache(given.is_on("olcPcachePersist")),
         })
+    }
+}
+
+impl Overlay {
+    /// The file that the cache is kept in: in the directory of the database that slapd has it in.
+    fn saved_cache(&self, persists: bool) -> Option<PathBuf> {
+        let directory = self.settings.iter().find(|setting| setting.attribute == "olcDbDirectory")?;
+        let directory = String::from_utf8(directory.values.first()?.clone()).ok()?;
+        persists.then(|| Path::new(&directory).join(FILE))
     }
 }
 
@@ -271,10 +282,18 @@ pub(super) fn complete(config: &mut Config) -> Result<(), ConfigError> {
                         as far as the access rules of this database let it";
             notes.push((overlay.origin.clone(), text));
         }
-        if overlay.settings.iter().any(|setting| setting.attribute.starts_with("olcDb")) {
+        let has =
+            |matches: fn(&str) -> bool| overlay.settings.iter().any(|setting| matches(setting.attribute));
+        if has(|attribute| attribute.starts_with("olcDb") && attribute != "olcDbDirectory") {
             notes.push((
                 overlay.origin.clone(),
-                "the cache is in memory: settings of its database have no effect",
+                "the cache is in memory: settings of its database have no effect, but for `directory`",
+            ));
+        }
+        if overlay.given().is_on("olcPcachePersist") && !has(|attribute| attribute == "olcDbDirectory") {
+            notes.push((
+                overlay.origin.clone(),
+                "pcachePersist has no effect without a `directory` line behind it, which says where the cache is kept",
             ));
         }
     }
@@ -342,10 +361,14 @@ mod tests {
         let [bind] = settings.binds.as_slice() else { panic!() };
         assert_eq!((bind.base.as_str(), seconds(bind.refresh), seconds(bind.ttl)), ("ou=a b,o=x", 5, 86_400));
         let notes: Vec<String> = config.notes.iter().map(ToString::to_string).collect();
-        for expected in ["empty after a restart", "never kept", "right in front", "settings of its database"]
-        {
+        assert_eq!(settings.saved.as_deref(), Some(Path::new("/var/tmp/c/pcache.saved")));
+        for expected in ["never kept", "right in front", "settings of its database"] {
             assert!(notes.iter().any(|note| note.contains(expected)), "{expected}: {notes:?}");
         }
+        let (settings, config) = read(&format!("{DATABASE}{ONE}pcachePersist TRUE")).unwrap();
+        let note =
+            config.notes.iter().map(ToString::to_string).find(|note| note.contains("`directory` line"));
+        assert!(settings.saved.is_none() && note.is_some());
         let (settings, config) = read(&format!("{DATABASE}{ONE}pcacheShared TRUE")).unwrap();
         assert!(
             settings.shared

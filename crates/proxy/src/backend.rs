@@ -24,7 +24,7 @@ use crate::search::{Following, Judge, Wanted};
 use crate::settings::Kind;
 
 /// A database that other servers have.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ProxyBackend {
     pub proxy: Arc<Proxy>,
     pub schema: Arc<Schema>,

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use larix_client::{Channel, Credentials, NotSent, PeerFault};
@@ -10,7 +11,7 @@ use larix_proto::url::LdapUrl;
 use socket2::Socket;
 
 use crate::job::{Job, Owner, envelope};
-use crate::open::OpenConnection;
+use crate::open::{Activity, OpenConnection};
 
 /// A request and its number.
 pub(crate) type Numbered = (u64, Box<Job>);
@@ -21,6 +22,8 @@ pub(crate) struct Connection {
     pub(crate) credentials: Option<Credentials>,
     /// Which of the servers.
     pub(crate) target: usize,
+    /// Which of its owner's connections it is, from 0.
+    pub(crate) place: u32,
     pub(crate) stage: Stage,
     pub(crate) socket: Option<Socket>,
     /// Not sent yet.
@@ -35,12 +38,16 @@ pub(crate) struct Connection {
     pub(crate) interest: (bool, bool),
     /// A search whose client takes its answers slowly has it for itself.
     pub(crate) is_reserved: bool,
+    /// A search on it may have more answers than its client has taken.
+    pub(crate) has_full: bool,
     /// The monitor shows it.
     pub(crate) is_shown: bool,
     /// The server has said something, and the connection was ready by then.
     pub(crate) has_spoken: bool,
     /// Takes no more requests.
     pub(crate) is_closing: bool,
+    /// What the monitor shows of what it does.
+    pub(crate) activity: Arc<Activity>,
     /// Addresses not tried yet.
     pub(crate) addresses: VecDeque<SocketAddr>,
 }
@@ -61,8 +68,13 @@ impl Connection {
         matches!(&self.stage, Stage::Open(channel) if channel.is_ready())
     }
 
+    /// Whether a request can be given to it.
+    pub(crate) const fn takes_more(&self) -> bool {
+        !self.is_closing && !self.is_reserved
+    }
+
     /// What the monitor shows of it, once it is ready.
-    pub(crate) fn shown(&self, url: &LdapUrl) -> Option<OpenConnection> {
+    pub(crate) fn shown(&self, url: &LdapUrl, now: Duration) -> Option<OpenConnection> {
         let Stage::Open(channel) = &self.stage else { return None };
         if !channel.is_ready() {
             return None;
@@ -79,6 +91,12 @@ impl Connection {
             bound,
             flags,
             peer: peer.map(|peer| format!("IP={peer}")),
+            place: self.place,
+            established: now,
+            used: None,
+            answered: None,
+            under_way: 0,
+            is_closing: false,
         })
     }
 
@@ -99,6 +117,7 @@ impl Connection {
                         self.sent.insert(id.0, numbered);
                     }
                     self.used = now;
+                    self.activity.sends(now);
                 }
                 Err(NotSent::Full | NotSent::Alone) => return,
                 Err(NotSent::Worn | NotSent::NoRequest) => {

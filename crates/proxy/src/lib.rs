@@ -27,7 +27,7 @@ pub mod translucent;
 
 pub use backend::ProxyBackend;
 pub use open::OpenConnection;
-pub use proxy::{Proxy, Surroundings};
+pub use proxy::{Proxy, ProxyFigures, Surroundings};
 pub use request::HOPS_MAX;
 pub use settings::ProxySettings;
 pub use shared::{Counts, TargetState};

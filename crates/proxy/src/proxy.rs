@@ -5,12 +5,13 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use larix_client::{Ambient, TlsClient};
 use larix_engine::time::Clock;
 use larix_proto::{LdapResult, ResultCode};
 
-use crate::open::OpenConnection;
+use crate::open::{OpenConnection, moment};
 use crate::settings::ProxySettings;
 use crate::shared::{Counts, Shared, TargetState};
 use crate::thread;
@@ -31,6 +32,21 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.stop();
     }
+}
+
+/// The state of a proxy.
+#[derive(Clone, Debug)]
+pub struct ProxyFigures {
+    /// The connections that are ready for requests, by their numbers.
+    pub connections: BTreeMap<u64, OpenConnection>,
+    /// The servers, in the order of the configuration.
+    pub targets: Vec<TargetState>,
+    /// Requests that were not answered in time.
+    pub late: u64,
+    /// When a connection last ended, by the monotonic clock.
+    pub last_end: Option<Duration>,
+    /// Where connections take turns: the place that takes the next request.
+    pub next_place: u32,
 }
 
 /// What a proxy needs of the world around it.
@@ -77,9 +93,16 @@ impl Proxy {
         self.shared.jobs.load(Ordering::Relaxed)
     }
 
-    /// The connections that are ready for requests, by their numbers.
-    pub fn connections(&self) -> BTreeMap<u64, OpenConnection> {
-        self.shared.open.all()
+    /// What the monitor shows.
+    pub fn figures(&self) -> ProxyFigures {
+        let counts = &self.shared.counts;
+        ProxyFigures {
+            connections: self.shared.open.all(),
+            targets: self.shared.targets(),
+            late: counts.late.load(Ordering::Relaxed),
+            last_end: moment(&counts.last_end),
+            next_place: self.shared.turn.load(Ordering::Relaxed),
+        }
     }
 
     /// Its targets, in the order of the configuration.

@@ -35,8 +35,15 @@ pub struct ProxySettings {
     pub session_tracking: bool,
     pub giving_up: GivingUp,
     pub pool_max: u32,
+    /// Requests go to the places of an identity's connections in turn, `pool_max` of them; one that closes keeps its place until then.
+    /// Else the connection that has least to do takes a request.
+    pub in_turn: bool,
     /// A connection ends so long after it was opened.
     pub connection_ttl: Option<Duration>,
+    /// So long passes between two that end by their age.
+    pub reset_interval: Option<Duration>,
+    /// Behind a notice of disconnection the answers to what is under way are still waited for.
+    pub outlives_notice: bool,
     /// And so long after it was last used.
     pub idle_timeout: Option<Duration>,
     pub network_timeout: Option<Duration>,
@@ -64,7 +71,10 @@ impl Default for ProxySettings {
             session_tracking: false,
             giving_up: GivingUp::Abandon,
             pool_max: POOL_MAX,
+            in_turn: false,
             connection_ttl: None,
+            reset_interval: None,
+            outlives_notice: false,
             idle_timeout: None,
             network_timeout: None,
             timeouts: Timeouts::default(),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// The connections that are ready.
     pub(crate) open: Open,
+    /// The place whose turn is next.
+    pub(crate) turn: AtomicU32,
     targets: Mutex<Vec<TargetState>>,
 }
 
@@ -103,6 +105,10 @@ pub struct Counts {
     pub faults: [AtomicU64; PeerFault::NAMES.len()],
     /// Entries outside the base that was searched.
     pub strays: AtomicU64,
+    /// Requests that were not answered in time.
+    pub late: AtomicU64,
+    /// When a connection last ended: nanoseconds of the monotonic clock, 0 for never.
+    pub(crate) last_end: AtomicU64,
 }
 
 impl TargetState {
@@ -130,6 +136,7 @@ impl Shared {
             bound: Mutex::default(),
             counts: Counts::default(),
             open: Open::default(),
+            turn: AtomicU32::new(0),
             targets: Mutex::new(targets.iter().map(TargetState::new).collect()),
         })
     }

@@ -71,6 +71,7 @@ pub(crate) fn start(given: Given) -> io::Result<()> {
     let resolver = start_resolver(Arc::clone(&given.shared))?;
     let shared = Arc::clone(&given.shared);
     let targets = Targets::new(given.settings.targets.len(), given.settings.quarantine.clone());
+    let last_reset = Duration::from_nanos(given.clock.monotonic().0);
     let checks = vec![Check::at_once(); given.settings.targets.len()];
     let exchange = Exchange {
         given,
@@ -87,6 +88,7 @@ pub(crate) fn start(given: Given) -> io::Result<()> {
         checks,
         check_number: 0,
         sleeps_until: Duration::ZERO,
+        last_reset,
     };
     shared.begin(Box::new(exchange));
     let served = Arc::clone(&shared);
@@ -156,6 +158,8 @@ pub(crate) struct Exchange {
     check_number: u64,
     /// When the thread looks by itself; before it has ever slept, at once.
     sleeps_until: Duration,
+    /// When a connection last ended by its age, where they do not end all at once.
+    last_reset: Duration,
 }
 
 impl Exchange {

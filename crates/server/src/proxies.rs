@@ -1,10 +1,13 @@
 //! The connections of proxied databases, by the databases' suffixes: a database whose settings stay as they are keeps its connections when
 //! the configuration changes.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use larix_engine::time::RandomSource as _;
+use larix_engine::time::{Clock, RandomSource as _};
 use larix_proxy::pcache::{Cache, Settings as CacheSettings};
 use larix_proxy::{Proxy, ProxyBackend, ProxySettings, Surroundings};
 use larix_schema::Schema;
@@ -50,7 +53,11 @@ impl Proxies {
 /// What was cached of proxied databases, by the databases' suffixes: it stays as long as the same server is asked, with the same templates and
 /// the same schema.
 #[derive(Debug, Default)]
-pub(crate) struct Caches(Mutex<HashMap<String, Known>>);
+pub(crate) struct Caches {
+    known: Mutex<HashMap<String, Known>>,
+    /// Those that there were since the start: a file is read back once.
+    begun: Mutex<HashSet<String>>,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -61,9 +68,76 @@ struct Known {
 }
 
 impl Caches {
-    /// The cache that there is, or a new one.
-    pub(crate) fn of(&self, name: &str, asked: &ProxyBackend, settings: &Arc<CacheSettings>) -> Arc<Cache> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Queries, entries and bytes of each, by name.
+    pub(crate) fn sizes(&self) -> Vec<(String, (usize, usize, usize))> {
+        let known = self.known();
+        known.iter().filter_map(|(name, one)| Some((name.clone(), one.cache.upgrade()?.size()))).collect()
+    }
+
+    /// Writes the files of those that are kept (`pcachePersist`); what went wrong.
+    pub(crate) fn save(&self, clock: &dyn Clock) -> Vec<String> {
+        let mut faults = Vec::new();
+        for one in self.known().values() {
+            let (Some(path), Some(cache), Some(proxy)) =
+                (&one.settings.saved, one.cache.upgrade(), one.proxy.upgrade())
+            else {
+                continue;
+            };
+            let written = write_whole(path, &cache.saved(&one.settings, proxy.settings(), clock));
+            if let Err(error) = written {
+                faults.push(format!(
+                    "pcachePersist: {}: {error}; the next start begins without it",
+                    path.display()
+                ));
+            }
+        }
+        faults
+    }
+
+    /// Takes back what was kept in a file, and removes that: it is true until something is changed. What came of it.
+    fn restore(
+        &self,
+        name: &str,
+        (cache, schema): (&Cache, &Schema),
+        (settings, proxy): (&CacheSettings, &Proxy),
+        clock: &dyn Clock,
+    ) -> Option<String> {
+        let path = settings.saved.as_deref()?;
+        let is_first = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        if !is_first {
+            return None;
+        }
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => return Some(format!("pcachePersist: {}: {error}; it is not read", path.display())),
+        };
+        let removed = std::fs::remove_file(path);
+        if let Err(error) = removed {
+            return Some(format!(
+                "pcachePersist: {} cannot be removed: {error}; it is not used",
+                path.display()
+            ));
+        }
+        Some(match cache.restore(&bytes, schema, (settings, proxy.settings()), clock) {
+            Ok(count) => format!("pcache: {count} answers are known from before"),
+            Err(why) => format!("pcachePersist: {} is not used: {why}", path.display()),
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cache that there is, or a new one; and a word about what was kept of it in a file.
+    pub(crate) fn of(
+        &self,
+        name: &str,
+        asked: &ProxyBackend,
+        settings: &Arc<CacheSettings>,
+        clock: &dyn Clock,
+    ) -> (Arc<Cache>, Option<String>) {
+        let mut known = self.known();
         if let Some(found) = known.get_mut(name)
             && let Some(cache) = found.cache.upgrade()
             && found.proxy.as_ptr() == Arc::as_ptr(&asked.proxy)
@@ -71,11 +145,12 @@ impl Caches {
             && found.settings.fits(settings)
         {
             found.settings = Arc::clone(settings);
-            return cache;
+            return (cache, None);
         }
         let mut secret = [0; 32];
         SystemRandom.fill(&mut secret);
         let cache = Arc::new(Cache::new(secret));
+        let told = self.restore(name, (&cache, &asked.schema), (settings, &asked.proxy), clock);
         known.retain(|_, one| one.cache.strong_count() > 0);
         known.insert(
             name.to_owned(),
@@ -86,6 +161,16 @@ impl Caches {
                 settings: Arc::clone(settings),
             },
         );
-        cache
+        (cache, told)
     }
+}
+
+/// A file that is whole, or not there; only its owner reads it.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)
 }

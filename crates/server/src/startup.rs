@@ -285,7 +285,7 @@ impl Bound {
         server.access_logs.finish();
         server.overlay_threads.finish();
         server.traces.finish();
-        server.databases().close();
+        close_databases(&server);
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
         drop(files);
         log_thread.finish();
@@ -458,6 +458,14 @@ impl Signals {
 /// Binds, opens and serves: the whole life of a server in the foreground.
 pub fn run(config: Config, options: ServeOptions) -> Result<(), ServeError> {
     Bound::new(options, &Privileges::default())?.serve(config, Readiness::foreground())
+}
+
+/// The last step: nothing is answered any more.
+fn close_databases(server: &Server) {
+    for fault in server.caches.save(&*server.clock) {
+        server.log.warning(format_args!("{fault}"));
+    }
+    server.databases().close();
 }
 
 #[cfg(test)]

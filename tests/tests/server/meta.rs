@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 use larix_testkit::{Kind, Site};
 use larix_tests::client::{Client, run};
@@ -336,4 +337,118 @@ fn a_target_that_lies() {
     let body = of_two(Kind::Larix, [one.server.address, one.server.address], "", ["", ""]);
     let found = run(&mut Running::start(Kind::Larix, &body, "").client(), "search o=all sub (uid=*) uid");
     assert!(found.matches("-> ").count() == 3 && found.contains("=> 0"), "{found}");
+}
+
+/// A connection of asyncmeta as the monitor shows it, by the numbers of its group and its target.
+fn flags(client: &mut Client, group: u32, target: u32) -> String {
+    let name = format!(
+        "cn=Target Connection {target},cn=Connection Group {group},cn=Connections,cn=Database 1,cn=Databases,cn=Monitor"
+    );
+    client.value(&name, "olmTargetConnFlags").unwrap_or_default()
+}
+
+/// Asks until it is so, for ten seconds at most.
+fn becomes(mut is_so: impl FnMut() -> bool) -> bool {
+    (0..200).any(|_| {
+        std::thread::park_timeout(Duration::from_millis(50));
+        is_so()
+    })
+}
+
+/// With `max-target-conns` requests take turns over numbered groups of connections, which end one by one; OpenLDAP's test091 is the
+/// same.
+#[test]
+fn connections_stand_in_groups() {
+    let (one, two) = (target("one"), target("two"));
+    let body = format!(
+        "database asyncmeta\nsuffix o=all\nmax-target-conns 2\nconn-ttl 5s 3s\n\
+         uri ldap://{}/ou=one,o=all\nsuffixmassage ou=one,o=all dc=one\n\
+         uri ldap://{}/ou=two,o=all\nsuffixmassage ou=two,o=all dc=two\ndatabase monitor\naccess to * by * read\n",
+        one.server.address, two.server.address
+    );
+    let front = Running::start(Kind::Larix, &body, "");
+    let (mut client, mut watcher) = (front.client(), front.client());
+    let all = |watcher: &mut Client| {
+        [(1, 1), (1, 2), (2, 1), (2, 2)].map(|(group, target)| flags(watcher, group, target))
+    };
+    assert_eq!(all(&mut watcher), ["closed"; 4]);
+    let next = |watcher: &mut Client| {
+        watcher.value("cn=Database 1,cn=Databases,cn=Monitor", "olmDbNextConnectionGroup")
+    };
+    assert_eq!(next(&mut watcher).as_deref(), Some("1"));
+    let ask = |client: &mut Client, base: &str| run(client, &format!("search {base} sub (uid=*) 1.1"));
+    assert_eq!(ask(&mut client, "o=all").matches("-> ").count(), 6);
+    let open = "anonymous,initialized";
+    assert_eq!(all(&mut watcher), [open, open, "closed", "closed"]);
+    assert_eq!(next(&mut watcher).as_deref(), Some("2"));
+    // What goes to one target alone takes that one's turn.
+    ask(&mut client, "ou=two,o=all");
+    assert_eq!(all(&mut watcher), [open, open, "closed", open]);
+    ask(&mut client, "ou=one,o=all");
+    assert_eq!(all(&mut watcher), [open; 4]);
+    let group = run(
+        &mut watcher,
+        "search \"cn=Connection Group 1,cn=Connections,cn=Database 1,cn=Databases,cn=Monitor\" base (objectClass=*) +",
+    );
+    assert!(group.contains("olmCGID: 1") && group.contains("olmCGPendingOps: 0"), "{group}");
+    let shown = run(
+        &mut watcher,
+        "search \"cn=Targets,cn=Database 1,cn=Databases,cn=Monitor\" one (objectClass=*) +",
+    );
+    for expected in [
+        format!("olmTgtURIList: ldap://{}", two.server.address),
+        "olmTgtQuarantined: FALSE".to_owned(),
+        "olmTgtTimeoutOps: 0".to_owned(),
+        "olmTgtConnLastReset: 0".to_owned(),
+    ] {
+        assert!(shown.contains(&expected), "{expected}: {shown}");
+    }
+    let connection = run(
+        &mut watcher,
+        "search \"cn=Target Connection 2,cn=Connection Group 1,cn=Connections,cn=Database 1,cn=Databases,cn=Monitor\" base (objectClass=*) +",
+    );
+    assert!(
+        connection.contains(&format!("olmTargetConnPeerAddress: IP={}", two.server.address)),
+        "{connection}"
+    );
+    assert!(!connection.contains("Time: 0"), "{connection}");
+    // They end by their age, the oldest of each target first, one in three seconds.
+    assert!(becomes(|| flags(&mut watcher, 1, 1) == "closed"), "{:?}", all(&mut watcher));
+    assert_eq!(flags(&mut watcher, 2, 1), open);
+    assert!(becomes(|| all(&mut watcher) == ["closed"; 4]), "{:?}", all(&mut watcher));
+}
+
+/// Behind a notice of disconnection a connection takes no request, and waits for what it has under way; OpenLDAP's test092 is the same.
+#[test]
+fn a_noticed_connection_closes() {
+    let site = Site::new(
+        Kind::Larix,
+        "database mdb\nsuffix dc=one\nrootdn cn=admin,dc=one\nrootpw secret\ndirectory @DATA@\noverlay retcode\n\
+         retcode-parent ou=codes,dc=one\nretcode-item cn=notice 0x00 unsolicited=1.3.6.1.4.1.1466.20036\n",
+    );
+    site.load("dn: dc=one\nobjectClass: organization\nobjectClass: dcObject\no: one\ndc: one\n");
+    let behind = Running::of(site);
+    let body = format!(
+        "database asyncmeta\nsuffix dc=one\nmax-target-conns 1\ntimeout search=3\nuri ldap://{}/dc=one\n\
+         database monitor\naccess to * by * read\n",
+        behind.server.address
+    );
+    let front = Running::start(Kind::Larix, &body, "");
+    let (mut client, mut watcher, mut waiting) = (front.client(), front.client(), front.client());
+    assert!(run(&mut client, "search dc=one base (objectClass=*) 1.1").contains("=> 0"));
+    assert_eq!(flags(&mut watcher, 1, 1), "anonymous,initialized");
+    let noticed = std::thread::spawn(move || {
+        run(&mut waiting, "search cn=notice,ou=codes,dc=one base (objectClass=*)")
+    });
+    assert!(becomes(|| flags(&mut watcher, 1, 1) == "anonymous,initialized,closing"));
+    let refused = run(&mut client, "search dc=one base (objectClass=*) 1.1");
+    assert!(refused.starts_with("=> 53") && refused.contains("max-target-conns"), "{refused}");
+    assert!(noticed.join().unwrap().starts_with("=> 11"));
+    assert!(becomes(|| flags(&mut watcher, 1, 1) == "closed"));
+    assert!(run(&mut client, "search dc=one base (objectClass=*) 1.1").contains("=> 0"));
+    let shown = run(
+        &mut watcher,
+        "search \"cn=Target 1,cn=Targets,cn=Database 1,cn=Databases,cn=Monitor\" base (objectClass=*) +",
+    );
+    assert!(shown.contains("olmTgtTimeoutOps: 1"), "{shown}");
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use larix_testkit::Kind;
+use larix_testkit::{Kind, Site};
 use larix_tests::client::{Client, codes_alone, run};
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::running::Running;
@@ -298,4 +298,84 @@ fn a_cache_that_goes_offline() {
     }
     set_offline(&mut config, "FALSE");
     assert!(run(&mut client, mail).contains("mail: other@x"));
+}
+
+/// Several clients that ask for the same while the remote server is asked for it get its one answer.
+#[test]
+fn one_asks_for_several() {
+    const CLIENTS: usize = 4;
+    let remote = remote();
+    let relay = Relay::recording();
+    relay.lead_to(remote.server.address);
+    let front = in_front(
+        Kind::Larix,
+        relay.address,
+        ("timeout search=20\n", "database monitor\naccess to * by * read\n"),
+    );
+    let mut first = front.client();
+    assert!(run(&mut first, "search o=x sub (uid=ann) mail").contains("mail: ann@x"));
+    relay.set(Passage::Silent);
+    std::thread::scope(|scope| {
+        let ask = || run(&mut front.client(), "search o=x sub (uid=eve) mail");
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(ask)).collect();
+        // All have asked by then, or the test proves less.
+        std::thread::park_timeout(Duration::from_millis(500));
+        relay.set(Passage::Open);
+        for client in clients {
+            let answer = client.join().unwrap();
+            assert!(answer.contains("mail: eve@x") && answer.contains("=> 0"), "{answer}");
+        }
+    });
+    let sent: Vec<u8> = relay
+        .recorded()
+        .into_iter()
+        .filter(|passed| !passed.to_client)
+        .flat_map(|passed| passed.bytes)
+        .collect();
+    for (attribute, expected) in [("pcacheNumQueries", "2"), ("pcacheNumEntries", "2")] {
+        let shown = first.value("cn=Overlay 0,cn=Database 1,cn=Databases,cn=Monitor", attribute);
+        assert_eq!(shown.as_deref(), Some(expected), "{attribute}");
+    }
+    assert_eq!(sent.windows(3).filter(|part| part == b"eve").count(), 1);
+}
+
+/// What was known is known after a restart; the file is there between two runs alone, for its owner.
+#[test]
+fn a_cache_survives_a_restart() {
+    let remote = remote();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pcache.saved");
+    let body = |more: &str| {
+        format!(
+            "database ldap\nsuffix o=x\nrootdn cn=root,o=x\nrootpw secret\nuri ldap://{}\n{more}overlay pcache\n{TEMPLATES}\
+             pcachePersist TRUE\ndirectory {}\n",
+            remote.server.address,
+            folder.path().display()
+        )
+    };
+    let site = Site::new(Kind::Larix, &body(""));
+    let ask = |address: SocketAddr, uid: &str| {
+        run(&mut Client::connect(address), &format!("search o=x sub (uid={uid}) mail"))
+    };
+    let server = site.start().unwrap();
+    assert!(ask(server.address, "ann").contains("mail: ann@x"));
+    assert!(ask(server.address, "nobody").starts_with("=> 0"));
+    assert!(server.stop());
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let mut admin = admin(&remote);
+    for uid in ["ann", "bob"] {
+        set(&mut admin, uid, "new@x");
+    }
+    let server = site.start().unwrap();
+    assert!(!file.exists(), "a crash leaves nothing that may be wrong by then");
+    assert!(ask(server.address, "ann").contains("mail: ann@x"));
+    assert!(ask(server.address, "bob").contains("mail: new@x"));
+    assert!(server.stop() && file.exists());
+    // With other settings of the remote server it is not used.
+    let other = Site::new(Kind::Larix, &body("norefs yes\n"));
+    let server = other.start().unwrap();
+    assert!(!file.exists());
+    assert!(ask(server.address, "ann").contains("mail: new@x"));
+    assert!(server.stop());
 }

@@ -90,14 +90,17 @@ fn show(rules: &str, contexts: &str, text: &str) -> Result<Vec<String>, String> 
 fn words(line: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
-    while !rest.is_empty() && !(words.is_empty() && rest.starts_with('#')) {
+    if rest.starts_with('#') {
+        return Ok(words);
+    }
+    while !rest.is_empty() {
         let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''));
         let inside = rest.get(usize::from(quote.is_some())..).unwrap_or_default();
         let mut escaped = false;
         let end = inside.find(|c: char| {
             let escapes = !escaped && c == '\\';
             let was_escaped = std::mem::replace(&mut escaped, escapes);
-            !was_escaped && quote.map_or(c.is_whitespace(), |quote| c == quote)
+            !was_escaped && quote.map_or_else(|| c.is_whitespace(), |quote| c == quote)
         });
         let (word, behind) = match (end, quote) {
             (Some(end), _) => inside.split_at(end),

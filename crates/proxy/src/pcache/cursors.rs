@@ -9,6 +9,7 @@ use larix_engine::time::{Clock, Monotonic};
 use larix_proto::{Frame, LdapResult, Response, ResultCode, SearchResultEntry, frame, limits};
 
 use super::containment::Region;
+use super::flights::Leading;
 use super::showing::Showing;
 use super::store::{Answer, Cache, CachedEntry, Query, Times};
 use super::template::Settings;
@@ -119,6 +120,8 @@ pub(super) struct Keeping {
     /// Changes that had gone through when it was begun.
     pub(super) changes: u64,
     pub(super) clock: Arc<dyn Clock>,
+    /// Others wait for it; none: nobody does.
+    pub(super) leading: Option<Leading>,
 }
 
 /// A search that the remote server answers, and whose answer is kept if it is whole.
@@ -274,7 +277,8 @@ impl Reading {
         let Some(keeping) = self.keeping.take() else { return };
         let entries = std::mem::take(&mut self.collected);
         keeping.cache.release(std::mem::take(&mut self.reserved));
-        let Keeping { cache, settings, query, changes, clock } = keeping;
+        // Others look into the cache when the answer is there.
+        let Keeping { cache, settings, query, changes, clock, leading: _leading } = keeping;
         let Some(template) = settings.templates.get(query.template) else { return };
         let (answer, ttl) = match result.code {
             ResultCode::SUCCESS if entries.is_empty() => {
@@ -346,6 +350,14 @@ impl Cursor for Reading {
 
     fn follow(&mut self, follower: Arc<Follower>) {
         self.inner.follow(follower);
+    }
+
+    fn pause(&mut self) {
+        // Others need not wait for a client that does not read.
+        if let Some(keeping) = &mut self.keeping {
+            keeping.leading = None;
+        }
+        self.inner.pause();
     }
 
     fn deadline(&self) -> Option<Monotonic> {

@@ -7,6 +7,8 @@
 mod binds;
 mod containment;
 mod cursors;
+mod flights;
+mod saved;
 mod showing;
 mod store;
 mod template;
@@ -28,14 +30,13 @@ use larix_engine::budget::RequestLimits;
 use larix_engine::controls::RequestControls;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Completion, WriteOperation};
-use larix_proto::ber::write;
 use larix_proto::{
-    Controls, DerefAliases, Filter, FilterBuf, FilterNode, LdapResult, MessageId, Response, Scope,
-    SearchRequest, Strings, oid,
+    Controls, DerefAliases, Filter, FilterBuf, FilterNode, LdapResult, MessageId, Response, Scope, oid,
 };
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
+pub use saved::NotRestored;
 pub use store::Cache;
 pub use template::{AttributeSet, BindTemplate, Settings, Shape, Template};
 
@@ -46,6 +47,7 @@ use crate::search::{Following, Judge, Wanted as Asked};
 use crate::settings::Kind;
 use containment::Region;
 use cursors::{Answering, Keeping, Reading};
+use flights::{Awaiting, Boarding, Leading};
 use showing::Showing;
 use store::{Found, Query};
 use template::Wanted;
@@ -64,7 +66,7 @@ pub trait Tell: Debug + Send + Sync {
 }
 
 /// A database on another server, and the cache in front of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CachingBackend {
     /// Its rules for entries let everything through: they are judged in front of the cache.
     pub inner: ProxyBackend,
@@ -103,6 +105,7 @@ impl CachingBackend {
             template,
             region: Region { base: search.base.clone(), scope: request.scope, deref: request.deref },
             filter,
+            sent: Arc::new(request.filter.to_owned()),
             unknown: wanted.unknown,
         })
     }
@@ -151,30 +154,65 @@ impl CachingBackend {
     /// Asks the remote server, and keeps what it answers.
     fn read(
         &self,
-        context: &Context<'_>,
-        search: Search<'_>,
-        (query, showing, changes): (Query, Arc<Showing>, u64),
+        asked: &Asking,
+        changes: u64,
         before: Option<Arc<[store::CachedEntry]>>,
-    ) -> Result<Box<dyn Cursor>, Box<End>> {
-        let mut encoded = Vec::new();
-        self.names(&query).iter().for_each(|name| write::string(&mut encoded, name));
-        let attributes = Strings::check(&encoded, "attributes").unwrap_or_default();
-        let request = &search.request;
-        let size_limit = (request.size_limit > 0).then_some(request.size_limit);
+        leading: Option<Leading>,
+    ) -> Result<Box<dyn Cursor>, LdapResult> {
+        let names = self.names(&asked.query);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let enough = self.settings.answer_entries_max;
-        // More than the client wants: to others it may be the whole.
-        let most = size_limit.map_or(0, |limit| limit.max(enough));
-        let request = SearchRequest { attributes, size_limit: most, types_only: false, ..search.request };
-        let controls = search.controls.with(|values| values.paged = None);
-        let inner = self.inner.open(context, Search { request, controls, ..search })?;
+        let region = &asked.query.region;
+        let wanted = Asked {
+            base: &asked.base,
+            normal: &region.base,
+            scope: region.scope,
+            deref: region.deref,
+            // More than the client wants: to others it may be the whole.
+            size_limit: asked.size_limit.map_or(0, |limit| limit.max(enough)),
+            time_limit: asked.time_limit,
+            types_only: false,
+            filter: asked.query.sent.as_filter(),
+            attributes: &names,
+            controls: &asked.controls,
+            message: asked.showing.message,
+        };
+        let rules = (&self.inner.schema, &self.inner.entry_policy);
+        let judge = Judge::new(&self.inner.proxy, rules, &asked.asker, &wanted);
+        let inner = Following::new(&self.inner.proxy, &asked.asker, &wanted, judge)?;
         let keeping = Keeping {
             cache: Arc::clone(&self.cache),
             settings: Arc::clone(&self.settings),
-            query,
+            query: asked.query.clone(),
             changes,
             clock: Arc::clone(&self.clock),
+            leading,
         };
-        Ok(Box::new(Reading::new(inner, showing, keeping, before, size_limit)))
+        let showing = Arc::clone(&asked.showing);
+        Ok(Box::new(Reading::new(Box::new(inner), showing, keeping, before, asked.size_limit)))
+    }
+
+    /// A search whose answer another one is reading: it is looked for when that has ended.
+    fn go_on(&self, asked: &Asking) -> Result<Box<dyn Cursor>, LdapResult> {
+        let changes = self.cache.changes();
+        let found = self.cache.find(&self.inner.schema, &asked.query, &self.settings, self.now());
+        let found = match found {
+            Found::Entries { entries, is_same, answered } => Some((entries, is_same, answered)),
+            Found::Refresh { entries, answered } => Some((entries, true, answered)),
+            Found::TooMany | Found::Nothing => None,
+        };
+        if let Some((entries, is_same, answered)) = found {
+            let region = asked.query.region.clone();
+            let answering = Answering::new(entries, region, Arc::clone(&asked.showing), asked.size_limit);
+            if is_same || answering.finds_any() {
+                self.tell(format_args!("QUERY ANSWERABLE (answered {answered} times)"));
+                return Ok(Box::new(answering));
+            }
+        }
+        // It has waited once, and does not wait again.
+        self.tell(format_args!("QUERY NOT ANSWERABLE"));
+        self.tell(format_args!("QUERY CACHEABLE"));
+        self.read(asked, changes, None, None)
     }
 
     fn tell(&self, text: fmt::Arguments<'_>) {
@@ -249,6 +287,26 @@ impl CachingBackend {
             None => own.parent(),
         };
         vec![own, above.unwrap_or_else(NormalDn::root)]
+    }
+}
+
+/// What it takes to ask the remote server for the answer to a search.
+struct Asking {
+    asker: Asker,
+    query: Query,
+    showing: Arc<Showing>,
+    base: String,
+    controls: RequestControls,
+    size_limit: Option<u32>,
+    /// Seconds; 0: no limit.
+    time_limit: u32,
+}
+
+impl Asking {
+    /// When its time is over.
+    fn deadline(&self) -> Option<Monotonic> {
+        let nanos = u64::from(self.time_limit).saturating_mul(1_000_000_000);
+        (nanos > 0).then(|| Monotonic(self.asker.began.0.saturating_add(nanos)))
     }
 }
 
@@ -353,7 +411,7 @@ impl Backend for CachingBackend {
                     return Ok(Box::new(answering));
                 }
             }
-            Found::Refresh { entries } => before = Some(entries),
+            Found::Refresh { entries, .. } => before = Some(entries),
             Found::TooMany => {
                 self.tell(format_args!("QUERY NOT ANSWERABLE"));
                 self.tell(format_args!("QUERY NOT CACHEABLE: it is within one that met a size limit"));
@@ -361,13 +419,36 @@ impl Backend for CachingBackend {
             }
             Found::Nothing => {}
         }
-        self.tell(format_args!("QUERY NOT ANSWERABLE"));
         if search.request.types_only {
+            self.tell(format_args!("QUERY NOT ANSWERABLE"));
             self.tell(format_args!("QUERY NOT CACHEABLE"));
             return self.inner.open(context, search);
         }
+        // Below a database that this one is glued to, the base is not what the request says.
+        let is_own = query.region.base == *search.base
+            && self.inner.schema.parse_dn(search.request.base).is_ok_and(|dn| dn == *search.base);
+        let asked = Asking {
+            base: if is_own { search.request.base.to_owned() } else { search.base.as_str().to_owned() },
+            controls: search.controls.with(|values| values.paged = None),
+            time_limit: search.request.time_limit,
+            asker,
+            query,
+            showing,
+            size_limit,
+        };
+        let leading = match self.cache.board(&asked.query) {
+            Boarding::Leads(leading) => Some(leading),
+            Boarding::Waits(flight) if before.is_none() => {
+                self.tell(format_args!("QUERY WAITS for the answer to the same"));
+                let limits = (asked.deadline(), size_limit);
+                let itself = self.clone();
+                return Ok(Box::new(Awaiting::new(flight, limits, Box::new(move || itself.go_on(&asked)))));
+            }
+            Boarding::Waits(_) => None,
+        };
+        self.tell(format_args!("QUERY NOT ANSWERABLE"));
         self.tell(format_args!("QUERY CACHEABLE"));
-        self.read(context, search, (query, showing, changes), before)
+        self.read(&asked, changes, before, leading).map_err(refused)
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {

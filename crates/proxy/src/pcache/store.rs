@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use larix_engine::time::Monotonic;
+use larix_proto::FilterBuf;
 use larix_schema::{BoundFilter, NormalDn, Schema};
 
 use super::binds::Binds;
 use super::containment::{self, Region};
+use super::flights::{Boarding, Flight, Leading};
 use super::template::Settings;
 use crate::job::Owner;
 
@@ -27,23 +29,25 @@ const ENTRY_BYTES: usize = 128;
 pub(super) type Asker = Option<(Owner, Option<String>)>;
 
 /// A search that may be cached.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Query {
     pub(super) asker: Asker,
     /// The number of its template.
     pub(super) template: usize,
     pub(super) region: Region,
     pub(super) filter: BoundFilter,
+    /// The filter as it was sent.
+    pub(super) sent: Arc<FilterBuf>,
     /// Names of attributes that the schema does not know.
     pub(super) unknown: Vec<String>,
 }
 
 impl Query {
-    fn group(&self) -> Group {
+    pub(super) fn group(&self) -> Group {
         (self.asker.clone(), self.template)
     }
 
-    fn values(&self) -> Vec<u8> {
+    pub(super) fn values(&self) -> Vec<u8> {
         let mut values = Vec::new();
         containment::values(&self.filter, &mut values);
         values
@@ -88,6 +92,16 @@ impl Answer {
     }
 }
 
+/// An answer with its times.
+#[derive(Debug)]
+pub(super) struct KeptAnswer {
+    pub(super) query: Query,
+    pub(super) answer: Answer,
+    pub(super) expires: Monotonic,
+    /// None: never.
+    pub(super) refresh: Option<Monotonic>,
+}
+
 /// How long an answer is kept.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Times {
@@ -112,7 +126,10 @@ impl Stored {
     }
 }
 
-type Group = (Asker, usize);
+pub(super) type Group = (Asker, usize);
+
+/// By the values of filters within a group.
+type Flights = HashMap<(Group, Vec<u8>), Vec<Arc<Flight>>>;
 
 /// Queries of one template that the remote server has answered to one identity.
 #[derive(Debug, Default)]
@@ -150,6 +167,7 @@ pub(super) enum Found {
     /// The same, and it is this search's turn to read it anew.
     Refresh {
         entries: Arc<[CachedEntry]>,
+        answered: u64,
     },
     TooMany,
     Nothing,
@@ -161,6 +179,8 @@ pub struct Cache {
     pub(super) binds: Binds,
     /// Bytes of answers that are being read.
     reading: AtomicUsize,
+    /// Searches that the remote server is answering, by what they are kept by.
+    flights: Mutex<Flights>,
 }
 
 impl fmt::Debug for Cache {
@@ -176,7 +196,12 @@ fn later(now: Monotonic, time: Duration) -> Monotonic {
 impl Cache {
     /// `secret`: random bytes, with which passwords are hashed.
     pub fn new(secret: [u8; 32]) -> Self {
-        Self { state: Mutex::default(), binds: Binds::new(secret), reading: AtomicUsize::new(0) }
+        Self {
+            state: Mutex::default(),
+            binds: Binds::new(secret),
+            reading: AtomicUsize::new(0),
+            flights: Mutex::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -188,6 +213,22 @@ impl Cache {
     pub fn size(&self) -> (usize, usize, usize) {
         let state = self.state();
         (state.stored.len(), state.entries, state.bytes)
+    }
+
+    /// All that there is, the longest unused first.
+    pub(super) fn all(&self) -> Vec<KeptAnswer> {
+        let state = self.state();
+        let kept = |number: &u64| {
+            let (_, stored) = state.stored.get(number)?;
+            let refresh = stored.refresh.load(Ordering::Relaxed);
+            Some(KeptAnswer {
+                query: stored.query.clone(),
+                answer: stored.answer.clone(),
+                expires: stored.expires,
+                refresh: (refresh != u64::MAX).then_some(Monotonic(refresh)),
+            })
+        };
+        state.order.values().filter_map(kept).collect()
     }
 
     /// How many changes have gone through: an answer that was begun before one of them is not stored.
@@ -228,7 +269,8 @@ impl Cache {
             let next = again.map_or(u64::MAX, |time| later(now, time.max(settings.check_period)).0);
             // One reads it anew; the others go on with what there is.
             if stored.refresh.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return Found::Refresh { entries };
+                let answered = stored.answered.fetch_add(1, Ordering::Relaxed) + 1;
+                return Found::Refresh { entries, answered };
             }
         }
         let is_same = stored.query.region.base == query.region.base;
@@ -264,6 +306,34 @@ impl Cache {
         }
         state.insert(stored, settings);
         true
+    }
+
+    /// Whether the remote server is to be asked, or is being asked for the same already.
+    pub(super) fn board(self: &Arc<Self>, query: &Query) -> Boarding {
+        let mut flights = self.flights();
+        let own = flights.entry((query.group(), query.values())).or_default();
+        if let Some(flight) = own.iter().find(|flight| flight.is_for(query)) {
+            return Boarding::Waits(Arc::clone(flight));
+        }
+        let flight = Arc::new(Flight::of(query));
+        own.push(Arc::clone(&flight));
+        Boarding::Leads(Leading::new(Arc::clone(self), query, flight))
+    }
+
+    /// A search has ended, or is not kept.
+    pub(super) fn land(&self, group: &Group, values: &[u8], flight: &Arc<Flight>) {
+        let key = (group.clone(), values.to_vec());
+        let mut flights = self.flights();
+        if let Some(own) = flights.get_mut(&key) {
+            own.retain(|one| !Arc::ptr_eq(one, flight));
+            if own.is_empty() {
+                flights.remove(&key);
+            }
+        }
+    }
+
+    fn flights(&self) -> MutexGuard<'_, Flights> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets every answer that a change of this entry, or of those below it, may have made wrong.

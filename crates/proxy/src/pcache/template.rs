@@ -1,5 +1,6 @@
 //! What may be cached: templates of filters (`pcacheTemplate`), and sets of attributes (`pcacheAttrset`).
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use larix_proto::{FilterBuf, Scope};
@@ -33,6 +34,8 @@ pub struct Settings {
     pub offline: bool,
     /// An answer is for every requester, whoever the remote server has answered.
     pub shared: bool,
+    /// Where it is kept from one run of the server to the next.
+    pub saved: Option<PathBuf>,
 }
 
 impl Settings {

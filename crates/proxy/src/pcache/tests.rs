@@ -1,6 +1,7 @@
 //! The cache and its cursors with a remote server that answers what a test says.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use larix_backend::memory_tree::OneByOne;
@@ -8,6 +9,7 @@ use larix_backend::{Cursor, Effort, Slice, slice};
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::budget::RequestLimits;
 use larix_engine::controls::RequestControls;
+use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::{Clock, ManualClock, Timestamp};
 use larix_proto::encode::{EntryEncoder, search_reference};
@@ -18,11 +20,13 @@ use larix_schema::{NormalDn, Schema};
 
 use super::containment::Region;
 use super::cursors::{Answering, Keeping, Reading};
+use super::flights::{Awaiting, Boarding};
 use super::showing::Showing;
 use super::store::{Cache, Found, Query};
 use super::template::tests::schema;
-use super::{AttributeSet, Settings, Shape, Template};
+use super::{AttributeSet, NotRestored, Settings, Shape, Template};
 use crate::job::Owner;
+use crate::settings::ProxySettings;
 
 const ID: MessageId = MessageId(7);
 
@@ -86,6 +90,7 @@ fn world() -> World {
         check_period: seconds(1),
         offline: false,
         shared: false,
+        saved: None,
     };
     let clock = Arc::new(ManualClock::new(Timestamp::from_seconds(0)));
     World { schema, cache: Arc::new(Cache::new([1; 32])), settings, clock }
@@ -113,7 +118,8 @@ impl World {
     }
 
     fn query(&self, asker: &str, base: &str, filter: &str) -> Query {
-        let bound = self.schema.bind_filter(FilterBuf::parse(filter).unwrap().as_filter());
+        let sent = FilterBuf::parse(filter).unwrap();
+        let bound = self.schema.bind_filter(sent.as_filter());
         let template = self.settings.templates.iter().position(|one| one.shape.fits(&bound)).unwrap();
         let owner = match asker {
             "" => Owner::Anonymous,
@@ -128,6 +134,7 @@ impl World {
                 deref: DerefAliases::Never,
             },
             filter: bound,
+            sent: Arc::new(sent),
             unknown: Vec::new(),
         }
     }
@@ -172,7 +179,7 @@ impl World {
     ) -> Reading {
         let query = self.query(asker, base, filter);
         let before = match self.find(&query) {
-            Found::Refresh { entries } => Some(entries),
+            Found::Refresh { entries, .. } => Some(entries),
             _ => None,
         };
         let keeping = Keeping {
@@ -181,6 +188,7 @@ impl World {
             query,
             changes: self.cache.changes(),
             clock: Arc::clone(&self.clock) as _,
+            leading: None,
         };
         let inner = Remote { messages, end: end.map(LdapResult::new) };
         Reading::new(Box::new(inner), self.showing(filter, &["cn"]), keeping, before, limit)
@@ -426,4 +434,139 @@ fn many_at_once() {
     assert_eq!(world.cache.reading(), 0);
     world.cache.forget(&NormalDn::root());
     assert_eq!(world.cache.size(), (0, 0, 0));
+}
+
+impl World {
+    /// A search that asks the remote server, which others wait for.
+    fn leader(&self, query: (&str, &str, &str), messages: Vec<Vec<u8>>, end: Option<ResultCode>) -> Reading {
+        let Boarding::Leads(leading) = self.cache.board(&self.query(query.0, query.1, query.2)) else {
+            panic!("another one asks for it")
+        };
+        let keeping = Keeping {
+            cache: Arc::clone(&self.cache),
+            settings: Arc::new(self.settings.clone()),
+            query: self.query(query.0, query.1, query.2),
+            changes: self.cache.changes(),
+            clock: Arc::clone(&self.clock) as _,
+            leading: Some(leading),
+        };
+        let inner = Remote { messages, end: end.map(LdapResult::new) };
+        Reading::new(Box::new(inner), self.showing(query.2, &["cn"]), keeping, None, None)
+    }
+
+    /// One that waits for it, and then says whether the cache has the answer; and how often it was told.
+    fn waiter(&self, query: (&'static str, &'static str, &'static str)) -> (Awaiting, Arc<AtomicUsize>) {
+        let Boarding::Waits(flight) = self.cache.board(&self.query(query.0, query.1, query.2)) else {
+            panic!("nobody asks for it")
+        };
+        let (cache, schema) = (Arc::clone(&self.cache), Arc::clone(&self.schema));
+        let (settings, now) = (self.settings.clone(), self.clock.monotonic());
+        let (wanted, showing) = (self.query(query.0, query.1, query.2), self.showing(query.2, &["cn"]));
+        let go_on = move || match cache.find(&schema, &wanted, &settings, now) {
+            Found::Entries { entries, .. } => {
+                Ok(Box::new(Answering::new(entries, wanted.region, showing, None)) as Box<dyn Cursor>)
+            }
+            _ => Err(LdapResult::new(ResultCode::BUSY)),
+        };
+        let mut waiter = Awaiting::new(flight, (None, None), Box::new(go_on));
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&told);
+        waiter.follow(Follower::new(Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        })));
+        (waiter, told)
+    }
+
+    fn waits(&self, waiter: &mut Awaiting) -> bool {
+        matches!(waiter.step(slice(&*self.clock), &mut Vec::new()), Slice::Waiting)
+    }
+}
+
+/// Those who ask for the same while it is being asked for get that answer.
+#[test]
+fn one_asks_for_all() {
+    let world = world();
+    let mut leader = world.leader(ALL, vec![person("ann"), person("abe")], Some(ResultCode::SUCCESS));
+    let (mut first, told) = world.waiter(ALL);
+    let (mut second, _) = world.waiter(ALL);
+    // Another filter, another base or another identity is something else.
+    for other in [("", "o=x", "(uid=b*)"), ("", "ou=a,o=x", "(uid=a*)"), ("uid=bob,o=x", "o=x", "(uid=a*)")] {
+        let boarded = world.cache.board(&world.query(other.0, other.1, other.2));
+        assert!(matches!(boarded, Boarding::Leads(_)), "{other:?}");
+    }
+    assert!(world.waits(&mut first) && told.load(Ordering::Relaxed) == 0);
+    assert_eq!(world.run(&mut leader).0.len(), 2);
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+    for waiter in [&mut first, &mut second] {
+        let (names, code) = world.run(waiter);
+        assert_eq!((names.len(), code), (2, 0));
+    }
+    // Nobody is under way any more.
+    assert!(matches!(world.cache.board(&world.query("", "o=x", "(uid=a*)")), Boarding::Leads(_)));
+}
+
+/// If the one that asks comes to nothing, or its client does not read, the others wait no longer, and ask by themselves.
+#[test]
+fn nobody_waits_for_one_that_fails() {
+    let end = |how: &str| {
+        let world = world();
+        let fails = how == "fails";
+        let result = fails.then_some(ResultCode::UNAVAILABLE);
+        let messages = if how == "too much" { vec![person("ann"); 9] } else { vec![person("ann")] };
+        let mut leader = world.leader(ALL, messages, result);
+        let (mut waiter, told) = world.waiter(ALL);
+        let mut out = Vec::new();
+        match how {
+            "fails" => assert_eq!(world.run(&mut leader).1, ResultCode::UNAVAILABLE.0),
+            "pauses" => leader.pause(),
+            // More than is kept: it goes on for its own client alone.
+            "too much" => while !matches!(leader.step(slice(&*world.clock), &mut out), Slice::Waiting) {},
+            _ => drop(leader),
+        }
+        assert_eq!(told.load(Ordering::Relaxed), 1, "{how}");
+        assert_eq!(world.run(&mut waiter).1, ResultCode::BUSY.0, "{how}");
+    };
+    ["fails", "pauses", "too much", "goes"].into_iter().for_each(end);
+}
+
+/// What is saved is there again, as long as it would have been; nothing of another server's or of a damaged file.
+#[test]
+fn a_cache_is_kept_in_a_file() {
+    let mut world = world();
+    let proxy = ProxySettings::default();
+    let bob = ("uid=bob,o=x", "o=x", "(sn=Smi*)");
+    world.read(ALL, vec![person("ann"), person("abe")], ResultCode::SUCCESS);
+    world.read(bob, vec![person("bob")], ResultCode::SUCCESS);
+    world.read(("", "o=x", "(uid=nobody)"), vec![], ResultCode::SUCCESS);
+    world.read(("", "o=x", "(uid=*x*)"), vec![person("xx")], ResultCode::SIZE_LIMIT_EXCEEDED);
+    let saved = world.cache.saved(&world.settings, &proxy, &*world.clock);
+    let restored = |world: &mut World, bytes: &[u8], proxy: &ProxySettings| {
+        world.cache = Arc::new(Cache::new([2; 32]));
+        world.cache.restore(bytes, &world.schema, (&world.settings, proxy), &*world.clock)
+    };
+    world.advance(3);
+    assert_eq!(restored(&mut world, &saved, &proxy), Ok(4));
+    assert_eq!(world.cache.size().1, 3);
+    assert_eq!(world.answer("", "o=x", "(uid=ann)").map(|names| names.len()), Some(1));
+    assert_eq!(world.answer("", "o=x", "(uid=nobody)"), Some(vec![]));
+    assert!(matches!(world.find(&world.query("", "o=x", "(uid=*x*)")), Found::TooMany));
+    assert_eq!(world.answer("", "o=x", "(sn=Smith)"), None, "it is for bob alone");
+    assert_eq!(world.answer(bob.0, bob.1, bob.2).map(|names| names.len()), Some(1));
+    world.advance(2);
+    assert!(matches!(world.find(&world.query(bob.0, bob.1, bob.2)), Found::Refresh { .. }));
+    // Ten seconds behind the answer nothing is known of nobody any more, and sixty behind it nothing at all.
+    world.advance(5);
+    assert_eq!(restored(&mut world, &saved, &proxy), Ok(3));
+    world.advance(50);
+    assert_eq!(restored(&mut world, &saved, &proxy), Ok(0));
+    let other = ProxySettings { no_references: true, ..ProxySettings::default() };
+    assert_eq!(restored(&mut world, &saved, &other), Err(NotRestored::Changed));
+    world.settings.shared = true;
+    assert_eq!(restored(&mut world, &saved, &proxy), Err(NotRestored::Changed));
+    world.settings.shared = false;
+    for length in 0..saved.len() {
+        assert!(restored(&mut world, &saved[..length], &proxy).is_err(), "{length}");
+        assert_eq!(world.cache.size().0, 0);
+    }
+    assert!(matches!(restored(&mut world, b"", &proxy), Err(NotRestored::Damaged(_))));
 }

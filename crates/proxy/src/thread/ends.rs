@@ -12,6 +12,7 @@ use super::health::CHECKS;
 use super::{Exchange, SWEEP, leave};
 use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{Job, Owner, Sink};
+use crate::open::nanos;
 
 impl Exchange {
     pub(super) fn forget(&mut self, number: u64) {
@@ -144,6 +145,7 @@ impl Exchange {
         let connection = self.connections.remove(&id)?;
         leave(&mut self.pools, &connection.owner, id);
         self.given.shared.open.hide(id);
+        self.given.shared.counts.last_end.store(nanos(self.now()), Ordering::Relaxed);
         Some(connection)
     }
 
@@ -196,6 +198,7 @@ impl Exchange {
             let sent = self.connections.get(&id).and_then(|connection| connection.sent.get(&message.0));
             if let Some(number) = sent.map(|(number, _)| *number) {
                 let text = "the target did not answer in time";
+                self.given.shared.counts.late.fetch_add(1, Ordering::Relaxed);
                 self.give_up(number, Some(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)));
             }
         }
@@ -210,6 +213,8 @@ impl Exchange {
         let bound: HashSet<_> = self.given.shared.sweep_bound();
         let settings = Arc::clone(&self.given.settings);
         let mut closed = Vec::new();
+        // One at a time, where connections do not end all at once: the oldest first.
+        let mut oldest: Option<(Duration, u64)> = None;
         let is_late = |job: &Job| job.deadline.is_some_and(|deadline| deadline <= now);
         let binds = self.binds.iter().filter(|(_, job)| is_late(job));
         let mut overdue: Vec<u64> = binds.map(|(number, _)| *number).collect();
@@ -219,15 +224,32 @@ impl Exchange {
             let is_old = settings.connection_ttl.is_some_and(|ttl| now >= connection.opened + ttl);
             let is_idle = settings.idle_timeout.is_some_and(|idle| now >= connection.used + idle);
             let is_nobodys = matches!(&connection.owner, Owner::User(dn) if !bound.contains(dn));
-            connection.is_closing |= connection.is_ready() && (is_old || is_nobodys);
+            let ends_in_turn = is_old && settings.reset_interval.is_some();
+            if ends_in_turn && connection.is_ready() && !connection.is_closing {
+                oldest = oldest.into_iter().chain([(connection.opened, *id)]).min();
+            }
+            connection.is_closing |= connection.is_ready() && (is_old && !ends_in_turn || is_nobodys);
+            connection.activity.note(connection.load(), connection.is_closing);
             if connection.load() == 0 && connection.is_ready() && (connection.is_closing || is_idle) {
                 closed.push(*id);
+            }
+        }
+        if let (Some((_, id)), Some(interval)) = (oldest, settings.reset_interval)
+            && now >= self.last_reset + interval
+            && let Some(connection) = self.connections.get_mut(&id)
+        {
+            self.last_reset = now;
+            connection.is_closing = true;
+            connection.activity.note(connection.load(), true);
+            if connection.load() == 0 && !closed.contains(&id) {
+                closed.push(id);
             }
         }
         for id in closed {
             self.close(id);
         }
         for number in overdue {
+            self.given.shared.counts.late.fetch_add(1, Ordering::Relaxed);
             let text = "the target did not answer in time";
             self.give_up(number, Some(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)));
         }

@@ -88,7 +88,7 @@ impl Exchange {
             Some(id) if self.connections.get(&id).is_some_and(|open| !open.is_closing) => {
                 self.put_and_flush(id, number, job, now);
             }
-            _ => self.open_at(target, number, job, now),
+            _ => self.open_at((target, 0), number, job, now),
         }
     }
 

@@ -1,8 +1,9 @@
 //! How a connection comes about: its address, its socket, TLS and the proxy's own bind.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -20,16 +21,35 @@ use crate::job::{Job, Owner};
 use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
 
 impl Exchange {
-    pub(super) fn open_for(&mut self, number: u64, job: Box<Job>, now: Duration) {
+    /// A connection for a request, in this place, or in any.
+    pub(super) fn open_for(&mut self, place: Option<u32>, number: u64, job: Box<Job>, now: Duration) {
         let Some(target) = self.targets.choose(now) else {
             let text = "no target can be reached";
             return self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
         };
-        self.open_at(target, number, job, now);
+        let place = place.unwrap_or_else(|| self.free_place(&job.owner));
+        self.open_at((target, place), number, job, now);
     }
 
-    /// A connection to a target for a request.
-    pub(super) fn open_at(&mut self, target: usize, number: u64, job: Box<Job>, now: Duration) {
+    /// The first place that no connection of an owner has.
+    pub(super) fn free_place(&self, owner: &Owner) -> u32 {
+        let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
+        let held: HashSet<u32> = pool
+            .iter()
+            .filter_map(|id| self.connections.get(id))
+            .map(|connection| connection.place)
+            .collect();
+        (0..).find(|place| !held.contains(place)).unwrap_or(u32::MAX)
+    }
+
+    /// A connection to a target, in this place of its owner's, for a request.
+    pub(super) fn open_at(
+        &mut self,
+        (target, place): (usize, u32),
+        number: u64,
+        job: Box<Job>,
+        now: Duration,
+    ) {
         let id = self.next;
         self.next += 1;
         let patience = self.given.settings.network_timeout.unwrap_or(NETWORK_TIMEOUT);
@@ -42,6 +62,7 @@ impl Exchange {
                 owner: job.owner.clone(),
                 credentials: job.credentials.clone(),
                 target,
+                place,
                 stage: Stage::Resolving,
                 socket: None,
                 waiting: VecDeque::from([(number, job)]),
@@ -51,9 +72,11 @@ impl Exchange {
                 opening_until: now + patience,
                 interest: (false, false),
                 is_reserved: false,
+                has_full: false,
                 is_shown: false,
                 has_spoken: false,
                 is_closing: false,
+                activity: Arc::default(),
                 addresses: VecDeque::new(),
             },
         );
@@ -175,7 +198,7 @@ impl Exchange {
                 message_bytes: limits::PDU_AUTHENTICATED.saturating_mul(4),
                 operations: CONNECTION_OPERATIONS,
                 output_bytes: CONNECTION_OUTPUT,
-                outlives_notice: false,
+                outlives_notice: self.given.settings.outlives_notice,
             },
             ambient: self.given.ambient,
         })

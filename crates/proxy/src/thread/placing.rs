@@ -1,5 +1,6 @@
 //! Where requests go: which connection takes one, and what is answered where none does.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use larix_proto::{LdapResult, ResultCode};
@@ -9,6 +10,16 @@ use crate::connection::Connection;
 use crate::job::{Job, Owner};
 use crate::shared::Command;
 
+/// Whose turn it is.
+enum Turn {
+    /// Of a connection, in this place.
+    Connection(u64, u32),
+    /// Of a place without one.
+    Free(u32),
+    /// No place takes a request; with `has_slow` some only until their client has read.
+    Taken { has_slow: bool },
+}
+
 impl Exchange {
     /// Finds a connection for a request, or opens one.
     pub(super) fn place(&mut self, number: u64, job: Box<Job>) {
@@ -17,7 +28,10 @@ impl Exchange {
             return self.place_bind(number, job);
         }
         if let Owner::Check(target) = job.owner {
-            return self.open_at(target, number, job, now);
+            return self.open_at((target, 0), number, job, now);
+        }
+        if self.goes_in_turn(&job.owner) {
+            return self.place_in_turn(number, job, now);
         }
         let loads = self.loads(&job.owner);
         let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
@@ -32,7 +46,7 @@ impl Exchange {
             Some((load, id)) if load < CONNECTION_BUSY || !may_open => {
                 self.put_and_flush(id, number, job, now);
             }
-            _ if may_open => self.open_for(number, job, now),
+            _ if may_open => self.open_for(None, number, job, now),
             _ if matches!(job.owner, Owner::User(_)) => {
                 let text =
                     "the connection that was bound to the target is gone: bind again, or set rebind-as-user";
@@ -50,8 +64,7 @@ impl Exchange {
         let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
         let taking = pool.iter().filter_map(|id| {
             let connection = self.connections.get(id)?;
-            let takes = !connection.is_closing && !connection.is_reserved;
-            takes.then(|| (connection.load(), *id))
+            connection.takes_more().then(|| (connection.load(), *id))
         });
         taking.collect()
     }
@@ -65,17 +78,76 @@ impl Exchange {
             }
             other => return Some(other),
         };
-        let least = self.loads(&job.owner).into_iter().min();
-        let ready = least.filter(|(load, id)| {
-            *load < CONNECTION_BUSY && self.connections.get(id).is_some_and(Connection::is_ready)
-        });
-        let Some((_, id)) = ready else { return Some(Command::Submit(number, job)) };
+        let Some(id) = self.ready_for(&job.owner) else { return Some(Command::Submit(number, job)) };
         let now = self.now();
         self.put(id, number, job, now);
         let is_well = self.write_waiting(id, now).is_ok()
             && self.connections.get(&id).is_some_and(|connection| !connection.is_closing);
         self.set_interest(id);
         (!is_well).then_some(Command::Look(id))
+    }
+
+    /// A connection that can be written to for a request of this owner's.
+    fn ready_for(&self, owner: &Owner) -> Option<u64> {
+        let is_ready = |id: &u64| self.connections.get(id).is_some_and(Connection::is_ready);
+        if !self.goes_in_turn(owner) {
+            let (load, id) = self.loads(owner).into_iter().min()?;
+            return (load < CONNECTION_BUSY && is_ready(&id)).then_some(id);
+        }
+        let Turn::Connection(id, place) = self.next_turn(owner) else { return None };
+        if !is_ready(&id) {
+            return None;
+        }
+        self.has_had_turn(place);
+        Some(id)
+    }
+
+    /// Whether requests of an owner go to the places of his connections in turn.
+    fn goes_in_turn(&self, owner: &Owner) -> bool {
+        self.given.settings.in_turn && matches!(owner, Owner::Anonymous | Owner::Assertion | Owner::Root)
+    }
+
+    /// The first place from the next one on that can take a request of this owner's.
+    fn next_turn(&self, owner: &Owner) -> Turn {
+        let places = self.given.settings.pool_max.max(1);
+        let first = self.given.shared.turn.load(Ordering::Relaxed);
+        let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
+        let mut has_slow = false;
+        for place in (0..places).map(|step| (first + step) % places) {
+            let connections = pool.iter().filter_map(|id| Some((*id, self.connections.get(id)?)));
+            match connections.into_iter().find(|(_, connection)| connection.place == place) {
+                None => return Turn::Free(place),
+                Some((id, connection)) if connection.takes_more() => return Turn::Connection(id, place),
+                Some((_, connection)) => has_slow |= !connection.is_closing,
+            }
+        }
+        Turn::Taken { has_slow }
+    }
+
+    fn has_had_turn(&self, place: u32) {
+        let next = (place + 1) % self.given.settings.pool_max.max(1);
+        self.given.shared.turn.store(next, Ordering::Relaxed);
+    }
+
+    fn place_in_turn(&mut self, number: u64, job: Box<Job>, now: Duration) {
+        match self.next_turn(&job.owner) {
+            Turn::Connection(id, place) => {
+                self.has_had_turn(place);
+                self.put_and_flush(id, number, job, now);
+            }
+            Turn::Free(place) => {
+                self.has_had_turn(place);
+                self.open_for(Some(place), number, job, now);
+            }
+            Turn::Taken { has_slow: true } => {
+                let text = "every connection to the target is taken by a client that reads slowly";
+                self.end_unsent(number, job, LdapResult::with(ResultCode::BUSY, text));
+            }
+            Turn::Taken { has_slow: false } => {
+                let text = "every connection to the target is about to close (max-target-conns)";
+                self.end_unsent(number, job, LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
+            }
+        }
     }
 
     /// A bind goes alone, on a connection that is nobody's.
@@ -89,7 +161,7 @@ impl Exchange {
         });
         match free {
             Some(id) => self.put_and_flush(id, number, job, now),
-            None if pool.len() < BINDS_MAX => self.open_for(number, job, now),
+            None if pool.len() < BINDS_MAX => self.open_for(None, number, job, now),
             None => self.binds.push_back((number, job)),
         }
     }

@@ -1,6 +1,7 @@
 //! What goes over a connection that is open: requests out, answers in, and to whom they belong.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use larix_client::PeerFault;
@@ -10,7 +11,7 @@ use rustix::event::epoll::EventFlags;
 
 use super::{Exchange, READS_IN_TURN, leave};
 use crate::connection::{Numbered, Stage};
-use crate::job::{FEED_MAX, Outcome, Owner, Sink, body, envelope};
+use crate::job::{FEED_HIGH, FEED_MAX, Outcome, Owner, Sink, body, envelope};
 
 impl Exchange {
     pub(super) fn socket_has(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8]) {
@@ -75,10 +76,10 @@ impl Exchange {
             };
             let message = answer.message.id.0;
             if message != gathered.0 {
-                hand_over(&connection.sent, &mut gathered);
+                connection.has_full |= hand_over(&connection.sent, &mut gathered);
             }
             if answer.is_last {
-                hand_over(&connection.sent, &mut gathered);
+                connection.has_full |= hand_over(&connection.sent, &mut gathered);
                 let Some(numbered) = connection.sent.remove(&message) else { continue };
                 let result = answer.message.response.result().map(|(_, result)| result.to_owned());
                 let value = match answer.message.response {
@@ -104,14 +105,18 @@ impl Exchange {
                 }
             }
         };
-        hand_over(&connection.sent, &mut gathered);
+        connection.has_full |= hand_over(&connection.sent, &mut gathered);
+        connection.activity.receives(now);
         // A search that has had an answer may be silent for as long again.
         for message in &fed {
-            if let Some((_, job)) = connection.sent.get(message)
-                && let Some(patience) = job.patience
-            {
+            let Some((_, job)) = connection.sent.get(message) else { continue };
+            if let Some(patience) = job.patience {
                 let deadline = job.deadline.into_iter().chain([now + patience]).min();
                 channel.layer().set_deadline(MessageId(*message), deadline);
+            }
+            // Those that have ended are told so below: one wake-up for all that came together.
+            if let Sink::Feed(feed) = &job.sink {
+                feed.tell();
             }
         }
         let waiting: Vec<u64> = fed
@@ -122,9 +127,19 @@ impl Exchange {
                 _ => None,
             })
             .collect();
+        // The server has given notice: what waits goes elsewhere, what it has may still be answered.
+        let moved: Vec<Numbered> = if channel.messages().is_noticed() {
+            connection.is_closing = true;
+            connection.waiting.drain(..).collect()
+        } else {
+            Vec::new()
+        };
         let is_alone = connection.sent.len() == waiting.len();
         for (numbered, outcome) in ended {
             self.answered(id, numbered, outcome);
+        }
+        for (number, job) in moved {
+            self.place(number, job);
         }
         if !is_alone {
             // Its client does not read, and others wait for this connection.
@@ -169,8 +184,10 @@ impl Exchange {
     }
 
     fn change_owner(&mut self, id: u64, owner: Owner) {
+        let place = self.free_place(&owner);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let old = std::mem::replace(&mut connection.owner, owner.clone());
+        connection.place = place;
         connection.is_shown = false;
         leave(&mut self.pools, &old, id);
         self.pools.entry(owner).or_default().push(id);
@@ -178,14 +195,15 @@ impl Exchange {
 
     /// Sends what waits and looks again at what the connection waits for.
     pub(super) fn flush(&mut self, id: u64) {
-        let written = self.write_waiting(id, self.now());
+        let now = self.now();
+        let written = self.write_waiting(id, now);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.is_shown
             && let Some(url) = self.given.settings.targets.get(connection.target)
-            && let Some(shown) = connection.shown(url)
+            && let Some(shown) = connection.shown(url, now)
         {
             connection.is_shown = true;
-            self.given.shared.open.show(id, shown);
+            self.given.shared.open.show(id, shown, Arc::clone(&connection.activity));
         }
         match written {
             Ok(_) => self.set_interest(id),
@@ -206,11 +224,17 @@ impl Exchange {
 
     pub(super) fn set_interest(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.activity.note(connection.load(), connection.is_closing);
         let (Stage::Open(channel), Some(socket)) = (&mut connection.stage, &connection.socket) else {
             return;
         };
         let is_full = |(_, job): &Numbered| matches!(&job.sink, Sink::Feed(feed) if feed.is_full());
-        let full = connection.sent.values().filter(|numbered| is_full(numbered)).count();
+        // Most connections have none, however many requests are under way.
+        let full = match connection.has_full {
+            true => connection.sent.values().filter(|numbered| is_full(numbered)).count(),
+            false => 0,
+        };
+        connection.has_full = full > 0;
         connection.is_reserved = full > 0;
         // Others that are under way are not kept waiting by one whose client does not read.
         let reads = full == 0 || full < connection.sent.len();
@@ -226,16 +250,14 @@ impl Exchange {
     }
 }
 
-/// Gives a search what was gathered for it.
-fn hand_over(sent: &HashMap<u32, Numbered>, gathered: &mut (u32, Vec<u8>)) {
+/// Gives a search what was gathered for it; whether as much waits for its client then as may be. It is not told yet.
+fn hand_over(sent: &HashMap<u32, Numbered>, gathered: &mut (u32, Vec<u8>)) -> bool {
     if gathered.1.is_empty() {
-        return;
+        return false;
     }
     let messages = std::mem::take(&mut gathered.1);
-    if let Some((_, job)) = sent.get(&gathered.0)
-        && let Sink::Feed(feed) = &job.sink
-    {
-        feed.add(messages);
-        feed.tell();
+    match sent.get(&gathered.0).map(|(_, job)| &job.sink) {
+        Some(Sink::Feed(feed)) => feed.add(messages) >= FEED_HIGH,
+        _ => false,
     }
 }

@@ -85,7 +85,8 @@ fn escaped_for_filter(bytes: &[u8]) -> String {
 
 /// None: a character that has a meaning stands there alone, or a `\` without two hexadecimal digits behind it.
 fn without_filter_escapes(bytes: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit =
+        |byte: Option<&u8>| char::from(*byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes.iter();
     while let Some(byte) = rest.next() {

@@ -14,8 +14,8 @@ use std::fmt;
 use regex::Regex;
 
 use crate::posix_regex::posix_regex;
-use larix_proto::ResultCode;
 use escape::Escapes;
+use larix_proto::ResultCode;
 use substitution::{Map, Search, Substitution, legal};
 
 pub use session::{Session, Sessions};
@@ -606,7 +606,9 @@ impl RewriteError {
             Self::State(_) => "say on or off",
             Self::Context(_) => "put the context that is meant before its other name",
             Self::Unknown(_) => "put the rewriteContext or the rewriteMap before the rule that uses it",
-            Self::MapKind(_) => "slapd, which searches this server, or escape; maps of other servers are not supported",
+            Self::MapKind(_) => {
+                "slapd, which searches this server, or escape; maps of other servers are not supported"
+            }
             Self::MapName(_) => "a letter, then letters and digits, and not the name of a map before it",
             Self::Escape(..) => "one or several of unescapedn, unescapefilter, escape2dn and escape2filter",
             Self::MapUrl(_) => "ldap:///BASE?ATTRIBUTE?SCOPE?FILTER with one attribute and no host",

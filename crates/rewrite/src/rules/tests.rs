@@ -260,7 +260,8 @@ fn maps_escape_and_unescape() {
     let refused = |words: &[&str]| Rewrite::default().command(words).unwrap_err();
     assert_eq!(refused(&["rewriteMap", "escape", "m"]), RewriteError::Missing("what the map does"));
     let wrong = refused(&["rewriteMap", "escape", "m", "escape2dn", "sideways"]);
-    assert_eq!((wrong.word(), wrong.clone()), (4, RewriteError::Escape(4, "sideways".to_owned())));
+    assert_eq!(wrong.word(), 4);
+    assert_eq!(wrong, RewriteError::Escape(4, "sideways".to_owned()));
     assert_eq!(
         refused(&["rewriteMap", "slapd", "m", "ldap:///o=x?dn?sub", "y"]),
         RewriteError::Extra(4, "y".to_owned())

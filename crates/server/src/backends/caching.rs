@@ -34,8 +34,12 @@ pub(crate) fn caching(
         suffixes: inner.suffixes.clone(),
     };
     let services = &common.services;
+    let (cache, told) = services.caches.of(name, &inner, &settings, &*services.clock);
+    if let Some(told) = told {
+        services.log.notice(format_args!("{told}"));
+    }
     Ok(Some(CachingBackend {
-        cache: services.caches.of(name, &inner, &settings),
+        cache,
         inner,
         settings,
         request_limits: common.config.global.request_limits,

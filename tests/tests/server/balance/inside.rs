@@ -281,7 +281,11 @@ fn metrics_of_the_server_have_the_balancer() {
         assert!(text.lines().any(|line| line == expected), "no {expected} in {text}");
     }
     assert!(text.contains("larix_connections "), "its own are there, too");
-    for entry in [format!("cn={{0}}one,cn={{0}}main,{BALANCER}"), format!("cn={{0}}main,{BALANCER}"), BALANCER.to_owned()] {
+    for entry in [
+        format!("cn={{0}}one,cn={{0}}main,{BALANCER}"),
+        format!("cn={{0}}main,{BALANCER}"),
+        BALANCER.to_owned(),
+    ] {
         assert_eq!(run(&mut admin, &format!("delete {entry}")), "=> 0\n");
     }
     assert!(!page(http, "/metrics").1.contains("larix_balance_"));

@@ -142,21 +142,18 @@ pub(super) static ASYNCHRONOUS: &[Directive] = &[
     }),
     asynchronous("conn-ttl", "olcDbConnTtl", Form::Words, |b, c| {
         let lifetime = ldap::time(c.argument(0)?, 0)?;
-        if let Some(interval) = c.arguments.get(1) {
-            ldap::time(interval, 1)?;
-            b.note_without_effect(
-                c,
-                "the interval of conn-ttl",
-                "each connection ends when its time is over",
-            );
-        }
-        super::proxy(b)?.connection_ttl = Some(lifetime).filter(|lifetime| !lifetime.is_zero());
+        let interval = c.arguments.get(1).map(|interval| ldap::time(interval, 1)).transpose()?;
+        let proxy = super::proxy(b)?;
+        proxy.connection_ttl = Some(lifetime).filter(|lifetime| !lifetime.is_zero());
+        proxy.reset_interval = interval.filter(|interval| !interval.is_zero());
         Ok(())
     })
     .arguments(1, 2),
     asynchronous("max-target-conns", "olcDbMaxTargetConns", Form::Whole, |b, c| {
         let most: u32 = c.positive(0)?;
-        of_all(b)?.common.proxy.pool_max = most.min(ldap::POOL_CEILING);
+        let proxy = &mut of_all(b)?.common.proxy;
+        proxy.pool_max = most.min(ldap::POOL_CEILING);
+        proxy.in_turn = true;
         Ok(())
     }),
     asynchronous("max-pending-ops", "olcDbMaxPendingOps", Form::Whole, |_, c| c.number::<u32>(0).map(|_| ()))

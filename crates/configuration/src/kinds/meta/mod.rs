@@ -35,7 +35,7 @@ pub(super) static ASYNCHRONOUS: Descriptor = Descriptor {
     name: "asyncmeta",
     class: Some("olcAsyncMetaConfig"),
     target: Some(("olcAsyncMetaSub", "olcAsyncMetaTargetConfig")),
-    settings: || Box::new(MetaSettings::default()),
+    settings: || Box::new(MetaSettings::asynchronous()),
     directives: directives::ASYNCHRONOUS,
     ..NOTHING
 };
@@ -94,6 +94,23 @@ impl MetaTarget {
         let mapping =
             lines::mapping(schema, (suffix, ""), rewrite.map(Vec::as_slice), maps.map(Vec::as_slice))?;
         Ok(Some(mapping.with_absolute_filters(self.absolute_filters)))
+    }
+}
+
+impl MetaSettings {
+    /// Of `database asyncmeta`: a target that is about to close may still answer.
+    fn asynchronous() -> Self {
+        let mut settings = Self::default();
+        settings.common.proxy.outlives_notice = true;
+        settings
+    }
+
+    /// The places for connections to each target that take requests in turn (`max-target-conns`); none: connections are opened as they
+    /// are needed.
+    pub fn connection_groups(&self) -> Option<u32> {
+        let places =
+            self.targets.iter().filter(|target| target.proxy.in_turn).map(|target| target.proxy.pool_max);
+        places.max()
     }
 }
 

@@ -102,7 +102,10 @@ fn the_other_name() {
     )
     .unwrap();
     assert_eq!((settings.targets.len(), settings.targets[1].proxy.pool_max), (2, 4));
-    assert_eq!(settings.targets[1].proxy.connection_ttl, Some(std::time::Duration::from_secs(6)));
+    let seconds = std::time::Duration::from_secs;
+    let proxy = &settings.targets[1].proxy;
+    assert_eq!((proxy.connection_ttl, proxy.reset_interval), (Some(seconds(6)), Some(seconds(7))));
+    assert!(proxy.outlives_notice && settings.connection_groups() == Some(4));
     assert!(settings.targets[1].mapping(&config.schema).unwrap().is_some());
     let entries = config.entries();
     let dn = "olcAsyncMetaSub={1}uri,olcDatabase={1}asyncmeta,cn=config";

@@ -69,14 +69,9 @@ impl Content for MonitorTree {
                 .proxies
                 .all()
                 .into_iter()
-                .map(|(name, proxy)| (name, proxy.connections()))
+                .map(|(name, proxy)| (name, proxy.figures()))
                 .collect(),
-            proxy_targets: services
-                .proxies
-                .all()
-                .into_iter()
-                .map(|(name, proxy)| (name, proxy.targets()))
-                .collect(),
+            caches: services.caches.sizes(),
             balancer: services.balancer.figures(),
             peers: services.sync_peers.figures(stored.map(|stored| &stored.served), now),
             owner: &self.owner,

@@ -5,7 +5,7 @@ use std::path::Path;
 use larix_configuration::Database;
 use larix_engine::entry::Entry;
 
-use super::proxies::is_proxied;
+use super::proxies::{is_proxied, name_of};
 use super::{DN, Monitor, truth};
 
 /// What a database that is only read refuses.
@@ -67,6 +67,11 @@ impl Monitor<'_> {
             .add("monitorOverlay", used.map(|o| o.name.clone()))
             .add("seeAlso", numbers.map(|number| format!("cn=Overlay {number},cn=Overlays,{DN}")))
             .one("seeAlso", format!("cn=Backend {backend},cn=Backends,{DN}"));
+        if let Some(group) = self.next_group(database) {
+            built = built
+                .one("objectClass", "olmAsyncmetaDatabase")
+                .one("olmDbNextConnectionGroup", group.to_string());
+        }
         if let Some(settings) = database.kind.mdb()
             && let Some(store) = figures.map(|figures| figures.store)
         {
@@ -87,10 +92,17 @@ impl Monitor<'_> {
         let dn = format!("cn=Overlay {at},cn=Database {n},cn=Databases,{DN}");
         let number = self.overlay_names().iter().position(|other| *other == name).unwrap_or(0);
         let (contexts, names) = contexts(database);
-        self.object(&dn, &format!("Overlay {at}"), "monitoredObject", false)
+        let built = self
+            .object(&dn, &format!("Overlay {at}"), "monitoredObject", false)
             .one("monitoredInfo", name)
             .one("seeAlso", format!("cn=Overlay {number},cn=Overlays,{DN}"))
-            .add(contexts, names)
+            .add(contexts, names);
+        let cache = self.caches.iter().find(|(suffix, _)| name == "pcache" && suffix == name_of(database));
+        let Some((_, (queries, entries, _))) = cache else { return built.build() };
+        built
+            .one("objectClass", "olmPCache")
+            .one("pcacheNumQueries", queries.to_string())
+            .one("pcacheNumEntries", entries.to_string())
             .build()
     }
 }

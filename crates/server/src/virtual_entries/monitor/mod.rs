@@ -2,6 +2,7 @@
 
 mod balancer;
 pub(crate) mod change;
+mod connection_groups;
 mod connections;
 mod databases;
 #[cfg(feature = "kv")]
@@ -11,14 +12,12 @@ mod proxies;
 mod replication;
 mod threads;
 
-use std::collections::BTreeMap;
-
 use larix_balance::Figures;
 use larix_configuration::{Config, Database};
 use larix_engine::entry::Entry;
 use larix_engine::time::{Monotonic, Timestamp};
 use larix_proto::oid;
-use larix_proxy::{OpenConnection, TargetState};
+use larix_proxy::ProxyFigures;
 use larix_replication::consumer::ConsumerStatus;
 use larix_replication::provider::SyncPeerFigures;
 
@@ -66,10 +65,10 @@ pub(crate) struct Monitor<'a> {
     /// Of databases in engines that several servers share.
     #[cfg(feature = "kv")]
     pub nodes: Vec<NodeFigures>,
-    /// The open connections of proxied databases: by the suffix of the database and, of several targets, their number.
-    pub proxies: Vec<(String, BTreeMap<u64, OpenConnection>)>,
-    /// Their targets, alike.
-    pub proxy_targets: Vec<(String, Vec<TargetState>)>,
+    /// The connections and targets of proxied databases: by the suffix of the database and, of several targets, their number.
+    pub proxies: Vec<(String, ProxyFigures)>,
+    /// Queries, entries and bytes that `overlay pcache` keeps, by the suffix of its database.
+    pub caches: Vec<(String, (usize, usize, usize))>,
     /// `backend lload`; none: there is no balancer, or it does not answer.
     pub balancer: Option<Figures>,
     /// The consumers of this server.
