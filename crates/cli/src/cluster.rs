@@ -68,7 +68,7 @@ pub(crate) fn main(arguments: &ClusterArgs) -> ExitCode {
 }
 
 fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
-    let Status { leader, epoch, commit, connected } =
+    let Status { leader, epoch, commit, configuration, connected } =
         cluster::status(&place.config.read()?, place.suffix()).map_err(anyhow::Error::msg)?;
     match leader {
         Some((leader, left)) => println!("leader:        {leader} (lease: {} ms)", left.as_millis()),
@@ -76,6 +76,9 @@ fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     }
     println!("epoch:         {epoch}");
     println!("newest commit: {commit}");
+    if let Some((generation, node)) = configuration {
+        println!("configuration: generation {generation}, of {node}");
+    }
     for session in connected {
         println!("connected:     {} ({} connections)", session.name, session.connections);
     }

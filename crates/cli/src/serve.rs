@@ -1,5 +1,6 @@
 //! `larix serve` and `slapd`: the server's command line.
 
+mod join;
 mod quick_start;
 
 use std::ffi::OsString;
@@ -23,6 +24,7 @@ use larix_server::{Bound, ServeOptions};
 
 /// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
+use self::join::JoinArgs;
 use self::quick_start::{QuickStartArgs, Shown};
 
 const DEFAULT_URLS: &str = "ldap:///";
@@ -95,6 +97,8 @@ pub(crate) struct ServeArgs {
     background: bool,
     #[command(flatten)]
     quick: QuickStartArgs,
+    #[command(flatten)]
+    join: JoinArgs,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -151,7 +155,8 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let debug = levels(&arguments.debug)?;
     // The newcomer's server stays where it can be seen and stopped; slapd goes to the background.
-    let foreground = debug.is_some() || (arguments.quick.is_wanted() && !arguments.background);
+    let made_here = arguments.quick.is_wanted() || arguments.join.is_wanted();
+    let foreground = debug.is_some() || (made_here && !arguments.background);
     let readiness = if foreground {
         Readiness::foreground()
     } else {
@@ -168,10 +173,12 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         arguments.group.as_deref(),
         arguments.root.as_deref(),
     )?;
-    let listen = match &arguments.urls {
-        Some(urls) => urls.as_str(),
-        None if arguments.quick.is_wanted() => quick_start::DEFAULT_URL,
-        None => DEFAULT_URLS,
+    let of_node = arguments.join.listen();
+    let listen = match (&arguments.urls, &of_node) {
+        (Some(urls), _) => urls.as_str(),
+        (None, _) if arguments.quick.is_wanted() => quick_start::DEFAULT_URL,
+        (None, Some(of_node)) => of_node.as_str(),
+        (None, None) => DEFAULT_URLS,
     };
     if arguments.root.is_none() {
         arguments.quick.refuse_served()?;
@@ -180,9 +187,14 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     // What is written is written as the user and below the root directory that the server has from here on.
     let https = arguments.admin.iter().any(|address| address.tls);
     let quick = arguments.quick.prepare(arguments.urls.as_deref(), https)?;
-    let config = match &quick {
-        Some(quick) => quick.config.clone(),
-        None => load(arguments)?,
+    let joined = arguments.join.prepare(arguments.quick.data_given(), arguments.quick.certificate()?)?;
+    let config = match (&quick, joined) {
+        (Some(quick), _) => quick.config.clone(),
+        (None, Some(joined)) => {
+            joined.remark.iter().for_each(|remark| eprintln!("{name}: {remark}"));
+            joined.config
+        }
+        (None, None) => load(arguments)?,
     };
     for note in config.notes.iter().filter(|_| foreground && debug.unwrap_or(0) & LogLevel::CONFIG != 0) {
         eprintln!("{name}: {note}");

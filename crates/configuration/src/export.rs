@@ -293,7 +293,7 @@ fn rank(attribute: &str, overlays: &[&str]) -> usize {
 }
 
 /// A word as slapd.conf's reader gives it back: in quotes if it must be, quotes and backslashes escaped.
-fn quoted_whole(word: &str) -> String {
+pub(super) fn quoted_whole(word: &str) -> String {
     let escaped = escaped(word);
     if word.is_empty() || word.contains(BLANKS) || word.starts_with('#') {
         return format!("\"{escaped}\"");

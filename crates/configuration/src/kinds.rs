@@ -29,7 +29,7 @@ use super::values::ChangeLog;
 
 pub use changelog::ChangelogSettings;
 #[cfg(feature = "kv")]
-pub use kv::{Consistency, KvSettings};
+pub use kv::{Consistency, KvSettings, check_node};
 pub use ldap::LdapSettings;
 pub(super) use ldap::time as ldap_time;
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};

@@ -32,6 +32,8 @@ mod pcache;
 mod quick_start;
 mod remote_auth;
 mod settings;
+#[cfg(feature = "kv")]
+mod sharing;
 mod slapd_conf;
 pub mod slapd_d;
 #[cfg(test)]
@@ -57,7 +59,7 @@ pub use kinds::{
     MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
 };
 #[cfg(feature = "kv")]
-pub use kinds::{Consistency, KvSettings};
+pub use kinds::{Consistency, KvSettings, check_node};
 pub use listing::{ListedDirective, ListedEffect, ListedScope, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::{
@@ -67,6 +69,8 @@ pub use model::{
 pub use overlays::{local_attributes, secret_attributes};
 pub use remote_auth::{Realm, RemoteAuthSettings};
 pub use settings::{Setting, Settings};
+#[cfg(feature = "kv")]
+pub use sharing::{OwnLines, SharedLines};
 pub use translucent::TranslucentSettings;
 pub use value_list::ValueList;
 pub use values::PasswordCosts;

@@ -51,6 +51,12 @@ impl Settings {
             .map_or(NONE, |setting| &setting.values)
     }
 
+    /// Keeps the settings that `kept` answers true to.
+    #[cfg(feature = "kv")]
+    pub(super) fn retain(&mut self, kept: impl Fn(&Setting) -> bool) {
+        self.0.retain(kept);
+    }
+
     pub fn iter(&self) -> std::slice::Iter<'_, Setting> {
         self.0.iter()
     }

@@ -62,6 +62,8 @@ pub mod meta {
     pub const UNPROVED: &[u8] = b"unproved";
     /// Empty: a provider sent the states of entries, which are kept since.
     pub const STATES_KEPT: &[u8] = b"states-kept";
+    /// In a shared store: what its nodes have in common of their configurations, as the node that writes has it.
+    pub const NODE_CONFIGURATION: &[u8] = b"node-configuration";
     /// Text: the version of Larix that last brought the store to its format.
     pub const WRITTEN_BY: &[u8] = b"written-by";
     /// Indexes that are being built or cleared, and how far that is; none when nothing is.

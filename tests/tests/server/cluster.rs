@@ -4,6 +4,7 @@ mod binds;
 mod consistency;
 mod etcd;
 mod identities;
+mod join;
 mod round_trips;
 
 use std::collections::BTreeSet;

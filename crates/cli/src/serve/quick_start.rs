@@ -29,9 +29,9 @@ use crate::terminal;
 
 /// Where the newcomer's server listens: this machine alone, a port that needs no privilege.
 pub(crate) const DEFAULT_URL: &str = "ldap://127.0.0.1:3890";
-const DEFAULT_DATA: &str = "larix-data";
+pub(super) const DEFAULT_DATA: &str = "larix-data";
 /// The configuration, in the data directory.
-const CONFIGURATION: &str = "slapd.d";
+pub(super) const CONFIGURATION: &str = "slapd.d";
 /// Where releases that kept no configuration had the administrator's password, hashed.
 const EARLIER_PASSWORD_FILE: &str = "admin.password";
 /// A certificate that the server signed itself, and its key.
@@ -42,10 +42,10 @@ const KEY_FILE: &str = "server.key";
 #[derive(Args, Debug)]
 pub(crate) struct QuickStartArgs {
     /// Serve this naming context without any configuration file
-    #[arg(long, value_name = "DN", conflicts_with_all = ["file", "directory"])]
+    #[arg(long, value_name = "DN", group = "made", conflicts_with_all = ["file", "directory"])]
     suffix: Option<String>,
     /// Where the directory lives [default: larix-data]
-    #[arg(long, value_name = "DIRECTORY", requires = "suffix")]
+    #[arg(long, value_name = "DIRECTORY", requires = "made")]
     data: Option<PathBuf>,
     /// Take the administrator's password from this file's first line, instead of making one up (at the first start)
     #[arg(long, value_name = "FILE", requires = "suffix")]
@@ -61,7 +61,7 @@ pub(crate) struct QuickStartArgs {
     #[arg(long, value_name = "FILE", requires = "suffix")]
     include: Vec<PathBuf>,
     /// TLS with this certificate (PEM, with its chain), for StartTLS and ldaps://
-    #[arg(long, value_name = "FILE", requires = "suffix")]
+    #[arg(long, value_name = "FILE", requires = "made")]
     tls_cert: Option<PathBuf>,
     /// Its key, if that is not in the same file
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
@@ -108,15 +108,20 @@ impl Shown {
 
 /// Files of a certificate and its key.
 #[derive(Clone, Debug)]
-struct Pair {
-    certificate: PathBuf,
-    key: PathBuf,
+pub(super) struct Pair {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
 }
 
 impl QuickStartArgs {
     /// Whether there is a `--suffix`.
     pub(super) fn is_wanted(&self) -> bool {
         self.suffix.is_some()
+    }
+
+    /// The data directory, if the flags name one.
+    pub(super) fn data_given(&self) -> Option<&Path> {
+        self.data.as_deref()
     }
 
     /// The data directory.
@@ -163,7 +168,7 @@ impl QuickStartArgs {
     }
 
     /// The certificate that the flags name, absolute.
-    fn certificate(&self) -> anyhow::Result<Option<Pair>> {
+    pub(super) fn certificate(&self) -> anyhow::Result<Option<Pair>> {
         let Some(certificate) = &self.tls_cert else { return Ok(None) };
         let key = self.tls_key.as_ref().unwrap_or(certificate);
         let absolute = |path: &PathBuf| {
@@ -179,7 +184,7 @@ impl QuickStartArgs {
 }
 
 /// The secret in the first line of a file.
-fn first_line(file: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+pub(super) fn first_line(file: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let text = Zeroizing::new(fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
     let secret = line.strip_suffix(b"\r").unwrap_or(line);
@@ -296,7 +301,7 @@ fn self_signed(data: &Path) -> anyhow::Result<Pair> {
     Ok(pair)
 }
 
-fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
+pub(super) fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).mode(mode);
     open.open(file)

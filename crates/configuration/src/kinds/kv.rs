@@ -75,6 +75,14 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+impl Engine {
+    /// Whether this is the text that it was given as, password and parameters included.
+    #[must_use]
+    pub fn is_given_as(&self, text: &str) -> bool {
+        self.text == text
+    }
+}
+
 impl PartialEq for Engine {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -330,25 +338,37 @@ fn engine(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// What a `node` is written like.
+const NODE_HELP: &str = "scheme and host, such as ldap://n1.example.com or ldaps://n1.example.com:6636";
+
 fn node(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let text = call.argument(0)?;
-    let fault = |why: String| {
-        Fault::argument(0, why)
-            .with_help("scheme and host, such as ldap://n1.example.com or ldaps://n1.example.com:6636")
-    };
-    if text.len() > NODE_BYTES_MAX {
-        return Err(fault(format!("a URL of more than {NODE_BYTES_MAX} bytes")));
-    }
-    let url = LdapUrl::parse(text).map_err(|error| fault(error.to_string()))?;
-    if !matches!(url.scheme, UrlScheme::Ldap | UrlScheme::Ldaps) || url.host.is_empty() {
-        return Err(fault("clients cannot be referred there".to_owned()));
-    }
-    let plain = LdapUrl::server(url.scheme, url.host.clone(), url.port);
-    if url != plain {
-        return Err(fault("more than a scheme, a host and a port".to_owned()));
-    }
+    node_fault(text).map_or(Ok(()), |why| Err(Fault::argument(0, why).with_help(NODE_HELP)))?;
     kv(builder)?.node = text.trim_end_matches('/').to_owned();
     Ok(())
+}
+
+/// Whether a URL can be that of a node.
+///
+/// # Errors
+/// Why not, and what to write.
+pub fn check_node(text: &str) -> Result<(), String> {
+    node_fault(text).map_or(Ok(()), |why| Err(format!("{why}: {NODE_HELP}")))
+}
+
+fn node_fault(text: &str) -> Option<String> {
+    if text.len() > NODE_BYTES_MAX {
+        return Some(format!("a URL of more than {NODE_BYTES_MAX} bytes"));
+    }
+    let url = match LdapUrl::parse(text) {
+        Ok(url) => url,
+        Err(error) => return Some(error.to_string()),
+    };
+    if !matches!(url.scheme, UrlScheme::Ldap | UrlScheme::Ldaps) || url.host.is_empty() {
+        return Some("clients cannot be referred there".to_owned());
+    }
+    let plain = LdapUrl::server(url.scheme, url.host.clone(), url.port);
+    (url != plain).then(|| "more than a scheme, a host and a port".to_owned())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Databases in engines that several servers share, in a build without the features `postgresql` and `etcd`: there are none.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,43 @@ use larix_store::lmdb::LmdbStore;
 mod report;
 
 pub use report::{Checked, Connected, Removed, Status};
+
+/// A configuration that a node has published.
+#[derive(Clone, Debug)]
+pub struct Published {
+    pub generation: u64,
+    pub version: String,
+    pub node: String,
+}
+
+/// # Errors
+/// Always.
+pub fn published(_: &str, _: &str, _: &str) -> Result<Published, String> {
+    Err(ABSENT.to_owned())
+}
+
+/// Of none.
+pub fn configuration_of_node(_: &Published, _: &str, _: &str, _: Option<(&Path, &Path)>) -> String {
+    String::new()
+}
+
+/// # Errors
+/// Always.
+pub fn check_joined(_: &Config) -> Result<(), String> {
+    Err(ABSENT.to_owned())
+}
+
+/// # Errors
+/// Always.
+pub fn check_node(_: &str) -> Result<(), String> {
+    Err(ABSENT.to_owned())
+}
+
+/// # Errors
+/// Always.
+pub fn check_kept(_: &Config, _: &str, _: &str, _: &str) -> Result<(), String> {
+    Err(ABSENT.to_owned())
+}
 
 /// What is said where an engine is asked for.
 const ABSENT: &str =

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use larix_configuration::SharedLines;
 use larix_engine::access::{AccessPolicy, OtherEntries};
 use larix_engine::write::known::MissingElement;
 use larix_engine::writer::Reconfiguration;
@@ -78,9 +79,9 @@ impl Clusters {
     }
 }
 
-/// The databases of a generation that is made ready; each with what it is to follow if it was there before.
+/// The databases of a generation that is made ready; each with what it is to follow if it was there before, and what other nodes need.
 #[derive(Debug, Default)]
-pub(crate) struct Joining(Vec<(Arc<Node>, Option<Reconfiguration>)>);
+pub(crate) struct Joining(Vec<(Arc<Node>, Option<Reconfiguration>, SharedLines)>);
 
 impl Joining {
     /// Takes part in a database. `alike`: what is configured of it is as it was before.
@@ -89,11 +90,11 @@ impl Joining {
     /// The engine cannot be reached, refuses, or holds something else.
     pub(crate) fn join(&mut self, nodes: &Nodes, making: Making<'_>, alike: bool) -> Result<(), String> {
         let (schema, settings) = (Arc::clone(&making.schema), making.database.clone());
-        let environment = making.environment.clone();
+        let (environment, shared) = (making.environment.clone(), making.shared.clone());
         let (node, is_kept) = nodes.of(making)?;
         // What stays as it was goes on writing without a pause.
         let next = (is_kept && !alike).then(|| Reconfiguration { schema, settings, environment });
-        self.0.push((node, next));
+        self.0.push((node, next, shared));
         Ok(())
     }
 
@@ -107,8 +108,9 @@ impl Joining {
         earlier: Option<&Clusters>,
     ) -> Result<(Clusters, Turnover), MissingElement> {
         let (mut clusters, mut turnover) = (Clusters::default(), Turnover::default());
-        clusters.1.set_nodes(self.0.iter().map(|(node, _)| node));
-        for (node, next) in self.0 {
+        clusters.1.set_nodes(self.0.iter().map(|(node, ..)| node));
+        for (node, next, shared) in self.0 {
+            turnover.shared.push((Arc::clone(&node), shared));
             let policy = next.as_ref().and_then(|next| next.settings.policy.clone());
             let directory = Arc::new(OwnDirectory::new(frontend.clone(), policy, Arc::clone(&clusters.1)));
             if let Some(next) = next {
@@ -129,12 +131,15 @@ impl Joining {
 pub(crate) struct Turnover {
     /// Nodes that stay, and what their databases follow from then on.
     renewed: Vec<(Arc<Node>, Reconfiguration)>,
+    /// What other nodes need of the configuration.
+    shared: Vec<(Arc<Node>, SharedLines)>,
     /// Nodes that the configuration has no more.
     parted: Vec<Arc<Node>>,
 }
 
 impl Turnover {
     pub(crate) fn settle(self) {
+        self.shared.into_iter().for_each(|(node, lines)| node.share(lines));
         self.renewed.into_iter().for_each(|(node, next)| node.reconfigure(next));
         self.parted.iter().for_each(|node| node.retire());
     }

@@ -8,6 +8,7 @@ mod opening;
 mod other_databases;
 mod pending_binds;
 mod pool;
+mod published;
 mod report;
 mod role;
 mod tool;
@@ -16,7 +17,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use larix_configuration::KvSettings;
+use larix_configuration::{KvSettings, SharedLines};
 use larix_engine::Served;
 use larix_engine::database::DatabaseSettings;
 use larix_engine::overlay::BindAttempt;
@@ -33,9 +34,13 @@ use pending_binds::{BindAnswered, MessageReceiver, PendingBinds, not_judged};
 
 pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
+pub use published::Published;
 pub use report::{Checked, Connected, Removed, Status};
 pub(crate) use role::Role;
-pub use tool::{ToolStore, check, is_shared, open_to_read, remove, status, step_down, whole};
+pub use tool::{
+    ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, is_shared, open_to_read, published, remove, status,
+    step_down, whole,
+};
 
 /// How long one answer of the engine may take.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -90,6 +95,8 @@ pub(crate) struct Making<'a> {
     pub(crate) schema: Arc<Schema>,
     pub(crate) database: DatabaseSettings,
     pub(crate) environment: WriterEnvironment,
+    /// What other nodes need of the configuration.
+    pub(crate) shared: SharedLines,
     pub(crate) clock: Arc<SystemClock>,
     pub(crate) log: Log,
     /// Whether the engine may be away for now: it is tried again then.
@@ -103,9 +110,9 @@ impl Node {
     /// # Errors
     /// The engine cannot be reached, refuses, or holds something else.
     fn start(making: Making<'_>) -> Result<Self, String> {
-        let Making { suffix, settings, schema, database, environment, clock, log, may_be_away } = making;
+        let Making { suffix, settings, schema, database, environment, shared, clock, log, may_be_away } = making;
         let plan = Plan { settings: settings.clone(), schema, database: Arc::new(database), environment };
-        let opening = Arc::new(Opening::new(plan));
+        let opening = Arc::new(Opening::new(plan, shared));
         let role = Arc::new(role::Watch::default());
         match opening.open(&clock) {
             Ok(()) => {}
@@ -207,6 +214,11 @@ impl Node {
         served.reconfigure(next);
         drop(turn);
         self.role.settle_again();
+    }
+
+    /// What other nodes need of the configuration from now on: published with the next look at the lease, if this node writes.
+    pub(crate) fn share(&self, lines: SharedLines) {
+        self.opening.share(lines);
     }
 
     /// Gives up the lease and takes no more changes.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use larix_configuration::{Consistency, KvSettings};
+use larix_configuration::{Consistency, KvSettings, SharedLines};
 use larix_engine::database::{DatabaseOpenError, DatabaseSettings, READ_FIRST};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock, RandomSource};
@@ -146,11 +146,21 @@ pub(super) struct Opening {
     served: OnceLock<Arc<Served<SharedStore>>>,
     /// What it is opened with, and how often that was replaced.
     plan: Mutex<(Plan, u64)>,
+    shared: Mutex<Arc<SharedLines>>,
 }
 
 impl Opening {
-    pub(super) fn new(plan: Plan) -> Self {
-        Self { served: OnceLock::new(), plan: Mutex::new((plan, 0)) }
+    pub(super) fn new(plan: Plan, shared: SharedLines) -> Self {
+        Self { served: OnceLock::new(), plan: Mutex::new((plan, 0)), shared: Mutex::new(Arc::new(shared)) }
+    }
+
+    /// What other nodes need of the configuration.
+    pub(super) fn shared(&self) -> Arc<SharedLines> {
+        Arc::clone(&self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn share(&self, lines: SharedLines) {
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(lines);
     }
 
     fn lock(&self) -> MutexGuard<'_, (Plan, u64)> {

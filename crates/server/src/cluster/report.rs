@@ -10,6 +10,8 @@ pub struct Status {
     pub epoch: u64,
     /// The newest commit.
     pub commit: u64,
+    /// The generation of the configuration that nodes that join get, and the node that it is from.
+    pub configuration: Option<(u64, String)>,
     pub connected: Vec<Connected>,
 }
 

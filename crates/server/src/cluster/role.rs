@@ -5,13 +5,16 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use larix_configuration::SharedLines;
 use larix_engine::database::DatabaseOpenError;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{Database, Served};
 use larix_kv::Lease;
+use larix_store::Store as _;
 
 use super::SharedStore;
 use super::opening::{self, Failure, Opening};
+use super::published::{self, Publishing};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
@@ -124,6 +127,16 @@ pub(super) struct Holder {
     pub(super) log: Log,
 }
 
+/// What this node has published since it writes, or why it could not.
+#[derive(Default)]
+struct PublishedHere {
+    lines: Option<Arc<SharedLines>>,
+    told: String,
+    /// With which commit this node's own was compared with what another one has published, and the generation that differed.
+    compared: u64,
+    differed: u64,
+}
+
 /// Why a look came to nothing.
 type Trouble = String;
 
@@ -174,12 +187,15 @@ impl Holder {
         let pause = self.lease / LOOKS;
         let mut last = self.clock.monotonic();
         let mut told = String::new();
+        let mut here = PublishedHere::default();
         loop {
             let began = self.clock.monotonic();
             match self.look(served) {
                 Ok(role) => {
                     last = began;
                     told.clear();
+                    // Before changes are taken: they would only be in each other's way.
+                    self.publish_configuration(served, &role, &mut here);
                     self.publish(served, role);
                 }
                 Err(why) => {
@@ -238,6 +254,64 @@ impl Holder {
             // Indexes and back links may lack what no change brings in.
             served.wake_writer();
         }
+    }
+
+    /// Leaves in the engine what nodes that join need of the configuration, if this node writes and has not done so.
+    fn publish_configuration(&self, served: &Served<SharedStore>, role: &Role, here: &mut PublishedHere) {
+        let lines = self.opening.shared();
+        if *role != Role::Leader {
+            here.lines = None;
+            return self.compare_configuration(served, &lines, here);
+        }
+        if here.lines.as_ref() == Some(&lines) {
+            return;
+        }
+        let suffix = &self.suffix;
+        match published::publish(served.database().store(), &self.node, &lines) {
+            Ok(Publishing::Same) => {}
+            Ok(Publishing::Replaced { generation, node: None }) => self.log.notice(format_args!(
+                "\"{suffix}\": nodes that join get this node's configuration (generation {generation})"
+            )),
+            Ok(Publishing::Replaced { generation, node: Some(other) }) => self.log.warning(format_args!(
+                "\"{suffix}\": this node's configuration is another than that of {other}; nodes that join get this one \
+                 (generation {generation})"
+            )),
+            Err(why) => {
+                if why != here.told {
+                    self.log.warning(format_args!("\"{suffix}\": the configuration is not published: {why}"));
+                    here.told = why;
+                }
+                return;
+            }
+        }
+        here.told.clear();
+        here.lines = Some(lines);
+    }
+
+    /// Says it once for each generation that this node is configured otherwise than the one that writes.
+    fn compare_configuration(
+        &self,
+        served: &Served<SharedStore>,
+        lines: &SharedLines,
+        here: &mut PublishedHere,
+    ) {
+        let store = served.database().store();
+        let newest = store.commit_counter();
+        if here.compared == newest {
+            return;
+        }
+        // What cannot be read is looked at again with the next commit.
+        let found = store.snapshot().map_err(|error| error.to_string());
+        let Ok(Some(Ok(published))) = found.and_then(|snapshot| published::read(&snapshot)) else { return };
+        here.compared = newest;
+        if published.lines == *lines || here.differed == published.generation {
+            return;
+        }
+        here.differed = published.generation;
+        self.log.warning(format_args!(
+            "\"{}\": this node's configuration is another than that of {}, which nodes that join get (generation {})",
+            self.suffix, published.node, published.generation
+        ));
     }
 
     /// Holds the lease, takes it if nobody has it, or learns who has.

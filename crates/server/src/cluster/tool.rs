@@ -1,16 +1,18 @@
 //! What `larix cluster` asks and does: in the engine itself, without a server.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larix_configuration::values::ConfigDn;
-use larix_configuration::{Config, Database as Section, KvSettings};
+use larix_configuration::{Config, Database as Section, KvSettings, OwnLines, SharedLines};
 use larix_engine::Database;
 use larix_engine::check;
-use larix_engine::tables::TABLES;
-use larix_kv::{Freshness, KvOptions, KvStore, Lease, take_noted};
+use larix_engine::tables::{FORMAT, META, TABLES, meta};
+use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, take_noted};
 use larix_store::{Snapshot, Store};
 
+use super::published::{self, Published};
 use super::{Checked, Connected, Removed, Status};
 use crate::clock::SystemRandom;
 
@@ -21,6 +23,7 @@ use crate::clock::SystemRandom;
 pub fn status(config: &Config, suffix: Option<&str>) -> Result<Status, String> {
     let (_, store) = open(config, suffix)?;
     let Lease { leader, left, .. } = store.lease().map_err(text)?;
+    let published = published::read(&store.snapshot().map_err(text)?)?;
     let figures = store.figures();
     let own = own_name();
     let sessions = store.sessions().map_err(text)?.into_iter();
@@ -28,6 +31,7 @@ pub fn status(config: &Config, suffix: Option<&str>) -> Result<Status, String> {
         leader: leader.map(|leader| (leader, left)),
         epoch: figures.epoch,
         commit: figures.version,
+        configuration: published.and_then(Result::ok).map(|published| (published.generation, published.node)),
         connected: sessions
             .filter(|session| !session.name.contains(&own))
             .map(|session| Connected { name: session.name, connections: session.connections })
@@ -64,6 +68,96 @@ pub fn remove(
     let settings = section.kind.settings::<KvSettings>().ok_or("the database is in no engine")?;
     let done = store.remove(node, &settings.connection_name(node), kept_away).map_err(text)?;
     Ok(Removed { held_lease: done.held_lease, connections: done.connections })
+}
+
+/// PostgreSQL cuts the names of connections.
+const CONNECTION_NAME_BYTES_MAX: usize = 63;
+/// So long etcd counts a node as connected that gives no sign.
+const FORGOTTEN_SECONDS: u64 = 10;
+
+/// Whether a URL can be that of a node.
+///
+/// # Errors
+/// Why not, and what to write.
+pub fn check_node(text: &str) -> Result<(), String> {
+    larix_configuration::check_node(text)
+}
+
+/// What the node that writes has published of its configuration, for a node of this name that joins.
+///
+/// # Errors
+/// The engine refuses or holds no directory; nothing is published, or by a later version; the name is taken.
+pub fn published(engine: &str, schema: &str, node: &str) -> Result<Published, String> {
+    let address = Address::parse(engine).map_err(text)?;
+    let at = |why: &dyn std::fmt::Display| format!("{address}: {why}");
+    let store = KvStore::open(&address, &TABLES, &tool_options(schema)).map_err(|error| match error {
+        OpenError::NotAStore { .. } => at(&format!("{error}, with `database kv` in its configuration, before others join")),
+        error => at(&error),
+    })?;
+    let snapshot = store.snapshot().map_err(text)?;
+    let format = snapshot.get(META, meta::FORMAT).map_err(text)?;
+    let format = format.and_then(|format| Some(u32::from_be_bytes(format.as_ref().try_into().ok()?)));
+    if let Some(newer) = format.filter(|format| *format > FORMAT) {
+        return Err(at(&format!(
+            "the entries there are of format {newer}, and this version reads up to {FORMAT}: install the version of the other nodes"
+        )));
+    }
+    let found = published::read(&snapshot)?.ok_or_else(|| {
+        at(&"no node has left its configuration there: start the node that writes with this version of Larix, then try again")
+    })?;
+    let found = found.map_err(|why| at(&why))?;
+    let own = format!("larix {node} {schema}");
+    let is_own = |name: &str| {
+        name == own || name.len() == CONNECTION_NAME_BYTES_MAX && own.starts_with(name)
+    };
+    let holds_lease = store.lease().map_err(text)?.leader.as_deref() == Some(node);
+    if holds_lease || store.sessions().map_err(text)?.iter().any(|session| is_own(&session.name)) {
+        return Err(at(&format!(
+            "{node} is a node of this directory already: give this server a --node of its own, or stop that one; one that has died \
+             is forgotten within {FORGOTTEN_SECONDS} seconds behind the end of its lease"
+        )));
+    }
+    Ok(found)
+}
+
+/// Whether the configuration that such a slapd.conf gives is of this database alone.
+///
+/// # Errors
+/// What it has beside.
+pub fn check_joined(config: &Config) -> Result<(), String> {
+    SharedLines::check_alone(config)
+}
+
+/// The slapd.conf of a node that joins; with the files of its certificate and key.
+pub fn configuration_of_node(
+    published: &Published,
+    engine: &str,
+    node: &str,
+    certificate: Option<(&Path, &Path)>,
+) -> String {
+    published.lines.of_node(&OwnLines { engine, node, certificate })
+}
+
+/// Whether a node that has joined before is asked for what it is.
+///
+/// # Errors
+/// In which way it is another.
+pub fn check_kept(config: &Config, engine: &str, schema: &str, node: &str) -> Result<(), String> {
+    let address = Address::parse(engine).map_err(text)?.to_string();
+    let mut all = config.databases.iter().filter_map(|section| section.kind.settings::<KvSettings>());
+    let is_it = |own: &&KvSettings| {
+        own.schema == schema && own.engine.as_ref().is_some_and(|own| own.address.to_string() == address)
+    };
+    match all.find(is_it) {
+        None => Err(format!("it has no `database kv` at {address} with the schema {schema}: leave --join out to serve it")),
+        Some(own) if own.node.trim_end_matches('/') != node => {
+            Err(format!("it is that of {}, not of --node {node}", own.node))
+        }
+        Some(own) if own.engine.as_ref().is_some_and(|own| !own.is_given_as(engine)) => Err(format!(
+            "it says {address} with another password or other parameters than --join: change olcLarixKvEngine there"
+        )),
+        Some(_) => Ok(()),
+    }
 }
 
 /// The store of a database that tools read.
@@ -151,17 +245,21 @@ fn open<'c>(config: &'c Config, suffix: Option<&str>) -> Result<(&'c Section, Kv
     Ok((section, open_store(settings)?))
 }
 
-fn open_store(settings: &KvSettings) -> Result<KvStore, String> {
-    let engine = settings.engine.as_ref().ok_or("the database has no `engine`")?;
-    let options = KvOptions {
-        schema: settings.schema.clone(),
+/// How a tool opens a store.
+fn tool_options(schema: &str) -> KvOptions {
+    KvOptions {
+        schema: schema.to_owned(),
         make: false,
         writes: false,
         freshness: Freshness::Strict,
         connections: 2,
         name: own_name(),
         ..KvOptions::default()
-    };
-    let store = KvStore::open(&engine.address, &TABLES, &options);
+    }
+}
+
+fn open_store(settings: &KvSettings) -> Result<KvStore, String> {
+    let engine = settings.engine.as_ref().ok_or("the database has no `engine`")?;
+    let store = KvStore::open(&engine.address, &TABLES, &tool_options(&settings.schema));
     store.map_err(|error| format!("{}: {error}", engine.address))
 }

@@ -23,6 +23,7 @@ impl Making<'_> {
             schema: self.config.schema.clone(),
             database: self.config.engine_settings(database)?,
             environment: self.environment(database),
+            shared: self.config.shared_lines(database),
             clock: Arc::clone(self.clock),
             log: self.log.clone(),
             // A change of the configuration is refused instead: who makes it sees that.

@@ -1,0 +1,167 @@
+//! The configuration that the node that writes leaves in the engine, for nodes that join.
+
+use larix_configuration::SharedLines;
+use larix_engine::tables::{META, meta};
+use larix_store::{CommitError, Durability, Snapshot, Store, Transaction, WriteSet};
+
+use super::SharedStore;
+
+/// The form of what is published. Whoever finds a newer one does not read it, and does not replace it.
+const FORM: u32 = 1;
+const TITLE: &str = "larix node configuration ";
+/// How often a commit is tried while others are first.
+const TRIES: usize = 16;
+
+/// A configuration as a node has published it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Grows with each change.
+    pub generation: u64,
+    /// The version of the server that published it, and the URL of that node.
+    pub version: String,
+    pub node: String,
+    pub lines: SharedLines,
+}
+
+/// Why it cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// Written by a later version.
+    Newer { form: u32, version: String },
+    Damaged,
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Newer { form, version } => write!(
+                f,
+                "the nodes' configuration in the engine is of form {form}, written by Larix {version}, and this version reads \
+                 form {FORM}: install that version here, too"
+            ),
+            Self::Damaged => f.write_str(
+                "the nodes' configuration in the engine cannot be read: restart the node that writes, which publishes it again",
+            ),
+        }
+    }
+}
+
+impl Published {
+    fn encode(&self) -> Vec<u8> {
+        let Self { generation, version, node, lines: SharedLines { head, database, root_dn } } = self;
+        let root_dn = root_dn.as_ref().map(|dn| format!("rootdn {dn}\n")).unwrap_or_default();
+        let text = format!(
+            "{TITLE}{FORM}\nversion {version}\nnode {node}\ngeneration {generation}\n{root_dn}head {}\n\n{head}{database}",
+            head.len()
+        );
+        text.into_bytes()
+    }
+
+    fn decode(value: &[u8]) -> Result<Self, Unreadable> {
+        let text = std::str::from_utf8(value).map_err(|_| Unreadable::Damaged)?;
+        let (front, body) = text.split_once("\n\n").ok_or(Unreadable::Damaged)?;
+        let of = |word: &str| front.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
+        let form = front.strip_prefix(TITLE).and_then(|rest| rest.lines().next()?.parse().ok());
+        let version = of("version").unwrap_or_default().to_owned();
+        match form.ok_or(Unreadable::Damaged)? {
+            FORM => {}
+            form => return Err(Unreadable::Newer { form, version }),
+        }
+        let number = |word| of(word).and_then(|number| number.parse::<u64>().ok()).ok_or(Unreadable::Damaged);
+        let head = usize::try_from(number("head")?).ok().and_then(|bytes| body.split_at_checked(bytes));
+        let (head, database) = head.ok_or(Unreadable::Damaged)?;
+        Ok(Self {
+            generation: number("generation")?,
+            version,
+            node: of("node").unwrap_or_default().to_owned(),
+            lines: SharedLines {
+                head: head.to_owned(),
+                database: database.to_owned(),
+                root_dn: of("rootdn").map(str::to_owned),
+            },
+        })
+    }
+}
+
+/// What a node has published, if any has.
+pub(super) fn read<N: Snapshot>(snapshot: &N) -> Result<Option<Result<Published, Unreadable>>, String> {
+    let value = snapshot.get(META, meta::NODE_CONFIGURATION).map_err(|error| error.to_string())?;
+    Ok(value.map(|value| Published::decode(&value)))
+}
+
+/// What came of publishing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Publishing {
+    /// It is there already.
+    Same,
+    /// The generation, and which other node's it took the place of.
+    Replaced { generation: u64, node: Option<String> },
+}
+
+/// Publishes the lines of the node that writes.
+///
+/// # Errors
+/// What is there is of a later version, or nothing can be written now.
+pub(super) fn publish(store: &SharedStore, node: &str, lines: &SharedLines) -> Result<Publishing, String> {
+    for _ in 0..TRIES {
+        let transaction = store.transaction().map_err(|error| error.to_string())?;
+        let before = match read(&transaction)? {
+            Some(Err(newer @ Unreadable::Newer { .. })) => return Err(newer.to_string()),
+            Some(Ok(before)) => Some(before),
+            Some(Err(Unreadable::Damaged)) | None => None,
+        };
+        if before.as_ref().is_some_and(|before| before.lines == *lines) {
+            return Ok(Publishing::Same);
+        }
+        let published = Published {
+            generation: before.as_ref().map_or(1, |before| before.generation + 1),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: node.to_owned(),
+            lines: lines.clone(),
+        };
+        let mut set = WriteSet::new();
+        set.put(META, meta::NODE_CONFIGURATION, published.encode());
+        match transaction.commit(&set, Durability::Sync) {
+            Ok(_) => {
+                let node = before.map(|before| before.node).filter(|before| before != node);
+                return Ok(Publishing::Replaced { generation: published.generation, node });
+            }
+            Err(CommitError::Conflict) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err("other commits were always first".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_comes_back_and_what_is_newer_does_not() {
+        let lines = SharedLines {
+            head: "schema core\n\n# All\n".to_owned(),
+            database: "\ndatabase kv\nsuffix \"dc=ü b\"\n".to_owned(),
+            root_dn: Some("cn=Big Boss,dc=b".to_owned()),
+        };
+        for root_dn in [None, lines.root_dn.clone()] {
+            let lines = SharedLines { root_dn, ..lines.clone() };
+            let (version, node) = ("1.2".to_owned(), "ldap://n1".to_owned());
+            let published = Published { generation: 7, version, node, lines };
+            let text = published.encode();
+            assert_eq!(Published::decode(&text), Ok(published));
+            for cut in 0..text.len() {
+                let cut = Published::decode(&text[..cut]).map(|read| read.lines);
+                assert_ne!(cut.as_ref(), Ok(&lines_of(&text)), "{cut:?}");
+            }
+            let newer = String::from_utf8(text).expect("text").replacen("configuration 1", "configuration 2", 1);
+            let expected = Unreadable::Newer { form: 2, version: "1.2".to_owned() };
+            assert_eq!(Published::decode(newer.as_bytes()), Err(expected));
+        }
+        assert_eq!(Published::decode(b"\xff"), Err(Unreadable::Damaged));
+    }
+
+    fn lines_of(text: &[u8]) -> SharedLines {
+        Published::decode(text).expect("whole").lines
+    }
+}

@@ -1,0 +1,186 @@
+//! `larix serve --join`: a node whose configuration comes from the engine.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use larix_testkit::Kind;
+use larix_testkit::etcd::Etcd;
+use larix_testkit::pki::Authority;
+use larix_testkit::postgresql::Engine;
+use larix_testkit::process::free_port;
+use larix_tests::client::Client;
+use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
+
+use super::{change, describe, fill, larix, nodes_with, until};
+
+/// A server that joins, ended with its test.
+struct Joined {
+    child: Child,
+    port: u16,
+    log: std::path::PathBuf,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+fn words(engine: &str, node: &str, data: &Path) -> Vec<String> {
+    let data = data.display().to_string();
+    ["--join", engine, "--node", node, "--data", &data].map(str::to_owned).to_vec()
+}
+
+impl Joined {
+    fn start(engine: &str, data: &Path, port: u16, more: &[&str]) -> Self {
+        let url = format!("ldap://127.0.0.1:{port}");
+        let log = data.with_extension("log");
+        let mut command = Kind::Larix.tool("serve");
+        command.args(words(engine, &url, data)).args(["-h", &url, "-d", "256"]).args(more);
+        let said = File::options().create(true).append(true).open(&log).expect("a log");
+        let child = command.stdout(Stdio::null()).stderr(said).spawn().expect("larix");
+        let joined = Self { child, port, log };
+        until("it listens", || Client::try_connect(joined.address()).is_ok());
+        joined
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        std::net::SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    fn ask(&self, requests: &[&str]) -> String {
+        let mut client = Client::connect(self.address());
+        requests.iter().map(|request| ask(&mut client, request)).last().unwrap_or_default()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).expect("its log")
+    }
+}
+
+/// What a server that cannot join says.
+fn refusal(engine: &str, node: &str, data: &Path, more: &[&str]) -> String {
+    let mut command = Kind::Larix.tool("serve");
+    command.args(words(engine, node, data)).args(["-h", "ldap://127.0.0.1:0"]).args(more);
+    let output = command.output().expect("larix");
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!text.contains("never-shown"), "{text}");
+    text
+}
+
+/// Lines before the databases of the first node, and in its `database kv`.
+fn lines() -> (String, &'static str) {
+    let global = "attributetype ( 1.2.3.4.5 NAME 'ownThing' SUP name )\n";
+    let own = "access to attrs=sn by * none\naccess to * by * read\noverlay memberof\n";
+    (format!("{global}database config\nrootdn {ADMIN}\n"), own)
+}
+
+const PUBLISHED: &str = "nodes that join get this node's configuration (generation 1)";
+
+#[test]
+fn a_node_joins_with_what_the_engine_holds() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let folder = tempfile::TempDir::new().expect("a directory");
+    let data = folder.path().join("data");
+    let port = free_port();
+    let url = format!("ldap://127.0.0.1:{port}");
+    let text = refusal(&address, &url, &data, &[]);
+    assert!(text.contains("holds no store") && text.contains("before others join"), "{text}");
+
+    let (global, own) = lines();
+    let mut nodes = nodes_with(&address, 1, 1, (&global, own));
+    nodes[0].start();
+    fill(&nodes[0]);
+    until("it is published", || nodes[0].log().contains(PUBLISHED));
+    for (engine, node, more, expected) in [
+        (address.as_str(), nodes[0].url(), &[][..], "is a node of this directory already: give this server a --node"),
+        (&address.replace(&format!("/{name}"), "/nowhere"), url.clone(), &[], "\"nowhere\" does not exist"),
+        (&address.replace("larix:", "stranger:"), url.clone(), &[], "role \"stranger\" does not exist"),
+        ("ldap://127.0.0.1", url.clone(), &[], "no other kind is known"),
+        (&address, "http://n2".to_owned(), &[], "--node http://n2: "),
+        (&address, url.clone(), &["--engine-schema", "people"], "no store in the schema \"people\""),
+        (&address, url.clone(), &["--tls-cert", "/nowhere.pem"], "/nowhere.pem"),
+    ] {
+        let text = refusal(engine, &node, &data, more);
+        assert!(text.contains(expected), "{expected:?} is not in {text}");
+    }
+    let replaced = |from: &str, to: &str| {
+        let change = format!(
+            "UPDATE larix.rows SET v = convert_to(replace(convert_from(v, 'UTF8'), '{from}', '{to}'), 'UTF8') \
+             WHERE k = 'node-configuration'"
+        );
+        engine.sql(&name, &change).expect("a change");
+    };
+    replaced("configuration 1", "configuration 9");
+    let text = refusal(&address, &url, &data, &[]);
+    assert!(text.contains("of form 9") && text.contains("install that version"), "{text}");
+    replaced("configuration 9", "configuration 1");
+    // A later version may say what this one does not know.
+    replaced("overlay memberof", "overlay membersof");
+    let text = refusal(&address, &url, &data, &[]);
+    assert!(text.contains("membersof") && text.contains(&format!("the configuration of {}", nodes[0].url())), "{text}");
+    replaced("overlay membersof", "overlay memberof");
+
+    let joined = Joined::start(&address, &data, port, &[]);
+    let search = format!("search {SUFFIX} sub (cn=ann) *");
+    let found = joined.ask(&[&search]);
+    assert!(found.contains("cn: ann") && !found.contains("sn: Lee"), "the same access rules: {found}");
+    let (admin, schema) = (format!("as {ADMIN} secret"), "search cn=Subschema base (objectClass=*) attributeTypes");
+    assert!(joined.ask(&[&admin, &search]).contains("sn: Lee"), "the same administrator");
+    assert!(joined.ask(&[schema]).contains("ownThing"), "the same schema");
+    let referred = joined.ask(&[&admin, &describe("in vain")]);
+    assert!(referred.starts_with("=> 10") && referred.contains(&nodes[0].url()), "{referred}");
+    assert_eq!(change(&nodes[0], &describe("written")), "=> 0\n");
+    assert!(joined.ask(&[&search]).contains("description: written"));
+
+    // What changes later is published anew, and a node that has something else says so.
+    let index = "modify olcDatabase={2}kv,cn=config\n  add olcDbIndex: sn eq";
+    until("the index is configured", || ["=> 0", "=> 20"].iter().any(|code| change(&nodes[0], index).starts_with(code)));
+    until("it is published", || larix(&["cluster", "status"], &nodes[0]).1.contains("configuration: generation 2, of ldap"));
+    until("it says so", || {
+        joined.log().contains(&format!("another than that of {}, which nodes that join get (generation 2)", nodes[0].url()))
+    });
+
+    nodes[0].kill();
+    until("it writes", || joined.ask(&[&admin, &describe("its own")]) == "=> 0\n");
+    nodes[0].start();
+    drop(joined);
+    // It keeps what it was given.
+    let text = refusal(&address, "ldap://elsewhere", &data, &[]);
+    assert!(text.contains(&format!("that of {url}, not of --node ldap://elsewhere")), "{text}");
+    let text = refusal(&address.replace("never-shown", "never-shown-either"), &url, &data, &[]);
+    assert!(text.contains("another password or other parameters"), "{text}");
+    let joined = Joined::start(&address, &data, port, &[]);
+    assert!(joined.ask(&[&search]).contains("description: its own"));
+    drop(joined);
+    nodes.iter_mut().for_each(Member::stop);
+}
+
+/// From an etcd.
+#[test]
+fn a_node_joins_with_a_certificate() {
+    let Some(etcd) = Etcd::start() else { return };
+    let address = etcd.prefix();
+    let (global, own) = lines();
+    let mut nodes = nodes_with(&address, 1, 2, (&global, own));
+    nodes[0].start();
+    fill(&nodes[0]);
+    until("it is published", || nodes[0].log().contains(PUBLISHED));
+    let folder = tempfile::TempDir::new().expect("a directory");
+    let data = folder.path().join("data");
+    let text = refusal(&address.replace("etcd://", "etcd://larix:never-shown@"), "ldap://n2", &data, &[]);
+    assert!(text.contains("take user and password out of the address"), "{text}");
+    let (certificate, key) = Authority::new("tests").server().write(folder.path(), "node");
+    let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+    let joined = Joined::start(&address, &data, free_port(), &["--tls-cert", &certificate, "--tls-key", &key]);
+    let found = joined.ask(&[&format!("as {ADMIN} secret"), &format!("search {SUFFIX} sub (cn=ann) sn")]);
+    assert!(found.contains("sn: Lee"), "{found}");
+    let secure = joined.ask(&["search \"\" base (objectClass=*) supportedExtension"]);
+    assert!(secure.contains("1.3.6.1.4.1.1466.20037"), "StartTLS is offered: {secure}");
+    drop(joined);
+    nodes.iter_mut().for_each(Member::stop);
+}
