@@ -211,6 +211,22 @@ pub(crate) trait MessageListener: fmt::Debug + Send + Sync {
     fn take(&self, own: &[u8], leads: bool) -> Result<Vec<Message>, Fault>;
 }
 
+/// Hears that somebody has committed. What it hears may be lost with its connection: who has to know asks.
+pub(crate) trait CommitListener: fmt::Debug + Send + Sync {
+    /// Waits up to `time`; whether there may be new commits.
+    ///
+    /// # Errors
+    /// It hears nothing any more.
+    fn wait(&self, time: Duration) -> Result<bool, Fault>;
+    /// As if there were.
+    fn wake(&self);
+    /// Looks whether it still hears.
+    ///
+    /// # Errors
+    /// It does not.
+    fn check(&self) -> Result<(), Fault>;
+}
+
 /// An engine with one store in it. Every call ends within the deadline of the engine, and counts the round trips that it takes.
 pub(crate) trait Engine: fmt::Debug + Send + Sync {
     /// Round trips so far that somebody has waited for, without those of connecting.
@@ -242,4 +258,5 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
 
     fn send(&self, own: &[u8], to: Recipient<'_>, number: u64, body: Vec<u8>) -> Result<(), Fault>;
     fn listen(&self) -> Result<Box<dyn MessageListener>, Fault>;
+    fn listen_to_commits(&self) -> Result<Box<dyn CommitListener>, Fault>;
 }

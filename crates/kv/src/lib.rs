@@ -18,6 +18,7 @@ mod engine;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod feed;
 mod handle;
 mod lease;
 mod load;
@@ -35,6 +36,7 @@ pub use address::Address;
 pub use commit::KvTransaction;
 pub use engine::{Message, NODE_BYTES_MAX, Recipient, Removed, Session};
 pub use error::OpenError;
+pub use feed::CommitFeed;
 pub use lease::Lease;
 pub use load::KvLoader;
 pub use messages::Mailbox;

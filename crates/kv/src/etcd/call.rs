@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -72,10 +72,18 @@ impl std::fmt::Debug for Link {
 /// The messages of an answer that goes on.
 pub(super) struct Stream {
     body: RecvStream,
-    _link: Arc<Link>,
+    link: Arc<Link>,
 }
 
+/// Which connection a stream comes over; it does not keep it open.
+#[derive(Clone, Debug)]
+pub(super) struct StreamLink(Weak<Link>);
+
 impl Stream {
+    pub(super) fn link(&self) -> StreamLink {
+        StreamLink(Arc::downgrade(&self.link))
+    }
+
     /// Waits for some bytes of it. Whether there were any before its end.
     pub(super) async fn heard(&mut self) -> bool {
         match self.body.data().await {
@@ -109,6 +117,11 @@ impl Client {
         let mut state = self.lock();
         state.link = None;
         state.next = (state.next + 1) % self.address.endpoints.len().max(1);
+    }
+
+    /// Whether calls go over the connection of a stream: once they do not, nobody would see that it hangs.
+    pub(super) fn goes_over(&self, stream: &StreamLink) -> bool {
+        self.lock().link.as_ref().is_some_and(|link| Weak::ptr_eq(&Arc::downgrade(link), &stream.0))
     }
 
     fn leave(&self, link: &Arc<Link>) {
@@ -182,7 +195,7 @@ impl Client {
         let token = self.lock().token.clone();
         let (head, body) = send(&link, method, message, token).await?;
         check(&link, &head)?;
-        Ok(Stream { body, _link: link })
+        Ok(Stream { body, link })
     }
 
     /// The connection, or a new one to the first endpoint that takes it.

@@ -24,7 +24,7 @@ use nodes::{MessageLease, Presence};
 use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
-    Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal, Question, Recipient, Removed,
+    CommitListener, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal, Question, Recipient, Removed,
     Session, Sizes, StoredCommit,
 };
 use crate::error::{Fault, OpenError};
@@ -228,6 +228,10 @@ impl Engine for Etcd {
 
     fn listen(&self) -> Result<Box<dyn MessageListener>, Fault> {
         Ok(Box::new(nodes::Listener::begin(self)?))
+    }
+
+    fn listen_to_commits(&self) -> Result<Box<dyn CommitListener>, Fault> {
+        Ok(Box::new(nodes::Watch::of_commits(self)?))
     }
 }
 

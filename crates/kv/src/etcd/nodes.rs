@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::call::Effect;
+use super::call::{Effect, StreamLink};
 use super::wire::{Condition, KeyValue, Op, Txn, Writer, fields, number};
 use super::{Etcd, Shared};
-use crate::engine::{HeldLease, Message, MessageListener, OLDEST_MESSAGE, Removed, Session};
+use crate::engine::{CommitListener, HeldLease, Message, MessageListener, OLDEST_MESSAGE, Removed, Session};
 use crate::error::{Fault, Status};
 use crate::runtime::{AbortOnDrop, GRACE, call};
 
@@ -283,68 +283,113 @@ impl Drop for Presence {
     }
 }
 
-/// Hears of messages.
+/// Hears of changes of keys.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct Watch {
     shared: Arc<Shared>,
     handle: Handle,
-    deadline: Duration,
     heard: Arc<Notify>,
     ended: Arc<AtomicBool>,
+    link: StreamLink,
     _task: AbortOnDrop,
 }
 
-impl Listener {
-    pub(super) fn begin(etcd: &Etcd) -> Result<Self, Fault> {
+impl Watch {
+    /// Of one key where there is no `end`.
+    fn begin(etcd: &Etcd, key: &[u8], end: &[u8]) -> Result<Self, Fault> {
         let shared = Arc::clone(&etcd.shared);
-        let (key, end) = shared.keys.messages();
         // Field 5: nothing is told of deletes.
-        let create = Writer::default().bytes(1, &key).bytes(2, &end).number(5, 1).done();
+        let create = Writer::default().bytes(1, key).bytes(2, end).number(5, 1).done();
         let message = Writer::default().message(1, &create).done();
         let mut stream = etcd.run(async move { shared.client.stream(WATCH, message.into()).await })?;
+        let link = stream.link();
         let (heard, ended) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let (told, over) = (Arc::clone(&heard), Arc::clone(&ended));
         let task = etcd.runtime.handle.spawn(async move {
             while stream.heard().await {
                 told.notify_one();
             }
-            // The next question sees the end.
+            // Whoever is told sees the end.
             over.store(true, Ordering::Release);
             told.notify_one();
         });
         Ok(Self {
             shared: Arc::clone(&etcd.shared),
             handle: etcd.runtime.handle.clone(),
-            deadline: etcd.deadline,
             heard,
             ended,
+            link,
             _task: AbortOnDrop(Some(task.abort_handle())),
         })
     }
-}
 
-impl MessageListener for Listener {
-    fn wait(&self, time: Duration) -> Result<bool, Fault> {
+    /// Of the newest commit.
+    pub(super) fn of_commits(etcd: &Etcd) -> Result<Self, Fault> {
+        Self::begin(etcd, &etcd.shared.keys.version(), &[])
+    }
+
+    fn hear(&self, time: Duration) -> Result<bool, Fault> {
         let heard = Arc::clone(&self.heard);
         call(&self.handle, time + GRACE, async move {
             Ok(tokio::time::timeout(time, heard.notified()).await.is_ok())
         })
     }
 
+    fn end(&self) -> Result<(), Fault> {
+        if self.ended.load(Ordering::Acquire) { Err(Fault::Lost) } else { Ok(()) }
+    }
+}
+
+impl CommitListener for Watch {
+    fn wait(&self, time: Duration) -> Result<bool, Fault> {
+        let heard = self.hear(time)?;
+        self.end()?;
+        Ok(heard)
+    }
+
     fn wake(&self) {
         self.heard.notify_one();
     }
 
+    /// A connection that hangs is left by the next call over it.
+    fn check(&self) -> Result<(), Fault> {
+        self.end()?;
+        if self.shared.client.goes_over(&self.link) { Ok(()) } else { Err(Fault::Lost) }
+    }
+}
+
+/// Hears of messages.
+#[derive(Debug)]
+pub(super) struct Listener {
+    watch: Watch,
+    deadline: Duration,
+}
+
+impl Listener {
+    pub(super) fn begin(etcd: &Etcd) -> Result<Self, Fault> {
+        let (key, end) = etcd.shared.keys.messages();
+        Ok(Self { watch: Watch::begin(etcd, &key, &end)?, deadline: etcd.deadline })
+    }
+}
+
+impl MessageListener for Listener {
+    fn wait(&self, time: Duration) -> Result<bool, Fault> {
+        self.watch.hear(time)
+    }
+
+    fn wake(&self) {
+        CommitListener::wake(&self.watch);
+    }
+
     fn take(&self, own: &[u8], leads: bool) -> Result<Vec<Message>, Fault> {
-        if self.ended.load(Ordering::Acquire) {
-            return Err(Fault::Lost);
-        }
-        let mut mailboxes = vec![(false, self.shared.keys.mailbox(Some(own)))];
+        self.watch.end()?;
+        let Watch { shared, handle, .. } = &self.watch;
+        let mut mailboxes = vec![(false, shared.keys.mailbox(Some(own)))];
         if leads {
-            mailboxes.push((true, self.shared.keys.mailbox(None)));
+            mailboxes.push((true, shared.keys.mailbox(None)));
         }
-        let shared = Arc::clone(&self.shared);
-        call(&self.handle, self.deadline, async move { shared.take(mailboxes).await })
+        let shared = Arc::clone(shared);
+        call(handle, self.deadline, async move { shared.take(mailboxes).await })
     }
 }
 

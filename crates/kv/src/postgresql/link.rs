@@ -171,6 +171,17 @@ impl Listener {
         })
     }
 
+    /// Whether the connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Looks whether the engine still answers on it. Nobody's answer waits for that, so it is no round trip that counts.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        let client = Arc::clone(&self.client);
+        call(&self.handle, self.deadline, async move { Ok(client.batch_execute("").await?) })
+    }
+
     /// A question on this connection.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
@@ -182,6 +193,11 @@ impl Listener {
 }
 
 impl Pool {
+    /// What a connection beside the pool is made with, and what it runs on.
+    pub(crate) fn beside(&self) -> (Address, Handle, Duration) {
+        (self.address.clone(), self.runtime.handle.clone(), self.connect_deadline())
+    }
+
     /// Hears the notifications of a channel from now on.
     pub(crate) fn listen(&self, channel: &str) -> Result<Listener, Fault> {
         let (address, text) = (self.address.clone(), format!("LISTEN {channel}"));
@@ -197,7 +213,8 @@ impl Pool {
                         told.notify_one();
                     }
                 }
-                // The next question sees the connection's end.
+                // Whoever is told sees the connection's end.
+                drop(connection);
                 told.notify_one();
             });
             let connection = AbortOnDrop(Some(task.abort_handle()));

@@ -1,6 +1,7 @@
 //! PostgreSQL: rows lie in one table, ordered by key; each commit has a row of its own, whose primary key is the fence.
 
 mod address;
+mod announcer;
 mod link;
 mod load;
 mod messages;
@@ -18,12 +19,13 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 pub(crate) use address::{Address, connection_name};
+use announcer::Announcer;
 use link::{Lease, Link, Pool};
 use statements::ask;
 
 use crate::changes;
 use crate::engine::{
-    Answer, COMMITS_TOLD_MAX, Engine, EngineSnapshot, HeldLease, Limits, Load, MessageListener, NewCommits,
+    Answer, COMMITS_TOLD_MAX, CommitListener, Engine, EngineSnapshot, HeldLease, Limits, Load, MessageListener, NewCommits,
     OpenedSnapshot, Proposal, Question, Recipient, Removed, Session, Sizes, StoredCommit,
 };
 use crate::error::{Fault, OpenError};
@@ -45,6 +47,8 @@ WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backe
 /// A schema of a database of PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct PostgreSql {
+    // First, so that it is gone before what it runs on.
+    announcer: Announcer,
     pool: Pool,
 }
 
@@ -60,7 +64,7 @@ impl PostgreSql {
         let pool = Pool::new(address, schema, limits)
             .map_err(|error| OpenError::Unavailable(format!("a thread could not be started: {error}")))?;
         let numbers = schema::prepare(&pool, schema, tables, make)?;
-        Ok((Self { pool }, numbers))
+        Ok((Self { announcer: Announcer::begin(&pool), pool }, numbers))
     }
 
     /// Rows of one statement.
@@ -182,7 +186,11 @@ impl Engine for PostgreSql {
 
     fn commit(&self, proposal: Proposal) -> Result<bool, Fault> {
         let batch = Batch::new(proposal)?;
-        self.pool.lease()?.call(|link| batch.send(link))
+        let is_made = self.pool.lease()?.call(|link| batch.send(link))?;
+        if is_made {
+            self.announcer.announce();
+        }
+        Ok(is_made)
     }
 
     fn take_over(&self, attempt: &[u8]) -> Result<u64, Fault> {
@@ -289,6 +297,10 @@ impl Engine for PostgreSql {
 
     fn listen(&self) -> Result<Box<dyn MessageListener>, Fault> {
         Ok(Box::new(messages::Listener::begin(&self.pool)?))
+    }
+
+    fn listen_to_commits(&self) -> Result<Box<dyn CommitListener>, Fault> {
+        Ok(Box::new(announcer::listen(&self.pool)?))
     }
 }
 

@@ -3,6 +3,7 @@
 //! One node at a time writes. A [lease](role) in the engine says who tries to; the fence in each commit is what makes it safe.
 
 mod bind_messages;
+mod commit_feed;
 mod generation;
 mod opening;
 mod other_databases;
@@ -17,7 +18,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use larix_configuration::{KvSettings, SharedLines};
+use larix_configuration::{Consistency, KvSettings, SharedLines};
 use larix_engine::Served;
 use larix_engine::database::DatabaseSettings;
 use larix_engine::overlay::BindAttempt;
@@ -29,6 +30,7 @@ use larix_schema::Schema;
 
 use crate::clock::SystemClock;
 use crate::log::Log;
+use commit_feed::{FeedReader, Listening};
 use opening::{Failure, Opening, Plan};
 use pending_binds::{BindAnswered, MessageReceiver, PendingBinds, not_judged};
 
@@ -59,6 +61,7 @@ pub(crate) struct Node {
     pub(crate) pool: Arc<EnginePool>,
     role: Arc<role::Watch>,
     pending_binds: Arc<PendingBinds>,
+    listening: Arc<Listening>,
     clock: Arc<SystemClock>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -131,6 +134,8 @@ impl Node {
             clock: Arc::clone(&clock),
             log: log.clone(),
         };
+        let listening = Arc::new(Listening::default());
+        let reader = FeedReader { listening: Arc::clone(&listening), opening: Arc::clone(&opening) };
         let own_clock = Arc::clone(&clock);
         let holder = role::Holder {
             watch: Arc::clone(&role),
@@ -144,10 +149,15 @@ impl Node {
         let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || holder.run());
         let thread = Mutex::new(Some(thread.map_err(|error| error.to_string())?));
         let (settings, clock) = (settings.clone(), own_clock);
-        let node = Self { settings, suffix, opening, pool, role, pending_binds, clock, thread };
+        let node = Self { settings, suffix, opening, pool, role, pending_binds, listening, clock, thread };
         let receiver =
             std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || receiver.run());
         receiver.map_err(|error| error.to_string())?;
+        // Strict reads ask themselves.
+        if node.settings.consistency != Consistency::Strict {
+            let reader = std::thread::Builder::new().name("node-commits".to_owned()).spawn(move || reader.run());
+            reader.map_err(|error| error.to_string())?;
+        }
         Ok(node)
     }
 
@@ -224,6 +234,7 @@ impl Node {
     /// Gives up the lease and takes no more changes.
     pub(crate) fn close(&self) {
         self.pending_binds.end();
+        self.listening.end();
         self.role.end();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -236,6 +247,7 @@ impl Node {
     pub(crate) fn retire(&self) {
         self.served().into_iter().for_each(|served| served.retire());
         self.pending_binds.end();
+        self.listening.end();
         self.role.end();
     }
 }
@@ -244,6 +256,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Not waited for: it may be an event loop that lets the last generation go.
         self.pending_binds.end();
+        self.listening.end();
         self.role.end();
     }
 }

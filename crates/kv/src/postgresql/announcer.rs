@@ -1,0 +1,104 @@
+//! Tells other nodes that there are commits. No commit waits for it: the notification goes out behind them, on a connection of its own,
+//! one for all that were made meanwhile. Where it is lost, the others hear of the commits when they ask by themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_postgres::Client;
+
+use super::address::Address;
+use super::link::{self, Pool};
+use crate::engine::CommitListener;
+use crate::error::Fault;
+use crate::runtime::AbortOnDrop;
+
+/// The shortest time between two notifications.
+const PAUSE: Duration = Duration::from_millis(5);
+/// A connection may have ended unnoticed.
+const TRIES: usize = 2;
+
+/// PostgreSQL takes a number of a transaction for it. Nothing is lost with it, so that is not waited for on the disk.
+fn statement(schema: &str) -> String {
+    format!("SELECT pg_notify('{}', ''), set_config('synchronous_commit', 'off', true)", channel(schema))
+}
+
+fn channel(schema: &str) -> String {
+    format!("larix_commits_{schema}")
+}
+
+/// The thread that talks to the engine has it as a task, which connects when the first commit is made.
+#[derive(Debug)]
+pub(super) struct Announcer {
+    committed: Arc<Notify>,
+    _task: AbortOnDrop,
+}
+
+impl Announcer {
+    pub(super) fn begin(pool: &Pool) -> Self {
+        let committed = Arc::new(Notify::new());
+        let (address, handle, deadline) = pool.beside();
+        let text = statement(pool.schema());
+        let told = Arc::clone(&committed);
+        let task = handle.spawn(async move {
+            let mut connection = None;
+            loop {
+                told.notified().await;
+                for _ in 0..TRIES {
+                    let telling = tell(&mut connection, &address, &text);
+                    if let Ok(Ok(())) = tokio::time::timeout(deadline, telling).await {
+                        break;
+                    }
+                    connection = None;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+        Self { committed, _task: AbortOnDrop(Some(task.abort_handle())) }
+    }
+
+    /// There is a new commit.
+    pub(super) fn announce(&self) {
+        self.committed.notify_one();
+    }
+}
+
+async fn tell(
+    connection: &mut Option<(Client, AbortOnDrop)>,
+    address: &Address,
+    text: &str,
+) -> Result<(), Fault> {
+    let client = match connection {
+        Some((client, _)) if !client.is_closed() => client,
+        _ => {
+            let (client, own) = address.connect().await?;
+            let task = tokio::spawn(async move {
+                // The next notification sees its end.
+                let _end = own.await;
+            });
+            let (client, _) = connection.insert((client, AbortOnDrop(Some(task.abort_handle()))));
+            client
+        }
+    };
+    Ok(client.batch_execute(text).await?)
+}
+
+/// Hears what the announcers of all nodes tell.
+pub(super) fn listen(pool: &Pool) -> Result<link::Listener, Fault> {
+    pool.listen(&channel(pool.schema()))
+}
+
+impl CommitListener for link::Listener {
+    fn wait(&self, time: Duration) -> Result<bool, Fault> {
+        let heard = self.hear(time)?;
+        if self.has_ended() { Err(Fault::Lost) } else { Ok(heard) }
+    }
+
+    fn wake(&self) {
+        link::Listener::wake(self);
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        link::Listener::check(self)
+    }
+}

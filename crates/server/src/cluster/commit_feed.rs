@@ -1,0 +1,97 @@
+//! The thread of a node that hears of other nodes' commits as they are made, so that reads which do not ask the engine see them soon.
+//! Where it hears nothing, the [look at the lease](super::role) still asks.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use larix_kv::CommitFeed;
+
+use super::SharedStore;
+use super::opening::Opening;
+
+/// The shortest time between two questions for new commits.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Where nothing was heard for so long, the connection is looked at.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long it waits before it connects again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Where the thread listens, and whether it is to end.
+#[derive(Debug, Default)]
+pub(super) struct Listening(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    feed: Option<Arc<CommitFeed>>,
+    ended: bool,
+}
+
+impl Listening {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change of it is whole before anything can panic.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        state.feed.take().iter().for_each(|feed| feed.wake());
+    }
+
+    fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
+    /// Whether it goes on with this feed.
+    fn begin(&self, feed: &Arc<CommitFeed>) -> bool {
+        let mut state = self.lock();
+        if !state.ended {
+            state.feed = Some(Arc::clone(feed));
+        }
+        !state.ended
+    }
+}
+
+/// The thread's own.
+pub(super) struct FeedReader {
+    pub(super) listening: Arc<Listening>,
+    pub(super) opening: Arc<Opening>,
+}
+
+impl FeedReader {
+    pub(super) fn run(self) {
+        while !self.listening.has_ended() {
+            if let Some(served) = self.opening.served() {
+                self.follow(served.database().store());
+            }
+            if !self.listening.has_ended() {
+                std::thread::park_timeout(AGAIN);
+            }
+        }
+    }
+
+    /// Asks for new commits whenever there may be some, as long as the engine answers.
+    fn follow(&self, store: &SharedStore) {
+        let Ok(feed) = store.commit_feed() else { return };
+        let feed = Arc::new(feed);
+        if !self.listening.begin(&feed) {
+            return;
+        }
+        // Some may have been made while nobody listened.
+        let mut heard = true;
+        while !self.listening.has_ended() {
+            if heard {
+                // The node that writes knows its own.
+                if !store.leads() && store.hear().is_err() {
+                    return;
+                }
+                std::thread::park_timeout(PAUSE);
+            }
+            let Ok(more) = feed.wait(SILENCE) else { return };
+            if !more && feed.check().is_err() {
+                return;
+            }
+            heard = more;
+        }
+    }
+}
