@@ -3,23 +3,53 @@
 #![allow(clippy::disallowed_methods, reason = "deadlines of tests")]
 
 mod secure;
-#[path = "../wanted/mod.rs"]
-mod wanted;
+#[macro_use]
+#[path = "../shared/mod.rs"]
+mod shared;
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larix_kv::{Address, Freshness, KvOptions, KvStore, OpenError, Recipient};
-use larix_store::contract::{self, INTEGER, ORDERED, POSTINGS, TABLES};
+use larix_kv::{Address, KvOptions, KvStore, OpenError, Recipient};
+use larix_store::contract::{INTEGER, ORDERED, POSTINGS, TABLES};
 use larix_store::{
-    CommitError, CommitId, Direction, Durability, KeyRange, Loader, PostingCursor, ReadError, Snapshot,
-    Store, Transaction, WriteSet,
+    CommitError, Direction, Durability, KeyRange, Loader, PostingCursor, ReadError, Snapshot, Store,
+    Transaction, WriteSet,
 };
 use larix_testkit::etcd::Etcd;
+use shared::{StoreAddress, TestEngine, commit, get, in_time, put, until};
+
+impl TestEngine for Etcd {
+    /// One for each step, and one for the record at the end.
+    const PATH_TRIPS: u64 = 4;
+
+    fn place(&self) -> StoreAddress {
+        StoreAddress { address: self.prefix(), schema: "larix".to_owned() }
+    }
+
+    fn narrow(&self) -> StoreAddress {
+        StoreAddress {
+            address: format!("{}?max-txn-ops=32&max-request-bytes=262144", self.prefix()),
+            ..self.place()
+        }
+    }
+}
+
+over!(
+    Etcd::start(),
+    keeps_the_contract,
+    handles_keep_the_contract,
+    caches_follow_the_commits_of_others,
+    what_is_wanted_comes_at_once,
+    round_trips_are_few,
+    a_session_sees_its_own_and_never_a_mixture,
+    a_bounded_view_asks_when_its_time_is_over,
+    a_transaction_of_before_is_fenced_off,
+    nodes_hear_of_commits,
+);
 
 fn open(address: &str, options: &KvOptions) -> Result<KvStore, OpenError> {
     KvStore::open(&Address::parse(address).expect("an address"), &TABLES, options)
@@ -28,231 +58,6 @@ fn open(address: &str, options: &KvOptions) -> Result<KvStore, OpenError> {
 fn fresh(etcd: &Etcd) -> (KvStore, String) {
     let address = etcd.prefix();
     (open(&address, &KvOptions::default()).expect("open"), address)
-}
-
-fn put(key: &[u8], value: &[u8]) -> WriteSet {
-    let mut set = WriteSet::new();
-    set.put(ORDERED, key, value);
-    set
-}
-
-fn commit(store: &KvStore, set: &WriteSet) -> Result<CommitId, CommitError> {
-    store.transaction()?.commit(set, Durability::Sync)
-}
-
-fn get(store: &KvStore, key: &[u8]) -> Option<Vec<u8>> {
-    let snapshot = store.snapshot().expect("snapshot");
-    snapshot.get(ORDERED, key).expect("get").map(|value| value.into_owned())
-}
-
-/// Waits for what another thread or process brings about.
-fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !reached() {
-        assert!(Instant::now() < end, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-#[test]
-fn keeps_the_contract() {
-    let Some(etcd) = Etcd::start() else { return };
-    contract::run(|| (open(&etcd.prefix(), &KvOptions::default()).expect("open"), ()));
-    // A cache that holds next to nothing changes no answer.
-    let small = KvOptions { cache_bytes: 2000, ..KvOptions::default() };
-    contract::run(|| (open(&etcd.prefix(), &small).expect("open"), ()));
-}
-
-#[test]
-fn handles_keep_the_contract() {
-    let Some(etcd) = Etcd::start() else { return };
-    let last = RefCell::new(String::new());
-    // Small transactions: each commit of some rows is one in parts.
-    for limits in ["", "?max-txn-ops=32&max-request-bytes=262144"] {
-        contract::run_shared(
-            || {
-                let address = format!("{}{limits}", etcd.prefix());
-                last.replace(address.clone());
-                let handle = || open(&address, &KvOptions::default()).expect("open");
-                (handle(), handle(), ())
-            },
-            |_| {
-                let leader = open(&last.borrow(), &KvOptions::default()).expect("open");
-                leader.take_over().expect("take over");
-                leader
-            },
-        );
-    }
-}
-
-/// What two handles and one without a cache show stays the same whoever commits.
-#[test]
-fn caches_follow_the_commits_of_others() {
-    let Some(etcd) = Etcd::start() else { return };
-    let address = format!("{}?max-txn-ops=32", etcd.prefix());
-    let handle =
-        |cache_bytes| open(&address, &KvOptions { cache_bytes, ..KvOptions::default() }).expect("open");
-    let (one, two, plain) = (handle(1 << 20), handle(1 << 20), handle(0));
-    let mut number = 7u64;
-    let mut below = |limit: u64| {
-        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (number >> 33) % limit
-    };
-    for round in 0..100 {
-        let mut set = WriteSet::new();
-        for _ in 0..=below(4) {
-            let key = [b'a' + u8::try_from(below(12)).expect("small")];
-            match below(5) {
-                0 => set.delete(ORDERED, &key),
-                1 => set.put(ORDERED, &key, below(1000).to_be_bytes()),
-                2 => (0..below(900)).for_each(|id| set.add_posting(POSTINGS, &[key[0], 0], id * 37)),
-                3 => (0..below(900)).for_each(|id| set.remove_posting(POSTINGS, &[key[0], 0], id * 74)),
-                _ => (0..below(60)).for_each(|id| set.put(INTEGER, &id.to_be_bytes(), key)),
-            }
-        }
-        commit(if below(2) == 0 { &one } else { &two }, &set).expect("commit");
-        // Not every cache is asked each time.
-        let shown: Vec<_> = [&one, &two, &plain]
-            .into_iter()
-            .filter_map(|store| {
-                let direction = if below(2) == 0 { Direction::Forward } else { Direction::Backward };
-                (below(3) != 0).then(|| all(store, direction))
-            })
-            .collect();
-        assert!(shown.windows(2).all(|pair| pair[0] == pair[1]), "round {round}: {shown:?}");
-    }
-}
-
-type Shown = (Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u64>)>);
-
-fn all(store: &KvStore, direction: Direction) -> Shown {
-    let snapshot = store.snapshot().expect("snapshot");
-    let mut records = Vec::new();
-    for table in [ORDERED, INTEGER] {
-        let rows = snapshot.scan(table, KeyRange::all(), direction).expect("scan");
-        records.extend(
-            rows.map(|row| row.map(|(key, value)| (key.into_owned(), value.into_owned())).expect("a row")),
-        );
-    }
-    records.sort();
-    let mut lists = Vec::new();
-    for key in b'a'..b'a' + 12 {
-        let set = snapshot.posting_set(POSTINGS, &[key, 0]).expect("ids");
-        lists.push((vec![key], set.iter().collect()));
-    }
-    (records, lists)
-}
-
-#[test]
-fn what_is_wanted_comes_at_once() {
-    let Some(etcd) = Etcd::start() else { return };
-    let (writer, name) = fresh(&etcd);
-    let reader = open(&name, &KvOptions::default()).expect("open");
-    // One for each step of the longest path, and one for the record at its end.
-    wanted::comes_at_once(&writer, &reader, 4);
-}
-
-#[test]
-fn round_trips_are_few() {
-    let Some(etcd) = Etcd::start() else { return };
-    let (store, address) = fresh(&etcd);
-    let mut set = WriteSet::new();
-    for id in 0u64..2000 {
-        set.put(INTEGER, &id.to_be_bytes(), vec![7; 50]);
-        set.add_posting(POSTINGS, &[b"k", &(id % 50).to_be_bytes()[..]].concat(), id);
-    }
-    commit(&store, &set).expect("commit");
-    let other = open(&address, &KvOptions::default()).expect("open");
-    let session = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
-    let session = open(&address, &session).expect("open");
-    let trips = |store: &KvStore, what: &dyn Fn(&KvStore)| {
-        let before = store.figures().trips;
-        what(store);
-        store.figures().trips - before
-    };
-    let read = |store: &KvStore| {
-        let snapshot = store.snapshot().expect("snapshot");
-        assert!(snapshot.get(INTEGER, &5u64.to_be_bytes()).expect("get").is_some());
-    };
-    let many = |store: &KvStore| {
-        let keys: Vec<_> = (100u64..164).map(u64::to_be_bytes).collect();
-        let snapshot = store.snapshot().expect("snapshot");
-        let got = snapshot.get_many(INTEGER, &keys).expect("get");
-        assert!(got.iter().all(Option::is_some));
-    };
-    let scan = |store: &KvStore| {
-        let snapshot = store.snapshot().expect("snapshot");
-        assert_eq!(snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan").count(), 2000);
-    };
-    let change = |store: &KvStore| {
-        let mut set = WriteSet::new();
-        for list in 0u64..50 {
-            set.add_posting(
-                POSTINGS,
-                &[b"k", &list.to_be_bytes()[..]].concat(),
-                5000 + store.commit_counter(),
-            );
-        }
-        commit(store, &set).expect("commit");
-    };
-    // As with PostgreSQL, but where a question has more keys than a transaction may have operations, which are asked at once.
-    for (what, store, expected) in [
-        ("strict, cold and warm", &other, [2, 1, 2, 1, 8, 1, 3, 2]),
-        ("session, cold and warm", &session, [1, 0, 1, 0, 7, 0, 3, 1]),
-    ] {
-        let steps: [&dyn Fn(&KvStore); 8] = [&read, &read, &many, &many, &scan, &scan, &change, &change];
-        let got: Vec<u64> = steps.into_iter().map(|step| trips(store, step)).collect();
-        assert_eq!(got, expected, "{what}");
-    }
-}
-
-#[test]
-fn a_session_sees_its_own_and_never_a_mixture() {
-    let Some(etcd) = Etcd::start() else { return };
-    let (leader, address) = fresh(&etcd);
-    let options = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
-    let node = open(&address, &options).expect("open");
-    commit(&leader, &put(b"a", b"1")).expect("commit");
-    assert_eq!(get(&node, b"a").as_deref(), Some(&b"1"[..]));
-    let snapshot = node.snapshot().expect("snapshot");
-    assert_eq!(snapshot.get(ORDERED, b"a").expect("get").as_deref(), Some(&b"1"[..]));
-    commit(&leader, &put(b"a", b"2")).expect("commit");
-    // It has read an a that is no more.
-    assert!(matches!(snapshot.get(ORDERED, b"b"), Err(ReadError::Stale)));
-    drop(snapshot);
-    assert_eq!(get(&node, b"a").as_deref(), Some(&b"2"[..]), "the question brought what had changed");
-    // A view that has asked shows its moment, whatever is committed later.
-    let snapshot = leader.snapshot().expect("snapshot");
-    assert_eq!(snapshot.get(ORDERED, b"x").expect("get"), None);
-    commit(&leader, &put(b"b", b"late")).expect("commit");
-    assert_eq!(snapshot.get(ORDERED, b"b").expect("get"), None);
-    drop(snapshot);
-    // More commits than are told at once.
-    for number in 0..300u32 {
-        commit(&leader, &put(b"c", &number.to_be_bytes())).expect("commit");
-    }
-    commit(&node, &put(b"d", b"4")).expect("commit");
-    assert_eq!(get(&node, b"c").as_deref(), Some(&299u32.to_be_bytes()[..]));
-}
-
-#[test]
-fn a_transaction_of_before_is_fenced_off() {
-    let Some(etcd) = Etcd::start() else { return };
-    let (old, address) = fresh(&etcd);
-    let began = old.transaction().expect("transaction");
-    let follower = KvOptions { writes: false, ..KvOptions::default() };
-    let new = open(&address, &follower).expect("open");
-    assert!(new.is_read_only() && matches!(new.transaction(), Err(CommitError::ReadOnly { .. })));
-    new.take_over().expect("take over");
-    let refused = began.commit(&put(b"a", b"old"), Durability::Sync);
-    assert!(matches!(refused, Err(CommitError::Conflict)), "{refused:?}");
-    assert!(matches!(old.transaction(), Err(CommitError::Fenced)) && old.is_read_only());
-    commit(&new, &put(b"a", b"new")).expect("commit");
-    assert_eq!(get(&old, b"a").as_deref(), Some(&b"new"[..]));
-    old.take_over().expect("take over");
-    commit(&old, &put(b"a", b"again")).expect("commit");
-    assert!(matches!(commit(&new, &put(b"a", b"late")), Err(CommitError::Fenced)));
-    assert_eq!(get(&new, b"a").as_deref(), Some(&b"again"[..]));
 }
 
 /// Rows of one commit, more than a transaction may have.
@@ -415,7 +220,10 @@ fn the_engine_is_gone_and_comes_back() {
     let (store, _) = fresh(&etcd);
     commit(&store, &put(b"a", b"1")).expect("commit");
     let held = store.snapshot().expect("snapshot");
+    let feed = store.commit_feed().expect("a feed");
     etcd.crash_all();
+    until("the feed has ended", || feed.wait(Duration::from_secs(1)).is_err());
+    assert!(feed.check().is_err() && store.commit_feed().is_err());
     assert!(matches!(held.get(ORDERED, b"z"), Err(ReadError::Unavailable(_))));
     drop(held);
     let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("it is gone") };
@@ -424,17 +232,23 @@ fn the_engine_is_gone_and_comes_back() {
     assert!(matches!(store.take_over(), Err(CommitError::Unavailable(_))));
     etcd.run();
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+    let feed = store.commit_feed().expect("a feed");
     commit(&store, &put(b"a", b"2")).expect("commit");
+    until("it hears again", || feed.wait(Duration::from_secs(1)).expect("a feed"));
 }
 
 #[test]
 fn an_engine_that_hangs_holds_nobody_up() {
     let Some(etcd) = Etcd::start() else { return };
     let options = KvOptions { deadline: Duration::from_millis(500), ..KvOptions::default() };
-    let store = open(&etcd.prefix(), &options).expect("open");
-    commit(&store, &put(b"a", b"1")).expect("commit");
-    let began = store.transaction().expect("transaction");
+    let address = etcd.prefix();
+    let store = in_time("it opens", || open(&address, &options).ok());
+    until("it commits", || commit(&store, &put(b"a", b"1")).is_ok());
+    let feed = in_time("it listens", || store.commit_feed().ok());
+    let began = in_time("a transaction", || store.transaction().ok());
     etcd.hang(0);
+    // On a busy machine its threads stop one after the other.
+    until("it hangs", || store.snapshot().is_err());
     for _ in 0..3 {
         let asked = Instant::now();
         let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("the engine hangs") };
@@ -443,13 +257,18 @@ fn an_engine_that_hangs_holds_nobody_up() {
     }
     let lost = began.commit(&put(b"a", b"2"), Durability::Sync);
     let Err(CommitError::OutcomeUnknown(attempt)) = lost else { panic!("{lost:?}") };
+    assert!(feed.check().is_err(), "the feed does not pass for one that hears");
     etcd.go_on(0);
-    until("an outcome", || store.outcome(attempt).is_ok());
-    let made = store.outcome(attempt).expect("known by now").is_some();
-    assert_eq!(store.outcome(attempt).expect("for ever").is_some(), made);
+    let made = in_time("an outcome", || store.outcome(attempt).ok()).is_some();
+    let again = in_time("the same outcome", || store.outcome(attempt).ok());
+    assert_eq!(again.is_some(), made, "for ever");
     let expected: &[u8] = if made { b"2" } else { b"1" };
-    assert_eq!(get(&store, b"a").as_deref(), Some(expected));
-    commit(&store, &put(b"a", b"3")).expect("commit");
+    let value = in_time("the engine answers", || {
+        let snapshot = store.snapshot().ok()?;
+        snapshot.get(ORDERED, b"a").ok().map(|value| value.map(|value| value.into_owned()))
+    });
+    assert_eq!(value.as_deref(), Some(expected));
+    until("it commits", || commit(&store, &put(b"a", b"3")).is_ok());
 }
 
 #[test]

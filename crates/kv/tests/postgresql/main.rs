@@ -3,22 +3,61 @@
 #![allow(clippy::disallowed_methods, reason = "deadlines of tests")]
 
 mod figures;
+#[macro_use]
+#[path = "../shared/mod.rs"]
+mod shared;
 mod tls;
-#[path = "../wanted/mod.rs"]
-mod wanted;
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larix_kv::{Address, Freshness, KvOptions, KvStore, OpenError, Recipient};
-use larix_store::contract::{self, INTEGER, ORDERED, OTHER, POSTINGS, TABLES};
+use larix_kv::{Address, KvOptions, KvStore, OpenError, Recipient};
+use larix_store::contract::{INTEGER, ORDERED, OTHER, POSTINGS, TABLES};
 use larix_store::{
-    CommitError, CommitId, Direction, Durability, KeyRange, PostingCursor, ReadError, Snapshot, Store,
-    TableId, TableKind, TableSpec, Transaction, WriteSet,
+    CommitError, CommitId, Direction, KeyRange, PostingCursor, ReadError, Snapshot, Store, TableId,
+    TableKind, TableSpec,
 };
 use larix_testkit::postgresql::Engine;
+use shared::{StoreAddress, TestEngine, commit, get, in_time, put, until};
+
+/// A database, and how many schemas in it have stores: they cost less than databases.
+struct Database {
+    engine: Engine,
+    address: String,
+    stores: AtomicU32,
+}
+
+impl Database {
+    fn start() -> Option<Self> {
+        let engine = Engine::start()?;
+        let address = engine.database().1;
+        Some(Self { engine, address, stores: AtomicU32::new(0) })
+    }
+}
+
+impl TestEngine for Database {
+    const PATH_TRIPS: u64 = 1;
+
+    fn place(&self) -> StoreAddress {
+        let _runs = &self.engine;
+        let schema = format!("s{}", self.stores.fetch_add(1, Ordering::Relaxed));
+        StoreAddress { address: self.address.clone(), schema }
+    }
+}
+
+over!(
+    Database::start(),
+    keeps_the_contract,
+    handles_keep_the_contract,
+    caches_follow_the_commits_of_others,
+    what_is_wanted_comes_at_once,
+    round_trips_are_few,
+    a_session_sees_its_own_and_never_a_mixture,
+    a_bounded_view_asks_when_its_time_is_over,
+    a_transaction_of_before_is_fenced_off,
+    nodes_hear_of_commits,
+);
 
 fn open(engine: &Engine, database: &str, options: &KvOptions) -> Result<KvStore, OpenError> {
     KvStore::open(&address(engine, database), &TABLES, options)
@@ -31,274 +70,6 @@ fn address(engine: &Engine, database: &str) -> Address {
 fn fresh(engine: &Engine) -> (KvStore, String) {
     let (name, _) = engine.database();
     (open(engine, &name, &KvOptions::default()).expect("open"), name)
-}
-
-fn put(key: &[u8], value: &[u8]) -> WriteSet {
-    let mut set = WriteSet::new();
-    set.put(ORDERED, key, value);
-    set
-}
-
-fn commit(store: &KvStore, set: &WriteSet) -> Result<CommitId, CommitError> {
-    store.transaction()?.commit(set, Durability::Sync)
-}
-
-fn get(store: &KvStore, key: &[u8]) -> Option<Vec<u8>> {
-    let snapshot = store.snapshot().expect("snapshot");
-    snapshot.get(ORDERED, key).expect("get").map(|value| value.into_owned())
-}
-
-/// Waits for what another thread or process brings about.
-fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !reached() {
-        assert!(Instant::now() < end, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-#[test]
-fn keeps_the_contract() {
-    let Some(engine) = Engine::start() else { return };
-    let (name, _) = engine.database();
-    let made = AtomicU32::new(0);
-    // A schema for each store costs less than a database.
-    let store = |options: &KvOptions| {
-        let schema = format!("s{}", made.fetch_add(1, Ordering::Relaxed));
-        open(&engine, &name, &KvOptions { schema, ..options.clone() }).expect("open")
-    };
-    contract::run(|| (store(&KvOptions::default()), ()));
-    // A cache that holds next to nothing changes no answer.
-    let small = KvOptions { cache_bytes: 2000, ..KvOptions::default() };
-    contract::run(|| (store(&small), ()));
-}
-
-#[test]
-fn handles_keep_the_contract() {
-    let Some(engine) = Engine::start() else { return };
-    let last = RefCell::new(String::new());
-    let handle = |name: &str| open(&engine, name, &KvOptions::default()).expect("open");
-    contract::run_shared(
-        || {
-            let (name, _) = engine.database();
-            last.replace(name.clone());
-            (handle(&name), handle(&name), ())
-        },
-        |_| {
-            let leader = handle(&last.borrow());
-            leader.take_over().expect("take over");
-            leader
-        },
-    );
-}
-
-/// What two handles and one without a cache show stays the same whoever commits.
-#[test]
-fn caches_follow_the_commits_of_others() {
-    let Some(engine) = Engine::start() else { return };
-    let (one, name) = fresh(&engine);
-    let two = open(&engine, &name, &KvOptions::default()).expect("open");
-    let plain = open(&engine, &name, &KvOptions { cache_bytes: 0, ..KvOptions::default() }).expect("open");
-    let mut number = 7u64;
-    let mut below = |limit: u64| {
-        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (number >> 33) % limit
-    };
-    for round in 0..150 {
-        let mut set = WriteSet::new();
-        for _ in 0..=below(4) {
-            let key = [b'a' + u8::try_from(below(12)).expect("small")];
-            match below(4) {
-                0 => set.delete(ORDERED, &key),
-                1 => set.put(ORDERED, &key, below(1000).to_be_bytes()),
-                2 => (0..below(900)).for_each(|id| set.add_posting(POSTINGS, &[key[0], 0], id * 37)),
-                _ => (0..below(900)).for_each(|id| set.remove_posting(POSTINGS, &[key[0], 0], id * 74)),
-            }
-        }
-        commit(if below(2) == 0 { &one } else { &two }, &set).expect("commit");
-        // Not every cache is asked each time.
-        let shown: Vec<_> = [&one, &two, &plain]
-            .into_iter()
-            .filter_map(|store| {
-                let direction = if below(2) == 0 { Direction::Forward } else { Direction::Backward };
-                (below(3) != 0).then(|| all(store, direction))
-            })
-            .collect();
-        assert!(shown.windows(2).all(|pair| pair[0] == pair[1]), "round {round}: {shown:?}");
-    }
-    assert!(one.figures().cache_bytes > 0 && plain.figures().cache_bytes == 0);
-}
-
-type Shown = (Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u64>)>);
-
-fn all(store: &KvStore, direction: Direction) -> Shown {
-    let snapshot = store.snapshot().expect("snapshot");
-    let mut records: Vec<_> = snapshot
-        .scan(ORDERED, KeyRange::all(), direction)
-        .expect("scan")
-        .map(|record| record.map(|(key, value)| (key.into_owned(), value.into_owned())).expect("record"))
-        .collect();
-    records.sort();
-    let mut lists = Vec::new();
-    for key in b'a'..b'a' + 12 {
-        let set = snapshot.posting_set(POSTINGS, &[key, 0]).expect("ids");
-        lists.push((vec![key], set.iter().collect()));
-    }
-    (records, lists)
-}
-
-#[test]
-fn what_is_wanted_comes_at_once() {
-    let Some(engine) = Engine::start() else { return };
-    let (writer, name) = fresh(&engine);
-    let reader = open(&engine, &name, &KvOptions::default()).expect("open");
-    wanted::comes_at_once(&writer, &reader, 1);
-}
-
-#[test]
-fn round_trips_are_few() {
-    let Some(engine) = Engine::start() else { return };
-    let (store, name) = fresh(&engine);
-    let mut set = WriteSet::new();
-    for id in 0u64..2000 {
-        set.put(INTEGER, &id.to_be_bytes(), vec![7; 50]);
-        set.add_posting(POSTINGS, &[b"k", &(id % 50).to_be_bytes()[..]].concat(), id);
-    }
-    commit(&store, &set).expect("commit");
-    let other = open(&engine, &name, &KvOptions::default()).expect("open");
-    let session = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
-    let session = open(&engine, &name, &session).expect("open");
-    let trips = |store: &KvStore, what: &dyn Fn(&KvStore)| {
-        let before = store.figures().trips;
-        what(store);
-        store.figures().trips - before
-    };
-    let read = |store: &KvStore| {
-        let snapshot = store.snapshot().expect("snapshot");
-        assert!(snapshot.get(INTEGER, &5u64.to_be_bytes()).expect("get").is_some());
-    };
-    let many = |store: &KvStore| {
-        let keys: Vec<_> = (100u64..164).map(u64::to_be_bytes).collect();
-        let snapshot = store.snapshot().expect("snapshot");
-        let got = snapshot.get_many(INTEGER, &keys).expect("get");
-        assert!(got.iter().all(Option::is_some));
-    };
-    let scan = |store: &KvStore| {
-        let snapshot = store.snapshot().expect("snapshot");
-        assert_eq!(snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan").count(), 2000);
-    };
-    let change = |store: &KvStore| {
-        let mut set = WriteSet::new();
-        for list in 0u64..50 {
-            set.add_posting(
-                POSTINGS,
-                &[b"k", &list.to_be_bytes()[..]].concat(),
-                5000 + store.commit_counter(),
-            );
-        }
-        commit(store, &set).expect("commit");
-    };
-    // The moment of the view is one trip where everything acknowledged anywhere is to be seen, and none in a session.
-    for (what, store, expected) in [
-        ("strict, cold and warm", &other, [2, 1, 2, 1, 8, 1, 3, 2]),
-        ("session, cold and warm", &session, [1, 0, 1, 0, 7, 0, 3, 1]),
-    ] {
-        let steps: [&dyn Fn(&KvStore); 8] = [&read, &read, &many, &many, &scan, &scan, &change, &change];
-        let got: Vec<u64> = steps.into_iter().map(|step| trips(store, step)).collect();
-        assert_eq!(got, expected, "{what}");
-    }
-}
-
-#[test]
-fn a_session_sees_its_own_and_never_a_mixture() {
-    let Some(engine) = Engine::start() else { return };
-    let (leader, name) = fresh(&engine);
-    let options = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
-    let node = open(&engine, &name, &options).expect("open");
-    commit(&leader, &put(b"a", b"1")).expect("commit");
-    commit(&leader, &put(b"b", b"1")).expect("commit");
-    // Nothing is known: the first question brings the newest commit.
-    assert_eq!(get(&node, b"a").as_deref(), Some(&b"1"[..]));
-    let snapshot = node.snapshot().expect("snapshot");
-    assert_eq!(snapshot.get(ORDERED, b"a").expect("get").as_deref(), Some(&b"1"[..]));
-    commit(&leader, &put(b"a", b"2")).expect("commit");
-    // It has read an a that is no more.
-    assert!(matches!(snapshot.get(ORDERED, b"b"), Err(ReadError::Stale)));
-    assert!(matches!(snapshot.get(ORDERED, b"c"), Err(ReadError::Unavailable(_))), "and stays of no use");
-    drop(snapshot);
-    assert_eq!(get(&node, b"a").as_deref(), Some(&b"2"[..]), "the question brought what had changed");
-    // What is not concerned goes on with the newest commit.
-    let snapshot = node.snapshot().expect("snapshot");
-    assert_eq!(snapshot.get(ORDERED, b"a").expect("get").as_deref(), Some(&b"2"[..]));
-    let done = commit(&leader, &put(b"b", b"3")).expect("commit");
-    assert_eq!(snapshot.get(ORDERED, b"b").expect("get").as_deref(), Some(&b"3"[..]));
-    assert_eq!(snapshot.commit_counter(), done.0);
-    drop(snapshot);
-    let own = commit(&node, &put(b"c", b"4")).expect("commit");
-    assert_eq!(own.0, done.0 + 1);
-    assert_eq!(get(&node, b"c").as_deref(), Some(&b"4"[..]));
-}
-
-/// What was acknowledged longer ago than the bound is seen, and within the bound no question is asked.
-#[test]
-fn a_bounded_view_asks_when_its_time_is_over() {
-    let Some(engine) = Engine::start() else { return };
-    let (leader, name) = fresh(&engine);
-    let node =
-        |freshness| open(&engine, &name, &KvOptions { freshness, ..KvOptions::default() }).expect("open");
-    let bound = Duration::from_millis(400);
-    let (bounded, session) = (node(Freshness::Bounded(bound)), node(Freshness::Session));
-    let patient = node(Freshness::Bounded(Duration::from_secs(3600)));
-    commit(&leader, &put(b"a", b"0")).expect("commit");
-    for store in [&bounded, &session, &patient] {
-        assert_eq!(get(store, b"a").as_deref(), Some(&b"0"[..]));
-    }
-    let mut within = 0;
-    for round in 1..=5u8 {
-        commit(&leader, &put(b"a", &[b'0' + round])).expect("commit");
-        let acknowledged = Instant::now();
-        loop {
-            let opened = Instant::now();
-            let before = bounded.figures().trips;
-            let seen = get(&bounded, b"a");
-            let trips = bounded.figures().trips - before;
-            let is_new = seen.as_deref() == Some(&[b'0' + round][..]);
-            assert!(is_new || opened.duration_since(acknowledged) <= bound, "it is older than the bound");
-            if is_new {
-                assert!(trips > 0, "news come with a question");
-                break;
-            }
-            assert_eq!(trips, 0, "within the bound the cache answers");
-            within += 1;
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-    assert!(within > 0, "the bound is more than nothing");
-    for store in [&session, &patient] {
-        assert_eq!(get(store, b"a").as_deref(), Some(&b"0"[..]), "they have not asked");
-    }
-}
-
-#[test]
-fn a_transaction_of_before_is_fenced_off() {
-    let Some(engine) = Engine::start() else { return };
-    let (old, name) = fresh(&engine);
-    let began = old.transaction().expect("transaction");
-    let follower = KvOptions { writes: false, ..KvOptions::default() };
-    let new = open(&engine, &name, &follower).expect("open");
-    assert!(new.is_read_only() && matches!(new.transaction(), Err(CommitError::ReadOnly { .. })));
-    new.take_over().expect("take over");
-    let refused = began.commit(&put(b"a", b"old"), Durability::Sync);
-    assert!(matches!(refused, Err(CommitError::Conflict)), "{refused:?}");
-    assert!(matches!(old.transaction(), Err(CommitError::Fenced)) && old.is_read_only());
-    // With the version right, the epoch alone keeps it out.
-    commit(&new, &put(b"a", b"new")).expect("commit");
-    assert_eq!(get(&old, b"a").as_deref(), Some(&b"new"[..]));
-    assert!(matches!(old.transaction(), Err(CommitError::Fenced)));
-    old.take_over().expect("take over");
-    commit(&old, &put(b"a", b"again")).expect("commit");
-    assert!(matches!(commit(&new, &put(b"a", b"late")), Err(CommitError::Fenced)));
-    assert_eq!(get(&new, b"a").as_deref(), Some(&b"again"[..]));
 }
 
 /// Ends the connections of servers that wait for this, while they do.
@@ -387,7 +158,10 @@ fn the_engine_is_gone_and_comes_back() {
     let (store, _) = fresh(&engine);
     commit(&store, &put(b"a", b"1")).expect("commit");
     let held = store.snapshot().expect("snapshot");
+    let feed = store.commit_feed().expect("a feed");
     engine.crash();
+    until("the feed has ended", || feed.wait(Duration::from_secs(1)).is_err());
+    assert!(feed.check().is_err() && store.commit_feed().is_err());
     assert!(matches!(held.get(ORDERED, b"z"), Err(ReadError::Unavailable(_))));
     drop(held);
     assert!(matches!(store.snapshot(), Err(ReadError::Unavailable(_))));
@@ -395,7 +169,9 @@ fn the_engine_is_gone_and_comes_back() {
     assert!(matches!(store.take_over(), Err(CommitError::Unavailable(_))));
     engine.run();
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+    let feed = store.commit_feed().expect("a feed");
     commit(&store, &put(b"a", b"2")).expect("commit");
+    until("it hears again", || feed.wait(Duration::from_secs(1)).expect("a feed"));
 }
 
 #[test]
@@ -428,8 +204,9 @@ fn an_engine_that_hangs_holds_nobody_up() {
     let Some(engine) = Engine::start() else { return };
     let (name, _) = engine.database();
     let options = KvOptions { deadline: Duration::from_millis(500), connections: 2, ..KvOptions::default() };
-    let store = open(&engine, &name, &options).expect("open");
-    commit(&store, &put(b"a", b"1")).expect("commit");
+    let store = in_time("it opens", || open(&engine, &name, &options).ok());
+    until("it commits", || commit(&store, &put(b"a", b"1")).is_ok());
+    let feed = in_time("it listens", || store.commit_feed().ok());
     let pids = engine
         .sql("postgres", "SELECT pid FROM pg_stat_activity WHERE application_name = 'larix'")
         .expect("connections");
@@ -440,19 +217,26 @@ fn an_engine_that_hangs_holds_nobody_up() {
         }
     };
     signal("-STOP");
+    // On a busy machine its processes stop one after the other.
+    until("it hangs", || store.snapshot().is_err());
     for _ in 0..3 {
         let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("the engine hangs") };
         assert!(error.to_string().contains("did not answer within"), "{error}");
     }
+    assert!(feed.check().is_err(), "the feed does not pass for one that hears");
     signal("-CONT");
-    until("the engine answers", || store.snapshot().is_ok());
-    assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+    let value = in_time("the engine answers", || {
+        let snapshot = store.snapshot().ok()?;
+        snapshot.get(ORDERED, b"a").ok().map(|value| value.map(|value| value.into_owned()))
+    });
+    assert_eq!(value.as_deref(), Some(&b"1"[..]));
     // All connections in use: others are told so.
-    let (one, two) = (store.snapshot().expect("one"), store.snapshot().expect("two"));
+    let one = in_time("one", || store.snapshot().ok());
+    let two = in_time("two", || store.snapshot().ok());
     let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("there are two connections") };
     assert!(error.to_string().contains("all 2 connections"), "{error}");
     drop((one, two));
-    assert!(store.snapshot().is_ok());
+    until("a connection is free", || store.snapshot().is_ok());
 }
 
 #[test]

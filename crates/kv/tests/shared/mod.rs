@@ -1,0 +1,351 @@
+//! What holds over any engine, written once: each engine's tests run all of it by [`over`].
+
+pub(crate) mod wanted;
+
+use std::cell::RefCell;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larix_kv::{Address, Freshness, KvOptions, KvStore, OpenError};
+use larix_store::contract::{self, INTEGER, ORDERED, POSTINGS, TABLES};
+use larix_store::{
+    CommitError, CommitId, Direction, Durability, KeyRange, ReadError, Snapshot, Store, Transaction, WriteSet,
+};
+
+/// Where a store is.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreAddress {
+    pub(crate) address: String,
+    pub(crate) schema: String,
+}
+
+/// An engine that has room for stores.
+pub(crate) trait TestEngine {
+    /// Round trips for a path of three steps, of which nothing is known.
+    const PATH_TRIPS: u64;
+
+    /// A place with no store so far.
+    fn place(&self) -> StoreAddress;
+
+    /// One where commits of some rows are carried out in parts, if the engine has such.
+    fn narrow(&self) -> StoreAddress {
+        self.place()
+    }
+}
+
+pub(crate) fn open(place: &StoreAddress, options: &KvOptions) -> Result<KvStore, OpenError> {
+    let options = KvOptions { schema: place.schema.clone(), ..options.clone() };
+    KvStore::open(&Address::parse(&place.address).expect("an address"), &TABLES, &options)
+}
+
+fn fresh(engine: &impl TestEngine) -> (KvStore, StoreAddress) {
+    let place = engine.place();
+    (open(&place, &KvOptions::default()).expect("open"), place)
+}
+
+pub(crate) fn put(key: &[u8], value: &[u8]) -> WriteSet {
+    let mut set = WriteSet::new();
+    set.put(ORDERED, key, value);
+    set
+}
+
+pub(crate) fn commit(store: &KvStore, set: &WriteSet) -> Result<CommitId, CommitError> {
+    store.transaction()?.commit(set, Durability::Sync)
+}
+
+pub(crate) fn get(store: &KvStore, key: &[u8]) -> Option<Vec<u8>> {
+    let snapshot = store.snapshot().expect("snapshot");
+    snapshot.get(ORDERED, key).expect("get").map(|value| value.into_owned())
+}
+
+/// Waits for what another thread or process brings about.
+pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !reached() {
+        assert!(Instant::now() < end, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub(crate) fn keeps_the_contract(engine: &impl TestEngine) {
+    contract::run(|| (fresh(engine).0, ()));
+    // A cache that holds next to nothing changes no answer.
+    let small = KvOptions { cache_bytes: 2000, ..KvOptions::default() };
+    contract::run(|| (open(&engine.place(), &small).expect("open"), ()));
+}
+
+pub(crate) fn handles_keep_the_contract(engine: &impl TestEngine) {
+    for is_narrow in [false, true] {
+        let last = RefCell::new(engine.place());
+        let handle = || open(&last.borrow(), &KvOptions::default()).expect("open");
+        contract::run_shared(
+            || {
+                last.replace(if is_narrow { engine.narrow() } else { engine.place() });
+                (handle(), handle(), ())
+            },
+            |_| {
+                let leader = handle();
+                leader.take_over().expect("take over");
+                leader
+            },
+        );
+    }
+}
+
+/// What two handles and one without a cache show stays the same whoever commits.
+pub(crate) fn caches_follow_the_commits_of_others(engine: &impl TestEngine) {
+    let place = engine.narrow();
+    let one = open(&place, &KvOptions::default()).expect("open");
+    let two = open(&place, &KvOptions::default()).expect("open");
+    let plain = open(&place, &KvOptions { cache_bytes: 0, ..KvOptions::default() }).expect("open");
+    let mut number = 7u64;
+    let mut below = |limit: u64| {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (number >> 33) % limit
+    };
+    for round in 0..150 {
+        let mut set = WriteSet::new();
+        for _ in 0..=below(4) {
+            let key = [b'a' + u8::try_from(below(12)).expect("small")];
+            match below(5) {
+                0 => set.delete(ORDERED, &key),
+                1 => set.put(ORDERED, &key, below(1000).to_be_bytes()),
+                2 => (0..below(900)).for_each(|id| set.add_posting(POSTINGS, &[key[0], 0], id * 37)),
+                3 => (0..below(900)).for_each(|id| set.remove_posting(POSTINGS, &[key[0], 0], id * 74)),
+                _ => (0..below(60)).for_each(|id| set.put(INTEGER, &id.to_be_bytes(), key)),
+            }
+        }
+        commit(if below(2) == 0 { &one } else { &two }, &set).expect("commit");
+        // Not every cache is asked each time.
+        let shown: Vec<_> = [&one, &two, &plain]
+            .into_iter()
+            .filter_map(|store| {
+                let direction = if below(2) == 0 { Direction::Forward } else { Direction::Backward };
+                (below(3) != 0).then(|| all(store, direction))
+            })
+            .collect();
+        assert!(shown.windows(2).all(|pair| pair[0] == pair[1]), "round {round}: {shown:?}");
+    }
+    assert!(one.figures().cache_bytes > 0 && plain.figures().cache_bytes == 0);
+}
+
+type Shown = (Vec<(Vec<u8>, Vec<u8>)>, Vec<(Vec<u8>, Vec<u64>)>);
+
+fn all(store: &KvStore, direction: Direction) -> Shown {
+    let snapshot = store.snapshot().expect("snapshot");
+    let mut records = Vec::new();
+    for table in [ORDERED, INTEGER] {
+        let rows = snapshot.scan(table, KeyRange::all(), direction).expect("scan");
+        records.extend(
+            rows.map(|row| row.map(|(key, value)| (key.into_owned(), value.into_owned())).expect("a row")),
+        );
+    }
+    records.sort();
+    let mut lists = Vec::new();
+    for key in b'a'..b'a' + 12 {
+        let set = snapshot.posting_set(POSTINGS, &[key, 0]).expect("ids");
+        lists.push((vec![key], set.iter().collect()));
+    }
+    (records, lists)
+}
+
+pub(crate) fn what_is_wanted_comes_at_once<P: TestEngine>(engine: &P) {
+    let (writer, place) = fresh(engine);
+    let reader = open(&place, &KvOptions::default()).expect("open");
+    wanted::comes_at_once(&writer, &reader, P::PATH_TRIPS);
+}
+
+pub(crate) fn round_trips_are_few(engine: &impl TestEngine) {
+    let (store, place) = fresh(engine);
+    let mut set = WriteSet::new();
+    for id in 0u64..2000 {
+        set.put(INTEGER, &id.to_be_bytes(), vec![7; 50]);
+        set.add_posting(POSTINGS, &[b"k", &(id % 50).to_be_bytes()[..]].concat(), id);
+    }
+    commit(&store, &set).expect("commit");
+    let other = open(&place, &KvOptions::default()).expect("open");
+    let session = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
+    let session = open(&place, &session).expect("open");
+    let trips = |store: &KvStore, what: &dyn Fn(&KvStore)| {
+        let before = store.figures().trips;
+        what(store);
+        store.figures().trips - before
+    };
+    let read = |store: &KvStore| {
+        let snapshot = store.snapshot().expect("snapshot");
+        assert!(snapshot.get(INTEGER, &5u64.to_be_bytes()).expect("get").is_some());
+    };
+    let many = |store: &KvStore| {
+        let keys: Vec<_> = (100u64..164).map(u64::to_be_bytes).collect();
+        let snapshot = store.snapshot().expect("snapshot");
+        let got = snapshot.get_many(INTEGER, &keys).expect("get");
+        assert!(got.iter().all(Option::is_some));
+    };
+    let scan = |store: &KvStore| {
+        let snapshot = store.snapshot().expect("snapshot");
+        assert_eq!(snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan").count(), 2000);
+    };
+    let change = |store: &KvStore| {
+        let mut set = WriteSet::new();
+        for list in 0u64..50 {
+            set.add_posting(
+                POSTINGS,
+                &[b"k", &list.to_be_bytes()[..]].concat(),
+                5000 + store.commit_counter(),
+            );
+        }
+        commit(store, &set).expect("commit");
+    };
+    // The moment of the view is one trip where everything acknowledged anywhere is to be seen, and none in a session.
+    for (what, store, expected) in [
+        ("strict, cold and warm", &other, [2, 1, 2, 1, 8, 1, 3, 2]),
+        ("session, cold and warm", &session, [1, 0, 1, 0, 7, 0, 3, 1]),
+    ] {
+        let steps: [&dyn Fn(&KvStore); 8] = [&read, &read, &many, &many, &scan, &scan, &change, &change];
+        let got: Vec<u64> = steps.into_iter().map(|step| trips(store, step)).collect();
+        assert_eq!(got, expected, "{what}");
+    }
+}
+
+pub(crate) fn a_session_sees_its_own_and_never_a_mixture(engine: &impl TestEngine) {
+    let (leader, place) = fresh(engine);
+    let options = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
+    let node = open(&place, &options).expect("open");
+    commit(&leader, &put(b"a", b"1")).expect("commit");
+    commit(&leader, &put(b"b", b"1")).expect("commit");
+    // Nothing is known: the first question brings the newest commit.
+    assert_eq!(get(&node, b"a").as_deref(), Some(&b"1"[..]));
+    let snapshot = node.snapshot().expect("snapshot");
+    assert_eq!(snapshot.get(ORDERED, b"a").expect("get").as_deref(), Some(&b"1"[..]));
+    commit(&leader, &put(b"a", b"2")).expect("commit");
+    // It has read an a that is no more.
+    assert!(matches!(snapshot.get(ORDERED, b"b"), Err(ReadError::Stale)));
+    assert!(matches!(snapshot.get(ORDERED, b"c"), Err(ReadError::Unavailable(_))), "and stays of no use");
+    drop(snapshot);
+    assert_eq!(get(&node, b"a").as_deref(), Some(&b"2"[..]), "the question brought what had changed");
+    // What is not concerned goes on with the newest commit.
+    let snapshot = node.snapshot().expect("snapshot");
+    assert_eq!(snapshot.get(ORDERED, b"a").expect("get").as_deref(), Some(&b"2"[..]));
+    let done = commit(&leader, &put(b"b", b"3")).expect("commit");
+    assert_eq!(snapshot.get(ORDERED, b"b").expect("get").as_deref(), Some(&b"3"[..]));
+    assert_eq!(snapshot.commit_counter(), done.0);
+    drop(snapshot);
+    let own = commit(&node, &put(b"c", b"4")).expect("commit");
+    assert_eq!(own.0, done.0 + 1);
+    assert_eq!(get(&node, b"c").as_deref(), Some(&b"4"[..]));
+    // A view that has asked shows its moment, whatever is committed later.
+    let snapshot = leader.snapshot().expect("snapshot");
+    assert_eq!(snapshot.get(ORDERED, b"x").expect("get"), None);
+    commit(&leader, &put(b"b", b"late")).expect("commit");
+    assert_eq!(snapshot.get(ORDERED, b"b").expect("get").as_deref(), Some(&b"3"[..]));
+    drop(snapshot);
+    // More commits than are told at once.
+    for number in 0..300u32 {
+        commit(&leader, &put(b"c", &number.to_be_bytes())).expect("commit");
+    }
+    // It finds out by its commit that others were first, and continues the newest from then on.
+    assert!(matches!(commit(&node, &put(b"d", b"4")), Err(CommitError::Conflict)));
+    commit(&node, &put(b"d", b"4")).expect("commit");
+    assert_eq!(get(&node, b"c").as_deref(), Some(&299u32.to_be_bytes()[..]));
+}
+
+/// What was acknowledged longer ago than the bound is seen, and within the bound no question is asked.
+pub(crate) fn a_bounded_view_asks_when_its_time_is_over(engine: &impl TestEngine) {
+    let (leader, place) = fresh(engine);
+    let node = |freshness| open(&place, &KvOptions { freshness, ..KvOptions::default() }).expect("open");
+    let bound = Duration::from_millis(400);
+    let (bounded, session) = (node(Freshness::Bounded(bound)), node(Freshness::Session));
+    let patient = node(Freshness::Bounded(Duration::from_secs(3600)));
+    commit(&leader, &put(b"a", b"0")).expect("commit");
+    for store in [&bounded, &session, &patient] {
+        assert_eq!(get(store, b"a").as_deref(), Some(&b"0"[..]));
+    }
+    let mut within = 0;
+    for round in 1..=5u8 {
+        commit(&leader, &put(b"a", &[b'0' + round])).expect("commit");
+        let acknowledged = Instant::now();
+        loop {
+            let opened = Instant::now();
+            let before = bounded.figures().trips;
+            let seen = get(&bounded, b"a");
+            let trips = bounded.figures().trips - before;
+            let is_new = seen.as_deref() == Some(&[b'0' + round][..]);
+            assert!(is_new || opened.duration_since(acknowledged) <= bound, "it is older than the bound");
+            if is_new {
+                assert!(trips > 0, "news come with a question");
+                break;
+            }
+            assert_eq!(trips, 0, "within the bound the cache answers");
+            within += 1;
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert!(within > 0, "the bound is more than nothing");
+    for store in [&session, &patient] {
+        assert_eq!(get(store, b"a").as_deref(), Some(&b"0"[..]), "they have not asked");
+    }
+}
+
+pub(crate) fn a_transaction_of_before_is_fenced_off(engine: &impl TestEngine) {
+    let (old, place) = fresh(engine);
+    let began = old.transaction().expect("transaction");
+    let follower = KvOptions { writes: false, ..KvOptions::default() };
+    let new = open(&place, &follower).expect("open");
+    assert!(new.is_read_only() && matches!(new.transaction(), Err(CommitError::ReadOnly { .. })));
+    new.take_over().expect("take over");
+    let refused = began.commit(&put(b"a", b"old"), Durability::Sync);
+    assert!(matches!(refused, Err(CommitError::Conflict)), "{refused:?}");
+    assert!(matches!(old.transaction(), Err(CommitError::Fenced)) && old.is_read_only());
+    // With the version right, the epoch alone keeps it out.
+    commit(&new, &put(b"a", b"new")).expect("commit");
+    assert_eq!(get(&old, b"a").as_deref(), Some(&b"new"[..]));
+    assert!(matches!(old.transaction(), Err(CommitError::Fenced)));
+    old.take_over().expect("take over");
+    commit(&old, &put(b"a", b"again")).expect("commit");
+    assert!(matches!(commit(&new, &put(b"a", b"late")), Err(CommitError::Fenced)));
+    assert_eq!(get(&new, b"a").as_deref(), Some(&b"again"[..]));
+}
+
+/// A node that asks nothing by itself hears that another one has committed.
+pub(crate) fn nodes_hear_of_commits(engine: &impl TestEngine) {
+    let (leader, place) = fresh(engine);
+    let session = KvOptions { freshness: Freshness::Session, ..KvOptions::default() };
+    let node = open(&place, &session).expect("open");
+    assert_eq!(get(&node, b"a"), None);
+    let feed = node.commit_feed().expect("a feed");
+    for round in 0..5u8 {
+        commit(&leader, &put(b"a", &[round])).expect("commit");
+        until("it hears of it", || {
+            if feed.wait(Duration::from_secs(1)).expect("a feed") {
+                node.hear().expect("an answer");
+            }
+            get(&node, b"a").as_deref() == Some(&[round][..])
+        });
+    }
+    feed.check().expect("it still hears");
+    feed.wake();
+    assert!(feed.wait(Duration::from_secs(3600)).expect("a feed"), "it does not wait");
+}
+
+/// What succeeds when the engine answers in time, which it need not at once on a busy machine.
+pub(crate) fn in_time<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let mut result = None;
+    until(what, || {
+        result = done();
+        result.is_some()
+    });
+    result.expect("it was reached")
+}
+
+/// Runs the tests above over an engine: `over!(Engine::start(), one, another)`.
+macro_rules! over {
+    ($engine:expr, $($test:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                let Some(engine) = $engine else { return };
+                shared::$test(&engine);
+            }
+        )*
+    };
+}
