@@ -22,9 +22,9 @@ use larix_server::log::LogLevel;
 use larix_server::log::syslog_facility;
 use larix_server::{Bound, ServeOptions};
 
+use self::join::JoinArgs;
 /// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
-use self::join::JoinArgs;
 use self::quick_start::{QuickStartArgs, Shown};
 
 const DEFAULT_URLS: &str = "ldap:///";

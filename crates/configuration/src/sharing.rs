@@ -5,15 +5,17 @@ use std::path::Path;
 use super::export::quoted_whole;
 use super::model::{Config, Database};
 
-/// Settings of the server as a whole that say who may do what with shared entries and how they are indexed. The others (listeners,
+/// Settings of the server as a whole that say what shared entries mean, who may do what with them, and how they are indexed. The others (listeners,
 /// certificates, logs, threads, numbers of servers) are each node's own.
 const OF_ALL: &[&str] = &[
     "olcAllows",
     "olcAttributeOptions",
+    "olcAttributeTypes",
     "olcAuthIDRewrite",
     "olcAuthzPolicy",
     "olcAuthzRegexp",
     "olcDisallows",
+    "olcDitContentRules",
     "olcIndexHash64",
     "olcIndexIntLen",
     "olcIndexSubstrAnyLen",
@@ -21,7 +23,10 @@ const OF_ALL: &[&str] = &[
     "olcIndexSubstrIfMaxLen",
     "olcIndexSubstrIfMinLen",
     "olcLarixSaslMechanisms",
+    "olcLdapSyntaxes",
     "olcMaxFilterDepth",
+    "olcObjectClasses",
+    "olcObjectIdentifier",
     "olcPasswordCryptSaltFormat",
     "olcReferral",
     "olcRequires",
@@ -157,7 +162,11 @@ mod tests {
             assert!(!whole.contains(own), "{own} is the node's own: {whole}");
         }
         let certificate = Some((Path::new("/etc/two.pem"), Path::new("/etc/two.key")));
-        let own = OwnLines { engine: "postgresql://two@127.0.0.1/d?sslmode=disable", node: "ldap://n2", certificate };
+        let own = OwnLines {
+            engine: "postgresql://two@127.0.0.1/d?sslmode=disable",
+            node: "ldap://n2",
+            certificate,
+        };
         let text = shared.of_node(&own);
         for line in [
             "schema core\n",
@@ -175,11 +184,12 @@ mod tests {
         ] {
             assert!(text.contains(line), "no {line:?} in\n{text}");
         }
-        SharedLines::check_alone(&read(&shared.of_node(&OwnLines { certificate: None, ..own }))).expect("nothing else");
+        SharedLines::check_alone(&read(&shared.of_node(&OwnLines { certificate: None, ..own })))
+            .expect("nothing else");
         for (more, expected) in [
             ("pidfile /run/it.pid\n", "olcPidFile"),
             ("database mdb\nsuffix dc=more\ndirectory /tmp\n", "mdb"),
-            ("database frontend\noverlay retcode\n", "overlays"),
+            ("database frontend\noverlay chain\n", "overlays"),
         ] {
             let more = SharedLines { head: format!("{}{more}", shared.head), ..shared.clone() };
             let read = read(&more.of_node(&OwnLines { certificate: None, ..own }));

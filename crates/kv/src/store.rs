@@ -30,7 +30,8 @@ pub enum Freshness {
     /// Everything that was acknowledged by any node before: one round trip for each view.
     Strict,
     /// Everything that was acknowledged through this handle, and what has been heard of others since. Others are heard of with
-    /// each question to the engine; a handle that finds everything in its cache hears nothing, however long. A view that finds all in
+    /// each question to the engine; a handle that finds everything in its cache hears nothing, however long, unless somebody
+    /// [listens](KvStore::commit_feed) and [asks](KvStore::hear). A view that finds all in
     /// the cache takes no round trip. One that does not, and has read what was changed meanwhile, ends with
     /// [`ReadError::Stale`].
     Session,

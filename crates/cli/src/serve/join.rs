@@ -94,7 +94,10 @@ impl JoinArgs {
         if slapd_d::exists_in(&kept) {
             let config = served(Config::from_slapd_d(&kept)?)?;
             cluster::check_kept(&config, &engine, &self.engine_schema, node).map_err(|why| {
-                anyhow::anyhow!("the configuration in {}: {why}; or name another directory with --data", kept.display())
+                anyhow::anyhow!(
+                    "the configuration in {}: {why}; or name another directory with --data",
+                    kept.display()
+                )
             })?;
             return Ok(Some(Joined { config, remark: None }));
         }

@@ -24,8 +24,8 @@ use nodes::{MessageLease, Presence};
 use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
-    CommitListener, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal, Question, Recipient, Removed,
-    Session, Sizes, StoredCommit,
+    CommitListener, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal, Question,
+    Recipient, Removed, Session, Sizes, StoredCommit,
 };
 use crate::error::{Fault, OpenError};
 use crate::runtime::Runtime;

@@ -95,10 +95,10 @@ impl CommitListener for link::Listener {
     }
 
     fn wake(&self) {
-        link::Listener::wake(self);
+        Self::wake(self);
     }
 
     fn check(&self) -> Result<(), Fault> {
-        link::Listener::check(self)
+        Self::check(self)
     }
 }

@@ -155,6 +155,8 @@ pub(crate) struct Listener {
     handle: Handle,
     deadline: Duration,
     trips: Arc<AtomicU64>,
+    /// What it began with.
+    listen: String,
 }
 
 impl Listener {
@@ -176,10 +178,10 @@ impl Listener {
         self.client.is_closed()
     }
 
-    /// Looks whether the engine still answers on it. Nobody's answer waits for that, so it is no round trip that counts.
+    /// Looks whether the engine still answers on it. No answer to a client waits for that, so it is no round trip that counts.
     pub(crate) fn check(&self) -> Result<(), Fault> {
-        let client = Arc::clone(&self.client);
-        call(&self.handle, self.deadline, async move { Ok(client.batch_execute("").await?) })
+        let (client, listen) = (Arc::clone(&self.client), self.listen.clone());
+        call(&self.handle, self.deadline, async move { Ok(client.batch_execute(&listen).await?) })
     }
 
     /// A question on this connection.
@@ -219,7 +221,8 @@ impl Pool {
             });
             let connection = AbortOnDrop(Some(task.abort_handle()));
             client.batch_execute(&text).await?;
-            Ok(Listener { client: Arc::new(client), heard, _connection: connection, handle, deadline, trips })
+            let client = Arc::new(client);
+            Ok(Listener { client, heard, _connection: connection, handle, deadline, trips, listen: text })
         })
     }
 }

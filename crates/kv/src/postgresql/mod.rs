@@ -25,8 +25,9 @@ use statements::ask;
 
 use crate::changes;
 use crate::engine::{
-    Answer, COMMITS_TOLD_MAX, CommitListener, Engine, EngineSnapshot, HeldLease, Limits, Load, MessageListener, NewCommits,
-    OpenedSnapshot, Proposal, Question, Recipient, Removed, Session, Sizes, StoredCommit,
+    Answer, COMMITS_TOLD_MAX, CommitListener, Engine, EngineSnapshot, HeldLease, Limits, Load,
+    MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Session, Sizes,
+    StoredCommit,
 };
 use crate::error::{Fault, OpenError};
 

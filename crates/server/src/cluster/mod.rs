@@ -40,8 +40,8 @@ pub use published::Published;
 pub use report::{Checked, Connected, Removed, Status};
 pub(crate) use role::Role;
 pub use tool::{
-    ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, is_shared, open_to_read, published, remove, status,
-    step_down, whole,
+    ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, is_shared, open_to_read,
+    published, remove, status, step_down, whole,
 };
 
 /// How long one answer of the engine may take.
@@ -113,7 +113,8 @@ impl Node {
     /// # Errors
     /// The engine cannot be reached, refuses, or holds something else.
     fn start(making: Making<'_>) -> Result<Self, String> {
-        let Making { suffix, settings, schema, database, environment, shared, clock, log, may_be_away } = making;
+        let Making { suffix, settings, schema, database, environment, shared, clock, log, may_be_away } =
+            making;
         let plan = Plan { settings: settings.clone(), schema, database: Arc::new(database), environment };
         let opening = Arc::new(Opening::new(plan, shared));
         let role = Arc::new(role::Watch::default());
@@ -155,7 +156,8 @@ impl Node {
         receiver.map_err(|error| error.to_string())?;
         // Strict reads ask themselves.
         if node.settings.consistency != Consistency::Strict {
-            let reader = std::thread::Builder::new().name("node-commits".to_owned()).spawn(move || reader.run());
+            let reader =
+                std::thread::Builder::new().name("node-commits".to_owned()).spawn(move || reader.run());
             reader.map_err(|error| error.to_string())?;
         }
         Ok(node)

@@ -27,7 +27,10 @@ pub struct Published {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
     /// Written by a later version.
-    Newer { form: u32, version: String },
+    Newer {
+        form: u32,
+        version: String,
+    },
     Damaged,
 }
 
@@ -154,7 +157,8 @@ mod tests {
                 let cut = Published::decode(&text[..cut]).map(|read| read.lines);
                 assert_ne!(cut.as_ref(), Ok(&lines_of(&text)), "{cut:?}");
             }
-            let newer = String::from_utf8(text).expect("text").replacen("configuration 1", "configuration 2", 1);
+            let newer =
+                String::from_utf8(text).expect("text").replacen("configuration 1", "configuration 2", 1);
             let expected = Unreadable::Newer { form: 2, version: "1.2".to_owned() };
             assert_eq!(Published::decode(newer.as_bytes()), Err(expected));
         }

@@ -91,7 +91,9 @@ pub fn published(engine: &str, schema: &str, node: &str) -> Result<Published, St
     let address = Address::parse(engine).map_err(text)?;
     let at = |why: &dyn std::fmt::Display| format!("{address}: {why}");
     let store = KvStore::open(&address, &TABLES, &tool_options(schema)).map_err(|error| match error {
-        OpenError::NotAStore { .. } => at(&format!("{error}, with `database kv` in its configuration, before others join")),
+        OpenError::NotAStore { .. } => {
+            at(&format!("{error}, with `database kv` in its configuration, before others join"))
+        }
         error => at(&error),
     })?;
     let snapshot = store.snapshot().map_err(text)?;
@@ -107,9 +109,7 @@ pub fn published(engine: &str, schema: &str, node: &str) -> Result<Published, St
     })?;
     let found = found.map_err(|why| at(&why))?;
     let own = format!("larix {node} {schema}");
-    let is_own = |name: &str| {
-        name == own || name.len() == CONNECTION_NAME_BYTES_MAX && own.starts_with(name)
-    };
+    let is_own = |name: &str| name == own || name.len() == CONNECTION_NAME_BYTES_MAX && own.starts_with(name);
     let holds_lease = store.lease().map_err(text)?.leader.as_deref() == Some(node);
     if holds_lease || store.sessions().map_err(text)?.iter().any(|session| is_own(&session.name)) {
         return Err(at(&format!(
@@ -149,7 +149,9 @@ pub fn check_kept(config: &Config, engine: &str, schema: &str, node: &str) -> Re
         own.schema == schema && own.engine.as_ref().is_some_and(|own| own.address.to_string() == address)
     };
     match all.find(is_it) {
-        None => Err(format!("it has no `database kv` at {address} with the schema {schema}: leave --join out to serve it")),
+        None => Err(format!(
+            "it has no `database kv` at {address} with the schema {schema}: leave --join out to serve it"
+        )),
         Some(own) if own.node.trim_end_matches('/') != node => {
             Err(format!("it is that of {}, not of --node {node}", own.node))
         }

@@ -1,5 +1,6 @@
 //! What a node that does not write reads of what the other one has acknowledged, and what the monitor shows of both.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use larix_testkit::postgresql::Engine;
@@ -9,7 +10,7 @@ use larix_tests::replicas::{ADMIN, Member, ask};
 use super::{change, describe, description, fill, nodes, nodes_with, until};
 
 /// So long a lease that nobody looks at it during the test: a node learns nothing with it.
-const LEASE: u32 = 120;
+const LEASE: u32 = 300;
 const BOUND: Duration = Duration::from_secs(2);
 
 /// What the node that does not write reads of a change, at once and when the bound is over.
@@ -38,10 +39,70 @@ fn seen(engine: &Engine, consistency: &str) -> [bool; 2] {
 fn nodes_read_what_their_consistency_promises() {
     let Some(engine) = Engine::start() else { return };
     assert_eq!(seen(&engine, "strict"), [true, true], "strict");
-    // Without a question it learns nothing.
-    assert_eq!(seen(&engine, "session"), [false, false], "session");
     let [_, later] = seen(&engine, &format!("bounded {}", BOUND.as_secs()));
     assert!(later, "what is older than the bound is seen");
+}
+
+/// Nothing but a notification tells the node: it has all in its cache, the bound is an hour, and so is about the next look at the lease.
+pub(super) fn hear_of_changes(address: &str, consistency: &str) {
+    let mut nodes = nodes_with(address, 2, LEASE, ("", &format!("read-consistency {consistency}")));
+    nodes.iter_mut().for_each(Member::start);
+    fill(&nodes[0]);
+    for round in ["one", "two", "three"] {
+        assert_eq!(change(&nodes[0], &describe(round)), "=> 0\n");
+        until("the other node shows it", || description(&nodes[1]).as_deref() == Some(round));
+    }
+    nodes.iter_mut().for_each(Member::stop);
+}
+
+#[test]
+fn nodes_hear_of_changes_without_asking() {
+    let Some(engine) = Engine::start() else { return };
+    for consistency in ["session", "bounded 3600"] {
+        hear_of_changes(&engine.database().1, consistency);
+    }
+}
+
+/// A commit that nobody tells of is noticed at the next look at the lease; so it is where connections have gone.
+#[test]
+fn a_notification_that_is_lost_is_made_up_for() {
+    const COMMIT: &str = "INSERT INTO larix.commits (version, epoch, attempt, keys) \
+        SELECT version + 1, epoch, 'by hand', '' FROM larix.commits ORDER BY version DESC LIMIT 1 RETURNING version";
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let mut nodes = nodes_with(&address, 2, 2, ("", "read-consistency bounded 3600"));
+    nodes.iter_mut().for_each(Member::start);
+    fill(&nodes[0]);
+    let known = || {
+        let shown = monitored(&nodes[1], "cn=Nodes,cn=Larix,cn=Monitor", "monitoredInfo");
+        let number =
+            shown.split("commit=").nth(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+        number.flatten().and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{shown}"))
+    };
+    for _ in 0..3 {
+        let mut made = None;
+        // The node that writes may commit at the same time.
+        until("a commit", || {
+            made = engine.sql(&name, COMMIT).and_then(|version| version.parse::<u64>().ok());
+            made.is_some()
+        });
+        until("it has noticed", || made.is_some_and(|made| known() >= made));
+    }
+    let listeners = || -> BTreeSet<String> {
+        let pids = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN larix_commits%'";
+        engine.sql(&name, pids).expect("connections").lines().map(str::to_owned).collect()
+    };
+    until("both nodes listen", || listeners().len() == 2);
+    let before = listeners();
+    for pid in &before {
+        engine.sql(&name, &format!("SELECT pg_terminate_backend({pid})")).expect("an end");
+    }
+    until("both listen again", || listeners().len() == 2 && listeners().is_disjoint(&before));
+    until("changes are shown", || {
+        change(&nodes[0], &describe("again")) == "=> 0\n"
+            && description(&nodes[1]).as_deref() == Some("again")
+    });
+    nodes.iter_mut().for_each(Member::stop);
 }
 
 fn monitored(node: &Member, base: &str, attribute: &str) -> String {

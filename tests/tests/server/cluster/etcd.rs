@@ -5,14 +5,20 @@ use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{
-    binds, change, describe, description, fill, larix, leader, lose_nothing, nodes, round_trips, until,
-    write_at_one_and_read_at_all,
+    binds, change, consistency, describe, description, fill, larix, leader, lose_nothing, nodes, round_trips,
+    until, write_at_one_and_read_at_all,
 };
 
 #[test]
 fn one_node_writes_and_all_read() {
     let Some(etcd) = Etcd::start() else { return };
     write_at_one_and_read_at_all(&etcd.prefix());
+}
+
+#[test]
+fn nodes_hear_of_changes_without_asking() {
+    let Some(etcd) = Etcd::start() else { return };
+    consistency::hear_of_changes(&etcd.prefix(), "bounded 3600");
 }
 
 #[test]
