@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, Command};
+use clap::{Arg, ArgAction, Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use larix_configuration::{ListedDirective, ListedEffect, ListedScope, listed_directives};
@@ -107,8 +107,12 @@ fn add_pages(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
     let name = page_name(command).to_owned();
     let section = section_of(&name);
     let mut rendered = Vec::new();
+    let usage = match command.get_overridden_usage() {
+        Some(usage) => usage.to_string(),
+        None => synopsis(command),
+    };
     // A date would make each build another.
-    Man::new(command.clone())
+    Man::new(command.clone().override_usage(usage))
         .section(section)
         .date("")
         .source(SOURCE)
@@ -122,6 +126,48 @@ fn add_pages(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
     }
     pages.push(Page { name, section, text: text.into_bytes() });
     command.get_subcommands().try_for_each(|below| add_pages(below, pages))
+}
+
+/// The command with its flags and their values: what must be there comes last, before the operands. The crate's own synopsis leaves
+/// out the values.
+fn synopsis(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let shown = || command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let (required, optional): (Vec<_>, Vec<_>) =
+        shown().filter(|argument| !argument.is_positional()).partition(|flag| flag.is_required_set());
+    let mut words = vec![name.to_owned()];
+    words.extend(optional.into_iter().chain(required).map(with_values));
+    words.extend(shown().filter(|argument| argument.is_positional()).map(with_values));
+    if command.has_subcommands() {
+        words.push(if command.is_subcommand_required_set() { "COMMAND" } else { "[COMMAND]" }.to_owned());
+    }
+    words.join(" ")
+}
+
+/// `[-f|--config FILE]`, `FILE`: as it stands in a synopsis.
+fn with_values(argument: &Arg) -> String {
+    let short = argument.get_short().map(|short| format!("-{short}"));
+    let long = argument.get_long().map(|long| format!("--{long}"));
+    let flags: Vec<_> = short.into_iter().chain(long).collect();
+    let mut word = flags.join("|");
+    let range = argument.get_num_args().unwrap_or_default();
+    if range.takes_values() {
+        let names = argument.get_value_names().unwrap_or_default();
+        let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
+        let values = if names.is_empty() { argument.get_id().as_str().to_owned() } else { names.join(" ") };
+        let with_equals = argument.is_require_equals_set();
+        word += &match (word.is_empty(), range.min_values() > 0, with_equals) {
+            (true, ..) => values,
+            (false, true, false) => format!(" {values}"),
+            (false, true, true) => format!("={values}"),
+            (false, false, false) => format!(" [{values}]"),
+            (false, false, true) => format!("[={values}]"),
+        };
+    }
+    let several = range.max_values() > 1 && argument.is_positional();
+    let repeats = several || matches!(argument.get_action(), ArgAction::Append | ArgAction::Count);
+    let dots = if repeats { "..." } else { "" };
+    if argument.is_required_set() { format!("{word}{dots}") } else { format!("[{word}]{dots}") }
 }
 
 fn page_name(command: &Command) -> &str {
@@ -253,6 +299,27 @@ mod tests {
         assert!(!title.contains("20"), "{title}");
         for reference in ["larix\\-serve(8)", "larix\\-cat(8)", "larix\\-search(1)"] {
             assert!(first.contains(reference), "{reference}");
+        }
+    }
+
+    #[test]
+    fn a_synopsis_has_the_values_of_flags() {
+        let pages = all();
+        let of = |name: &str| {
+            let page = text(&pages, name);
+            let at = page.find(".SH SYNOPSIS").unwrap();
+            page[at..].lines().nth(1).unwrap().replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
+        };
+        for (name, start, parts) in [
+            ("larix-cat", "larix cat ", &["[-f FILE]", "[-c]"][..]),
+            ("larix-manual", "larix manual ", &["DIRECTORY"][..]),
+            ("larix-config", "larix config ", &["COMMAND"][..]),
+        ] {
+            let synopsis = of(name);
+            assert!(synopsis.starts_with(start), "{name}: {synopsis}");
+            for part in parts {
+                assert!(synopsis.contains(part), "{name} without {part}: {synopsis}");
+            }
         }
     }
 
