@@ -1,8 +1,9 @@
 //! The way to the one thread that changes the configuration: requests wait here for their turn.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use larix_configuration::Present;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedOutcome};
@@ -30,6 +31,8 @@ pub(crate) enum ConfigurationRequest {
     Change(Vec<WriteRequest>, Completion),
     /// What a provider of cn=config has done. With the entries that it has, the others are deleted here.
     Replicate(ReplicatedBatch, Option<Present>, ConfigReplicated),
+    /// From now on the databases in these directories are not served, and nobody has their files open; all others are.
+    OutOfService(Vec<PathBuf>, SyncSender<Result<(), String>>),
     /// Files of certificates have changed that the balancer may have.
     RenewBalancer,
     /// No more changes are made.
@@ -71,6 +74,18 @@ impl ConfigurationQueue {
             }
             _ => {}
         }
+    }
+
+    /// Takes the databases in these directories out of service, and no others. Returns when their files are closed.
+    ///
+    /// # Errors
+    /// Why it cannot be done. What was in service before is so still, or comes back with the next call.
+    pub(crate) fn take_out_of_service(&self, directories: Vec<PathBuf>) -> Result<(), String> {
+        let ends = || "the server is shutting down".to_owned();
+        let (answer, answered) = sync_channel(1);
+        let queue = self.queue.get().ok_or_else(ends)?;
+        queue.send(ConfigurationRequest::OutOfService(directories, answer)).map_err(|_| ends())?;
+        answered.recv().map_err(|_| ends())?
     }
 
     /// Has the balancer read its certificates anew.

@@ -11,8 +11,9 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -48,6 +49,10 @@ use crate::tool_socket::ToolSockets;
 
 /// So long after the last change the files of slapd.d are made safe, and the journal that has been until then goes.
 const AT_REST: Duration = Duration::from_millis(200);
+/// So long files that are to be exchanged may stay open for requests that were under way.
+const CLOSED_WITHIN: Duration = Duration::from_secs(30);
+/// How often it is looked whether they are closed.
+const CLOSED_LOOK: Duration = Duration::from_millis(2);
 /// Earlier generations, kept until they are unused, so that no request has to free one.
 const EARLIER_MAX: usize = 8;
 
@@ -123,6 +128,7 @@ fn run(
         keeper: Keeper::default(),
         settle: false,
         earlier: Vec::new(),
+        out_of_service: Vec::new(),
     };
     while let Some(asked) = configurator.next(asked) {
         // A change that is a bug's end must not be the end of all changes: nothing is published before all is ready.
@@ -142,6 +148,12 @@ fn run(
                     Err(result) => (Vec::new(), 0, result),
                 };
                 done(ReplicatedOutcome { changes, result }, absent);
+            }
+            ConfigurationRequest::OutOfService(directories, answer) => {
+                let taken = panics::contained(|| configurator.take_out_of_service(directories));
+                let taken = taken.unwrap_or_else(|_| Err("internal error".to_owned()));
+                // Who asks waits.
+                let _ = answer.send(taken);
             }
             ConfigurationRequest::RenewBalancer => {
                 // What was in use stays if it cannot be.
@@ -165,6 +177,8 @@ struct Configurator<'s> {
     /// Whether something was changed since the files were last made safe, or could not be.
     settle: bool,
     earlier: Vec<Arc<Generation>>,
+    /// The directories of databases whose files are being exchanged.
+    out_of_service: Vec<PathBuf>,
 }
 
 impl Configurator<'_> {
@@ -260,6 +274,39 @@ impl Configurator<'_> {
         }
     }
 
+    /// Takes these databases out of service, and all others back into it.
+    ///
+    /// # Errors
+    /// What cannot be opened, or is not closed in time.
+    fn take_out_of_service(&mut self, directories: Vec<PathBuf>) -> Result<(), String> {
+        self.free_unused();
+        let earlier = self.server.generation_in_force();
+        let closing: Vec<_> = directories
+            .iter()
+            .filter_map(|directory| earlier.databases.served_in(directory))
+            .map(Arc::downgrade)
+            .collect();
+        let config = earlier.config.as_ref().clone();
+        Transition::prepare((self.server, self.endpoints), &earlier, config, &directories)
+            .map_err(|refused| refused.diagnostic)?
+            .publish();
+        self.out_of_service = directories;
+        self.let_go(earlier);
+        let began = self.server.clock.monotonic();
+        while closing.iter().any(|served| Weak::strong_count(served) > 0) {
+            let waited = Duration::from_nanos(self.server.clock.monotonic().0.saturating_sub(began.0));
+            if waited > CLOSED_WITHIN {
+                return Err(format!(
+                    "requests still use the database after {} seconds",
+                    CLOSED_WITHIN.as_secs()
+                ));
+            }
+            std::thread::park_timeout(CLOSED_LOOK);
+            self.free_unused();
+        }
+        Ok(())
+    }
+
     /// The balancer goes on with the certificates that the files have now.
     fn renew_balancer(&self) {
         let config = self.server.config();
@@ -295,8 +342,11 @@ impl Configurator<'_> {
 
     fn carry_out(&mut self, earlier: &Generation, changed: &Changed) -> Result<Range<u64>, LdapResult> {
         self.settle = true;
-        let ready =
-            Transition::prepare((self.server, self.endpoints), earlier, changed).or_else(|refused| {
+        let around = (self.server, self.endpoints);
+        let mut config = changed.config.clone();
+        config.global.listener_urls.clone_from(&earlier.config.global.listener_urls);
+        let ready = Transition::prepare(around, earlier, config.clone(), &self.out_of_service).or_else(
+            |refused| {
                 if self.earlier.is_empty() {
                     return Err(refused);
                 }
@@ -305,8 +355,9 @@ impl Configurator<'_> {
                 self.free_unused();
                 self.earlier.clear();
                 self.judge.run(|| ());
-                Transition::prepare((self.server, self.endpoints), earlier, changed)
-            })?;
+                Transition::prepare(around, earlier, config, &self.out_of_service)
+            },
+        )?;
         ready.carry_out(changed, &mut self.keeper)
     }
 }
@@ -339,10 +390,9 @@ impl<'s> Transition<'s> {
     fn prepare(
         (server, endpoints): (&'s Arc<Server>, &'s Endpoints),
         earlier: &'s Generation,
-        changed: &Changed,
+        config: Config,
+        out_of_service: &[PathBuf],
     ) -> Result<Self, LdapResult> {
-        let mut config = changed.config.clone();
-        config.global.listener_urls.clone_from(&earlier.config.global.listener_urls);
         let config = Arc::new(config);
         let (before, after) = (&earlier.config.global, &config.global);
         let tls = if before.tls == after.tls {
@@ -382,7 +432,8 @@ impl<'s> Transition<'s> {
             server.balancer.prepare(balancers, next_tls, (&server.log, server.now())).map_err(failed)?
         };
         let databases =
-            Databases::prepare(&config, server.services(), Some(&earlier.databases)).map_err(failed)?;
+            Databases::prepare(&config, server.services(), Some(&earlier.databases), out_of_service)
+                .map_err(failed)?;
         Ok(Self { server, endpoints, earlier, config, databases, tls, log, http, admin, balancer })
     }
 

@@ -1,10 +1,14 @@
-//! The page of backups: for whom it is, what it asks the server for, and that the commands that it prints restore.
+//! The page of backups: for whom it is, what it asks the server for, and that its button and the commands that it prints restore.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use larix_proto::Scope;
 use larix_testkit::{Kind, Server};
+use larix_tests::raw::{Raw, bind, search};
 
 use super::http::{ADMIN, Http, start};
 
@@ -64,6 +68,136 @@ fn rename_ann(http: &mut Http, sn: &str) {
     assert_eq!(answer.status, 303, "{}", answer.body);
 }
 
+/// As a form takes it.
+fn now() -> String {
+    let output = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S.%6NZ"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// How many answers of each code searches have while `work` goes on.
+fn codes_beside(server: &Server, work: impl FnOnce()) -> BTreeMap<u32, usize> {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let searching = scope.spawn(|| {
+            let mut codes = BTreeMap::new();
+            let mut client = Raw::connect(server.address).unwrap();
+            assert_eq!(client.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+            let request = search(2, "uid=ann,ou=people,dc=example,dc=com", Scope::Base, "(uid=ann)");
+            while !done.load(Ordering::Relaxed) {
+                let answer = client.ask(&request).expect("the connection stays");
+                assert_eq!(answer.entries, usize::from(answer.code == 0), "{answer:?}");
+                *codes.entry(answer.code).or_default() += 1;
+            }
+            codes
+        });
+        work();
+        done.store(true, Ordering::Relaxed);
+        searching.join().unwrap()
+    })
+}
+
+/// Clients have answers all the time, but for the moment in which they hear that the database is not available.
+#[test]
+fn the_button_restores_while_the_server_serves() {
+    const UNAVAILABLE: u32 = 52;
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    let fixture = start(&format!("backup-schedule directory={place} full=7d keep=1 throttle=none"));
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    let body = shows(&mut http, "Verify larix-");
+    let name = body.split_once("Verify larix-").and_then(|(_, rest)| rest.split('"').next()).unwrap();
+    let name = format!("larix-{name}");
+    idle(&mut http);
+    rename_ann(&mut http, "Before");
+    http.get("/backup");
+    assert_eq!(http.post("/backup", &[("kind", "increment")]).status, 303);
+    shows(&mut http, "<summary>1</summary>");
+    idle(&mut http);
+    let moment = now();
+    rename_ann(&mut http, "After");
+    http.get("/backup");
+    assert_eq!(http.post("/backup", &[("kind", "increment")]).status, 303);
+    shows(&mut http, "<summary>2</summary>");
+    idle(&mut http);
+
+    let page = http.get(&format!("/backup/restore?moment={moment}"));
+    assert!(page.body.contains("Restore now"), "{}", page.body);
+    let fields =
+        |moment: &'static str| [("kind", "restore"), ("backup", ""), ("moment", moment), ("sure", "yes")];
+    for (fields, why) in [
+        (&[("kind", "restore"), ("moment", moment.as_str())][..], "Tick the box"),
+        (&fields("yesterday"), "is not a time"),
+        (&fields("2001-01-01T00:00:00Z"), "take an older full backup"),
+        (&[("kind", "restore"), ("suffix", "dc=other"), ("sure", "yes")], "No backup has the database"),
+    ] {
+        http.get("/backup");
+        let answer = http.post("/backup", fields);
+        assert_eq!(answer.status, 400, "{fields:?}: {}", answer.body);
+        assert!(answer.body.contains(why), "{fields:?}: {}", answer.body);
+    }
+
+    // A backup that was damaged: the database stays as it is, and in service.
+    let copy = find(&folder.path().join(&name), ".mdb");
+    let whole = std::fs::read(&copy).unwrap();
+    let mut damaged = whole.clone();
+    damaged[5_000] ^= 1;
+    std::fs::write(&copy, &damaged).unwrap();
+    let restore = |http: &mut Http| {
+        http.get("/backup");
+        let answer = http.post("/backup", &[("kind", "restore"), ("moment", &moment), ("sure", "yes")]);
+        assert_eq!(answer.status, 303, "{}", answer.body);
+    };
+    let codes = codes_beside(&fixture.server, || {
+        restore(&mut http);
+        shows(&mut http, &format!("The restore of {name} failed"));
+        idle(&mut http);
+    });
+    assert!(codes.keys().all(|code| *code == 0), "{codes:?}");
+    assert_eq!(name_of_ann(&fixture.server), "After");
+    std::fs::write(&copy, &whole).unwrap();
+
+    let codes = codes_beside(&fixture.server, || {
+        restore(&mut http);
+        shows(&mut http, &format!("{name} was restored"));
+        idle(&mut http);
+    });
+    assert!(codes.keys().all(|code| [0, UNAVAILABLE].contains(code)), "{codes:?}");
+    assert_eq!(name_of_ann(&fixture.server), "Before");
+    let replaced = find(fixture.site.configuration().parent().unwrap(), "data.mdb.replaced");
+    assert!(replaced.is_file());
+
+    // It is written, backed up and started as any other.
+    rename_ann(&mut http, "Later");
+    assert_eq!(name_of_ann(&fixture.server), "Later");
+    idle(&mut http);
+    http.get("/backup");
+    assert_eq!(http.post("/backup", &[("kind", "increment")]).status, 303);
+    idle(&mut http);
+    let body = http.get("/backup").body;
+    assert!(!body.contains("The last backup failed"), "{body}");
+    assert!(fixture.server.stop());
+    let server = fixture.site.start().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(name_of_ann(&server), "Later");
+    assert!(server.stop());
+}
+
+/// The file below the folder whose name ends so.
+fn find(folder: &Path, end: &str) -> std::path::PathBuf {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().ends_with(end) {
+                return path;
+            }
+        }
+    }
+    panic!("nothing below {} ends in {end}", folder.display());
+}
+
 #[test]
 fn the_commands_of_the_page_restore() {
     let folder = tempfile::Builder::new().prefix("larix backup's ").tempdir().unwrap();
@@ -79,10 +213,7 @@ fn the_commands_of_the_page_restore() {
     shows(&mut http, "<summary>1</summary>");
     idle(&mut http);
     // Between the two changes.
-    let moment = {
-        let output = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S.%6NZ"]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
+    let moment = now();
     let answer = http.get(&format!("/backup/restore?moment={moment}"));
     assert_eq!(answer.status, 422, "{}", answer.body);
     assert!(answer.body.contains("add an increment"), "{}", answer.body);

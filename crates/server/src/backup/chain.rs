@@ -96,6 +96,14 @@ impl Chain {
         manifests.flat_map(|manifest| &manifest.databases).map(|database| database.file.bytes).sum()
     }
 
+    /// The databases of the full backup: all (an empty suffix), or the one with this suffix.
+    pub fn databases(&self, suffix: &str) -> Vec<&DatabaseBackup> {
+        let has = |database: &&DatabaseBackup| {
+            suffix.is_empty() || database.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix))
+        };
+        self.full.databases.iter().filter(has).collect()
+    }
+
     /// Whether a restore of these databases can go back to the moment.
     ///
     /// # Errors

@@ -93,7 +93,7 @@ impl BackupError {
         Self::Damaged { path: path.to_owned(), what: what.into() }
     }
 
-    pub(super) fn database(path: &Path, error: impl fmt::Display) -> Self {
+    pub(crate) fn database(path: &Path, error: impl fmt::Display) -> Self {
         Self::Database { path: path.to_owned(), message: error.to_string() }
     }
 }

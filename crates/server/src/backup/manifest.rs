@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use larix_configuration::{Config, Database};
 use larix_engine::csn::Csn;
 use larix_engine::log::LogKey;
 use larix_engine::time::Timestamp;
@@ -81,6 +82,15 @@ impl DatabaseBackup {
     /// For messages.
     pub fn name(&self) -> String {
         self.suffixes.join(", ")
+    }
+
+    /// The section of the configuration that has one of its suffixes.
+    pub fn section<'c>(&self, config: &'c Config) -> Option<&'c Database> {
+        let suffixes: Vec<_> =
+            self.suffixes.iter().filter_map(|text| config.schema.parse_dn(text).ok()).collect();
+        let serves =
+            |database: &&Database| database.suffixes.iter().any(|own| suffixes.contains(&own.normal));
+        config.databases.iter().find(serves)
     }
 
     pub(super) fn position(&self, server_id: u16) -> u64 {

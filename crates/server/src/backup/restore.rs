@@ -1,4 +1,4 @@
-//! Puts the databases of a backup back, while no server runs on them.
+//! Puts the databases of a backup back, while nobody has them open.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -12,7 +12,7 @@ use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::replay::{ReplayError, StoredRecord, replay};
 use larix_engine::{Database, csn::Csn};
-use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING};
+use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING, Replacement};
 use larix_store::{Durability, Store, Transaction, WriteSet};
 
 use super::changes::Records;
@@ -55,15 +55,50 @@ pub fn restore(
     replace: bool,
     pace: &mut Pace<'_>,
 ) -> Result<Restored, BackupError> {
-    let failed = |error| BackupError::database(&target.directory, &error);
-    let new = target.lock.begin_replacement(RESTORING).map_err(failed)?;
-    let restored = carry_out(chain, target.backup, config, new.path(), until, pace)?;
-    let made = new.path().join(DATA_FILE);
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(target.mode);
-    fs::set_permissions(&made, mode).map_err(BackupError::io("write", &made))?;
-    new.publish(if replace { Old::Kept } else { Old::Removed }).map_err(failed)?;
-    RestoreNote::new(SystemClock::new().now(), &chain.directory, &restored).write(&target.directory)?;
-    Ok(restored)
+    let old = if replace { Old::Kept } else { Old::Removed };
+    Rebuilt::make(chain, target, config, until, pace)?.publish(old)
+}
+
+/// A database as it was, whole and beside its place.
+#[derive(Debug)]
+pub(crate) struct Rebuilt<'t> {
+    chain: &'t Chain,
+    directory: &'t Path,
+    new: Replacement<'t>,
+    restored: Restored,
+}
+
+impl<'t> Rebuilt<'t> {
+    /// Puts it together. Its place may be in use meanwhile.
+    ///
+    /// # Errors
+    /// A backup that is damaged or does not reach the moment, a directory that cannot be written.
+    pub(crate) fn make(
+        chain: &'t Chain,
+        target: &'t Target<'_>,
+        config: &Config,
+        until: Until,
+        pace: &mut Pace<'_>,
+    ) -> Result<Self, BackupError> {
+        let failed = |error| BackupError::database(&target.directory, &error);
+        let new = target.lock.begin_replacement(RESTORING).map_err(failed)?;
+        let restored = carry_out(chain, target.backup, config, new.path(), until, pace)?;
+        let made = new.path().join(DATA_FILE);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(target.mode);
+        fs::set_permissions(&made, mode).map_err(BackupError::io("write", &made))?;
+        Ok(Self { chain, directory: &target.directory, new, restored })
+    }
+
+    /// Puts it into its place, which nobody has open.
+    ///
+    /// # Errors
+    /// A directory that cannot be written. The old database stands there, or the new one.
+    pub(crate) fn publish(self, old: Old) -> Result<Restored, BackupError> {
+        let Self { chain, directory, new, restored } = self;
+        new.publish(old).map_err(|error| BackupError::database(directory, &error))?;
+        RestoreNote::new(SystemClock::new().now(), &chain.directory, &restored).write(directory)?;
+        Ok(restored)
+    }
 }
 
 /// Copies the full backup of a database into `work`, carries out the changes that follow, and begins a new history there:
@@ -212,25 +247,13 @@ pub(super) mod open_database {
 
     use super::{BackupError, Config, DatabaseBackup};
 
-    /// Its section.
-    pub(crate) fn section<'c>(
-        config: &'c Config,
-        backup: &DatabaseBackup,
-    ) -> Option<&'c larix_configuration::Database> {
-        let suffixes: Vec<_> =
-            backup.suffixes.iter().filter_map(|text| config.schema.parse_dn(text).ok()).collect();
-        let serves = |database: &&larix_configuration::Database| {
-            database.suffixes.iter().any(|own| suffixes.contains(&own.normal))
-        };
-        config.databases.iter().find(serves)
-    }
-
     pub(crate) fn settings(
         config: &Config,
         backup: &DatabaseBackup,
     ) -> Result<DatabaseSettings, BackupError> {
         let unreachable = |what: String| BackupError::Unreachable { what };
-        let section = section(config, backup)
+        let section = backup
+            .section(config)
             .ok_or_else(|| unreachable(format!("the configuration has no database {:?}", backup.name())))?;
         config.engine_settings(section).map_err(|error| unreachable(error.to_string()))
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use larix_engine::time::Timestamp;
 
+use super::Until;
+
 /// Microseconds in a second.
 pub(crate) const MICROS: i64 = 1_000_000;
 
@@ -38,6 +40,8 @@ pub struct BackupStatus {
     pub(crate) requested: Option<BackupRequest>,
     /// The last backup that was verified on request, since the start of the server.
     pub verified: Option<Verified>,
+    /// The last restore by the server itself, since its start.
+    pub(crate) put_back: Option<PutBack>,
 }
 
 /// Work beside the schedule, one at a time.
@@ -48,6 +52,28 @@ pub(crate) enum BackupRequest {
     Increment,
     /// Reads this backup and compares its checksums.
     Verify(PathBuf),
+    /// Puts its databases back.
+    Restore(RestoreRequest),
+}
+
+/// What is to be put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RestoreRequest {
+    /// The backup.
+    pub(crate) directory: PathBuf,
+    pub(crate) until: Until,
+    /// Of the one database; empty: all that the backup has.
+    pub(crate) suffix: String,
+}
+
+/// How a restore by the server ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PutBack {
+    pub(crate) directory: PathBuf,
+    pub(crate) at: Timestamp,
+    /// In the databases as they are now.
+    pub(crate) entries: u64,
+    pub(crate) fault: Option<String>,
 }
 
 /// How the verification of a backup ended.

@@ -14,9 +14,9 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, Proxied, RootDseTree,
-    Shadow, Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets, remote_auth,
-    translucent,
+    Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, OutOfService, Proxied,
+    RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets,
+    remote_auth, translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{
@@ -140,7 +140,16 @@ fn stored(
         judge_in_front(common, &policy, in_front);
     }
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
-    Ok(served.map(|served| Arc::new(Stored { served, common, limits }) as _))
+    Ok(Some(match served {
+        Some(served) => Arc::new(Stored { served, common, limits }),
+        None => Arc::new(OutOfService { naming_contexts: naming_contexts(database) }),
+    }))
+}
+
+/// What the root DSE lists of a database.
+fn naming_contexts(database: &Database) -> Vec<String> {
+    let is_listed = !database.hidden && database.subordinate.is_none();
+    database.suffixes.iter().filter(|_| is_listed).map(ToString::to_string).collect()
 }
 
 fn proxied(

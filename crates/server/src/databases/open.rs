@@ -32,11 +32,11 @@ use crate::virtual_entries::subschema;
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
     pub fn open(config: &Arc<Config>, services: &Arc<Services>) -> Result<Self, OpenError> {
-        Self::prepare(config, services, None).map(|prepared| prepared.publish().0)
+        Self::prepare(config, services, None, &[]).map(|prepared| prepared.publish().0)
     }
 
     /// Makes the databases of a configuration ready. Those that `earlier` has open are kept open and go on as they are
-    /// until they are [published](PreparedDatabases::publish).
+    /// until they are [published](PreparedDatabases::publish). Those in directories that are `out_of_service` are not open then.
     ///
     /// # Errors
     /// What cannot be opened; what was opened is closed again.
@@ -44,6 +44,7 @@ impl Databases {
         config: &Arc<Config>,
         services: &Arc<Services>,
         earlier: Option<&Self>,
+        out_of_service: &[PathBuf],
     ) -> Result<PreparedDatabases, OpenError> {
         config.check_directories()?;
         let updates = config.global.allow.update_anon;
@@ -53,6 +54,7 @@ impl Databases {
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let policy = Arc::new(config.access_policy(Some(database))?);
             let served = match database.kind.directory() {
+                Some(directory) if out_of_service.iter().any(|one| one == directory) => None,
                 Some(directory) => Some(making.stored(database, directory)?),
                 None => None,
             };

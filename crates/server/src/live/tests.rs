@@ -40,7 +40,15 @@ impl Bench {
     fn configurator(&self) -> Configurator<'_> {
         let judge = LowPriority::start("judge").unwrap();
         let (server, keeper) = (self.local.server(), Keeper::default());
-        Configurator { server, endpoints: &self.endpoints, judge, keeper, settle: false, earlier: Vec::new() }
+        Configurator {
+            server,
+            endpoints: &self.endpoints,
+            judge,
+            keeper,
+            settle: false,
+            earlier: Vec::new(),
+            out_of_service: Vec::new(),
+        }
     }
 
     fn extra(&self) -> PathBuf {

@@ -79,7 +79,9 @@ fn run(server: &Arc<Server>) {
 fn read_status(schedule: Option<&BackupSchedule>, before: &BackupStatus) -> BackupStatus {
     let (successes, failures) = (before.successes, before.failures);
     let (requested, verified) = (before.requested.clone(), before.verified.clone());
-    let fresh = BackupStatus { successes, failures, requested, verified, ..BackupStatus::default() };
+    let put_back = before.put_back.clone();
+    let fresh =
+        BackupStatus { successes, failures, requested, verified, put_back, ..BackupStatus::default() };
     let Some(schedule) = schedule else { return fresh };
     let mut status = BackupStatus { scheduled: true, ..fresh };
     if let Some(chain) = latest(&schedule.directory) {
@@ -162,6 +164,7 @@ fn requested(
         BackupRequest::Full => back_up(server, schedule, Due::Full, wall),
         BackupRequest::Increment => back_up(server, schedule, Due::Increment, wall),
         BackupRequest::Verify(directory) => verify(server, schedule, directory, wall),
+        BackupRequest::Restore(request) => put_back::put_back(server, schedule, request, wall),
     }
     server.backups.change(|status| status.requested = None);
     Duration::ZERO
@@ -280,6 +283,10 @@ fn remove_old(server: &Server, schedule: &BackupSchedule) -> Result<(), BackupEr
     let mut paths = all(&schedule.directory);
     let keep = usize::try_from(schedule.keep).unwrap_or(usize::MAX);
     paths.truncate(paths.len().saturating_sub(keep));
+    // What is to be restored stays until that is done.
+    if let Some(BackupRequest::Restore(request)) = server.backups.status().requested {
+        paths.retain(|path| *path != request.directory);
+    }
     for path in &paths {
         // Renamed first: half of a backup never looks whole.
         let gone = path.with_extension("removed");
@@ -290,5 +297,6 @@ fn remove_old(server: &Server, schedule: &BackupSchedule) -> Result<(), BackupEr
     if paths.is_empty() { Ok(()) } else { sync_directory(&schedule.directory) }
 }
 
+mod put_back;
 #[cfg(test)]
 mod tests;

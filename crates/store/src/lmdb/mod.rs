@@ -62,7 +62,7 @@ pub struct LmdbStore {
     room: Option<Mutex<Room>>,
     page_bytes: u64,
     /// Locked while the store is open for writing. Last, so that it is released after the environment is closed.
-    _lock: Option<DirectoryLock>,
+    lock: Option<DirectoryLock>,
 }
 
 impl fmt::Debug for LmdbStore {
@@ -96,6 +96,12 @@ impl LmdbStore {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The lock of its directory, for who replaces its files: it stays locked until the last copy of this is dropped. None of a store
+    /// that is open for reading.
+    pub fn directory_lock(&self) -> Option<DirectoryLock> {
+        self.lock.clone()
     }
 
     /// Copies a snapshot into `file` while the store serves, with `compact` without its free pages.

@@ -155,7 +155,7 @@ fn finish(
         writer: Mutex::new(()),
         room,
         page_bytes,
-        _lock: lock,
+        lock,
     })
 }
 

@@ -111,12 +111,9 @@ fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
 }
 
 fn wanted<'m>(chain: &'m Chain, args: &RestoreArgs) -> anyhow::Result<Vec<&'m DatabaseBackup>> {
-    let databases = &chain.full.databases;
-    let Some(suffix) = &args.suffix else { return Ok(databases.iter().collect()) };
-    let has = |backup: &&DatabaseBackup| backup.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix));
-    let found: Vec<_> = databases.iter().filter(has).collect();
-    if found.is_empty() {
-        let held: Vec<_> = databases.iter().flat_map(|backup| &backup.suffixes).collect();
+    let found = chain.databases(args.suffix.as_deref().unwrap_or_default());
+    if let (true, Some(suffix)) = (found.is_empty(), &args.suffix) {
+        let held: Vec<_> = chain.full.databases.iter().flat_map(|backup| &backup.suffixes).collect();
         bail!("the backup has no database {suffix:?}; it has {held:?}");
     }
     Ok(found)
@@ -127,12 +124,7 @@ fn target<'a>(
     config: &'a Config,
     args: &RestoreArgs,
 ) -> anyhow::Result<Target<'a>> {
-    let normal = |text: &String| config.schema.parse_dn(text).ok();
-    let suffixes: Vec<_> = backup.suffixes.iter().filter_map(normal).collect();
-    let serves = |database: &&larix_configuration::Database| {
-        database.suffixes.iter().any(|own| suffixes.contains(&own.normal))
-    };
-    let section = config.databases.iter().find(serves).with_context(|| {
+    let section = backup.section(config).with_context(|| {
         format!("the configuration has no database {:?}; -b restores others alone", backup.suffixes)
     })?;
     let Some(mdb) = section.kind.mdb() else {

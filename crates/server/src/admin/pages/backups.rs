@@ -15,7 +15,7 @@ use crate::admin::form::url;
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
-use crate::backup::{BackupRequest, BackupStatus, Chain, Increment, Verified, kept};
+use crate::backup::{BackupRequest, BackupStatus, Chain, Increment, PutBack, Verified, kept};
 
 /// The newest full backups that are shown.
 const LISTED: usize = 50;
@@ -43,11 +43,19 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
                 "No directory for backups is configured: set backup-schedule first.".to_owned(),
             ));
         };
-        let request = wanted(schedule, form.get("kind"), form.get("backup"))?;
+        let request = match form.get("kind") {
+            "restore" => {
+                BackupRequest::Restore(super::restore::request(visit, &list(schedule).await?, form)?)
+            }
+            kind => wanted(schedule, kind, form.get("backup"))?,
+        };
         let what = match &request {
             BackupRequest::Full => "A full backup is asked for".to_owned(),
             BackupRequest::Increment => "A backup of what has changed is asked for".to_owned(),
             BackupRequest::Verify(path) => format!("The verification of {} is asked for", name(path)),
+            BackupRequest::Restore(asked) => {
+                format!("The restore of {} is asked for", name(&asked.directory))
+            }
         };
         if server.backups.request(request) {
             server.log.notice(format_args!("backup: {what} by \"{}\" on the admin page", visit.session.dn));
@@ -189,6 +197,15 @@ fn state(schedule: &BackupSchedule, status: &BackupStatus, now: Timestamp) -> Ma
         @if let Some(Verified { directory, at, fault: Some(fault), .. }) = &status.verified {
             div.problem role="alert" { p { (name(directory)) " failed its verification (" (time(Some(*at))) "): " (fault) } }
         }
+        @match &status.put_back {
+            Some(PutBack { directory, at, fault: Some(fault), .. }) => {
+                div.problem role="alert" { p { "The restore of " (name(directory)) " failed (" (time(Some(*at))) "): " (fault) } }
+            }
+            Some(PutBack { directory, at, entries, fault: None }) => {
+                p role="status" { (name(directory)) " was restored (" (time(Some(*at))) "): " (thousands(&entries.to_string())) " entries." }
+            }
+            None => {}
+        }
         dl.facts #state {
             dt { "Now" } dd role="status" { (doing(status)) }
             dt { "Last one" } dd { (time(status.last_success)) @if let Some(age) = status.age(now) { ", " (ago(age)) " ago" } }
@@ -208,6 +225,7 @@ fn doing(status: &BackupStatus) -> String {
         (done, total) => format!(", {} of {} done", bytes(done), bytes(total)),
     };
     match &status.requested {
+        Some(BackupRequest::Restore(asked)) => format!("{} is being restored{far}", name(&asked.directory)),
         Some(BackupRequest::Verify(path)) => format!("{} is being verified{far}", name(path)),
         _ if status.running => format!("a backup is being made{far}"),
         Some(_) => "a backup is about to begin".to_owned(),

@@ -1,4 +1,4 @@
-//! What a restore needs, and the commands that do it. The page restores nothing: no server may run while a database is put back.
+//! What a restore needs, the button that asks the server for it, and the commands that do it without the server.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,10 @@ use maud::{Markup, html};
 use super::backups::{self, ScheduledBackup, time};
 use super::layout::{self, MenuItem};
 use super::overview::{bytes, thousands};
-use crate::admin::reply::{Reply, Shown};
+use crate::admin::form::Form;
+use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
-use crate::backup::{BackupError, CONFIGURATION, Chain, DatabaseBackup, Until, Verified};
+use crate::backup::{BackupError, CONFIGURATION, Chain, DatabaseBackup, RestoreRequest, Until, Verified};
 
 /// What a restore would put back.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ pub(super) fn question(visit: &Visit<'_>, kept: &[ScheduledBackup]) -> Markup {
     html! {
         section aria-labelledby="restore" {
             h2 #restore { "Restore" }
-            p { "The server cannot put a database back while it serves it. This shows what a restore needs, and the commands." }
+            p { "This shows first what a restore needs." }
             form.row.restore method="get" action="/backup/restore" {
                 div {
                     label for="moment" { "To the moment" }
@@ -102,6 +103,32 @@ pub(super) fn question(visit: &Visit<'_>, kept: &[ScheduledBackup]) -> Markup {
     }
 }
 
+/// What a form asks for.
+///
+/// # Errors
+/// A backup that does not lead there, a database that the server does not have, no confirmation.
+pub(super) fn request(
+    visit: &Visit<'_>,
+    kept: &[ScheduledBackup],
+    form: &Form,
+) -> Result<RestoreRequest, Problem> {
+    let [wanted, moment, suffix] = ["backup", "moment", "suffix"].map(|name| form.trimmed(name));
+    let plan = plan(kept, wanted, moment, suffix).map_err(Problem::Bad)?;
+    let config = visit.admin.server.config().clone();
+    if let Some(missing) = plan.databases.iter().find(|database| directory(&config, database).is_none()) {
+        let name = missing.name();
+        return Err(Problem::Bad(format!(
+            "The configuration has no database {name:?}: configure it first, or restore others alone."
+        )));
+    }
+    if form.get("sure") != "yes" {
+        return Err(Problem::Bad("Tick the box to confirm the restore.".to_owned()));
+    }
+    let until =
+        if moment.is_empty() { Until::End } else { Until::parse_time(moment).map_err(Problem::Bad)? };
+    Ok(RestoreRequest { directory: plan.kept.path.clone(), until, suffix: suffix.to_owned() })
+}
+
 /// The newest backup that leads to the moment.
 ///
 /// # Errors
@@ -123,11 +150,7 @@ fn plan<'k>(
             Err(why) if !wanted.is_empty() => return Err(why.clone()),
             Err(_) => continue,
         };
-        let all = chain.full.databases.iter();
-        let has = |database: &&DatabaseBackup| {
-            suffix.is_empty() || database.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix))
-        };
-        let databases: Vec<_> = all.filter(has).collect();
+        let databases = chain.databases(suffix);
         if databases.is_empty() {
             continue;
         }
@@ -177,18 +200,42 @@ fn answer(visit: &Visit<'_>, config: &Config, plan: &Plan<'_>) -> Markup {
                     (layout::csrf(visit))
                     input type="hidden" name="kind" value="verify";
                     input type="hidden" name="backup" value=(plan.kept.name);
-                    p { "Verify it before you stop the server: " button type="submit" { "Verify this backup" } }
+                    p { "Verify it first: " button type="submit" { "Verify this backup" } }
                 }
             }
         }
+        @if places.iter().all(|(_, place)| place.is_some()) { (now(visit, plan)) }
         section aria-labelledby="commands" {
             h2 #commands { "The commands" }
+            p { "This does the same while no server runs." }
             p {
                 "Run those of larix as the user of the server. Clients have no answers from the first to the last. What was changed after the moment "
                 "is then only in the old file, " code { (REPLACED_FILE) } ": remove it when you are content. The restore takes nothing away before "
                 "the new database is whole."
             }
             pre #restore-commands { (commands(config, plan, &places)) }
+        }
+    }
+}
+
+/// The button.
+fn now(visit: &Visit<'_>, plan: &Plan<'_>) -> Markup {
+    html! {
+        section aria-labelledby="now" {
+            h2 #now { "Restore now" }
+            p {
+                "The server first backs up what has changed. It puts the databases together while clients go on, and clients get "
+                "“unavailable” only while the files are exchanged. If anything fails before that, nothing changes."
+            }
+            form method="post" action="/backup" {
+                (layout::csrf(visit))
+                input type="hidden" name="kind" value="restore";
+                input type="hidden" name="backup" value=(plan.kept.name);
+                input type="hidden" name="moment" value=(plan.moment);
+                input type="hidden" name="suffix" value=(plan.suffix);
+                p { label { input type="checkbox" name="sure" value="yes" required; " Changes after that moment leave the directory. They stay in the last backup, and in " code { (REPLACED_FILE) } "." } }
+                div.actions { button.danger type="submit" { "Restore now" } }
+            }
         }
     }
 }
@@ -216,13 +263,7 @@ fn database_row(plan: &Plan<'_>, database: &DatabaseBackup, place: Option<&Path>
 
 /// Where the configuration has the database.
 fn directory(config: &Config, backup: &DatabaseBackup) -> Option<PathBuf> {
-    let normal = |text: &String| config.schema.parse_dn(text).ok();
-    let suffixes: Vec<_> = backup.suffixes.iter().filter_map(normal).collect();
-    let serves = |database: &&larix_configuration::Database| {
-        database.suffixes.iter().any(|own| suffixes.contains(&own.normal))
-    };
-    let database = config.databases.iter().find(serves)?;
-    Some(absolute(&database.kind.mdb()?.directory))
+    Some(absolute(&backup.section(config)?.kind.mdb()?.directory))
 }
 
 fn commands(config: &Config, plan: &Plan<'_>, places: &[(&DatabaseBackup, Option<PathBuf>)]) -> String {
