@@ -40,6 +40,8 @@ pub struct CatalogRow {
     /// Whether superior classes count as values: the attribute is objectClass.
     pub classes: bool,
     pub operational: bool,
+    /// Its type has no other row.
+    only_one: bool,
 }
 
 impl CatalogRow {
@@ -319,10 +321,8 @@ impl Catalog {
         let number = match schema.subtypes(description.attribute) {
             // The usual case, which needs no list: each row of the type with more options is one that it covers.
             [_] if description.options().is_empty() => {
-                match self.by_type.get(&description.attribute).map(SmallVec::as_slice) {
-                    Some([number]) => *number,
-                    _ => return None,
-                }
+                let number = self.plain.get(description.attribute.0 as usize).copied().flatten()?;
+                return self.row(number).filter(|row| row.only_one);
             }
             _ => match self.covered(schema, description).as_slice() {
                 [number] => *number,
@@ -408,6 +408,7 @@ impl Catalog {
         let number = AttributeNumber(self.rows.len() as u32);
         let wanted = description.as_ref().map_or(Kinds::NONE, |d| self.config.kinds(schema, d));
         let attribute = description.as_ref().map(|d| schema.attribute(d.attribute));
+        let mut only_one = false;
         if let Some(description) = &description {
             self.by_description.insert(description.clone(), number);
             if description.options().is_empty() {
@@ -417,7 +418,16 @@ impl Catalog {
                     *slot = Some(number);
                 }
             }
-            self.by_type.entry(description.attribute).or_default().push(number);
+            let of_type = self.by_type.entry(description.attribute).or_default();
+            of_type.push(number);
+            match of_type.as_slice() {
+                [_] => only_one = true,
+                // Of those behind the second one the first is none any more.
+                [first, _] => {
+                    self.rows.get_mut(first.0 as usize).into_iter().for_each(|row| row.only_one = false)
+                }
+                _ => {}
+            }
             for option in description.options() {
                 match self.by_option.get_mut(option) {
                     Some(numbers) => numbers.push(number),
@@ -439,6 +449,7 @@ impl Catalog {
             substring: attribute.and_then(|a| a.substring),
             classes,
             operational: attribute.is_some_and(|a| a.is_operational()),
+            only_one,
             description,
         });
         number

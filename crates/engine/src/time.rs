@@ -1,6 +1,7 @@
 //! Time and randomness as parameters: the engine reads no clock and no entropy of its own, so that every run can be
 //! replayed from a seed.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -85,9 +86,8 @@ impl Timestamp {
     /// `YYYYMMDDHHMMSSZ`: generalizedTime to the second, as in createTimestamp (RFC 4517 section 3.3.13). A time before the
     /// year 0 or after 9999 is written as the first or the last moment of this range.
     pub fn generalized(self) -> String {
-        let t = self.writable().civil();
         let mut text = String::with_capacity(15);
-        t.push_seconds(&mut text);
+        self.writable().push_seconds(&mut text);
         text.push('Z');
         text
     }
@@ -96,12 +96,31 @@ impl Timestamp {
     pub fn generalized_micros(self) -> String {
         // What a CSN has behind it finds room.
         let mut text = String::with_capacity(40);
-        let t = self.writable().civil();
-        t.push_seconds(&mut text);
+        let time = self.writable();
+        time.push_seconds(&mut text);
         text.push('.');
-        push_digits(&mut text, t.micros, 6);
+        push_digits(&mut text, time.subsec_micros(), 6);
         text.push('Z');
         text
+    }
+
+    /// Appends `YYYYMMDDHHMMSS`. Each thread remembers the last second that it wrote: a change writes the same one several times, and
+    /// so do those that come with it.
+    fn push_seconds(self, text: &mut String) {
+        let seconds = self.seconds();
+        let (known, digits) = LAST_SECOND.get();
+        if known == seconds
+            && let Ok(digits) = std::str::from_utf8(&digits)
+        {
+            text.push_str(digits);
+            return;
+        }
+        let begin = text.len();
+        self.civil().push_seconds(text);
+        // A year outside of generalizedTime has more digits.
+        if let Some(Ok(digits)) = text.as_bytes().get(begin..).map(TryFrom::try_from) {
+            LAST_SECOND.set((seconds, digits));
+        }
     }
 
     /// Reads `YYYYMMDDHHMMSS[.f{1,6}]Z`, the two forms written above; other generalizedTime forms are the schema's.
@@ -125,6 +144,11 @@ impl Timestamp {
             micros,
         })
     }
+}
+
+thread_local! {
+    /// A second and what [`CivilTime::push_seconds`] writes of it. No timestamp is in the first one.
+    static LAST_SECOND: Cell<(i64, [u8; 14])> = const { Cell::new((i64::MIN, [0; 14])) };
 }
 
 /// Calendar fields in UTC.

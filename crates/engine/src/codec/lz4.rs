@@ -185,6 +185,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The longest match found for what stands at a place of the record, before [`NO_MATCH_AT_END`].
+    #[inline(always)]
     fn find(&self, at: usize) -> Option<Match> {
         let rest = self.record.get(at..self.end)?;
         let word = eight(self.record, at)?;

@@ -127,12 +127,13 @@ impl Apply<'_> {
     fn add(&self, entry: &mut Entry, operation: &str) -> Result<(), Failure> {
         let Some(attribute) = entry.attribute_mut(&self.change.description) else {
             let description = self.change.description.clone();
-            let mut attribute = EntryAttribute::new(description, Vec::new());
-            match self.sets.prepared(self.change) {
-                Some(members) => attribute.large = Some(LargeValues::of(members)),
-                None => attribute.values.clone_from(&self.change.values),
-            }
-            entry.attributes.push(attribute);
+            entry.attributes.push(match self.sets.prepared(self.change) {
+                Some(members) => EntryAttribute {
+                    large: Some(LargeValues::of(members)),
+                    ..EntryAttribute::new(description, Vec::new())
+                },
+                None => EntryAttribute::new(description, self.change.values.clone()),
+            });
             return Ok(());
         };
         if self.attribute_type().equality.is_none() {

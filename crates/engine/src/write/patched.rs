@@ -140,6 +140,8 @@ fn bit(number: AttributeNumber) -> u64 {
 }
 
 impl Scan<'_, '_> {
+    /// Called for each attribute, from one place.
+    #[inline(always)]
     fn touch(
         &mut self,
         number: AttributeNumber,

@@ -16,7 +16,7 @@ use crate::entry::{EntryAttribute, EntryId};
 use crate::log::EntryPlace;
 
 /// Room for most records.
-const USUAL_BYTES: usize = 256;
+const USUAL_BYTES: usize = 512;
 
 impl LogRecord {
     pub fn encode(&self) -> Vec<u8> {
