@@ -70,7 +70,8 @@ fn records(client: &mut Client) -> Vec<String> {
         match line.trim_start() {
             _ if line.starts_with("-> ") => records.push(String::new()),
             told_line if told.iter().any(|name| told_line.starts_with(name)) => {
-                let volatile = [":+ 20", ":= 20", "entryUUID:+ ", "entryUUID:= "];
+                // A UUID may begin as a year does.
+                let volatile = ["entryUUID:+ ", "entryUUID:= ", ":+ 20", ":= 20"];
                 let cut = volatile.iter().find_map(|part| told_line.find(part).map(|at| at + part.len() - 2));
                 let record = records.last_mut().expect("an entry");
                 *record += &told_line[..cut.unwrap_or(told_line.len())];

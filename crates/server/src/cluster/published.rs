@@ -117,7 +117,7 @@ pub(super) fn publish(store: &SharedStore, node: &str, lines: &SharedLines) -> R
             return Ok(Publishing::Same);
         }
         let published = Published {
-            generation: before.as_ref().map_or(1, |before| before.generation + 1),
+            generation: before.as_ref().map_or(1, |before| before.generation.saturating_add(1)),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: node.to_owned(),
             lines: lines.clone(),
