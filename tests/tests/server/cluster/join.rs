@@ -142,9 +142,13 @@ fn a_node_joins_with_what_the_engine_holds() {
     assert!(joined.ask(&[&admin, &search]).contains("sn: Lee"), "the same administrator");
     let found = joined.ask(&[schema]);
     assert!(found.contains("cn=Subschema"), "the same schema: {found}");
-    let referred = joined.ask(&[&admin, &describe("in vain")]);
-    assert!(referred.starts_with("=> 10") && referred.contains(&nodes[0].url()), "{referred}");
-    assert_eq!(change(&nodes[0], &describe("written")), "=> 0\n");
+    // On a busy machine the lease may have ended: for a moment nobody takes changes then.
+    until("it refers to the node that writes", || {
+        let referred = joined.ask(&[&admin, &describe("in vain")]);
+        assert!(["=> 10", "=> 52"].iter().any(|code| referred.starts_with(code)), "{referred}");
+        referred.contains(&nodes[0].url())
+    });
+    until("it writes", || change(&nodes[0], &describe("written")) == "=> 0\n");
     assert!(joined.ask(&[&search]).contains("description: written"));
 
     // What changes later is published anew, and a node that has something else says so.
