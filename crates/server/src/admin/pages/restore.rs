@@ -233,7 +233,7 @@ fn now(visit: &Visit<'_>, plan: &Plan<'_>) -> Markup {
                 input type="hidden" name="backup" value=(plan.kept.name);
                 input type="hidden" name="moment" value=(plan.moment);
                 input type="hidden" name="suffix" value=(plan.suffix);
-                p { label { input type="checkbox" name="sure" value="yes" required; " Changes after that moment leave the directory. They stay in the last backup, and in " code { (REPLACED_FILE) } "." } }
+                p { label { input type="checkbox" name="sure" value="yes" required; " Changes after that moment leave the directory. They stay in " code { (REPLACED_FILE) } ", and in the backup that is made first until the schedule removes it." } }
                 div.actions { button.danger type="submit" { "Restore now" } }
             }
         }
