@@ -19,7 +19,7 @@ use larix_store::Store;
 
 pub use binds::BindLookup;
 pub use committed::{CommittedFollower, Round, TickOutcome, Writers};
-pub use served::Served;
+pub use served::{Served, ServedHandle};
 
 use crate::access::{AccessPolicy, OtherEntries};
 use crate::entry::EntryId;

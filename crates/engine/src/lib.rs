@@ -52,7 +52,8 @@ pub use larix_passwords as password;
 pub use catalog::{Catalog, CatalogEdit};
 pub use database::{Database, DatabaseSettings, Limits, Suffix, View};
 pub use directory::{
-    BindLookup, Chosen, CommittedFollower, Directory, Frontend, Held, Served, Writers, other_entries,
+    BindLookup, Chosen, CommittedFollower, Directory, Frontend, Held, Served, ServedHandle, Writers,
+    other_entries,
 };
 pub use entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, EntrySource, EntryView};
 pub use fault::Fault;

@@ -18,8 +18,7 @@ use larix_engine::log::{self, Follower, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::synchronised::EntryIds;
 use larix_engine::search::task::storage_failure;
 use larix_engine::search::{Budget, SearchTask, Step};
-use larix_engine::writer::REMOVED;
-use larix_engine::{Fault, Served, View, tree};
+use larix_engine::{Database, Fault, Served, ServedHandle, View, tree};
 use larix_proto::control::{ChangeType, EntryChangeNotification, PersistentSearch};
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{ControlBuf, ControlValue, LdapResult, MessageId, ResultCode};
@@ -73,7 +72,7 @@ enum Phase {
 /// The search in one database.
 #[derive(Debug)]
 struct DatabaseSearch<S: Store> {
-    served: Arc<Served<S>>,
+    served: ServedHandle<S>,
     task: SearchTask,
     server_id: u16,
     /// The log's history when it began.
@@ -128,7 +127,7 @@ impl<S: Store> Changes<S> {
         let part = |(served, task): (Arc<Served<S>>, SearchTask)| {
             let server_id = served.database().server_id();
             DatabaseSearch {
-                served,
+                served: ServedHandle::new(&served),
                 task,
                 server_id,
                 history: None,
@@ -147,7 +146,9 @@ impl<S: Store> Changes<S> {
 
     /// Whom to tell when a search that waits may go on.
     pub fn follow(&mut self, follower: &Arc<Follower>) {
-        self.parts.iter().for_each(|part| part.served.database().log_watch().follow(follower));
+        // One that is retired meanwhile ends the search in its first slice.
+        let databases = self.parts.iter().filter_map(|part| part.served.database().ok());
+        databases.for_each(|database| database.log_watch().follow(follower));
         self.follower = Some(Arc::clone(follower));
     }
 
@@ -167,8 +168,9 @@ impl<S: Store> Changes<S> {
             follower.looks();
         }
         for part in &mut self.parts {
-            part.check_configuration()?;
-            part.task.follow(part.served.database().current_policy());
+            let database = part.served.database()?;
+            part.check_configuration(&database)?;
+            part.task.follow(database.current_policy());
         }
         match self.phase {
             Phase::Walk(at) => self.walk(at, budget, out),
@@ -186,7 +188,7 @@ impl<S: Store> Changes<S> {
         let silent = self.asked.changes_only;
         let mut walks = !silent;
         for (at, part) in self.parts.iter_mut().enumerate() {
-            let database = Arc::clone(part.served.database());
+            let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
             part.position = log::last_sequence(&snapshot, part.server_id).map_err(|fault| failed(&fault))?;
             part.history = log::history(&snapshot).map_err(|fault| failed(&fault))?;
@@ -220,7 +222,7 @@ impl<S: Store> Changes<S> {
         };
         let is_needed = !self.asked.changes_only || matches!(part.seen, Known::These(_));
         if is_needed {
-            let database = Arc::clone(part.served.database());
+            let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
             let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
             let Step::Done(result, _) = part.task.step(&view, out, budget) else { return Ok(Stepped::More) };
@@ -255,12 +257,8 @@ impl<S: Store> Changes<S> {
 }
 
 impl<S: Store> DatabaseSearch<S> {
-    /// A database that has left the configuration, or that does not tell its changes any more, ends the search.
-    fn check_configuration(&self) -> Result<(), LdapResult> {
-        let database = self.served.database();
-        if self.served.is_retired() {
-            return Err(LdapResult::with(ResultCode::UNAVAILABLE, REMOVED));
-        }
+    /// A database that does not tell its changes any more ends the search.
+    fn check_configuration(&self, database: &Database<S>) -> Result<(), LdapResult> {
         if !database.current_settings().tells_changes {
             return Err(search_again("the database does not tell its changes any more"));
         }
@@ -278,7 +276,7 @@ impl<S: Store> DatabaseSearch<S> {
         budget: Budget<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, LdapResult> {
-        let database = Arc::clone(self.served.database());
+        let database = self.served.database()?;
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
         let records = self.records(&snapshot)?;
@@ -287,7 +285,7 @@ impl<S: Store> DatabaseSearch<S> {
             Err(result) if result.code == ResultCode::NO_SUCH_OBJECT => false,
             Err(result) => return Err(result),
         };
-        if has_base && !self.looked_again(&view)? {
+        if has_base && !self.looked_again(&view, &database.current_policy())? {
             return Ok(true);
         }
         let more = records.len() >= AT_ONCE;
@@ -330,13 +328,16 @@ impl<S: Store> DatabaseSearch<S> {
     }
 
     /// Looks again at what the client may see otherwise now. Answers whether that is done.
-    fn looked_again<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<bool, LdapResult> {
-        let policy = self.served.database().current_policy();
-        if self.policy.as_ref().is_some_and(|before| !Arc::ptr_eq(before, &policy)) {
+    fn looked_again<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        policy: &Arc<AccessPolicy>,
+    ) -> Result<bool, LdapResult> {
+        if self.policy.as_ref().is_some_and(|before| !Arc::ptr_eq(before, policy)) {
             if matches!(self.seen, Known::Everything) && !self.task.sees_everything(view)? {
                 return Err(search_again("the access rules have changed: search again"));
             }
-            self.policy = Some(Arc::clone(&policy));
+            self.policy = Some(Arc::clone(policy));
             self.again_behind = matches!(self.seen, Known::These(_)).then_some(None);
         }
         if let (Some(behind), Known::These(ids)) = (self.again_behind, &self.seen)

@@ -7,6 +7,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use larix_configuration::Present;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedOutcome};
+use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
 
@@ -32,7 +33,7 @@ pub(crate) enum ConfigurationRequest {
     /// What a provider of cn=config has done. With the entries that it has, the others are deleted here.
     Replicate(ReplicatedBatch, Option<Present>, ConfigReplicated),
     /// From now on the databases in these directories are not served, and nobody has their files open; all others are.
-    OutOfService(Vec<PathBuf>, SyncSender<Result<(), String>>),
+    OutOfService(Vec<PathBuf>, SyncSender<Result<Monotonic, String>>),
     /// Files of certificates have changed that the balancer may have.
     RenewBalancer,
     /// No more changes are made.
@@ -76,11 +77,12 @@ impl ConfigurationQueue {
         }
     }
 
-    /// Takes the databases in these directories out of service, and no others. Returns when their files are closed.
+    /// Takes the databases in these directories out of service, and no others. Returns when their files are closed: the moment from which
+    /// on requests found it so.
     ///
     /// # Errors
     /// Why it cannot be done. What was in service before is so still, or comes back with the next call.
-    pub(crate) fn take_out_of_service(&self, directories: Vec<PathBuf>) -> Result<(), String> {
+    pub(crate) fn take_out_of_service(&self, directories: Vec<PathBuf>) -> Result<Monotonic, String> {
         let ends = || "the server is shutting down".to_owned();
         let (answer, answered) = sync_channel(1);
         let queue = self.queue.get().ok_or_else(ends)?;

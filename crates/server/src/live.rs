@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use larix_configuration::{
     Changed, Config, ConfigChange, ConfigRefusal, Global, Present, Replicated, Requester,
 };
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
-use larix_engine::time::Clock;
+use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Retiring, WriteOutcome, WriteRequest};
 use larix_engine::{Served, injected};
 use larix_proto::{LdapResult, ResultCode};
@@ -274,26 +274,26 @@ impl Configurator<'_> {
         }
     }
 
-    /// Takes these databases out of service, and all others back into it.
+    /// Takes these databases out of service, and all others back into it. Answers the moment from which on requests found it so.
     ///
     /// # Errors
     /// What cannot be opened, or is not closed in time.
-    fn take_out_of_service(&mut self, directories: Vec<PathBuf>) -> Result<(), String> {
+    fn take_out_of_service(&mut self, directories: Vec<PathBuf>) -> Result<Monotonic, String> {
         self.free_unused();
         let earlier = self.server.generation_in_force();
         let closing: Vec<_> = directories
             .iter()
             .filter_map(|directory| earlier.databases.served_in(directory))
-            .map(Arc::downgrade)
+            .map(|served| Arc::downgrade(served.database()))
             .collect();
         let config = earlier.config.as_ref().clone();
-        Transition::prepare((self.server, self.endpoints), &earlier, config, &directories)
-            .map_err(|refused| refused.diagnostic)?
-            .publish();
+        let ready = Transition::prepare((self.server, self.endpoints), &earlier, config, &directories)
+            .map_err(|refused| refused.diagnostic)?;
+        let began = self.server.clock.monotonic();
+        ready.publish();
         self.out_of_service = directories;
         self.let_go(earlier);
-        let began = self.server.clock.monotonic();
-        while closing.iter().any(|served| Weak::strong_count(served) > 0) {
+        while closing.iter().any(|database| database.strong_count() > 0) {
             let waited = Duration::from_nanos(self.server.clock.monotonic().0.saturating_sub(began.0));
             if waited > CLOSED_WITHIN {
                 return Err(format!(
@@ -304,7 +304,7 @@ impl Configurator<'_> {
             std::thread::park_timeout(CLOSED_LOOK);
             self.free_unused();
         }
-        Ok(())
+        Ok(began)
     }
 
     /// The balancer goes on with the certificates that the files have now.

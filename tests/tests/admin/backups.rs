@@ -6,11 +6,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use larix_proto::Scope;
+use larix_proto::control::PersistentSearch;
+use larix_proto::control::{SyncMode, SyncRequest};
+use larix_proto::{ControlBuf, ControlValue, DerefAliases, FilterBuf, MessageId, Scope, client};
 use larix_testkit::{Kind, Server};
 use larix_tests::raw::{Raw, bind, search};
 
-use super::http::{ADMIN, Http, start};
+use super::http::{ADMIN, ENTRIES, Http, start, start_with};
 
 /// Looks at a page before a test gives up, and the time between two.
 const LOOKS: usize = 1_200;
@@ -180,6 +182,83 @@ fn the_button_restores_while_the_server_serves() {
     let server = fixture.site.start().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(name_of_ann(&server), "Later");
     assert!(server.stop());
+}
+
+/// Entries of this test, and bytes of each: together more than sockets take.
+const LARGE_ENTRIES: usize = 48;
+const LARGE_BYTES: usize = 400_000;
+
+/// A search of everything on a connection of its own that is not read.
+fn stands_still(server: &Server, controls: &[ControlBuf]) -> Raw {
+    let mut client = Raw::connect(server.address).unwrap();
+    assert_eq!(client.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+    let filter = FilterBuf::parse("(objectClass=*)").unwrap();
+    let request = client::Search {
+        base: "dc=example,dc=com",
+        scope: Scope::Subtree,
+        deref: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: filter.as_filter(),
+        attributes: &["description"],
+    };
+    let mut out = Vec::new();
+    client::search(&mut out, MessageId(2), &request, controls);
+    assert!(client.send(&out));
+    // Its first answers are there.
+    assert!(client.socket.peek(&mut [0; 1]).unwrap() > 0);
+    client
+}
+
+/// Searches, persistent searches and consumers whose clients read nothing: the restore ends them, and they hear so when they read.
+#[test]
+fn clients_that_do_not_read_hold_up_no_restore() {
+    const UNAVAILABLE: u32 = 52;
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    let schedule = format!("backup-schedule directory={place} full=7d keep=1 throttle=none");
+    let mut entries = ENTRIES.to_owned();
+    for number in 0..LARGE_ENTRIES {
+        let value = "x".repeat(LARGE_BYTES);
+        entries += &format!(
+            "\ndn: ou=large {number},dc=example,dc=com\nobjectClass: organizationalUnit\nou: large {number}\ndescription: {value}\n"
+        );
+    }
+    let fixture = start_with(&schedule, "overlay syncprov\noverlay psearch\n", &entries);
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    shows(&mut http, "Verify larix-");
+    idle(&mut http);
+    let persistent = PersistentSearch { change_types: 15, changes_only: false, return_ecs: false };
+    let sync = SyncRequest { mode: SyncMode::RefreshAndPersist, cookie: None, reload_hint: false };
+    let mut standing =
+        [vec![], vec![persistent.to_control(true)], vec![sync.to_control(true)]].map(|controls| {
+            stands_still(&fixture.server, &controls)
+        });
+    http.get("/backup");
+    let answer = http.post("/backup", &[("kind", "restore"), ("sure", "yes")]);
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    let body = shows(&mut http, "was restored");
+    let (_, rest) = body.split_once("Clients got no answers from the databases for ").unwrap();
+    let milliseconds = rest.split_once(" ms").unwrap().0.replace(',', "").parse::<u64>().unwrap();
+    // What it waits for such clients at most is 30 s.
+    assert!(milliseconds < 10_000, "{milliseconds}");
+    let log = fixture.server.log();
+    let line = log.lines().find(|line| line.contains("restored \"dc=example,dc=com\" from"));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains(&format!("unavailable for {milliseconds} ms")), "{line}");
+    assert_eq!(name_of_ann(&fixture.server), "Example");
+    for client in &mut standing {
+        let answer = client.answer().unwrap();
+        assert_eq!(answer.code, UNAVAILABLE, "{answer:?}");
+        assert!(answer.text.contains("is being restored"), "{answer:?}");
+        assert!((1..LARGE_ENTRIES).contains(&answer.entries), "{answer:?}");
+        // The connection is as good as before.
+        let request = search(3, "uid=ann,ou=people,dc=example,dc=com", Scope::Base, "(uid=ann)");
+        assert_eq!(client.ask(&request).unwrap().code, 0);
+    }
+    assert!(fixture.server.stop());
 }
 
 /// The file below the folder whose name ends so.

@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use base64::Engine as _;
-use larix_proto::{MessageId, client};
+use larix_proto::client::{ClientAttribute, ClientChange};
+use larix_proto::{MessageId, ModifyOperation, client};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::browser::Browser;
@@ -86,6 +87,19 @@ fn binds(server: &Server, dn: &str, password: &str) -> bool {
     client::simple_bind(&mut request, MessageId(1), dn, password.as_bytes(), &[]);
     let answer = Client::connect(server.address).exchange(&request).concat();
     answer.windows(3).any(|bytes| bytes == [10, 1, 0])
+}
+
+/// Gives Ann another `sn`.
+fn rename_ann(server: &Server, sn: &str) {
+    let (mut connection, mut request) = (Client::connect(server.address), Vec::new());
+    client::simple_bind(&mut request, MessageId(1), ADMIN, b"secret", &[]);
+    connection.exchange(&request);
+    request.clear();
+    let attribute = ClientAttribute { description: "sn", values: &[sn] };
+    let change = ClientChange { operation: ModifyOperation::Replace, attribute };
+    client::modify(&mut request, MessageId(2), "uid=ann,ou=people,dc=example,dc=com", &[change], &[]);
+    let answer = connection.exchange(&request).concat();
+    assert!(answer.windows(3).any(|bytes| bytes == [10, 1, 0]), "{answer:02x?}");
 }
 
 #[test]
@@ -487,7 +501,7 @@ fn a_backup_is_made_and_verified() {
     assert_eq!(desk.browser.run("document.activeElement.id"), "needs");
     desk.shows("larix restore -f ");
     desk.shows(" --replace");
-    picture(&mut desk.browser, "restore");
+    picture(&mut desk.browser, "admin-restore");
     for (width, scheme) in [(390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")] {
         desk.browser.resize(width, 844);
         desk.browser.prefer(scheme);
@@ -498,6 +512,25 @@ fn a_backup_is_made_and_verified() {
     desk.browser.fill("#moment", "yesterday");
     desk.browser.click("form.restore button");
     desk.shows("`yesterday` is not a time");
+
+    // Nothing is asked for before the box is ticked; then Ann is as she was.
+    desk.browser.fill("#moment", "");
+    desk.browser.click("form.restore button");
+    desk.shows("What it needs");
+    rename_ann(&desk.server, "Later");
+    let sure = "document.querySelector('[name=sure]')";
+    assert_eq!(desk.browser.run(&format!("{sure}.form.checkValidity()")), false);
+    desk.browser.run(&format!("{sure}.click()"));
+    desk.browser.click("button.danger");
+    desk.shows("The restore of larix-");
+    let done = "document.querySelector('main').textContent.includes(' was restored ')";
+    while desk.browser.run(done) != true {
+        desk.open("/backup");
+    }
+    desk.shows("Clients got no answers from the databases for ");
+    desk.open("/browse?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    assert!(!desk.browser.text().contains("Later"));
+    desk.shows("sn");
     desk.end();
 }
 

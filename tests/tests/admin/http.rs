@@ -28,6 +28,11 @@ pub(crate) fn start(extra: &str) -> Fixture {
 
 /// And with these access rules before those that all of these tests have.
 pub(crate) fn start_under(extra: &str, rules: &str) -> Fixture {
+    start_with(extra, rules, ENTRIES)
+}
+
+/// And with these entries.
+pub(crate) fn start_with(extra: &str, rules: &str, entries: &str) -> Fixture {
     let site = Site::new(
         Kind::Larix,
         &format!(
@@ -40,7 +45,7 @@ pub(crate) fn start_under(extra: &str, rules: &str) -> Fixture {
              access to * by users read by * none\n"
         ),
     );
-    site.load_into(Some("dc=example,dc=com"), ENTRIES);
+    site.load_into(Some("dc=example,dc=com"), entries);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
     let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
     let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");

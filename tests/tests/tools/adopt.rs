@@ -18,8 +18,8 @@ use larix_testkit::process::{Signal, free_ports, signal};
 use larix_testkit::{Kind, Site};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
-const PEOPLE: usize = 300;
 const PATIENCE: Duration = Duration::from_secs(60);
+const SUFFIX: &str = "dc=example,dc=com";
 const PLAIN: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
      directory @DATA@\nindex objectClass,uid,entryUUID eq\n";
 const OVERLAYS: &str = "moduleload memberof\nmoduleload refint\nmoduleload ppolicy\nmoduleload syncprov\n\
@@ -28,9 +28,21 @@ const OVERLAYS: &str = "moduleload memberof\nmoduleload refint\nmoduleload ppoli
      overlay memberof\noverlay refint\nrefint_attributes member\noverlay ppolicy\n\
      ppolicy_default cn=policy,dc=example,dc=com\noverlay syncprov\nsyncprov-checkpoint 10 1\n";
 
+/// One database records the changes of the other.
+const LOGGED: &str = "moduleload accesslog\nmoduleload syncprov\n\
+     database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @DATA@-log\nindex reqStart,objectClass,entryCSN eq\noverlay syncprov\n\
+     database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+     directory @DATA@\nindex objectClass,uid,entryUUID,entryCSN eq\noverlay syncprov\n\
+     overlay accesslog\nlogdb cn=log\nlogops writes\nlogsuccess TRUE\n";
+
+/// Entries of people: 300, or `LARIX_ADOPT_ENTRIES`.
+fn people() -> usize {
+    std::env::var("LARIX_ADOPT_ENTRIES").map_or(300, |count| count.parse().expect("a number"))
+}
+
 fn ldif() -> String {
     let mut text = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n".to_owned();
-    for number in 0..PEOPLE {
+    for number in 0..people() {
         text += &format!(
             "dn: uid=p{number},dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: p{number}\ncn: Pérson {number}\nsn: P\n\
              userPassword: secret\ndescription: d{number}\n\n"
@@ -51,13 +63,15 @@ struct Machine {
 
 impl Machine {
     fn start(body: &str, as_directory: bool) -> Self {
-        Self::start_on(body, as_directory, "", None)
+        Self::start_on(body, as_directory, &ldif(), "", None)
     }
 
     /// `more`: of a further URL, what stands before the port.
-    fn start_on(body: &str, as_directory: bool, more: &str, user: Option<&str>) -> Self {
+    fn start_on(body: &str, as_directory: bool, ldif: &str, more: &str, user: Option<&str>) -> Self {
         let site = Site::new(Kind::Slapd, &format!("pidfile @DATA@/slapd.pid\n{body}"));
-        site.load(&ldif());
+        if !ldif.is_empty() {
+            site.load_into(Some(SUFFIX), ldif);
+        }
         let ports = free_ports(2);
         let mut urls = format!("ldap://127.0.0.1:{}/", ports[0]);
         if !more.is_empty() {
@@ -150,6 +164,10 @@ impl Machine {
 
     /// Lines of all entries, operational attributes and the contextCSN among them, from the files of whoever serves.
     fn content(&self) -> BTreeSet<String> {
+        self.content_of(SUFFIX)
+    }
+
+    fn content_of(&self, suffix: &str) -> BTreeSet<String> {
         let mut command = match self.serves() {
             Some(Kind::Larix) => {
                 let mut command = Kind::Larix.tool("cat");
@@ -162,17 +180,7 @@ impl Machine {
                 command
             }
         };
-        let output = command.args(["-o", "ldif-wrap=no", "-b", "dc=example,dc=com"]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).unwrap();
-        let mut dn = String::new();
-        let lines = text.lines().filter(|line| !line.is_empty()).map(|line| {
-            if line.starts_with("dn:") {
-                line.clone_into(&mut dn);
-            }
-            format!("{dn} | {line}")
-        });
-        lines.collect()
+        lines(command.args(["-b", suffix]))
     }
 
     fn step(&self) -> Option<String> {
@@ -213,6 +221,21 @@ impl Drop for Machine {
             }
         }
     }
+}
+
+/// What `slapcat` or `larix cat` prints, each line with the entry's name.
+fn lines(command: &mut Command) -> BTreeSet<String> {
+    let output = command.args(["-o", "ldif-wrap=no"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut dn = String::new();
+    let lines = text.lines().filter(|line| !line.is_empty()).map(|line| {
+        if line.starts_with("dn:") {
+            line.clone_into(&mut dn);
+        }
+        format!("{dn} | {line}")
+    });
+    lines.collect()
 }
 
 /// Somebody who writes all the time, and remembers what was acknowledged.
@@ -289,7 +312,7 @@ impl Written {
             assert_eq!(code, ResultCode::SUCCESS, "{dn}");
             self.added.insert(uid);
         } else {
-            let person = *number as usize % PEOPLE;
+            let person = *number as usize % people();
             let dn = format!("uid=p{person},dc=example,dc=com");
             let text = number.to_string();
             let change = ClientChange {
@@ -305,13 +328,18 @@ impl Written {
         true
     }
 
-    /// All that was acknowledged is there.
-    fn check(&self, content: &BTreeSet<String>, when: &str) {
-        assert!(!self.added.is_empty() && !self.described.is_empty(), "{when}: nothing was written");
+    /// The entries are there.
+    fn check_added(&self, content: &BTreeSet<String>, when: &str) {
         for uid in &self.added {
             let line = format!("dn: uid={uid},dc=example,dc=com | uid: {uid}");
             assert!(content.contains(&line), "{when}: {uid} is lost");
         }
+    }
+
+    /// All that was acknowledged is there.
+    fn check(&self, content: &BTreeSet<String>, when: &str) {
+        assert!(!self.added.is_empty() && !self.described.is_empty(), "{when}: nothing was written");
+        self.check_added(content, when);
         for (person, last) in &self.described {
             let value = |number: u64| format!("dn: uid=p{person},dc=example,dc=com | description: {number}");
             let asked = self.asked.get(person).copied().unwrap_or(*last);
@@ -378,7 +406,7 @@ fn forth_and_back(
     for (name, path) in replace {
         body = body.replace(name, &path.display().to_string());
     }
-    let machine = Machine::start_on(&body, as_directory, more_url, user);
+    let machine = Machine::start_on(&body, as_directory, &ldif(), more_url, user);
     if body.contains("overlay memberof") {
         groups_and_failures(&machine);
     }
@@ -482,6 +510,89 @@ fn certificates_and_keys_serve_on() {
     let (certificate, key) = authority.server().write(folder.path(), "server");
     let body = format!("TLSCertificateFile @CERT@\nTLSCertificateKeyFile @KEY@\n{PLAIN}");
     forth_and_back(&body, true, "ldaps://127.0.0.1", &[("@CERT@", &certificate), ("@KEY@", &key)], None);
+}
+
+/// The records come along, forth and back, and what is written at Larix is recorded behind them.
+#[test]
+fn an_access_log_goes_forth_and_back() {
+    if !can_run() {
+        return;
+    }
+    let machine = Machine::start(LOGGED, true);
+    let written = |count: usize| {
+        let load = machine.write();
+        let end = Deadline::begin();
+        let before = machine.content_of("cn=log").len();
+        while machine.content_of("cn=log").len() <= before + count {
+            assert!(end.is_ahead(), "nothing is recorded");
+        }
+        load.end();
+        machine.content_of("cn=log")
+    };
+    let before = written(100);
+    assert!(before.iter().any(|line| line.contains("| reqMod: description:= ")), "{before:?}");
+    println!("{}", machine.must(&[]));
+    // contextCSN is written at a stop, at the latest.
+    let no_csn = |mut lines: BTreeSet<String>| {
+        lines.retain(|line| !line.contains("| contextCSN: "));
+        lines
+    };
+    same(&no_csn(before), &no_csn(machine.content_of("cn=log")));
+    empty_of_people(&machine);
+    let after = written(100);
+    println!("{}", machine.must(&["--back"]));
+    assert_eq!(machine.serves(), Some(Kind::Slapd));
+    same(&after, &machine.content_of("cn=log"));
+    empty_of_people(&machine);
+    assert!(written(10).is_superset(&no_csn(after)), "slapd does not record behind them");
+}
+
+/// A consumer follows its provider before, meanwhile as Larix, and afterwards; the provider is written all the time.
+#[test]
+fn a_consumer_goes_forth_and_back() {
+    if !can_run() {
+        return;
+    }
+    let provider = Site::new(Kind::Slapd, &format!("moduleload syncprov\n{PLAIN}overlay syncprov\n"));
+    provider.load(&ldif());
+    let running = provider.start().unwrap_or_else(|error| panic!("{error}"));
+    let port = running.address.port();
+    let consumer = format!(
+        "{PLAIN}syncrepl rid=001 provider=ldap://127.0.0.1:{port} searchbase=\"{SUFFIX}\" type=refreshAndPersist \
+         retry=\"1 +\" bindmethod=simple binddn=\"{ADMIN}\" credentials=secret\nupdateref ldap://127.0.0.1:{port}\n"
+    );
+    let machine = Machine::start_on(&consumer, true, "", "", None);
+    let follows = |what: &str| {
+        let end = Deadline::begin();
+        loop {
+            let content = lines(Kind::Slapd.tool("cat").arg("-f").arg(provider.configuration()));
+            let own = machine.content();
+            // contextCSN may be behind by a checkpoint.
+            let differ = content.symmetric_difference(&own).find(|line| !line.contains("| contextCSN: "));
+            let Some(line) = differ else { return own };
+            assert!(end.is_ahead(), "{what}: {line}");
+        }
+    };
+    follows("slapd");
+    let load = Load::start(port);
+    println!("{}", machine.must(&[]));
+    let meanwhile = load.end();
+    assert_eq!(machine.serves(), Some(Kind::Larix));
+    let content = follows("Larix");
+    meanwhile.check(&content, "as Larix");
+    // Somebody else, who adds other entries.
+    let mut stream = bound(port).unwrap();
+    let mut later = Written::default();
+    let mut number = 1_000_000;
+    let mut write = || assert!(later.next(&mut stream, &mut number));
+    (0..6).for_each(|_| write());
+    println!("{}", machine.must(&["--back"]));
+    (0..6).for_each(|_| write());
+    assert_eq!(machine.serves(), Some(Kind::Slapd));
+    let content = follows("slapd again");
+    later.check(&content, "after the way back");
+    meanwhile.check_added(&content, "after the way back");
+    assert!(running.stop());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A database with its writer: what is asked of both, whatever directory they are part of.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::Schema;
@@ -17,7 +17,7 @@ use crate::write::prepare::Prepared;
 use crate::write::prepared_sets::PreparedSets;
 use crate::write::task::{Follow, Task};
 use crate::write::{Completion, Recording, Retiring, WriterEnvironment};
-use crate::writer::{Job, Reconfiguration, Writer, WriterStartError, WriterTask};
+use crate::writer::{Job, RETIRED, Reconfiguration, Writer, WriterStartError, WriterTask};
 
 /// A database with its writer.
 #[derive(Debug)]
@@ -26,6 +26,34 @@ pub struct Served<S: Store> {
     pub(crate) writer: Writer,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn RandomSource>,
+}
+
+/// A served database as a search under way refers to it: open during a slice, and not kept open between slices. So a client that does
+/// not read its answers holds up neither the removal of the database nor its restore.
+#[derive(Debug)]
+pub struct ServedHandle<S: Store>(Weak<Served<S>>);
+
+impl<S: Store> ServedHandle<S> {
+    pub fn new(served: &Arc<Served<S>>) -> Self {
+        Self(Arc::downgrade(served))
+    }
+
+    /// The database for one slice.
+    ///
+    /// # Errors
+    /// unavailable: it was retired.
+    pub fn open(&self) -> Result<Arc<Served<S>>, LdapResult> {
+        let served = self.0.upgrade().filter(|served| !served.is_retired());
+        served.ok_or_else(|| LdapResult::with(ResultCode::UNAVAILABLE, RETIRED))
+    }
+
+    /// As [`Self::open`], without its writer.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn database(&self) -> Result<Arc<Database<S>>, LdapResult> {
+        self.open().map(|served| Arc::clone(served.database()))
+    }
 }
 
 impl<S: Store> Served<S> {

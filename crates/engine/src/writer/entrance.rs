@@ -16,8 +16,8 @@ use crate::write::prepare::{Change, Prepared};
 use crate::write::request::Completion;
 use crate::write::task::{Follow, Task};
 
-/// The answer to changes of a database that is no longer there.
-pub const REMOVED: &str = "the database was removed from the configuration";
+/// The answer to requests of a database that is no longer served.
+pub(crate) const RETIRED: &str = "the database was removed from the configuration, or is being restored";
 
 /// Changes that happen together or not at all, and whom to tell.
 pub(crate) struct Job {
@@ -101,7 +101,7 @@ impl Entrance {
 
     /// Puts a change into the queue, or answers why it cannot wait there.
     pub(super) fn put(&self, job: Job) {
-        put(&self.queue, job, || if self.is_retired() { REMOVED } else { "the server is shutting down" });
+        put(&self.queue, job, || if self.is_retired() { RETIRED } else { "the server is shutting down" });
     }
 
     /// The database is taken out of the configuration.
@@ -189,6 +189,6 @@ mod tests {
         check(1, false, true, None, None);
         check(0, false, false, Some((ResultCode::BUSY, BUSY)), Some((ResultCode::BUSY, BUSY)));
         check(1, true, false, unavailable(STOPS), unavailable(CLOSED));
-        check(1, true, true, unavailable(REMOVED), unavailable(CLOSED));
+        check(1, true, true, unavailable(RETIRED), unavailable(CLOSED));
     }
 }

@@ -30,8 +30,7 @@ use std::thread::{self, JoinHandle};
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
-pub use entrance::REMOVED;
-pub(crate) use entrance::{Job, Submitter};
+pub(crate) use entrance::{Job, RETIRED, Submitter};
 pub use own_thread::{carry_out_deferred, hand_over_deferred, is_keeping, may_keep};
 pub use task::Reconfiguration;
 pub(crate) use task::WriterTask;

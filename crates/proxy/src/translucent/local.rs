@@ -57,13 +57,19 @@ impl Debug for LocalPasswordChange {
     }
 }
 
-/// The local database. No call blocks but for a read of it.
-pub trait LocalEntries: Debug + Send + Sync {
+/// Reads entries of the local database.
+pub trait StoredEntries: Debug + Send + Sync {
     /// What is stored at this name, whatever access rules say; none: nothing is.
     ///
     /// # Errors
-    /// A store that cannot be read.
+    /// A store that cannot be read, or a database that is no longer served.
     fn entry(&self, dn: &NormalDn) -> Result<Option<LocalEntry>, LdapResult>;
+}
+
+/// The local database. No call blocks but for a read of it.
+pub trait LocalEntries: StoredEntries {
+    /// Reads the same entries for a search under way, and does not keep the database open.
+    fn reader(&self) -> Arc<dyn StoredEntries>;
 
     /// The limits of a search.
     ///

@@ -24,7 +24,7 @@ use larix_engine::write::{Completion, WriteOperation};
 use larix_proto::{DerefAliases, FilterBuf, LdapResult, ResultCode, SearchRequest, Strings};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
-pub use local::{LocalBind, LocalEntries, LocalEntry, LocalPasswordChange};
+pub use local::{LocalBind, LocalEntries, LocalEntry, LocalPasswordChange, StoredEntries};
 
 use crate::backend::{ProxyBackend, is_undefined};
 use crate::identity::Asker;
@@ -103,7 +103,7 @@ impl Translucent {
     fn search_context(&self, remote: &ProxyBackend) -> SearchContext {
         SearchContext {
             proxy: Arc::clone(&remote.proxy),
-            local: Arc::clone(&self.local),
+            stored: self.local.reader(),
             schema: Arc::clone(&self.schema),
             policy: Arc::clone(&self.policy),
             open_policy: Arc::clone(&self.open_policy),

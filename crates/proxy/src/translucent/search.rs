@@ -17,7 +17,7 @@ use larix_proto::{
 };
 use larix_schema::{NormalDn, Schema};
 
-use super::local::{LocalEntries, LocalEntry};
+use super::local::{LocalEntry, StoredEntries};
 use super::overlaid::{Overlaid, Wanted, laid_over};
 use super::split::Mentioned;
 use crate::identity::Asker;
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct SearchContext {
     pub(super) proxy: Arc<Proxy>,
-    pub(super) local: Arc<dyn LocalEntries>,
+    pub(super) stored: Arc<dyn StoredEntries>,
     pub(super) schema: Arc<Schema>,
     /// The database's rules, for the filter. What may be read of entries is judged in front of the overlay.
     pub(super) policy: Arc<AccessPolicy>,
@@ -230,7 +230,7 @@ impl Translucent {
         self.looked += 1;
         let dn = self.context.schema.parse_dn(entry.dn).ok();
         let stored = match &dn {
-            Some(dn) => self.context.local.entry(dn)?,
+            Some(dn) => self.context.stored.entry(dn)?,
             None => None,
         };
         if let Some(stored) = stored.as_ref().filter(|_| self.candidates.is_some()) {
@@ -360,7 +360,7 @@ impl Translucent {
     }
 
     fn begin_fetch(&mut self, dn: &NormalDn) -> Result<(), LdapResult> {
-        let Some(stored) = self.context.local.entry(dn)? else { return Ok(()) };
+        let Some(stored) = self.context.stored.entry(dn)? else { return Ok(()) };
         self.looked += 1;
         if self.answered.contains(&stored.id) {
             return Ok(());

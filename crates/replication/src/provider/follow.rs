@@ -1,7 +1,6 @@
 //! The persist stage: the provider follows the change log, and sends each change as far as it concerns the consumer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use larix_engine::audit;
 use larix_engine::csn::Csn;
@@ -10,7 +9,7 @@ use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::Budget;
 use larix_engine::search::synchronised::{Fate, Send, entry_csn, state_control};
 use larix_engine::time::Clock;
-use larix_engine::{Database, EntryView, View, tree};
+use larix_engine::{EntryView, View, tree};
 use larix_proto::control::EntryState;
 use larix_proto::encode::EntryEncoder;
 use larix_proto::extended::SyncInfo;
@@ -81,8 +80,8 @@ impl Following {
     ) -> Result<Stepped, LdapResult> {
         // What glued databases have in common is read first: their snapshots, taken later, have all of it.
         let bound = (search.parts.len() > 1).then(|| context(search)).transpose()?;
-        let databases: Vec<Arc<Database<S>>> =
-            search.parts.iter().map(|part| Arc::clone(part.served.database())).collect();
+        let databases =
+            search.parts.iter().map(|part| part.served.database()).collect::<Result<Vec<_>, _>>()?;
         let mut snapshots = Vec::with_capacity(databases.len());
         for database in &databases {
             snapshots.push(database.store().snapshot().map_err(|error| failed(&error.into()))?);
@@ -415,7 +414,8 @@ impl<S: Store> DatabaseSearch<S> {
 fn context<S: Store>(search: &SyncSearch<S>) -> Result<CsnVector, LdapResult> {
     let mut context = CsnVector::default();
     for part in &search.parts {
-        let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+        let database = part.served.database()?;
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let csns = log::context_csns(&snapshot).map_err(|fault| failed(&fault))?;
         csns.into_iter().for_each(|csn| {
             context.note(csn);

@@ -171,7 +171,7 @@ impl LogRefresh {
         changed: &mut Changed,
         out: &mut Vec<u8>,
     ) -> Result<bool, LdapResult> {
-        let database = part.served.database().clone();
+        let database = part.served.database()?;
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
         let from = after.map_or(0, |id| id.0 + 1);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use larix_engine::audit;
 use larix_engine::csn::Csn;
+use larix_engine::database::ProviderSettings;
 use larix_engine::log::{self, CsnVector, Follower};
 use larix_engine::search::synchronised::{EntryIds, Refresh};
 use larix_engine::search::{Budget, SearchTask};
 use larix_engine::tables::ENTRIES;
-use larix_engine::writer::REMOVED;
-use larix_engine::{Fault, Served};
+use larix_engine::{Fault, Served, ServedHandle};
 use larix_proto::control::SyncDone;
 use larix_proto::extended::SyncInfo;
 use larix_proto::{ControlBuf, ControlValue, LdapResult, MessageId, ResultCode, encode};
@@ -92,8 +92,10 @@ pub struct SyncSearch<S: Store> {
 /// The search in one database.
 #[derive(Debug)]
 pub(super) struct DatabaseSearch<S: Store> {
-    pub(super) served: Arc<Served<S>>,
+    pub(super) served: ServedHandle<S>,
     pub(super) task: SearchTask,
+    /// Of the database.
+    instance: u64,
     /// The log's history when it began.
     pub(super) history: Option<Uuid>,
     /// The last record of the log that was dealt with.
@@ -109,9 +111,10 @@ pub(super) struct DatabaseSearch<S: Store> {
 }
 
 impl<S: Store> DatabaseSearch<S> {
-    fn new(served: Arc<Served<S>>, task: SearchTask) -> Self {
+    fn new(served: &Arc<Served<S>>, task: SearchTask) -> Self {
         Self {
-            served,
+            served: ServedHandle::new(served),
+            instance: served.database().instance(),
             task,
             history: None,
             position: 0,
@@ -148,7 +151,7 @@ impl<S: Store> SyncSearch<S> {
             if peer {
                 task.send_places();
             }
-            DatabaseSearch::new(served, task)
+            DatabaseSearch::new(&served, task)
         };
         Self {
             asked,
@@ -172,7 +175,9 @@ impl<S: Store> SyncSearch<S> {
 
     /// Whom to tell when a search that waits may go on.
     pub fn follow(&mut self, follower: Arc<Follower>) {
-        self.parts.iter().for_each(|part| part.served.database().log_watch().follow(&follower));
+        // One that is retired meanwhile ends the search in its first slice.
+        let databases = self.parts.iter().filter_map(|part| part.served.database().ok());
+        databases.for_each(|database| database.log_watch().follow(&follower));
         self.follower = Some(follower);
     }
 
@@ -195,7 +200,7 @@ impl<S: Store> SyncSearch<S> {
         out.positions.clear();
         // Before that it is not known what of the log it has.
         if self.persists() {
-            out.positions.extend(self.parts.iter().map(|p| (p.served.database().instance(), p.position)));
+            out.positions.extend(self.parts.iter().map(|part| (part.instance, part.position)));
         }
     }
 
@@ -229,7 +234,7 @@ impl<S: Store> SyncSearch<S> {
         }
         self.check_configuration()?;
         for part in &mut self.parts {
-            part.task.follow(part.served.database().current_policy());
+            part.task.follow(part.served.database()?.current_policy());
         }
         if !self.persists() && !self.has_turn() {
             return Ok(Stepped::Waiting);
@@ -255,13 +260,10 @@ impl<S: Store> SyncSearch<S> {
         Ok(stepped)
     }
 
-    /// A database that has left the configuration, or that is no longer provided, ends the search.
+    /// A database that was retired, or that is no longer provided, ends the search.
     fn check_configuration(&self) -> Result<(), LdapResult> {
         for (at, part) in self.parts.iter().enumerate() {
-            if part.served.is_retired() {
-                return Err(LdapResult::with(ResultCode::UNAVAILABLE, REMOVED));
-            }
-            let database = part.served.database();
+            let database = part.served.database()?;
             if at == 0 && database.current_settings().provider.is_none() {
                 return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the content is no longer provided"));
             }
@@ -282,8 +284,8 @@ impl<S: Store> SyncSearch<S> {
 
     fn begin(&mut self, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
         for part in &mut self.parts {
-            let snapshot =
-                part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+            let database = part.served.database()?;
+            let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
             let csns = log::context_csns(&snapshot).map_err(|fault| failed(&fault))?;
             csns.into_iter().for_each(|csn| {
                 self.start.note(csn);
@@ -295,8 +297,10 @@ impl<S: Store> SyncSearch<S> {
             self.look_around()?;
         }
         self.tells_deletes = tombstones::are_sent(self) && self.proves_deletes()?;
-        let settings = self.parts.first().and_then(|part| part.served.database().current_settings().provider);
-        let settings = settings.unwrap_or_default();
+        let settings = match self.parts.first() {
+            Some(part) => part.served.database()?.current_settings().provider.unwrap_or_default(),
+            None => ProviderSettings::default(),
+        };
         let each_cookie = settings.no_present && settings.reload_hint;
         let each_cookie = each_cookie.then(|| cookie(self.asked.rid, self.server_id, &[]));
         let decision = match decide(&self.asked.known, &self.start, self.server_id) {
@@ -340,7 +344,7 @@ impl<S: Store> SyncSearch<S> {
     /// of which it has everything from the first change on need not be known to the consumer.
     fn check_log_reaches(&self) -> Result<(), LdapResult> {
         let Some(part) = self.parts.first() else { return Ok(()) };
-        let database = part.served.database();
+        let database = part.served.database()?;
         let lacks = || -> Result<Option<CsnVector>, Fault> {
             let snapshot = database.store().snapshot()?;
             audit::lacks(&database.view(&snapshot)?)
@@ -367,8 +371,8 @@ impl<S: Store> SyncSearch<S> {
     /// Whether nothing was deleted behind what the consumer knows that this server has not heard of.
     fn proves_deletes(&self) -> Result<bool, LdapResult> {
         for part in &self.parts {
-            let snapshot =
-                part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+            let database = part.served.database()?;
+            let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
             if !proves_deletes(&snapshot, self.asked.sid, &self.asked.known)? {
                 return Ok(false);
             }
@@ -378,7 +382,8 @@ impl<S: Store> SyncSearch<S> {
 
     fn has_content(&self) -> Result<bool, LdapResult> {
         let Some(part) = self.parts.first() else { return Ok(false) };
-        let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+        let database = part.served.database()?;
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let rows = snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward);
         let row = rows.and_then(|mut rows| rows.next().transpose()).map_err(|error| failed(&error.into()))?;
         Ok(row.is_some())
@@ -400,7 +405,7 @@ impl<S: Store> SyncSearch<S> {
     fn look_around(&mut self) -> Result<(), LdapResult> {
         let any_entry = self.any_entry;
         for (at, part) in self.parts.iter_mut().enumerate() {
-            let database = part.served.database();
+            let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
             let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
             match part.task.keeps_base(&view) {
@@ -454,7 +459,8 @@ impl<S: Store> SyncSearch<S> {
 
     /// Whether nothing in a part's database was changed here first.
     pub(super) fn is_shadow(&self, part: usize) -> bool {
-        self.parts.get(part).is_some_and(|part| part.served.database().current_settings().shadow)
+        let database = self.parts.get(part).and_then(|part| part.served.database().ok());
+        database.is_some_and(|database| database.current_settings().shadow)
     }
 
     /// Whether a pass over some content brought this server further with another one's changes than the cookie sent to the consumer

@@ -34,7 +34,7 @@ impl Tombstones {
             return Ok(true);
         }
         let Some(part) = search.parts.get(self.part) else { return Ok(true) };
-        let database = part.served.database();
+        let database = part.served.database()?;
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let limit = budget.candidates as usize;
         let deletes = deletes_after(&snapshot, self.after, limit).map_err(|fault| failed(&fault))?;

@@ -13,7 +13,7 @@ mod recorded;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
@@ -216,6 +216,8 @@ impl AccessLogs {
             return None;
         }
         let until = clock.monotonic().0.saturating_add(PATIENCE_NANOS);
+        let sources = sources.iter().map(|(source, committed)| (Arc::downgrade(source), *committed));
+        let (sources, log) = (sources.collect(), Arc::downgrade(&log));
         Some(Gate { sources, log, handed_over, until: Monotonic(until), follower: None })
     }
 }
@@ -285,11 +287,11 @@ impl Source {
     }
 }
 
-/// What a search of a log waits for.
+/// What a search of a log waits for. It keeps no database open, and what is gone is not waited for.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    sources: Vec<(Arc<Source>, u64)>,
-    log: Arc<LogWriter>,
+    sources: Vec<(Weak<Source>, u64)>,
+    log: Weak<LogWriter>,
     handed_over: u64,
     until: Monotonic,
     /// Who waits.
@@ -299,7 +301,9 @@ pub(crate) struct Gate {
 impl Gate {
     /// Whom to tell when it may be open.
     pub(crate) fn follow(&mut self, follower: Arc<Follower>) {
-        self.log.watch().follow(&follower);
+        if let Some(log) = self.log.upgrade() {
+            log.watch().follow(&follower);
+        }
         self.follower = Some(follower);
     }
 
@@ -311,10 +315,13 @@ impl Gate {
     /// Whether all of it is recorded, or it has taken too long.
     pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
         self.follower.iter().for_each(|follower| follower.looks());
-        let reached = |(source, committed): &(Arc<Source>, u64)| {
-            source.reached.load(Ordering::Acquire) >= *committed || source.has_ended()
+        let reached = |(source, committed): &(Weak<Source>, u64)| {
+            let has_reached =
+                |source: Arc<Source>| source.reached.load(Ordering::Acquire) >= *committed || source.has_ended();
+            source.upgrade().is_none_or(has_reached)
         };
-        (self.sources.iter().all(reached) && self.log.handled() >= self.handed_over)
+        let has_handled = |log: Arc<LogWriter>| log.handled() >= self.handed_over;
+        (self.sources.iter().all(reached) && self.log.upgrade().is_none_or(has_handled))
             || clock.monotonic() >= self.until
     }
 }
@@ -333,26 +340,50 @@ impl Recorder {
         }
     }
 
+    /// Where its requests go when they have ended.
+    pub(crate) fn records(&self) -> Records {
+        Records {
+            success_only: self.settings.success_only,
+            database: self.source.instance(),
+            log: Arc::downgrade(&self.log),
+        }
+    }
+}
+
+/// Where requests go that are under way. It keeps no database open: a client that does not read its answers must not hold up a restore.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    success_only: bool,
+    /// The instance whose operations are recorded.
+    database: u64,
+    log: Weak<LogWriter>,
+}
+
+impl Records {
     /// An operation that changed nothing has ended.
-    pub(crate) fn ended(self: &Arc<Self>, request: Request, facts: AuditFacts) {
+    pub(crate) fn ended(&self, request: Request, facts: AuditFacts) {
         const COMPARE_FALSE: u32 = 5;
         const COMPARE_TRUE: u32 = 6;
-        if self.settings.success_only && !matches!(facts.result, 0 | COMPARE_FALSE | COMPARE_TRUE) {
+        if self.success_only && !matches!(facts.result, 0 | COMPARE_FALSE | COMPARE_TRUE) {
             return;
         }
-        self.log.hand_over(request, facts);
+        // A log that was retired meanwhile takes no records.
+        if let Some(log) = self.log.upgrade() {
+            log.hand_over(request, facts);
+        }
     }
 
     /// A change has ended: called before its requester is answered, and before the change log's follower is woken.
-    pub(crate) fn changed(self: &Arc<Self>, request: Request, facts: AuditFacts, outcome: &WriteOutcome) {
+    pub(crate) fn changed(&self, request: Request, facts: AuditFacts, outcome: &WriteOutcome) {
         let facts =
             AuditFacts { response_controls: outcome.controls.clone(), ..facts }.with_result(&outcome.result);
         if outcome.result.is_success() {
-            let database = self.source.instance();
             // cn=config says itself under what name it took an entry.
-            let dn = facts.dn.clone().filter(|_| database != CONFIGURATION);
+            let dn = facts.dn.clone().filter(|_| self.database != CONFIGURATION);
             let facts = AuditFacts { dn, ..facts };
-            self.log.keep_facts(database, outcome.logged.clone(), facts);
+            if let Some(log) = self.log.upgrade() {
+                log.keep_facts(self.database, outcome.logged.clone(), facts);
+            }
         } else {
             self.ended(request, facts);
         }

@@ -8,13 +8,13 @@ use larix_engine::time::Clock;
 use larix_engine::write::WriteOutcome;
 use larix_proto::LdapResult;
 
-use super::{Recorder, WithResult};
+use super::{Recorder, Records, WithResult};
 use crate::clock::SystemClock;
 
 /// A request to record at its end.
 #[derive(Debug)]
 pub(crate) struct RecordedRequest {
-    recorder: Arc<Recorder>,
+    records: Records,
     request: Request,
     facts: AuditFacts,
     clock: Arc<SystemClock>,
@@ -22,12 +22,12 @@ pub(crate) struct RecordedRequest {
 
 impl RecordedRequest {
     pub(crate) fn new(
-        recorder: Arc<Recorder>,
+        recorder: &Recorder,
         request: Request,
         facts: AuditFacts,
         clock: &Arc<SystemClock>,
     ) -> Self {
-        Self { recorder, request, facts, clock: Arc::clone(clock) }
+        Self { records: recorder.records(), request, facts, clock: Arc::clone(clock) }
     }
 
     /// Takes away the name of the entry: the request is about several.
@@ -47,12 +47,12 @@ impl RecordedRequest {
             search.entries = entries;
         }
         self.facts.end = self.clock.now();
-        self.recorder.ended(self.request, self.facts.with_result(result));
+        self.records.ended(self.request, self.facts.with_result(result));
     }
 
     /// The writer is done with the change.
     pub(crate) fn changed(mut self, outcome: &WriteOutcome) {
         self.facts.end = self.clock.now();
-        self.recorder.changed(self.request, self.facts, outcome);
+        self.records.changed(self.request, self.facts, outcome);
     }
 }

@@ -14,10 +14,12 @@ use larix_engine::search::internal;
 use larix_engine::search::limits::{self, Effective, RequestedLimits};
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::{Fault, Held, Served};
+use larix_engine::{Fault, Held, Served, ServedHandle};
 use larix_proto::{LdapResult, Scope};
 use larix_proxy::ProxyBackend;
-use larix_proxy::translucent::{LocalBind, LocalEntries, LocalEntry, LocalPasswordChange, Translucent};
+use larix_proxy::translucent::{
+    LocalBind, LocalEntries, LocalEntry, LocalPasswordChange, StoredEntries, Translucent,
+};
 use larix_schema::{BoundFilter, NormalDn};
 use larix_store::Store as _;
 use larix_store::lmdb::LmdbStore;
@@ -25,6 +27,7 @@ use larix_store::lmdb::LmdbStore;
 use super::alone::Alone;
 use super::proxied::connections_by_name;
 use super::{Common, Stored};
+use crate::services::Services;
 
 /// The overlay in front of a database; none if it is another one.
 ///
@@ -53,6 +56,8 @@ pub(crate) fn translucent(
             suffixes: Vec::new(),
         })
     });
+    let services = Arc::clone(&common.services);
+    let reader = Arc::new(Reader { served: ServedHandle::new(served), services });
     let stored = Stored {
         served: Arc::clone(served),
         common: Arc::clone(common),
@@ -60,7 +65,7 @@ pub(crate) fn translucent(
     };
     Ok(Some(Arc::new(Translucent {
         remote: remote.transpose()?,
-        local: Arc::new(Local(stored)),
+        local: Arc::new(Local { stored, reader }),
         schema: Arc::clone(schema),
         policy: Arc::clone(policy),
         open_policy,
@@ -72,11 +77,23 @@ pub(crate) fn translucent(
 
 /// The database in which the parts are stored.
 #[derive(Debug)]
-struct Local(Stored);
+struct Local {
+    stored: Stored,
+    reader: Arc<Reader>,
+}
 
-impl Local {
-    fn find(&self, dn: &NormalDn) -> Result<Option<LocalEntry>, Fault> {
-        let database = self.0.served.database();
+/// Reads its entries.
+#[derive(Debug)]
+struct Reader {
+    served: ServedHandle<LmdbStore>,
+    services: Arc<Services>,
+}
+
+impl Reader {
+    fn find(
+        database: &larix_engine::Database<LmdbStore>,
+        dn: &NormalDn,
+    ) -> Result<Option<LocalEntry>, Fault> {
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True).of_what_is_stored();
@@ -100,19 +117,28 @@ impl Local {
         })?;
         Ok(stored)
     }
+}
 
+impl StoredEntries for Reader {
+    fn entry(&self, dn: &NormalDn) -> Result<Option<LocalEntry>, LdapResult> {
+        let database = self.served.database()?;
+        Self::find(&database, dn).map_err(|fault| super::stored::failure(&self.services, &fault))
+    }
+}
+
+impl Local {
     /// What a request is carried out under that has waited.
     fn context<'a>(&'a self, subject: &'a Arc<Subject>, began: Monotonic) -> Context<'a> {
-        Context { subject, router: &Alone, client: &Alone, clock: &*self.0.common.services.clock, began }
+        Context { subject, router: &Alone, client: &Alone, clock: &*self.stored.common.services.clock, began }
     }
 
     fn effective(&self, subject: &Subject, search: &Search<'_>) -> Result<Effective, LdapResult> {
-        let database = self.0.served.database();
-        let failed = |fault: Fault| super::stored::failure(&self.0.common.services, &fault);
+        let database = self.stored.served.database();
+        let failed = |fault: Fault| super::stored::failure(&self.stored.common.services, &fault);
         let snapshot = database.store().snapshot().map_err(|error| failed(error.into()))?;
         let view = database.view(&snapshot).map_err(failed)?;
         let policy = database.current_policy();
-        let held = self.0.own_limits(&policy, &view, subject, search.base).map_err(failed)?;
+        let held = self.stored.own_limits(&policy, &view, subject, search.base).map_err(failed)?;
         let page = search.controls.paged.as_ref().map(|page| (page.size, 0));
         let asked =
             RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page };
@@ -122,9 +148,15 @@ impl Local {
     }
 }
 
-impl LocalEntries for Local {
+impl StoredEntries for Local {
     fn entry(&self, dn: &NormalDn) -> Result<Option<LocalEntry>, LdapResult> {
-        self.find(dn).map_err(|fault| super::stored::failure(&self.0.common.services, &fault))
+        self.reader.entry(dn)
+    }
+}
+
+impl LocalEntries for Local {
+    fn reader(&self) -> Arc<dyn StoredEntries> {
+        Arc::clone(&self.reader) as _
     }
 
     fn admit(&self, subject: &Subject, search: &Search<'_>) -> Result<Effective, LdapResult> {
@@ -133,23 +165,23 @@ impl LocalEntries for Local {
     }
 
     fn request_limits(&self) -> RequestLimits {
-        self.0.served.database().current_settings().request_limits
+        self.stored.served.database().current_settings().request_limits
     }
 
     fn root(&self) -> Arc<Subject> {
-        self.0.served.root_subject()
+        self.stored.served.root_subject()
     }
 
     fn change(&self, mut requests: Vec<WriteRequest>, done: Completion) {
         let held = |_: &NormalDn| Held::Here;
         match (requests.pop(), requests.is_empty()) {
             (Some(only), true) => {
-                let target = self.0.common.config.schema.parse_dn(only.operation.target()).ok();
-                self.0.submit(only, target, &held, done);
+                let target = self.stored.common.config.schema.parse_dn(only.operation.target()).ok();
+                self.stored.submit(only, target, &held, done);
             }
             (Some(last), false) => {
                 requests.push(last);
-                self.0.common.directory.at(&self.0.served).submit_all(requests, &held, done);
+                self.stored.common.directory.at(&self.stored.served).submit_all(requests, &held, done);
             }
             (None, _) => done(LdapResult::success().into()),
         }
@@ -161,7 +193,7 @@ impl LocalEntries for Local {
         let proof = Proof::Password(&password);
         let bind = Bind { dn: &dn, proof, by_mechanism, policy_control, controls: &controls };
         let mut done = Some(done);
-        let reply = self.0.bind(&context, &bind, &mut || done.take().unwrap_or_else(|| Box::new(|_| {})));
+        let reply = self.stored.bind(&context, &bind, &mut || done.take().unwrap_or_else(|| Box::new(|_| {})));
         if let (Reply::Now(verdict), Some(done)) = (reply, done) {
             done(verdict);
         }
@@ -183,7 +215,7 @@ impl LocalEntries for Local {
         };
         let mut done = Some(done);
         let mut later = || done.take().unwrap_or_else(|| Box::new(|_| {}));
-        let reply = Backend::modify_password(&self.0, &context, change, &mut later);
+        let reply = Backend::modify_password(&self.stored, &context, change, &mut later);
         if let (Reply::Now(changed), Some(done)) = (reply, done) {
             done(changed);
         }

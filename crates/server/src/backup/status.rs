@@ -73,6 +73,8 @@ pub(crate) struct PutBack {
     pub(crate) at: Timestamp,
     /// In the databases as they are now.
     pub(crate) entries: u64,
+    /// How long clients got no answers from them.
+    pub(crate) unavailable: Duration,
     pub(crate) fault: Option<String>,
 }
 

@@ -45,7 +45,7 @@ impl Dispatcher {
             _ => self.session.subject().shown_dn().to_owned(),
         };
         let facts = AuditFacts { authorization, dn: shown, ..self.facts(message.controls) };
-        Some(RecordedRequest::new(recorder, asked, facts, &self.server.clock))
+        Some(RecordedRequest::new(&recorder, asked, facts, &self.server.clock))
     }
 
     /// Notes a change that the server makes for a request of another kind.
@@ -64,7 +64,7 @@ impl Dispatcher {
         let shown = Some(operation.target().to_owned());
         let authorization = subject.shown_dn().to_owned();
         let facts = AuditFacts { authorization, dn: shown, ..self.facts(Controls::default()) };
-        Some(RecordedRequest::new(recorder, asked, facts, &self.server.clock))
+        Some(RecordedRequest::new(&recorder, asked, facts, &self.server.clock))
     }
 
     /// Notes changes that are made together: the change log has their content.
@@ -118,11 +118,11 @@ impl Dispatcher {
         }
     }
 
-    fn record_at_once(&self, recorder: &Arc<Recorder>, asked: LoggedRequest) {
+    fn record_at_once(&self, recorder: &Recorder, asked: LoggedRequest) {
         let authorization = self.session.subject().shown_dn().to_owned();
         let facts = self.facts(Controls::default());
         let end = self.server.clock.now();
-        recorder.ended(asked, AuditFacts { authorization, end, ..facts });
+        recorder.records().ended(asked, AuditFacts { authorization, end, ..facts });
     }
 
     fn recorder_at(

@@ -42,7 +42,7 @@ impl LogRefresh {
             Some(_) => after,
             None => begin(part, server_id, self.sid, &self.known)?.ok_or_else(stale)?,
         };
-        let database = part.served.database().clone();
+        let database = part.served.database()?;
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
         let first = log::first_sequence(&snapshot, server_id).map_err(|fault| failed(&fault))?;
@@ -148,7 +148,8 @@ pub(super) fn begin<S: Store>(
     sid: Option<u16>,
     known: &CsnVector,
 ) -> Result<Option<u64>, LdapResult> {
-    let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+    let database = part.served.database()?;
+    let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
     if !proves_deletes(&snapshot, sid, known)? {
         return Ok(None);
     }
@@ -166,7 +167,8 @@ pub(in crate::provider) fn lacks_of<S: Store>(
         return Ok(false);
     }
     let Some(sequence) = begin(part, server_id, asked.sid, &asked.known)? else { return Ok(true) };
-    let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+    let database = part.served.database()?;
+    let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
     let mut lacks = false;
     // A slapd that received as much from another server has skipped our deletes, too.
     let passes_over = !asked.peer && asked.sid.is_some();

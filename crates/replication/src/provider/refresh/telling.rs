@@ -81,7 +81,7 @@ impl LogRefresh {
         changed: &mut Changed,
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
-        let database = part.served.database().clone();
+        let database = part.served.database()?;
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
         for _ in 0..budget.candidates {

@@ -37,7 +37,7 @@ impl Walk {
             return self.tombstones.slice(search, budget, out);
         }
         let Some(part) = search.parts.get_mut(self.part) else { return Ok(true) };
-        let database = part.served.database().clone();
+        let database = part.served.database()?;
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
         let Step::Done(result, _) = part.task.step(&view, out, budget) else { return Ok(false) };

@@ -201,8 +201,11 @@ fn state(schedule: &BackupSchedule, status: &BackupStatus, now: Timestamp) -> Ma
             Some(PutBack { directory, at, fault: Some(fault), .. }) => {
                 div.problem role="alert" { p { "The restore of " (name(directory)) " failed (" (time(Some(*at))) "): " (fault) } }
             }
-            Some(PutBack { directory, at, entries, fault: None }) => {
-                p role="status" { (name(directory)) " was restored (" (time(Some(*at))) "): " (thousands(&entries.to_string())) " entries." }
+            Some(PutBack { directory, at, entries, unavailable, fault: None }) => {
+                p role="status" {
+                    (name(directory)) " was restored (" (time(Some(*at))) "): " (thousands(&entries.to_string())) " entries. Clients got no answers from "
+                    "the databases for " (thousands(&unavailable.as_millis().to_string())) " ms."
+                }
             }
             None => {}
         }

@@ -10,8 +10,7 @@ use larix_engine::search::limits::Effective;
 use larix_engine::search::pages::Pages;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_engine::writer::REMOVED;
-use larix_engine::{Fault, Served};
+use larix_engine::{Database, Fault, ServedHandle};
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::Schema;
 use larix_store::Store;
@@ -30,7 +29,7 @@ const SECOND: u64 = 1_000_000_000;
 /// A search below cn=changelog.
 #[derive(Debug)]
 pub(super) struct ChangeSearch {
-    served: Arc<Served<LmdbStore>>,
+    served: ServedHandle<LmdbStore>,
     schema: Arc<Schema>,
     policy: Arc<AccessPolicy>,
     subject: Arc<Subject>,
@@ -100,7 +99,7 @@ pub(super) fn begin(
     );
     let nothing = search.controls.subentries == Some(true);
     Ok(Box::new(ChangeSearch {
-        served: Arc::clone(served),
+        served: ServedHandle::new(served),
         schema: Arc::clone(schema),
         policy: Arc::clone(&log.tree.policy),
         subject: Arc::clone(context.subject),
@@ -166,7 +165,12 @@ impl ChangeSearch {
         Ok(full)
     }
 
-    fn slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<End>, Fault> {
+    fn slice(
+        &mut self,
+        database: &Database<LmdbStore>,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<End>, Fault> {
         let began = budget.clock.monotonic();
         if self.deadline.is_some_and(|deadline| began >= deadline) {
             return Ok(Some((LdapResult::new(ResultCode::TIME_LIMIT_EXCEEDED), Vec::new())));
@@ -174,8 +178,7 @@ impl ChangeSearch {
         let (schema, policy, subject) =
             (Arc::clone(&self.schema), Arc::clone(&self.policy), Arc::clone(&self.subject));
         let subschema_dn = std::mem::take(&mut self.subschema_dn);
-        let served = Arc::clone(&self.served);
-        let source = served.database().current_policy();
+        let source = database.current_policy();
         let mut tree = MemoryTree {
             schema: &schema,
             policy: &policy,
@@ -183,7 +186,7 @@ impl ChangeSearch {
             entries: Vec::new(),
             counted: None,
         };
-        let snapshot = served.database().store().snapshot()?;
+        let snapshot = database.store().snapshot()?;
         let mut ended = None;
         if let Some(top) = self.top.take() {
             // It has subordinates if there are changes.
@@ -233,10 +236,11 @@ impl ChangeSearch {
 
 impl Cursor for ChangeSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        if self.served.is_retired() {
-            return Slice::Done(LdapResult::with(ResultCode::UNAVAILABLE, REMOVED), Vec::new());
-        }
-        match self.slice(budget, out) {
+        let database = match self.served.database() {
+            Ok(database) => database,
+            Err(result) => return Slice::Done(result, Vec::new()),
+        };
+        match self.slice(&database, budget, out) {
             Ok(None) => Slice::More,
             Ok(Some((result, controls))) => Slice::Done(result, controls),
             Err(fault) => Slice::Done(failure(&self.services, &fault), Vec::new()),

@@ -7,9 +7,8 @@ use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::log::Follower;
 use larix_engine::search::direct::{self, DirectAnswer, DirectInput};
 use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
-use larix_engine::writer::REMOVED;
-use larix_engine::{Fault, Limits, Served, View};
-use larix_proto::{LdapResult, ResultCode};
+use larix_engine::{Fault, Limits, ServedHandle, View};
+use larix_proto::LdapResult;
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
@@ -22,7 +21,7 @@ use larix_backend::{Context, Cursor, Effort, End, First, Search, Slice, slice};
 /// A search under way.
 #[derive(Debug)]
 struct StoredSearch {
-    served: Arc<Served<LmdbStore>>,
+    served: ServedHandle<LmdbStore>,
     task: SearchTask,
     /// Of an access log: what is to be there before it begins.
     gate: Option<Gate>,
@@ -31,10 +30,10 @@ struct StoredSearch {
 
 impl StoredSearch {
     fn slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Step {
-        if self.served.is_retired() {
-            return Step::Done(LdapResult::with(ResultCode::UNAVAILABLE, REMOVED), Vec::new());
-        }
-        let database = self.served.database();
+        let database = match self.served.database() {
+            Ok(database) => database,
+            Err(result) => return Step::Done(result, Vec::new()),
+        };
         self.task.follow(database.current_policy());
         let mut slice = || -> Result<Step, Fault> {
             let snapshot = database.store().snapshot()?;
@@ -153,7 +152,7 @@ impl Stored {
     }
 
     fn cursor(&self, task: SearchTask, gate: Option<Gate>) -> Box<dyn Cursor> {
-        let (served, services) = (Arc::clone(&self.served), Arc::clone(&self.common.services));
+        let (served, services) = (ServedHandle::new(&self.served), Arc::clone(&self.common.services));
         Box::new(StoredSearch { served, task, gate, services })
     }
 
