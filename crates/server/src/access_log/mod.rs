@@ -316,8 +316,9 @@ impl Gate {
     pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
         self.follower.iter().for_each(|follower| follower.looks());
         let reached = |(source, committed): &(Weak<Source>, u64)| {
-            let has_reached =
-                |source: Arc<Source>| source.reached.load(Ordering::Acquire) >= *committed || source.has_ended();
+            let has_reached = |source: Arc<Source>| {
+                source.reached.load(Ordering::Acquire) >= *committed || source.has_ended()
+            };
             source.upgrade().is_none_or(has_reached)
         };
         let has_handled = |log: Arc<LogWriter>| log.handled() >= self.handed_over;

@@ -193,7 +193,8 @@ impl LocalEntries for Local {
         let proof = Proof::Password(&password);
         let bind = Bind { dn: &dn, proof, by_mechanism, policy_control, controls: &controls };
         let mut done = Some(done);
-        let reply = self.stored.bind(&context, &bind, &mut || done.take().unwrap_or_else(|| Box::new(|_| {})));
+        let reply =
+            self.stored.bind(&context, &bind, &mut || done.take().unwrap_or_else(|| Box::new(|_| {})));
         if let (Reply::Now(verdict), Some(done)) = (reply, done) {
             done(verdict);
         }
