@@ -9,6 +9,13 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use larix_proto::ldif::{Body, LdifAttribute, Reader};
 
+/// What a server gives an entry that comes without.
+const GIVEN: [&str; 6] =
+    ["entryUUID", "entryCSN", "creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"];
+
+/// Entries without an entryUUID, such as the first one of slapd's access log, by the digest of their names: which of [`GIVEN`] they lack.
+type Unidentified = HashMap<u128, [bool; GIVEN.len()]>;
+
 /// Differences that are named.
 const NAMED_MAX: usize = 10;
 
@@ -20,8 +27,18 @@ pub(super) struct Digests(RandomState, RandomState);
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Content {
     entries: HashMap<u128, u128>,
+    unidentified: Unidentified,
     /// The state of replication, which stands on the suffix entry.
     pub(super) context_csns: BTreeSet<Vec<u8>>,
+}
+
+/// An entry by its digests.
+struct Row<'e> {
+    dn: &'e str,
+    key: u128,
+    value: u128,
+    /// Of an entry without an entryUUID.
+    lacks: Option<[bool; GIVEN.len()]>,
 }
 
 impl Digests {
@@ -55,15 +72,26 @@ impl Digests {
     /// # Errors
     /// A file that cannot be read, or holds something else than entries.
     pub(super) fn read(&self, ldif: &Path) -> anyhow::Result<Content> {
-        let mut entries = HashMap::new();
-        let context_csns = self.each(ldif, |_, key, value| {
-            entries.insert(key, value);
-        })?;
-        Ok(Content { entries, context_csns })
+        self.read_beside(ldif, &Unidentified::new())
     }
 
-    /// Hands each entry's DN, key and digest over; answers the contextCSN.
-    fn each(&self, ldif: &Path, mut row: impl FnMut(&str, u128, u128)) -> anyhow::Result<BTreeSet<Vec<u8>>> {
+    /// The same of a copy: what it has been given in addition does not count.
+    fn read_beside(&self, ldif: &Path, original: &Unidentified) -> anyhow::Result<Content> {
+        let (mut entries, mut unidentified) = (HashMap::new(), Unidentified::new());
+        let context_csns = self.each(ldif, original, |entry| {
+            entries.insert(entry.key, entry.value);
+            unidentified.extend(entry.lacks.map(|lacks| (entry.key, lacks)));
+        })?;
+        Ok(Content { entries, unidentified, context_csns })
+    }
+
+    /// Hands each entry over; answers the contextCSN.
+    fn each(
+        &self,
+        ldif: &Path,
+        original: &Unidentified,
+        mut row: impl FnMut(Row<'_>),
+    ) -> anyhow::Result<BTreeSet<Vec<u8>>> {
         let file = File::open(ldif).with_context(|| format!("cannot read {}", ldif.display()))?;
         let mut reader = Reader::new(BufReader::with_capacity(1 << 18, file));
         let mut csns = BTreeSet::new();
@@ -79,12 +107,21 @@ impl Digests {
                     csns.extend(attributes.remove(at).values);
                 }
             }
+            let by_name = self.digest(std::iter::once(record.dn.to_ascii_lowercase().as_bytes()));
+            if let Some(lacked) = original.get(&by_name) {
+                let given = |attribute: &LdifAttribute| {
+                    GIVEN.iter().zip(lacked).any(|(name, lacked)| *lacked && is(attribute, name))
+                };
+                attributes.retain(|attribute| !given(attribute));
+            }
             let uuid = attributes.iter().find(|attribute| is(attribute, "entryUUID"));
-            let uuid = uuid.and_then(|attribute| attribute.values.first()).cloned();
-            let name = uuid.unwrap_or_else(|| record.dn.to_ascii_lowercase().into_bytes());
-            let key = self.digest(std::iter::once(name.as_slice()));
+            let uuid = uuid.and_then(|attribute| attribute.values.first());
+            let key = uuid.map_or(by_name, |uuid| self.digest(std::iter::once(uuid.as_slice())));
+            let lacks = uuid
+                .is_none()
+                .then(|| GIVEN.map(|name| !attributes.iter().any(|attribute| is(attribute, name))));
             let value = self.entry(&record.dn, &mut attributes);
-            row(&record.dn, key, value);
+            row(Row { dn: &record.dn, key, value, lacks });
         }
         Ok(csns)
     }
@@ -94,7 +131,8 @@ impl Digests {
     /// # Errors
     /// As [`Self::read`]; the differences.
     pub(super) fn demand_equal(&self, wanted: (&Path, &Content), found: &Path) -> anyhow::Result<()> {
-        let other = self.read(found)?;
+        let original = &wanted.1.unidentified;
+        let other = self.read_beside(found, original)?;
         // A server without the overlay syncprov has none.
         ensure!(
             wanted.1.context_csns.is_empty() || wanted.1.context_csns == other.context_csns,
@@ -108,12 +146,12 @@ impl Digests {
         let mut differences = Vec::new();
         let mut count = 0;
         let mut look = |ldif: &Path, against: &Content, both: bool| -> anyhow::Result<()> {
-            self.each(ldif, |dn, key, value| {
-                let found = against.entries.get(&key);
-                if found.is_none() || (both && found != Some(&value)) {
+            self.each(ldif, original, |entry| {
+                let found = against.entries.get(&entry.key);
+                if found.is_none() || (both && found != Some(&entry.value)) {
                     count += 1;
                     if differences.len() < NAMED_MAX {
-                        differences.push(dn.to_owned());
+                        differences.push(entry.dn.to_owned());
                     }
                 }
             })?;
@@ -164,11 +202,48 @@ mod tests {
             ("dn: cn=a\ncn: a\nmail: x\nentryUUID: 1\n", false),
             ("dn: cn=a\ncn: a\nmail: x\nmail: y\nentryUUID: 2\n", false),
             ("", false),
+            // This one has all that it has in the other.
+            ("dn: cn=a\ncn: a\nmail: x\nmail: y\nentryUUID: 1\nentryCSN: 3\n", false),
         ] {
             let other = written(text);
             let compared = digests.demand_equal((first.path(), &content), other.path());
             assert_eq!(compared.is_ok(), equal, "{text:?}: {compared:?}");
             assert!(equal || compared.unwrap_err().to_string().contains("such as cn="), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_entry_lacked_is_given_to_its_copy() {
+        let digests = Digests::default();
+        let first = written("dn: cn=log\ncn: log\nentryCSN: 3\n\ndn: cn=a,cn=log\ncn: a\nentryUUID: 1\n");
+        let content = digests.read(first.path()).unwrap();
+        let given = "entryUUID: 7\ncreatorsName: cn=log\nmodifyTimestamp: 20261127121938Z\n";
+        for (text, equal) in [
+            (
+                format!("dn: cn=log\ncn: log\nentryCSN: 3\n{given}\ndn: cn=a,cn=log\ncn: a\nentryUUID: 1\n"),
+                true,
+            ),
+            (
+                format!("dn: cn=log\ncn: log\nentryCSN: 4\n{given}\ndn: cn=a,cn=log\ncn: a\nentryUUID: 1\n"),
+                false,
+            ),
+            (format!("dn: cn=log\ncn: log\n{given}\ndn: cn=a,cn=log\ncn: a\nentryUUID: 1\n"), false),
+            (
+                format!(
+                    "dn: cn=log\ncn: log\nentryCSN: 3\ndescription: d\n{given}\ndn: cn=a,cn=log\ncn: a\nentryUUID: 1\n"
+                ),
+                false,
+            ),
+            (
+                format!(
+                    "dn: cn=log\ncn: log\nentryCSN: 3\n{given}\ndn: cn=a,cn=log\ncn: a\nentryUUID: 1\nentryCSN: 3\n"
+                ),
+                false,
+            ),
+        ] {
+            let other = written(&text);
+            let compared = digests.demand_equal((first.path(), &content), other.path());
+            assert_eq!(compared.is_ok(), equal, "{text:?}: {compared:?}");
         }
     }
 }

@@ -85,12 +85,12 @@ fn carry_out(
     let (restored, left) = exchanged?;
     let back = back.ok_or(BackupError::Stopped)?;
     let unavailable = Duration::from_nanos(back.0.saturating_sub(left.0));
+    let moment = request.until.time().or_else(|| chain.last().covers());
     for (name, restored) in names.iter().zip(&restored) {
-        let moment = request.until.time().or(restored.last.map(|csn| csn.time));
         server.log.notice(format_args!(
             "restored \"{name}\" from {} to {}: {} entries, unavailable for {} ms",
             request.directory.display(),
-            moment.map_or_else(|| "its beginning".to_owned(), Timestamp::generalized_micros),
+            moment.map_or_else(|| "its last change".to_owned(), Timestamp::generalized_micros),
             restored.entries,
             unavailable.as_millis(),
         ));
