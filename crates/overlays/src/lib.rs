@@ -19,6 +19,7 @@ pub mod dna;
 pub mod dyngroup;
 pub mod dynlist;
 pub mod emptyds;
+pub mod homedir;
 pub mod lastbind;
 pub mod memberof;
 pub mod mep;
@@ -78,6 +79,7 @@ pub static ALL: &[&Descriptor] = &[
     &dna::DESCRIPTOR,
     &dyngroup::DESCRIPTOR,
     &dynlist::DESCRIPTOR,
+    &homedir::DESCRIPTOR,
     &lastbind::DESCRIPTOR,
     &memberof::DESCRIPTOR,
     &mep::DESCRIPTOR,

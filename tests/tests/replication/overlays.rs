@@ -344,3 +344,48 @@ fn each_overlay_of_a_slapd_is_replicated_to_us() {
         }
     });
 }
+
+/// `overlay homedir` on a replica alone: directories follow what its provider sends.
+#[test]
+fn a_replica_has_home_directories() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for name in ["home", "skel"] {
+        std::fs::create_dir(path.join(name)).unwrap();
+    }
+    std::fs::write(path.join("skel/.profile"), "umask 77\n").unwrap();
+    let provider = Member::new(Kind::Larix, "", "overlay syncprov");
+    provider.site.load_into(Some(SUFFIX), &people(1));
+    let provider = provider.started();
+    let lines = format!(
+        "syncrepl rid=001 provider={} bindmethod=simple binddn={ADMIN} credentials=secret searchbase={SUFFIX} \
+         retry=\"1 +\" type=refreshAndPersist\noverlay homedir\nhomedir-regexp ^/home/([a-z]+)$ {path}/home/$1\n\
+         homedir-skeleton-path {path}/skel\nhomedir-min-uidnumber 0\nhomedir-delete-style DELETE\n",
+        provider.url(),
+        path = path.display()
+    );
+    let consumer = Member::new(Kind::Larix, "", &lines).started();
+    let wait = |name: &str, is_there: bool| {
+        let path = path.join("home").join(name);
+        for _ in 0..500 {
+            if path.exists() == is_there {
+                return;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+        }
+        panic!("{name} {is_there}: {}", consumer.log());
+    };
+    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).unwrap());
+    let group = std::os::unix::fs::MetadataExt::gid(&std::fs::metadata(path).unwrap());
+    consumer.wait_for("what the provider has", |own| own.contains_key(&named("uid=u0,PEOPLE")));
+    provider.change(&named(&format!(
+        "modify \"uid=u0,PEOPLE\"\n  add objectClass: posixAccount\n  add uidNumber: {owner}\n  add gidNumber: {group}\n  \
+         add homeDirectory: /home/ann"
+    )));
+    wait("ann/.profile", true);
+    provider.change(&named("modify \"uid=u0,PEOPLE\"\n  replace homeDirectory: /home/anna"));
+    wait("anna/.profile", true);
+    wait("ann", false);
+    provider.change(&named("delete \"uid=u0,PEOPLE\""));
+    wait("anna", false);
+}

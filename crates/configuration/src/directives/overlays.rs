@@ -35,7 +35,6 @@ use OverlayHandling::{BuiltIn, Noted, Refused};
 const OVERLAYS: &[OverlayKind] = &[
     overlay("chain", "olcChainConfig", BuiltIn),
     overlay("glue", "olcOverlayConfig", BuiltIn),
-    overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
     overlay(
         "lastmod",
         "olcOverlayConfig",
@@ -96,10 +95,6 @@ pub(super) fn table() -> &'static [Directive] {
         let own = larix_overlays::all().flat_map(|descriptor| {
             descriptor.directives.iter().map(|directive| directive_of(descriptor.name, directive))
         });
-        let is_known = |directive: &&Directive| match directive.scope {
-            Scope::Overlay(name) => larix_overlays::find(name).is_none(),
-            _ => true,
-        };
         own.chain(
             chain::TABLE
                 .iter()
@@ -108,7 +103,6 @@ pub(super) fn table() -> &'static [Directive] {
                 .chain(translucent::TABLE)
                 .cloned(),
         )
-        .chain(TABLE.iter().filter(is_known).cloned())
         .collect()
     });
     &DIRECTIVES
@@ -138,21 +132,3 @@ fn directive_of(overlay: &'static str, told: &OverlayDirective) -> Directive {
         ..Directive::new(told.keyword, told.attribute, Scope::Overlay(overlay), form, keep)
     }
 }
-
-/// A directive whose values are kept for the overlay to read.
-const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form: Form) -> Directive {
-    let directive = Directive::new(keyword, attribute, scope, form, keep);
-    match form {
-        Form::Switch => directive.arguments(0, 1),
-        _ => directive,
-    }
-}
-
-/// Directives of overlays that are refused.
-static TABLE: &[Directive] = &[
-    kept("homedir-skeleton-path", "olcSkeletonPath", Scope::Overlay("homedir"), Form::Whole),
-    kept("homedir-min-uidnumber", "olcMinimumUidNumber", Scope::Overlay("homedir"), Form::Whole),
-    kept("homedir-regexp", "olcHomedirRegexp", Scope::Overlay("homedir"), Form::Words).ordered(),
-    kept("homedir-delete-style", "olcHomedirDeleteStyle", Scope::Overlay("homedir"), Form::Words),
-    kept("homedir-archive-path", "olcHomedirArchivePath", Scope::Overlay("homedir"), Form::Whole),
-];

@@ -135,6 +135,14 @@ impl<S: Store> CommittedFollower<S> {
         answered.sequence.saturating_sub(self.position.key.sequence)
     }
 
+    /// Shows the overlay what is committed, before it is handed the first changes.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn begin(&self, overlay: &dyn Committed) -> Result<(), Failure> {
+        overlay.begin(&self.served.database().schema(), &*self.served)
+    }
+
     /// Hands the overlay what comes next, if anything. `origin`: who sent the change of this sequence.
     ///
     /// A panic of the overlay passes through: [`Self::leave_out`] then goes on behind what it had in hand.

@@ -22,6 +22,14 @@ pub const TICK_CHANGES_MAX: usize = 1_000;
 
 /// The door behind commits.
 pub trait Committed: Debug + Send + Sync {
+    /// Called before the first changes, with what is committed by then.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn begin(&self, _schema: &Schema, _committed: &dyn CommittedEntries) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Takes changes in the order in which they were made, replicated ones included. Each comes once; after a crash of the
     /// server those of its last seconds may come again. Called before the requesters' next changes or long after them.
     ///

@@ -268,6 +268,7 @@ impl Followed {
         let follower = CommittedFollower::join(&served, overlay, wake).unwrap();
         let settings = served.database().settings();
         let overlay = Arc::clone(settings.overlays.iter().find(|o| o.name() == overlay).unwrap());
+        follower.begin(overlay.committed().unwrap()).unwrap();
         Self { served, follower, overlay, writers, woken }
     }
 

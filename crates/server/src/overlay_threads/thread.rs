@@ -244,6 +244,7 @@ impl OverlayThread {
             let mut follower = joined.map_err(|fault| fault.to_string())?;
             // From here on nothing is missed.
             follower.keep_position().map_err(|error| error.to_string())?;
+            follower.begin(committed).map_err(|failure| failure.into_result().to_string())?;
             known.follower = Some(follower);
         }
         let Some(follower) = &mut known.follower else { return Ok(()) };
