@@ -1,4 +1,5 @@
-//! MIT's KDC with its principals in Larix (kldap), and `overlay smbk5pwd`: whichever way a password is set, it gets tickets.
+//! MIT's KDC with its principals in Larix (kldap), and `overlay smbk5pwd`: whichever way a password is set, it gets tickets, and kadmin
+//! remembers it.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -73,10 +74,16 @@ impl Realm {
     }
 
     fn administer(&self, query: &str) {
+        let fault = self.fault_of(query);
+        assert_eq!(fault, None, "{query}");
+    }
+
+    /// What kadmin says if it does not carry out a request.
+    fn fault_of(&self, query: &str) -> Option<String> {
         let mut command = self.command("/usr/sbin/kadmin.local", 0);
         let output = command.args(["-r", REALM, "-q", query]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !said.contains("while"), "{query}: {said}");
+        (!output.status.success() || said.contains("while")).then_some(said)
     }
 
     /// Whether a password gets a ticket by a key of this encryption type.
@@ -208,10 +215,29 @@ fn a_password_set_by_ldap_gets_tickets() {
     client(&server, "ldapadd", admin, &[], &account);
     of_every_type("ben", "benpw");
     client(&server, "ldapadd", admin, &[], &person("cat"));
+    client(&server, "ldapadd", admin, &[], &person("dan"));
     let modify = format!(
         "dn: uid=cat,{SUFFIX}\nchangetype: modify\nadd: objectClass\nobjectClass: krbPrincipalAux\n-\n\
          add: krbPrincipalName\nkrbPrincipalName: cat/admin@{REALM}\n-\nadd: userPassword\nuserPassword: catpw\n"
     );
     client(&server, "ldapmodify", admin, &[], &modify);
     of_every_type("cat/admin", "catpw");
+    // kadmin remembers passwords that were set here, as many as the policy says.
+    realm.administer("addpol -history 4 strict");
+    realm.administer("addprinc -x dn=uid=dan,dc=example,dc=com -policy strict -pw dan1 dan");
+    for password in ["dan2", "dan3", "dan4"] {
+        client(&server, "ldappasswd", admin, &["-s", password, &format!("uid=dan,{SUFFIX}")], "");
+    }
+    of_every_type("dan", "dan4");
+    for password in ["dan1", "dan2", "dan3", "dan4"] {
+        let fault = realm.fault_of(&format!("cpw -pw {password} dan")).unwrap_or_default();
+        assert!(fault.contains("reuse"), "{password}: {fault}");
+    }
+    realm.administer("cpw -pw dan5 dan");
+    // What kadmin remembers is taken on.
+    client(&server, "ldappasswd", admin, &["-s", "dan6", &format!("uid=dan,{SUFFIX}")], "");
+    for (password, is_free) in [("dan4", false), ("dan5", false), ("dan6", false), ("dan2", true)] {
+        let fault = realm.fault_of(&format!("cpw -pw {password} dan"));
+        assert_eq!(fault.is_none(), is_free, "{password}: {fault:?}");
+    }
 }

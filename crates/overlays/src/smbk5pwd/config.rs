@@ -8,11 +8,12 @@ use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{BuildContext, Overlay};
 use larix_schema::{ObjectClassId, Schema};
 
-use super::kerberos::{self, EncryptionType, Kerberos, MasterKey};
+use super::kerberos::{EncryptionType, Heimdal, MasterKeys, Mit, heimdal_names, names};
 use super::{CAN_CHANGE, LAST_CHANGE, LAST_SET, MUST_CHANGE, NT_HASH, PasswordSync, Samba};
 
 const ENABLE: &str = "olcSmbK5PwdEnable";
 const STASH: &str = "olcLarixSmbK5PwdStash";
+const HEIMDAL_KEY: &str = "olcLarixSmbK5PwdHeimdalMkey";
 const ENCRYPTION_TYPES: &str = "olcLarixSmbK5PwdEnctypes";
 const NAMES: [&str; 3] = ["samba", "shadow", "krb5"];
 
@@ -47,7 +48,7 @@ pub(super) fn build(
     let words: Vec<String> = settings.words(ENCRYPTION_TYPES).map(str::to_owned).collect();
     check_encryption_types(schema, &words)
         .map_err(|fault| fault.of_setting("smbk5pwd-krb5-enctypes", &words))?;
-    let names = |name: &str| modules.iter().any(|module| module.eq_ignore_ascii_case(name));
+    let is_named = |name: &str| modules.iter().any(|module| module.eq_ignore_ascii_case(name));
     let is_default = modules.is_empty();
     let seconds = |keyword, attribute| {
         let number = settings.number::<u32>(keyword, attribute);
@@ -55,7 +56,7 @@ pub(super) fn build(
     };
     let must_change = seconds("smbk5pwd-must-change", "olcSmbK5PwdMustChange")?;
     let can_change = seconds("smbk5pwd-can-change", "olcSmbK5PwdCanChange")?;
-    let samba = match is_default || names("samba") {
+    let samba = match is_default || is_named("samba") {
         true => {
             let attributes = [NT_HASH, LAST_SET, MUST_CHANGE, CAN_CHANGE];
             let class = class_of(schema, "sambaSamAccount", &attributes, "samba.schema")?;
@@ -65,18 +66,23 @@ pub(super) fn build(
         false => None,
     };
     // Without a word about modules, as many as the schema has, but Samba's.
-    let is_shadow = names("shadow") || is_default && schema.object_class_id("shadowAccount").is_some();
+    let is_shadow = is_named("shadow") || is_default && schema.object_class_id("shadowAccount").is_some();
     let shadow = match is_shadow {
         true => Some(class_of(schema, "shadowAccount", &[LAST_CHANGE], "nis.schema")?),
         false => None,
     };
-    let is_kerberos = names("krb5") || is_default && settings.text(STASH).is_some();
-    let kerberos = is_kerberos.then(|| kerberos(settings, schema)).transpose()?;
-    let (is_samba, is_kerberos) = (samba.is_some(), kerberos.is_some());
+    let (stash, heimdal_key) = (settings.text(STASH), settings.text(HEIMDAL_KEY));
+    let is_kerberos = is_named("krb5") || is_default && (stash.is_some() || heimdal_key.is_some());
+    // Without a stash there are Heimdal's principals alone, if the schema has them.
+    let knows_heimdal = heimdal_key.is_some() || schema.object_class_id("krb5KDCEntry").is_some();
+    let mit = (is_kerberos && (stash.is_some() || !knows_heimdal)).then(|| mit(settings, schema));
+    let heimdal = (is_kerberos && knows_heimdal).then(|| heimdal(settings, schema));
+    let (mit, heimdal, is_samba) = (mit.transpose()?, heimdal.transpose()?, samba.is_some());
     let idle = [
         ("smbk5pwd-must-change", "samba", must_change.is_some() && !is_samba),
         ("smbk5pwd-can-change", "samba", can_change.is_some() && !is_samba),
-        ("smbk5pwd-krb5-stash", "krb5", settings.text(STASH).is_some() && !is_kerberos),
+        ("smbk5pwd-krb5-stash", "krb5", stash.is_some() && !is_kerberos),
+        ("smbk5pwd-heimdal-mkey", "krb5", heimdal_key.is_some() && !is_kerberos),
         ("smbk5pwd-krb5-enctypes", "krb5", settings.words(ENCRYPTION_TYPES).next().is_some() && !is_kerberos),
     ];
     let idle = idle.into_iter().filter(|(.., is_idle)| *is_idle);
@@ -87,39 +93,49 @@ pub(super) fn build(
         object_class: described("objectClass")?,
         samba,
         shadow,
-        kerberos,
+        mit,
+        heimdal,
         idle,
     }))
 }
 
-fn kerberos(settings: &Settings, schema: &Schema) -> Result<Kerberos, SettingError> {
-    let attributes = [
-        kerberos::KEYS,
-        kerberos::PRINCIPAL,
-        kerberos::CANONICAL,
-        kerberos::LAST_CHANGE,
-        kerberos::EXPIRATION,
-        kerberos::FLAGS,
-        kerberos::FAILURES,
-        kerberos::POLICY,
-        kerberos::POLICY_LIFE,
-    ];
-    let class = class_of(schema, "krbPrincipalAux", &attributes, "kerberos.schema")?;
+fn mit(settings: &Settings, schema: &Schema) -> Result<Mit, SettingError> {
+    let class = class_of(schema, "krbPrincipalAux", &names::ALL, "kerberos.schema")?;
     let path = settings.text(STASH).ok_or_else(|| {
         SettingError::new("smbk5pwd-enable krb5: where the stash of the KDC's master key is, is not said")
-            .with_help("add `smbk5pwd-krb5-stash FILE` with the file that `kdb5_ldap_util create -s` wrote")
+            .with_help(
+                "add `smbk5pwd-krb5-stash FILE` with the file that `kdb5_ldap_util create -s` wrote, or for Heimdal's KDC \
+                 include its hdb.schema",
+            )
     })?;
-    let master = MasterKey::read(Path::new(path)).map_err(|fault| {
+    let masters = MasterKeys::read(Path::new(path)).map_err(|fault| {
         SettingError::new(format!("smbk5pwd-krb5-stash \"{path}\": {fault}")).with_help(
             "name the file that `kdb5_ldap_util create -s` wrote, and let the server's user read it",
         )
     })?;
-    let words = settings.words(ENCRYPTION_TYPES);
-    let mut kinds: Vec<EncryptionType> = words.filter_map(EncryptionType::named).collect();
-    if kinds.is_empty() {
-        kinds = EncryptionType::USUAL.to_vec();
-    }
-    Ok(Kerberos { class, master, kinds })
+    let principal_name = described(schema, "overlay smbk5pwd", names::PRINCIPAL)?;
+    Ok(Mit { class, masters, kinds: kinds(settings), principal_name })
+}
+
+fn heimdal(settings: &Settings, schema: &Schema) -> Result<Heimdal, SettingError> {
+    let class = class_of(schema, "krb5KDCEntry", &heimdal_names::ALL, "hdb.schema")?;
+    let read = |path: &str| {
+        MasterKeys::read(Path::new(path)).map_err(|fault| {
+            let error = SettingError::new(format!("smbk5pwd-heimdal-mkey \"{path}\": {fault}"));
+            error.with_help(
+                "name the file that `kstash -e aes256-cts-hmac-sha1-96` wrote, and let the server's user read it; without this \
+                 line keys are stored as they are, and the KDC reads them, too",
+            )
+        })
+    };
+    let masters = settings.text(HEIMDAL_KEY).map(read).transpose()?;
+    Ok(Heimdal { class, masters, kinds: kinds(settings) })
+}
+
+/// Which keys to make.
+fn kinds(settings: &Settings) -> Vec<EncryptionType> {
+    let kinds: Vec<_> = settings.words(ENCRYPTION_TYPES).filter_map(EncryptionType::named).collect();
+    if kinds.is_empty() { EncryptionType::USUAL.to_vec() } else { kinds }
 }
 
 /// The class whose entries have these attributes.

@@ -9,7 +9,7 @@ mod tests;
 use std::fmt::Write as _;
 
 use larix_engine::entry::{Entry, EntryAttribute};
-use larix_engine::index::IndexConfig;
+use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::{
     Additions, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Prepared,
     Purpose, Refusal, internal_change,
@@ -19,7 +19,7 @@ use larix_schema::{AttributeDescription, ObjectClassId, Schema};
 use md4::{Digest as _, Md4};
 use zeroize::Zeroizing;
 
-use kerberos::Kerberos;
+use kerberos::{Heimdal, Mit, heimdal_names, names};
 
 const NT_HASH: &str = "sambaNTPassword";
 const LAST_SET: &str = "sambaPwdLastSet";
@@ -31,12 +31,13 @@ const SECONDS_OF_DAY: i64 = 86_400;
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("smbk5pwd", "olcSmbK5PwdConfig", config::build)
     .once()
-    .secrets(&[NT_HASH, kerberos::KEYS])
+    .secrets(&[NT_HASH, names::KEYS, names::HISTORY, heimdal_names::KEYS])
     .directives(&[
         OverlayDirective::each("smbk5pwd-enable", "olcSmbK5PwdEnable").checked(config::check_modules),
         OverlayDirective::whole("smbk5pwd-must-change", "olcSmbK5PwdMustChange").default("0"),
         OverlayDirective::whole("smbk5pwd-can-change", "olcSmbK5PwdCanChange").default("0"),
         OverlayDirective::whole("smbk5pwd-krb5-stash", "olcLarixSmbK5PwdStash"),
+        OverlayDirective::whole("smbk5pwd-heimdal-mkey", "olcLarixSmbK5PwdHeimdalMkey"),
         OverlayDirective::each("smbk5pwd-krb5-enctypes", "olcLarixSmbK5PwdEnctypes")
             .checked(config::check_encryption_types),
     ]);
@@ -49,7 +50,8 @@ struct PasswordSync {
     samba: Option<Samba>,
     /// shadowAccount, where `shadow` is on.
     shadow: Option<ObjectClassId>,
-    kerberos: Option<Kerberos>,
+    mit: Option<Mit>,
+    heimdal: Option<Heimdal>,
     /// Directives that have no effect, and the module that they are for.
     idle: Vec<(&'static str, &'static str)>,
 }
@@ -92,9 +94,14 @@ impl Overlay for PasswordSync {
         idle.map(note).collect()
     }
 
+    fn indexes(&self) -> Vec<(AttributeDescription, Kinds)> {
+        // The key of the passwords before is that of a principal.
+        self.mit.iter().map(|mit| (mit.principal_name.clone(), Kinds::EQUALITY)).collect()
+    }
+
     /// Keys of principals take thousands of rounds.
     fn works_on_passwords(&self) -> bool {
-        self.kerberos.is_some()
+        self.mit.is_some() || self.heimdal.is_some()
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
@@ -155,8 +162,9 @@ impl PasswordSync {
         let now = change.now.seconds();
         let mut settled: Settled = Vec::new();
         let samba = self.samba.as_ref().filter(|samba| is_of(samba.class));
-        let kerberos = self.kerberos.as_ref().filter(|kerberos| is_of(kerberos.class));
-        let password = match samba.is_some() || kerberos.is_some() {
+        let mit = self.mit.as_ref().filter(|mit| is_of(mit.class));
+        let heimdal = self.heimdal.as_ref().filter(|heimdal| is_of(heimdal.class));
+        let password = match samba.is_some() || mit.is_some() || heimdal.is_some() {
             true => clear_text(change, given),
             false => None,
         };
@@ -169,8 +177,11 @@ impl PasswordSync {
                 }
             }
         }
-        if let Some((kerberos, password)) = kerberos.zip(password.as_ref()) {
-            settled.extend(kerberos.settled(change, account, password)?);
+        if let Some((mit, password)) = mit.zip(password.as_ref()) {
+            settled.extend(mit.settled(change, account, password)?);
+        }
+        if let Some((heimdal, password)) = heimdal.zip(password.as_ref()) {
+            settled.extend(heimdal.settled(change, account, password));
         }
         if self.shadow.is_some_and(is_of) {
             settled.push((LAST_CHANGE, vec![number(now.div_euclid(SECONDS_OF_DAY))]));

@@ -354,6 +354,10 @@ fn a_stash_that_cannot_be_used_is_named() {
             format!("smbk5pwd-enable krb5\nsmbk5pwd-krb5-stash {path}/other"),
             format!("smbk5pwd-krb5-stash \"{path}/other\": it is no key table"),
         ),
+        (
+            format!("smbk5pwd-enable krb5\nsmbk5pwd-heimdal-mkey {path}/stash"),
+            "<krb5Key>: attribute type undefined; include hdb.schema".to_owned(),
+        ),
     ] {
         let error = build(&DESCRIPTOR, &schema, &lines).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(&expected), "{lines}: {error}");
@@ -362,4 +366,135 @@ fn a_stash_that_cannot_be_used_is_named() {
         build(&DESCRIPTOR, &schema, &format!("smbk5pwd-enable krb5\nsmbk5pwd-krb5-stash {path}/stash"))
             .unwrap();
     assert!(overlay.works_on_passwords() && !format!("{overlay:?}").contains("7, 7"));
+}
+
+/// The values of an attribute of octets, by the numbers that `number` finds in them.
+fn numbers(fixture: &Fixture<MemoryStore>, name: &str) -> Vec<u32> {
+    let entry = fixture.entry(USER).unwrap();
+    let values = entry.values(fixture.schema.attribute_type(name).unwrap().id).to_vec();
+    let mut numbers: Vec<u32> = values.iter().map(|set| version_of(set).unwrap()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn keys_of_the_passwords_before_are_remembered() {
+    let (_folder, lines) = with_stash();
+    let account = "objectClass: krbPrincipalAux\nkrbPrincipalName: user@EXAMPLE.COM\nuserPassword: 1";
+    let overlays = [(&DESCRIPTOR, lines.as_str())];
+    let fixture = fixture_with(larix_schema::bundled("kerberos").unwrap(), &overlays, account);
+    let policy = format!("cn=policy,{SUFFIX}");
+    fixture.apply(&format!("dn: {policy}\nobjectClass: krbPwdPolicy\ncn: policy\nkrbPwdHistoryLength: 3\n"));
+    fixture.apply(&modify(&format!("add: krbPwdPolicyReference\nkrbPwdPolicyReference: {policy}")));
+    let set = |password: &str, expected: &[u32]| {
+        fixture.apply(&modify(&format!("replace: userPassword\nuserPassword: {password}")));
+        assert_eq!(numbers(&fixture, "krbPwdHistory"), expected, "{password}");
+    };
+    let length = |number: u32| {
+        let text = format!(
+            "dn: {policy}\nchangetype: modify\nreplace: krbPwdHistoryLength\nkrbPwdHistoryLength: {number}\n"
+        );
+        fixture.apply(&text);
+    };
+    // There is no key to encrypt them in.
+    set("2", &[]);
+    let history = format!("cn=history,{SUFFIX}");
+    let principal = |version: u32| {
+        let lines = format!(
+            "dn: {history}\nobjectClass: inetOrgPerson\nobjectClass: krbPrincipalAux\ncn: history\nsn: h\n\
+             krbPrincipalName: kadmin/history@EXAMPLE.COM\nuserPassword: x\n"
+        );
+        if version == 1 {
+            lines
+        } else {
+            format!("dn: {history}\nchangetype: modify\nreplace: userPassword\nuserPassword: y\n")
+        }
+    };
+    fixture.apply(&principal(1));
+    set("3", &[2]);
+    set("4", &[2, 3]);
+    set("5", &[3, 4]);
+    // The keys are those of the passwords, in another key than they were.
+    length(2);
+    set("6", &[5]);
+    length(10);
+    set("7", &[5, 6]);
+    set("8", &[5, 6, 7]);
+    // With another key of kadmin/history the ones before can be read no longer.
+    fixture.apply(&principal(2));
+    set("9", &[8]);
+    for number in [1, 0] {
+        length(number);
+        set("10", &[8]);
+    }
+    // What the request says holds.
+    length(5);
+    fixture.apply(&modify("replace: userPassword\nuserPassword: 11\n-\nreplace: krbPwdHistory"));
+    assert_eq!(numbers(&fixture, "krbPwdHistory"), [0u32; 0]);
+    let overlay = build(&DESCRIPTOR, &fixture.schema, &lines).unwrap();
+    assert_eq!(overlay.indexes().len(), 1);
+}
+
+/// What Heimdal's hdb.schema has, as far as the overlay is concerned.
+const HEIMDAL: &str = "
+attributetype ( 1.3.6.1.4.1.5322.10.1.1 NAME 'krb5PrincipalName' EQUALITY caseExactIA5Match SINGLE-VALUE SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )
+attributetype ( 1.3.6.1.4.1.5322.10.1.2 NAME 'krb5KeyVersionNumber' EQUALITY integerMatch SINGLE-VALUE SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )
+attributetype ( 1.3.6.1.4.1.5322.10.1.5 NAME 'krb5KDCFlags' EQUALITY integerMatch SINGLE-VALUE SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )
+attributetype ( 1.3.6.1.4.1.5322.10.1.9 NAME 'krb5PasswordEnd' EQUALITY generalizedTimeMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )
+attributetype ( 1.3.6.1.4.1.5322.10.1.10 NAME 'krb5Key' SYNTAX 1.3.6.1.4.1.1466.115.121.1.5 )
+objectclass ( 1.3.6.1.4.1.5322.10.2.1 NAME 'krb5Principal' SUP top AUXILIARY MUST krb5PrincipalName )
+objectclass ( 1.3.6.1.4.1.5322.10.2.2 NAME 'krb5KDCEntry' SUP krb5Principal AUXILIARY MUST krb5KeyVersionNumber
+  MAY ( krb5PasswordEnd $ krb5KDCFlags $ krb5Key ) )
+";
+
+#[test]
+fn keys_of_heimdals_principals_change_with_the_password() {
+    let (folder, stash) = with_stash();
+    let file = folder.path().join("stash");
+    let sealed = format!("smbk5pwd-enable krb5\nsmbk5pwd-heimdal-mkey {}", file.display());
+    let both = format!("{stash}\nsmbk5pwd-heimdal-mkey {}", file.display());
+    let schema = format!("{}{HEIMDAL}", larix_schema::bundled("kerberos").unwrap());
+    let account = "objectClass: krb5KDCEntry\nkrb5PrincipalName: user@EXAMPLE.COM\nkrb5KeyVersionNumber: 4\nuserPassword: new";
+    for (lines, length) in [("smbk5pwd-enable krb5", 75), (sealed.as_str(), 108), (both.as_str(), 108)] {
+        let fixture = fixture_with(&schema, &[(&DESCRIPTOR, lines)], account);
+        let state = |fixture: &Fixture<MemoryStore>| {
+            let entry = fixture.entry(USER).unwrap();
+            let keys = entry.values(fixture.schema.attribute_type("krb5Key").unwrap().id);
+            let lengths: Vec<usize> = keys.iter().map(Vec::len).collect();
+            let mut text = format!("{lengths:?}");
+            for name in ["krb5KeyVersionNumber", "krb5PasswordEnd", "krb5KDCFlags", "krbPrincipalKey"] {
+                text += &fixture.value(USER, name).map_or_else(String::new, |value| format!(" {value}"));
+            }
+            text
+        };
+        let keys = format!("[{length}, {}]", length - 16);
+        // An add brings the version itself.
+        assert_eq!(state(&fixture), format!("{keys} 4"), "{lines}");
+        for (change, expected) in [
+            ("replace: userPassword\nuserPassword: other", "5"),
+            (
+                "add: krb5KDCFlags\nkrb5KDCFlags: 262270\n-\nadd: krb5PasswordEnd\nkrb5PasswordEnd: 20250101000000Z",
+                "5 20250101000000Z 262270",
+            ),
+            // What is expired is so no longer.
+            ("replace: userPassword\nuserPassword: third", "6 126"),
+            (
+                "add: krb5PasswordEnd\nkrb5PasswordEnd: 20990101000000Z\n-\nreplace: userPassword\nuserPassword: x",
+                "7 20990101000000Z 126",
+            ),
+            // A hash does not tell the password.
+            (
+                "replace: userPassword\nuserPassword: {SSHA}5en6G6MezRroT3XKqkdPOmY/BfQ=",
+                "7 20990101000000Z 126",
+            ),
+        ] {
+            fixture.apply(&modify(change));
+            assert_eq!(state(&fixture), format!("{keys} {expected}"), "{lines} {change}");
+        }
+        assert_eq!(password_modify(&fixture, b"fourth"), "0");
+        assert_eq!(state(&fixture), format!("{keys} 8 20990101000000Z 126"));
+    }
+    let other = fixture_with(&schema, &[(&DESCRIPTOR, &sealed)], "userPassword: new");
+    other.apply(&modify("replace: userPassword\nuserPassword: x"));
+    assert!(other.value(USER, "krb5Key").is_none());
 }

@@ -1,6 +1,6 @@
-//! Kerberos' encryption types on AES: keys made of passwords, and encryption (RFC 3961, RFC 3962, RFC 8009).
+//! Kerberos' encryption types on AES: keys made of passwords, encryption and its reverse (RFC 3961, RFC 3962, RFC 8009).
 
-use aes::cipher::{BlockCipherEncrypt as _, KeyInit as _};
+use aes::cipher::{BlockCipherDecrypt as _, BlockCipherEncrypt as _, KeyInit as _};
 use aes::{Aes128, Aes256, Block};
 use hmac::{Hmac, Mac as _};
 use pbkdf2::pbkdf2_hmac;
@@ -102,27 +102,53 @@ impl EncryptionType {
 
     /// Encrypts with integrity, by a key of this type.
     pub(super) fn encrypt(self, key: &[u8], usage: u32, confounder: [u8; BLOCK], plain: &[u8]) -> Vec<u8> {
+        let whole = Zeroizing::new([&confounder[..], plain].concat());
+        let (encrypting, integrity) = self.working_keys(key, usage);
+        let mut out = encrypt_stealing(&Cipher::new(&encrypting), &whole);
+        let mac = self.integrity(&integrity, &whole, &out);
+        out.extend_from_slice(&mac);
+        out
+    }
+
+    /// What was encrypted; `None` for another key or usage, and for what is damaged.
+    pub(super) fn decrypt(self, key: &[u8], usage: u32, encrypted: &[u8]) -> Option<Secret> {
+        let length = encrypted.len().checked_sub(self.mac_length()).filter(|length| *length >= BLOCK)?;
+        let (encrypted, mac) = encrypted.split_at_checked(length)?;
+        let (encrypting, integrity) = self.working_keys(key, usage);
+        let whole = decrypt_stealing(&Cipher::new(&encrypting), encrypted);
+        if *self.integrity(&integrity, &whole, encrypted) != *mac {
+            return None;
+        }
+        Some(Zeroizing::new(whole.get(BLOCK..)?.to_vec()))
+    }
+
+    /// The keys for encryption and for integrity.
+    fn working_keys(self, key: &[u8], usage: u32) -> (Secret, Secret) {
         let constant = |last: u8| [&usage.to_be_bytes()[..], &[last]].concat();
         let integrity_length = match self {
             Self::Aes256Sha384 => 24,
             own => own.key_length(),
         };
         let encrypting = self.derived(key, &constant(FOR_ENCRYPTION), self.key_length());
-        let integrity = self.derived(key, &constant(FOR_INTEGRITY), integrity_length);
-        let whole = Zeroizing::new([&confounder[..], plain].concat());
-        let mut out = encrypt_stealing(&Cipher::new(&encrypting), &whole);
-        let mac = match self {
-            Self::Aes128Sha1 | Self::Aes256Sha1 => self.mac(&integrity, &[&whole]),
-            // The cipher's state before the first block is all zeros.
-            Self::Aes128Sha256 | Self::Aes256Sha384 => self.mac(&integrity, &[&[0; BLOCK], &out]),
-        };
-        let length = match self {
+        (encrypting, self.derived(key, &constant(FOR_INTEGRITY), integrity_length))
+    }
+
+    fn mac_length(self) -> usize {
+        match self {
             Self::Aes128Sha1 | Self::Aes256Sha1 => 12,
             Self::Aes128Sha256 => 16,
             Self::Aes256Sha384 => 24,
+        }
+    }
+
+    fn integrity(self, key: &[u8], plain: &[u8], encrypted: &[u8]) -> Secret {
+        let mut mac = match self {
+            Self::Aes128Sha1 | Self::Aes256Sha1 => self.mac(key, &[plain]),
+            // The cipher's state before the first block is all zeros.
+            Self::Aes128Sha256 | Self::Aes256Sha384 => self.mac(key, &[&[0; BLOCK], encrypted]),
         };
-        out.extend(mac.iter().take(length));
-        out
+        mac.truncate(self.mac_length());
+        mac
     }
 
     /// A key derived from another one (DK of RFC 3961 section 5.1, KDF-HMAC-SHA2 of RFC 8009 section 3).
@@ -194,6 +220,15 @@ impl Cipher {
         }
         *block = whole.into();
     }
+
+    fn decrypt(&self, block: &mut [u8; BLOCK]) {
+        let mut whole = Block::from(*block);
+        match self {
+            Self::Aes128(cipher) => cipher.decrypt_block(&mut whole),
+            Self::Aes256(cipher) => cipher.decrypt_block(&mut whole),
+        }
+        *block = whole.into();
+    }
 }
 
 /// CBC from zeros with ciphertext stealing (RFC 3962 section 5): as long as the plain text, which has a block at least.
@@ -210,6 +245,34 @@ fn encrypt_stealing(cipher: &Cipher, plain: &[u8]) -> Vec<u8> {
     }
     let mut out = blocks.concat();
     out.truncate(plain.len());
+    out
+}
+
+/// The reverse of [`encrypt_stealing`], for a block at least.
+fn decrypt_stealing(cipher: &Cipher, encrypted: &[u8]) -> Secret {
+    let mut blocks: Vec<[u8; BLOCK]> = Vec::with_capacity(encrypted.len().div_ceil(BLOCK));
+    for chunk in encrypted.chunks(BLOCK) {
+        let mut block = [0; BLOCK];
+        block.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+        blocks.push(block);
+    }
+    if let [.., before, last] = blocks.as_mut_slice() {
+        // The end of the last block but one was cut off: it is in the last one, where the plain text has zeros.
+        let mut stolen = *before;
+        cipher.decrypt(&mut stolen);
+        let cut = (encrypted.len() - 1) % BLOCK + 1;
+        last.iter_mut().zip(stolen).skip(cut).for_each(|(to, from)| *to = from);
+        std::mem::swap(before, last);
+    }
+    let mut state = [0; BLOCK];
+    let mut out = Zeroizing::new(Vec::with_capacity(encrypted.len()));
+    for block in blocks {
+        let mut plain = block;
+        cipher.decrypt(&mut plain);
+        out.extend(plain.iter().zip(state).map(|(one, other)| one ^ other));
+        state = block;
+    }
+    out.truncate(encrypted.len());
     out
 }
 
@@ -301,7 +364,9 @@ mod tests {
                 "39312523a78662d5be7fcbcc98ebf5a897687268d6ecccc0c07b25e25ecfe584",
             ),
         ] {
-            assert_eq!(hex(&encrypt_stealing(&cipher, plain.as_bytes())), expected, "{plain}");
+            let encrypted = encrypt_stealing(&cipher, plain.as_bytes());
+            assert_eq!(hex(&encrypted), expected, "{plain}");
+            assert_eq!(*decrypt_stealing(&cipher, &encrypted), plain.as_bytes());
         }
     }
 
@@ -341,6 +406,26 @@ mod tests {
             let plain: Vec<u8> = plain.collect();
             let encrypted = kind.encrypt(key, 2, confounder.to_be_bytes(), &plain);
             assert_eq!(hex(&encrypted), expected, "{kind:?} {}", plain.len());
+            assert_eq!(*kind.decrypt(key, 2, &encrypted).unwrap(), plain);
+        }
+    }
+
+    #[test]
+    fn what_was_encrypted_comes_back() {
+        for kind in EncryptionType::ALL {
+            let key = vec![7; kind.key_length()];
+            for length in [0, 1, 15, 16, 17, 32, 33] {
+                let plain: Vec<u8> = (0..length).collect();
+                let encrypted = kind.encrypt(&key, 3, [9; BLOCK], &plain);
+                assert_eq!(*kind.decrypt(&key, 3, &encrypted).unwrap(), plain, "{kind:?} {length}");
+                assert!(kind.decrypt(&key, 4, &encrypted).is_none(), "another usage");
+                for at in [0, encrypted.len() / 2, encrypted.len() - 1] {
+                    let mut damaged = encrypted.clone();
+                    damaged[at] ^= 1;
+                    assert!(kind.decrypt(&key, 3, &damaged).is_none(), "{kind:?} {length} {at}");
+                }
+                assert!(kind.decrypt(&key, 3, &encrypted[..kind.mac_length() + 15]).is_none());
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The stash of a KDC's master key: a key table (MIT's file format 5.2) with keys of `K/M`.
+//! The file of a KDC's master keys, MIT's and Heimdal's: a key table (MIT's file format 5.2) with keys of `K/M`.
 
 use std::fs;
 use std::path::Path;
@@ -14,15 +14,23 @@ const MASTER: [&[u8]; 2] = [b"K", b"M"];
 /// No stash is as large: a key takes some hundred octets.
 const SIZE_MAX: u64 = 1 << 20;
 
-/// The key in which the keys of a realm's principals are encrypted.
-pub(in super::super) struct MasterKey {
-    pub(super) realm: Vec<u8>,
+/// A key in which the keys of a realm's principals are encrypted.
+pub(super) struct MasterKey {
     pub(super) version: u32,
     pub(super) kind: EncryptionType,
     pub(super) key: Zeroizing<Vec<u8>>,
 }
 
-impl MasterKey {
+/// The master keys of a realm.
+pub(in super::super) struct MasterKeys {
+    pub(super) realm: Vec<u8>,
+    /// The one in which new keys are encrypted.
+    pub(super) newest: MasterKey,
+    /// Those in which older keys may be.
+    pub(super) older: Vec<MasterKey>,
+}
+
+impl MasterKeys {
     /// Reads a file.
     ///
     /// # Errors
@@ -36,10 +44,11 @@ impl MasterKey {
         Self::parse(&content)
     }
 
-    /// The newest key of a stash.
+    /// The keys of a stash.
     pub(super) fn parse(content: &[u8]) -> Result<Self, String> {
         let mut rest = content.strip_prefix(&FORMAT).ok_or("it is no key table of the file format 5.2")?;
-        let mut newest: Option<(u32, Result<Self, String>)> = None;
+        let mut newest: Option<Record> = None;
+        let mut older = Vec::new();
         while !rest.is_empty() {
             let damaged = || "it is damaged: a record is cut off".to_owned();
             let size = take(&mut rest, 4).and_then(|size| Some(i32::from_be_bytes(size.try_into().ok()?)));
@@ -50,17 +59,34 @@ impl MasterKey {
             if size <= 0 {
                 continue;
             }
-            let Some((version, key)) = record_of(record).ok_or_else(damaged)? else { continue };
-            if newest.as_ref().is_none_or(|(known, _)| *known < version) {
-                newest = Some((version, key));
-            }
+            let Some(record) = record_of(record).ok_or_else(damaged)? else { continue };
+            let is_newest = newest.as_ref().is_none_or(|known| known.version < record.version);
+            older.extend(if is_newest { newest.replace(record) } else { Some(record) });
         }
-        newest.map_or_else(|| Err("it has no key of K/M".to_owned()), |(_, key)| key)
+        let Some(Record { realm, key, .. }) = newest else { return Err("it has no key of K/M".to_owned()) };
+        // An older key of a type that is unknown here opens nothing.
+        let older = older.into_iter().filter_map(|record| record.key.ok()).collect();
+        Ok(Self { realm, newest: key?, older })
+    }
+
+    /// The keys that may have encrypted what is said to be under this version, the likeliest first.
+    pub(super) fn of_version(&self, version: Option<u32>) -> impl Iterator<Item = &MasterKey> {
+        let all = || std::iter::once(&self.newest).chain(&self.older);
+        let is_it = move |key: &&MasterKey| Some(key.version) == version;
+        all().filter(is_it).chain(all().filter(move |key| !is_it(key)))
     }
 }
 
-/// The key of a record, with its version, if it is one of `K/M`. `None`: the record is damaged.
-fn record_of(mut rest: &[u8]) -> Option<Option<(u32, Result<MasterKey, String>)>> {
+/// A key of `K/M` in a stash.
+struct Record {
+    realm: Vec<u8>,
+    version: u32,
+    /// Or why it cannot be used.
+    key: Result<MasterKey, String>,
+}
+
+/// The key of a record, if it is one of `K/M`. `None`: the record is damaged.
+fn record_of(mut rest: &[u8]) -> Option<Option<Record>> {
     let rest = &mut rest;
     let count = number(rest, 2)?;
     let realm = text(rest)?.to_vec();
@@ -84,9 +110,9 @@ fn record_of(mut rest: &[u8]) -> Option<Option<(u32, Result<MasterKey, String>)>
         Ok(kind) if kind.key_length() != key.len() => {
             Err(format!("its master key has {} octets, and not {}", key.len(), kind.key_length()))
         }
-        kind => kind.map(|kind| MasterKey { realm, version, kind, key }),
+        kind => kind.map(|kind| MasterKey { version, kind, key }),
     };
-    Some(Some((version, key)))
+    Some(Some(Record { realm, version, key }))
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
@@ -142,12 +168,20 @@ mod tests {
         // A record that was deleted.
         file.extend((-3i32).to_be_bytes());
         file.extend([0; 3]);
-        let key = MasterKey::parse(&file).ok().unwrap();
+        let keys = MasterKeys::parse(&file).ok().unwrap();
         assert_eq!(
-            (key.realm.as_slice(), key.version, key.kind),
+            (keys.realm.as_slice(), keys.newest.version, keys.newest.kind),
             (&b"EXAMPLE.COM"[..], 300, EncryptionType::Aes256Sha1)
         );
-        assert_eq!(key.key.as_slice(), new);
+        assert_eq!(keys.newest.key.as_slice(), new);
+        for (version, expected) in
+            [(None, [300, 1]), (Some(300), [300, 1]), (Some(1), [1, 300]), (Some(2), [300, 1])]
+        {
+            assert!(keys.of_version(version).map(|key| key.version).eq(expected), "{version:?}");
+        }
+        // One of another type does not matter unless it is the newest.
+        file = stash(&[(&MASTER_NAME, 1, 16, &[3; 24]), (&MASTER_NAME, 2, 18, &new)]);
+        assert!(MasterKeys::parse(&file).ok().unwrap().older.is_empty());
     }
 
     #[test]
@@ -161,11 +195,11 @@ mod tests {
             (&stash(&[(&MASTER_NAME, 1, 23, &[2; 16])]), "its master key has the encryption type 23"),
             (&stash(&[(&MASTER_NAME, 1, 18, &[2; 16])]), "its master key has 16 octets, and not 32"),
         ] {
-            let fault = MasterKey::parse(file).map(|_| ()).unwrap_err();
+            let fault = MasterKeys::parse(file).map(|_| ()).unwrap_err();
             assert!(fault.starts_with(expected), "{fault}");
         }
         for length in FORMAT.len() + 1..whole.len() {
-            let fault = MasterKey::parse(&whole[..length]).map(|_| ()).unwrap_err();
+            let fault = MasterKeys::parse(&whole[..length]).map(|_| ()).unwrap_err();
             assert_eq!(fault, "it is damaged: a record is cut off", "{length}");
         }
     }

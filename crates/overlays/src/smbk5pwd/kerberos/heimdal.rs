@@ -1,0 +1,147 @@
+//! Principals of Heimdal's KDC (hdb-ldap): krb5KDCEntry, with a `Key` of hdb.asn1 in each value of krb5Key.
+
+use larix_engine::overlay::PendingChange;
+use larix_engine::time::{RandomSource, Timestamp};
+use larix_proto::ber::{Tag, write};
+use larix_schema::ObjectClassId;
+
+use super::super::{Account, Settled};
+use super::encryption::EncryptionType;
+use super::heimdal_names::{EXPIRATION, FLAGS, KEYS, PRINCIPAL, VERSION};
+use super::principal::Principal;
+use super::stash::{MasterKey, MasterKeys};
+use super::{keys_of, number};
+
+/// The bit of krb5KDCFlags that asks for another password (require-pwchange of HDBFlags).
+const MUST_CHANGE: i64 = 1 << 18;
+/// A salt for passwords (hdb-pw-salt).
+const PASSWORD_SALT: i64 = 3;
+/// The usage of keys that encrypt other keys (HDB_KU_MKEY).
+const USAGE: u32 = 0x48_4442;
+
+/// Keys of Heimdal's principals.
+pub(in super::super) struct Heimdal {
+    /// krb5KDCEntry.
+    pub(in super::super) class: ObjectClassId,
+    /// `None`: keys are stored as they are, as the KDC stores them if it has no master key.
+    pub(in super::super) masters: Option<MasterKeys>,
+    pub(in super::super) kinds: Vec<EncryptionType>,
+}
+
+/// Keys stay out of logs.
+impl std::fmt::Debug for Heimdal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Heimdal").field("kinds", &self.kinds).finish_non_exhaustive()
+    }
+}
+
+impl Heimdal {
+    /// What a principal's entry has with a new password: values of attributes, none for those that go. Nothing if it is no principal.
+    pub(in super::super) fn settled(
+        &self,
+        change: &PendingChange<'_>,
+        account: &Account<'_>,
+        password: &[u8],
+    ) -> Settled {
+        let Some(principal) = account.values(PRINCIPAL).first().and_then(|name| Principal::parse(name))
+        else {
+            return Vec::new();
+        };
+        let master = self.masters.as_ref().map(|masters| &masters.newest);
+        let keys = keys_of(change, &self.kinds, &principal.salt, password);
+        let keys = keys.iter().map(|(kind, key)| encode(master, *kind, key, &principal.salt, change.random));
+        let value = |name| account.values(name).first().and_then(|value| number(value));
+        let version = value(VERSION).unwrap_or(0).saturating_add(1);
+        let mut settled = vec![(KEYS, keys.collect()), (VERSION, vec![version.to_string().into_bytes()])];
+        // How long a password is good for is in the KDC's configuration: nothing says until when this one is.
+        let end = account
+            .values(EXPIRATION)
+            .first()
+            .and_then(|end| Timestamp::parse_generalized(std::str::from_utf8(end).ok()?));
+        if end.is_some_and(|end| end.seconds() <= change.now.seconds()) {
+            settled.push((EXPIRATION, Vec::new()));
+        }
+        if let Some(flags) = value(FLAGS).filter(|flags| flags & MUST_CHANGE != 0) {
+            settled.push((FLAGS, vec![(flags & !MUST_CHANGE).to_string().into_bytes()]));
+        }
+        settled
+    }
+}
+
+/// A `Key`.
+fn encode(
+    master: Option<&MasterKey>,
+    kind: EncryptionType,
+    key: &[u8],
+    salt: &[u8],
+    random: &dyn RandomSource,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::constructed(&mut out, Tag::SEQUENCE, |out| {
+        if let Some(master) = master {
+            integer(out, 0, master.version.into());
+        }
+        write::constructed(out, Tag::context_constructed(1), |out| match master {
+            Some(master) => {
+                let mut confounder = [0; 16];
+                random.fill(&mut confounder);
+                let sealed = master.kind.encrypt(&master.key, USAGE, confounder, key);
+                typed(out, kind.number().into(), &sealed);
+            }
+            None => typed(out, kind.number().into(), key),
+        });
+        write::constructed(out, Tag::context_constructed(2), |out| typed(out, PASSWORD_SALT, salt));
+    });
+    out
+}
+
+/// An EncryptionKey or a Salt: a type, and octets.
+fn typed(out: &mut Vec<u8>, kind: i64, octets: &[u8]) {
+    write::constructed(out, Tag::SEQUENCE, |out| {
+        integer(out, 0, kind);
+        write::constructed(out, Tag::context_constructed(1), |out| {
+            write::octets(out, Tag::OCTET_STRING, octets);
+        });
+    });
+}
+
+fn integer(out: &mut Vec<u8>, field: u8, number: i64) {
+    write::constructed(out, Tag::context_constructed(field), |out| write::integer(out, Tag::INTEGER, number));
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_engine::time::SeededRandom;
+
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digit = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
+        let digits: Vec<u8> = hex.bytes().filter_map(digit).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
+
+    /// What `kstash -e aes256-cts-hmac-sha1-96` of Heimdal 7.8 wrote.
+    const MASTER: &str = "0502000000490002000a4c415249582e5445535400014b00014d000000016b09709e0100120020f2f2f43ad7e2870973e625be53\
+                          8eaa02a59daafa2ac345e801b29742cb4a0aec0000000100000000";
+    /// The value of krb5Key that its kadmin made of `kpw1` for ann@LARIX.TEST.
+    const KEY: &str = "3068a003020101a1473045a003020112a13e043c5416ce4b95689db51ac5355ff3ddec4e9b7e50730647aee7f2b0b1c42f1cfb89\
+                       04076010dff006638b4d3cde3e6dbf470a90fa457d4f737c4f0cf562a2183016a003020103a10f040d4c415249582e54455354616e6e";
+
+    #[test]
+    fn keys_are_as_kadmin_writes_them() {
+        let (master, stored) = (MasterKeys::parse(&bytes(MASTER)).ok().unwrap().newest, bytes(KEY));
+        let (kind, salt) = (EncryptionType::Aes256Sha1, b"LARIX.TESTann");
+        let key = kind.key_of(b"kpw1", salt, kind.iterations());
+        let sealed = 20..80;
+        assert_eq!(master.kind.decrypt(&master.key, USAGE, &stored[sealed.clone()]).unwrap(), key);
+        let own = encode(Some(&master), kind, &key, salt, &SeededRandom::new(1));
+        assert_eq!(master.kind.decrypt(&master.key, USAGE, &own[sealed.clone()]).unwrap(), key);
+        // All but what is encrypted is the same.
+        let without = |value: &[u8]| [&value[..sealed.start], &value[sealed.end..]].concat();
+        assert_eq!(without(&own), without(&stored));
+        let open = encode(None, kind, &key, salt, &SeededRandom::new(1));
+        let (before, behind) = (bytes("3047a12b3029a003020112a1220420"), bytes("a2183016a003020103a10f040d"));
+        assert_eq!(open, [&before[..], &key, &behind, salt].concat());
+    }
+}
