@@ -12,10 +12,12 @@ pub struct Forward {
     pub needed: Vec<WriteOperation>,
     /// The account's state. The bind ends as it does, whatever becomes of them.
     pub state: Vec<WriteOperation>,
+    /// The password of an account that has none, under the condition that it still has none. The bind ends as it does.
+    pub password: Option<WriteOperation>,
 }
 
 impl Forward {
     pub(crate) fn is_empty(&self) -> bool {
-        self.needed.is_empty() && self.state.is_empty()
+        self.needed.is_empty() && self.state.is_empty() && self.password.is_none()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 use zeroize::Zeroizing;
@@ -14,7 +14,7 @@ use crate::overlay::{PasswordWork, PendingChange, Purpose};
 use crate::search::present::Present;
 use crate::write::authority::Authority;
 use crate::write::prepare::{self, Change, ChangeKind, Prepared, Standing};
-use crate::write::{Completion, WriteOperation, WriteRequest};
+use crate::write::{AttributeValues, Completion, Forward, Modification, WriteOperation, WriteRequest};
 
 impl<S: Store> Directory<S> {
     /// As [`Chosen::has_password_work`], in the database that holds the change's target.
@@ -70,6 +70,21 @@ impl<S: Store> Chosen<'_, S> {
             }
             Err(refused) => done(refused.into()),
         }
+    }
+
+    /// What has the provider of a shadow store such a password, where something hands it on (`overlay chain`); `None`: this server stores it, or
+    /// nobody.
+    pub fn forwarded_password(self, dn: &NormalDn, hash: &[u8]) -> Option<Forward> {
+        let settings = self.served.database.current_settings();
+        let password =
+            AttributeValues { description: "userPassword".to_owned(), values: vec![hash.to_vec()] };
+        let changes = vec![Modification { operation: ModifyOperation::Add, attribute: password }];
+        let referrals = settings.update_referrals.clone();
+        (settings.shadow && settings.forwards).then(|| Forward {
+            referrals,
+            password: Some(WriteOperation::Modify { object: dn.as_str().to_owned(), changes }),
+            ..Forward::default()
+        })
     }
 
     /// Whether the requester may replace the password of this entry. Others must not learn whether an old password is right.

@@ -9,7 +9,7 @@ use larix_engine::controls::RequestControls;
 use larix_engine::write::WriteOperation;
 use larix_proto::control::{self, ControlValue};
 use larix_proto::url::LdapUrl;
-use larix_proto::{LdapResult, ResultCode, client, oid};
+use larix_proto::{FilterBuf, LdapResult, ResultCode, client, oid};
 use zeroize::Zeroizing;
 
 use super::behavior::{Behavior, Wish, cannot_chain};
@@ -29,10 +29,10 @@ pub(super) enum Request {
         value: Vec<u8>,
     },
     Update(WriteOperation),
-    /// A change of a shadow's account that goes to its provider. Without `exact` what is there already, or no longer, is no fault.
+    /// A change of a shadow's account that goes to its provider.
     Forwarded {
         operation: WriteOperation,
-        exact: bool,
+        terms: Terms,
     },
     Password {
         old: Option<Zeroizing<Vec<u8>>>,
@@ -44,6 +44,15 @@ pub(super) enum Request {
         oid: String,
         value: Option<Vec<u8>>,
     },
+}
+
+/// What holds for a change that is forwarded.
+pub(super) enum Terms {
+    Exact,
+    /// What is there already, or no longer, is no fault.
+    Permissive,
+    /// It is made if the filter matches the entry.
+    OnlyIf(FilterBuf),
 }
 
 pub(super) struct OriginalRequest {
@@ -167,11 +176,15 @@ impl Following {
                 let operation = renamed(operation, target);
                 encoded(|out| encode_update(out, &operation, &controls))
             }
-            Request::Forwarded { operation, exact } => {
+            Request::Forwarded { operation, terms } => {
                 let mut controls = proxy.controls_of_none(&asked, kept.controls.hops);
                 controls.push(control::Relax.to_control(true));
-                if !exact {
-                    controls.push(control::PermissiveModify.to_control(false));
+                match terms {
+                    Terms::Exact => {}
+                    Terms::Permissive => controls.push(control::PermissiveModify.to_control(false)),
+                    Terms::OnlyIf(filter) => {
+                        controls.push(control::Assertion { filter: filter.as_filter() }.to_control(true));
+                    }
                 }
                 let operation = renamed(operation, target);
                 encoded(|out| encode_update(out, &operation, &controls))

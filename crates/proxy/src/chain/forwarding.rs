@@ -1,4 +1,4 @@
-//! What logins change in a shadow's accounts goes to its provider (`ppolicy_forward_updates`, used codes).
+//! What logins change in a shadow's accounts goes to its provider (`ppolicy_forward_updates`, used codes, `remoteauth_store`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::vec::IntoIter;
 use larix_backend::{Done, Verdict};
 use larix_engine::controls::RequestControls;
 use larix_engine::write::{Forward, WriteOperation};
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{FilterBuf, LdapResult, ResultCode};
 
-use super::following::{Following, OriginalRequest, Request};
+use super::following::{Following, OriginalRequest, Request, Terms};
 use super::links::Links;
 use crate::identity::Asker;
 use crate::job::Outcome;
@@ -63,11 +63,11 @@ impl Lost {
 /// Hands on what a bind has to hand on, and then its verdict.
 pub(super) fn forward(links: Arc<Links>, asker: Asker, mut verdict: Verdict, done: Done<Verdict>) {
     let Some(forward) = verdict.forward.take() else { return done(verdict) };
-    let Forward { referrals, needed, state } = *forward;
+    let Forward { referrals, needed, state, password } = *forward;
     let until = Duration::from_nanos(links.clock.monotonic().0) + FORWARD_MAX;
     let needed = needed.into_iter();
     let state = state.into_iter();
-    Forwarding { links, asker, referrals, needed, state, until, verdict, done }.go_on();
+    Forwarding { links, asker, referrals, needed, state, password, until, verdict, done }.go_on();
 }
 
 /// One after the other: what the bind needs first.
@@ -77,6 +77,7 @@ struct Forwarding {
     referrals: Vec<String>,
     needed: IntoIter<WriteOperation>,
     state: IntoIter<WriteOperation>,
+    password: Option<WriteOperation>,
     until: Duration,
     verdict: Verdict,
     done: Done<Verdict>,
@@ -84,21 +85,27 @@ struct Forwarding {
 
 impl Forwarding {
     fn go_on(mut self) {
-        let (operation, exact) = match self.needed.next() {
-            Some(operation) => (operation, true),
-            None => match self.state.next() {
-                Some(operation) => (operation, false),
-                None => return (self.done)(self.verdict),
-            },
-        };
+        let next = self.needed.next().map(|operation| (operation, Terms::Exact));
+        let next = next.or_else(|| Some((self.state.next()?, Terms::Permissive)));
+        let next = next.or_else(|| {
+            let has_none = FilterBuf::parse("(!(userPassword=*))").ok()?;
+            Some((self.password.take()?, Terms::OnlyIf(has_none)))
+        });
+        let Some((operation, terms)) = next else { return (self.done)(self.verdict) };
         let target = operation.target().to_owned();
-        let request = Request::Forwarded { operation, exact };
+        let (exact, conditional) = (matches!(terms, Terms::Exact), matches!(terms, Terms::OnlyIf(_)));
+        let request = Request::Forwarded { operation, terms };
         let kept = OriginalRequest { request, target: target.clone(), controls: RequestControls::default() };
         let following = Following::forwarding(Arc::clone(&self.links), self.asker.clone(), self.until);
         let referral =
             LdapResult { referrals: self.referrals.clone(), ..LdapResult::new(ResultCode::REFERRAL) };
         // It ends by its deadline; nobody gives it up before.
-        drop(following.begin(kept, referral, Box::new(move |outcome| self.ended(&target, &outcome, exact))));
+        let ended = move |outcome: Outcome| {
+            // Somebody else was faster.
+            let is_settled = conditional && outcome.result.code == ResultCode::ASSERTION_FAILED;
+            if is_settled { self.go_on() } else { self.ended(&target, &outcome, exact) }
+        };
+        drop(following.begin(kept, referral, Box::new(ended)));
     }
 
     fn ended(mut self, target: &str, outcome: &Outcome, exact: bool) {
@@ -109,6 +116,7 @@ impl Forwarding {
                 // None of the others is used up for nothing, and the state is that of a login that succeeds.
                 self.needed = Vec::new().into_iter();
                 self.state = Vec::new().into_iter();
+                self.password = None;
             }
         }
         self.go_on();

@@ -119,11 +119,11 @@ impl Conclude for Concluding {
                 identity: None,
                 forward,
             };
-            // As in slapd, who binds finds the password stored.
-            let answer = AtEnd::new(move || done(verdict));
             match store.filter(|_| succeeded) {
-                Some(store) => store.begin(answer),
-                None => drop(answer),
+                Some(store) if store.is_forwarded() => store.forward(verdict, done),
+                // As in slapd, who binds finds the password stored.
+                Some(store) => store.begin(AtEnd::new(move || done(verdict))),
+                None => done(verdict),
             }
         };
         let chosen = self.directory.at(&self.served);
@@ -148,6 +148,49 @@ struct Store {
 }
 
 impl Store {
+    /// Whether a provider is to store it.
+    fn is_forwarded(&self) -> bool {
+        self.directory.at(&self.served).forwarded_password(&self.dn, b"").is_some()
+    }
+
+    /// Hands the hash to the verdict when the pool has time, for what hands it on to the provider. Without a place in the pool's queue
+    /// another bind will do.
+    fn forward(self, verdict: Verdict, done: Done<Verdict>) {
+        let verdict = Arc::new(Mutex::new(Some(verdict)));
+        let answered = Arc::clone(&verdict);
+        let answer = AtEnd::new(move || {
+            let verdict = answered.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(verdict) = verdict {
+                done(verdict);
+            }
+        });
+        let services = Arc::clone(&self.services);
+        let source = services.passwords.source(&self.peer_name, self.dn.as_str());
+        let _ = services.passwords.submit(source, move || {
+            match self.hasher.hash(&self.password, &SystemRandom) {
+                Ok(hash) => {
+                    let forwarded = self.directory.at(&self.served).forwarded_password(&self.dn, &hash);
+                    let mut verdict = verdict.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let (Some(verdict), Some(forwarded)) = (verdict.as_mut(), forwarded) {
+                        match verdict.forward.as_deref_mut() {
+                            Some(forward) => forward.password = forwarded.password,
+                            None => verdict.forward = Some(Box::new(forwarded)),
+                        }
+                    }
+                }
+                Err(error) => self.failed(&error.to_string()),
+            }
+            drop(answer);
+        });
+    }
+
+    fn failed(&self, why: &str) {
+        let shown = printable(self.dn.as_str());
+        self.services
+            .log
+            .notice(format_args!("remoteauth: the password of \"{shown}\" is not stored: {why}"));
+    }
+
     /// When the pool has time; without a place in its queue another bind will do. `then` is dropped at the end of it.
     fn begin(self, then: impl Send + 'static) {
         let is_first = self.storing.lock().unwrap_or_else(PoisonError::into_inner).insert(self.dn.clone());

@@ -23,17 +23,21 @@ fn provider() -> Running {
 
 /// A consumer of `provider` whose referral leads to `url`.
 fn shadow(provider: SocketAddr, url: &str, chained: bool) -> Running {
-    let overlay = if chained { chain(url, "chain-network-timeout 1") } else { String::new() };
-    let consumer = format!(
-        "syncrepl rid=1 provider=ldap://{provider} bindmethod=simple binddn={ADMIN} credentials=secret \
-         searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\"\nupdateref {url}\n{OVERLAYS}"
-    );
-    let site = Site::new(Kind::Larix, &format!("{overlay}\n{}", database(&consumer)));
-    let server = Server::start_with(Kind::Larix, &site.configuration(), &["-d", "256"], &[]);
-    let shadow = Running::with(server.unwrap_or_else(|error| panic!("{error}")), site);
+    let shadow = shadow_with(provider, url, chained, OVERLAYS);
     let mut client = Client::connect(shadow.address());
     until(&mut client, "search uid=tom,ou=people,dc=example,dc=com base (objectClass=*) sn", "Tower");
     shadow
+}
+
+fn shadow_with(provider: SocketAddr, url: &str, chained: bool, overlays: &str) -> Running {
+    let overlay = if chained { chain(url, "chain-network-timeout 1") } else { String::new() };
+    let consumer = format!(
+        "syncrepl rid=1 provider=ldap://{provider} bindmethod=simple binddn={ADMIN} credentials=secret \
+         searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\"\nupdateref {url}\n{overlays}"
+    );
+    let site = Site::new(Kind::Larix, &format!("{overlay}\n{}", database(&consumer)));
+    let server = Server::start_with(Kind::Larix, &site.configuration(), &["-d", "256"], &[]);
+    Running::with(server.unwrap_or_else(|error| panic!("{error}")), site)
 }
 
 fn login(address: SocketAddr, name: &str, password: &str) -> String {
@@ -97,5 +101,51 @@ fn a_code_that_is_used_on_a_shadow_is_used_up_on_its_provider() {
     assert!(login(shadow.address(), TOM, &code).starts_with("=> 0"), "{}", shadow.server.log());
     for address in [provider.address(), shadow.address()] {
         assert!(login(address, TOM, &code).starts_with("=> 49"));
+    }
+}
+
+/// `remoteauth_store` on a shadow: as in slapd the provider is to store the password, if something follows the referral.
+#[test]
+fn a_password_that_another_server_found_right_is_stored_by_the_provider() {
+    const ELI: &str = "uid=eli,ou=people,dc=example,dc=com";
+    let judge = Running::start(Kind::Larix, &database(""), PEOPLE);
+    let eli = format!(
+        "dn: {ELI}\nobjectClass: inetOrgPerson\nobjectClass: domainRelatedObject\nuid: eli\ncn: Eli\nsn: Ember\n\
+         associatedDomain: here\nseeAlso: {ANN}\n"
+    );
+    let provider = Running::start(Kind::Larix, &database("overlay syncprov"), &format!("{PEOPLE}\n{eli}"));
+    let mut root = Client::connect(provider.address());
+    run(&mut root, &format!("as {ADMIN} secret"));
+    let mut stored = || {
+        let found = run(&mut root, &format!("search {ELI} base (objectClass=*) userPassword"));
+        assert!(!found.contains("annpw"), "{found}");
+        found.matches("userPassword:").count()
+    };
+    let (url, judge_address) = (format!("ldap://{}", provider.address()), judge.address());
+    let overlays = format!(
+        "overlay remoteauth\nremoteauth_dn_attribute seeAlso\nremoteauth_domain_attribute associatedDomain\n\
+         remoteauth_mapping here {judge_address}\nremoteauth_store on"
+    );
+    for (chained, expected) in [(false, 0), (true, 1)] {
+        let shadow = shadow_with(provider.address(), &url, chained, &overlays);
+        let mut client = Client::connect(shadow.address());
+        until(&mut client, &format!("search {ELI} base (objectClass=*) sn"), "Ember");
+        assert!(login(shadow.address(), ELI, "wrong").starts_with("=> 49"));
+        assert_eq!(stored(), 0);
+        // The second may come before the provider's password does: it stores no other one.
+        for _ in 0..2 {
+            assert!(login(shadow.address(), ELI, "annpw").starts_with("=> 0"), "{}", shadow.server.log());
+            assert_eq!(stored(), expected, "{}", shadow.server.log());
+        }
+        if chained {
+            run(&mut client, &format!("as {ADMIN} secret"));
+            until(&mut client, &format!("search {ELI} base (objectClass=*) userPassword"), "userPassword:");
+            judge.server.kill();
+            for address in [provider.address(), shadow.address()] {
+                assert!(login(address, ELI, "annpw").starts_with("=> 0"));
+                assert!(login(address, ELI, "wrong").starts_with("=> 49"));
+            }
+            break;
+        }
     }
 }
