@@ -66,8 +66,16 @@ fn whole_name(member: &[u8]) -> Option<&str> {
 
 /// The first RDN of a name and the rest, where the first comma parts them.
 fn parted(text: &str) -> Option<(&str, &str)> {
-    let is_special = |c: char| matches!(c, '\\' | '"' | ';' | '#');
-    if text.contains(is_special) { None } else { text.split_once(',') }
+    let mut comma = None;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'\\' | b'"' | b';' | b'#' => return None,
+            b',' if comma.is_none() => comma = Some(at),
+            _ => {}
+        }
+    }
+    let comma = comma?;
+    text.get(..comma).zip(text.get(comma + 1..))
 }
 
 struct Names<'a, V> {

@@ -132,6 +132,8 @@ fn a_filter_for_one_group() {
 
 /// One filter for a group of 100 behind a change of another group, among 1,000 groups. Its instructions are those of `found`, which is called here alone:
 ///
+/// With `LARIX_COSTS_NEW` a person is added before each filter.
+///
 /// `LARIX_COSTS_WAY=2 valgrind --tool=callgrind --toggle-collect='*testing::found' TEST one_filter --ignored`
 #[test]
 #[ignore = "a measure"]
@@ -152,6 +154,11 @@ fn one_filter_behind_a_change_of_a_group() {
             "dn: cn=g{},ou=Groups,dc=example,dc=com\nchangetype: modify\n{verb}: member\nmember: ou=People,dc=example,dc=com\n",
             500 + round / 2
         ));
+        if std::env::var_os("LARIX_COSTS_NEW").is_some() {
+            fixture.apply(&format!(
+                "dn: cn=new{round},ou=People,dc=example,dc=com\nobjectClass: person\ncn: new{round}\nsn: s\n"
+            ));
+        }
         let told = found(&fixture, &format!("(memberOf=cn=g{group},ou=groups,dc=example,dc=com)"), &["1.1"]);
         entries += told.split("; ").count();
     }
