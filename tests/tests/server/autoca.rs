@@ -61,18 +61,29 @@ struct Running {
 }
 
 fn start(lines: &str) -> Running {
+    start_kind(Kind::Larix, lines).unwrap()
+}
+
+/// `None`: such a server has no overlay autoca, as Debian's slapd has none.
+fn start_kind(kind: Kind, lines: &str) -> Option<Running> {
+    let is_module = kind == Kind::Slapd && std::env::var("SLAPD_MODULES").as_deref() != Ok("");
+    let module = if is_module { "moduleload autoca\n" } else { "" };
     let site = Site::new(
-        Kind::Larix,
+        kind,
         &format!(
-            "database config\nrootdn cn=config\nrootpw secret\n\
+            "{module}database config\nrootdn cn=config\nrootpw secret\n\
              database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
              access to attrs=pKCS8PrivateKey by self read\naccess to * by * read\n\
              overlay autoca\n{lines}\n"
         ),
     );
+    let test = kind.tool("test").arg("-u").arg("-f").arg(site.configuration()).output().unwrap();
+    if kind == Kind::Slapd && !test.status.success() {
+        return None;
+    }
     site.load(LDIF);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    Running { server, site }
+    Some(Running { server, site })
 }
 
 fn connect(address: SocketAddr, dn: &str, password: &str) -> Client {
@@ -392,4 +403,88 @@ fn the_servers_own_certificate_is_set() {
         b"",
     );
     assert!(shown.contains("Verify return code: 0"), "{shown}");
+}
+
+/// What a server makes for a user, a host and itself: classes, and certificates in openssl's words.
+fn made(running: &Running) -> String {
+    let mut root = connect(running.server.address, ADMIN, "secret");
+    let (found, ..) = ask(&mut root, SUFFIX, Scope::Base, &["cACertificate;binary"]);
+    let mut certificates = vec![(SUFFIX, found[0].1[0].clone().unwrap())];
+    for dn in [ANN, HOST] {
+        certificates.push((dn, pair(&mut root, dn).unwrap().0));
+    }
+    let mut text = String::new();
+    for (dn, certificate) in certificates {
+        let classes = root.run(&step(&format!("search \"{dn}\" base (objectClass=*) objectClass")));
+        let classes: Vec<&str> =
+            classes.lines().filter_map(|line| line.trim().strip_prefix("objectClass: ")).collect();
+        let extensions = "basicConstraints,keyUsage,extendedKeyUsage,subjectAltName";
+        let words = openssl(
+            &[
+                "x509", "-inform", "der", "-noout", "-subject", "-issuer", "-nameopt", "RFC2253", "-ext",
+                extensions,
+            ],
+            &certificate,
+        );
+        text += &format!("{dn}: {}; {} days\n", classes.join(" "), seconds(&certificate) / 86_400);
+        for line in words.lines() {
+            text += &format!("  {}\n", line.trim());
+        }
+    }
+    text
+}
+
+const MADE: &str = "\
+dc=example,dc=com: organization dcObject autoCA; 40 days
+  subject=DC=example,DC=com
+  issuer=DC=example,DC=com
+  X509v3 Basic Constraints: critical
+  CA:TRUE
+  X509v3 Key Usage: critical
+  Digital Signature, Certificate Sign, CRL Sign
+cn=Ann Archer,ou=People,dc=example,dc=com: inetOrgPerson autoCAuser; 30 days
+  subject=CN=Ann Archer,OU=People,DC=example,DC=com
+  issuer=DC=example,DC=com
+  X509v3 Basic Constraints:
+  CA:FALSE
+  X509v3 Key Usage: critical
+  Digital Signature, Non Repudiation
+  X509v3 Extended Key Usage:
+  TLS Web Client Authentication, E-mail Protection
+  X509v3 Subject Alternative Name:
+  email:ann@example.com
+cn=ldap.example.com,ou=Hosts,dc=example,dc=com: device ipHost autoCAuser; 1826 days
+  subject=CN=ldap.example.com,OU=Hosts,DC=example,DC=com
+  issuer=DC=example,DC=com
+  X509v3 Basic Constraints:
+  CA:FALSE
+  X509v3 Key Usage: critical
+  Digital Signature
+  X509v3 Extended Key Usage:
+  TLS Web Server Authentication, TLS Web Client Authentication
+  X509v3 Subject Alternative Name:
+  DNS:ldap.example.com, IP Address:127.0.0.1, IP Address:0:0:0:0:0:0:0:1
+";
+
+/// Beside a slapd that has the overlay: `SLAPD=.../slapd SLAPD_MODULES= cargo test -p larix-tests --test server autoca`.
+#[test]
+fn certificates_are_as_slapds_but_for_what_is_written_here() {
+    if packages::OPENSSL.is_lacking() {
+        return;
+    }
+    let lines = "userDays 30\ncaDays 40";
+    assert_eq!(made(&start(lines)), MADE);
+    if Kind::Slapd.program().is_none() {
+        return;
+    }
+    let Some(slapd) = start_kind(Kind::Slapd, lines) else { return };
+    let told = made(&slapd)
+        // Keys on P-256 encipher no keys; RFC 5280 wants the usage of an authority to be critical.
+        .replace("X509v3 Key Usage:\n", "X509v3 Key Usage: critical\n")
+        .replace(", Key Encipherment", "")
+        // A user's certificate signs no code.
+        .replace(", Code Signing", "")
+        // Clients look for a name of the host among the alternative ones.
+        .replace("  IP Address:127", "  DNS:ldap.example.com, IP Address:127");
+    assert_eq!(told, MADE);
 }
