@@ -245,9 +245,9 @@ impl HomeDirectories {
             State::Account(account) => accounts.insert(uuid, account.clone()),
             State::None | State::Other => accounts.remove(&uuid),
         };
-        // Of two accounts with one directory neither takes it away from the other.
+        // No account takes away a directory that is another one's, too, or that holds another one's.
         let is_shared = before.as_ref().is_some_and(|before| {
-            accounts.iter().any(|(other, account)| *other != uuid && account.home == before.home)
+            accounts.iter().any(|(other, account)| *other != uuid && account.home.starts_with(&before.home))
         });
         drop(lock);
         let done = match (before, state) {

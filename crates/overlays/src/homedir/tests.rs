@@ -174,6 +174,12 @@ fn who_is_left_alone() {
     assert_eq!(house.add("ben", "/home/ann"), NOTHING);
     assert_eq!(house.apply(&delete("ben")), NOTHING);
     assert_eq!(house.homes(), ["ann"]);
+    assert_eq!(house.add("cat", "/home/ann/cat"), NOTHING);
+    assert_eq!(house.apply(&modify("ann", "replace: homeDirectory\nhomeDirectory: /home/other")), NOTHING);
+    assert_eq!(house.homes(), ["ann", "other"]);
+    house.apply(&delete("cat"));
+    fs::remove_dir_all(house.home("other")).unwrap();
+    house.apply(&modify("ann", "replace: homeDirectory\nhomeDirectory: /home/ann"));
     // A value that is not looked after leaves the directory.
     assert_eq!(house.apply(&modify("ann", "replace: homeDirectory\nhomeDirectory: /srv/ann")), NOTHING);
     assert_eq!(house.homes(), ["ann"]);
