@@ -7,7 +7,7 @@ use larix_engine::access::posix_regex;
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{BuildContext, Overlay};
 
-use super::{DeleteStyle, HomeDirectories, Names, Place, is_plain};
+use super::{DeleteStyle, HomeDirectories, Names, PathPattern, is_plain};
 
 const MIN_UID: u32 = 100;
 const SKELETON: &str = "/etc/skel";
@@ -53,7 +53,7 @@ pub(super) fn build(
     }))
 }
 
-fn place(words: &[String]) -> Result<Place, SettingError> {
+fn place(words: &[String]) -> Result<PathPattern, SettingError> {
     let [pattern, path] = words else {
         let text = words.join(" ");
         let error =
@@ -85,5 +85,5 @@ fn place(words: &[String]) -> Result<Place, SettingError> {
         let error = fault("the path does not begin with / or with what was found".to_owned());
         return Err(error.with_help("name a folder from the root on, as in `/export$1`"));
     }
-    Ok(Place { pattern: compiled, path: path.clone() })
+    Ok(PathPattern { pattern: compiled, path: path.clone() })
 }

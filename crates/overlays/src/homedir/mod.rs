@@ -46,7 +46,7 @@ struct HomeDirectories {
     /// Accounts with smaller numbers are left alone.
     min_uid: u32,
     /// Which values of homeDirectory are looked after, and where they are on this machine.
-    places: Vec<Place>,
+    places: Vec<PathPattern>,
     style: DeleteStyle,
     archive: Option<PathBuf>,
     /// The accounts that are looked after, by their entryUUIDs; `None`: not looked up yet.
@@ -63,7 +63,7 @@ struct Names {
 
 /// `homedir-regexp`
 #[derive(Debug)]
-struct Place {
+struct PathPattern {
     pattern: Regex,
     /// `$1` stands for what is in the first parentheses.
     path: String,
@@ -312,7 +312,7 @@ fn first(entry: &dyn EntrySource, description: &AttributeDescription) -> Result<
     Ok(first)
 }
 
-impl Place {
+impl PathPattern {
     /// Where a home directory is on this machine; `None`: it is none that is looked after.
     fn of(&self, home: &str) -> Option<PathBuf> {
         let found = self.pattern.captures(home)?;
