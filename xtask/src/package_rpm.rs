@@ -84,7 +84,8 @@ fn listed(tree: &Path) -> anyhow::Result<String> {
     let mut lines = String::new();
     for folder in FOLDERS {
         // Writing to a string cannot fail.
-        let _ = writeln!(lines, "%dir /{folder}");
+        let owner = if folder == "etc/larix" { "%attr(0750,root,larix) " } else { "" };
+        let _ = writeln!(lines, "%dir {owner}/{folder}");
     }
     for name in names {
         let kind = match name.as_str() {
