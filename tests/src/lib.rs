@@ -13,6 +13,7 @@ pub mod replicas;
 pub mod running;
 pub mod scenario;
 pub mod scripted;
+pub mod scripted_directory;
 mod sections;
 pub mod secure;
 pub mod shared_engine;

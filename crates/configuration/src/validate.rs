@@ -306,6 +306,7 @@ impl Config {
                     format!("a database of kind {} cannot follow a provider yet", database.kind.name());
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
+            found.extend(refuse_directory_synchronization(database));
             database.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
             self.refuse_over_glue(database, &mut found);
             database.kind.refusals(self, database, &mut found);
@@ -352,4 +353,21 @@ fn refuse_overlay(overlay: &Overlay, found: &mut Vec<ConfigError>) {
         let mend = "leave it out; with `olcDisabled: TRUE` it is kept without effect";
         found.push(ConfigError::new(overlay.origin.clone(), message).with_help(mend));
     }
+}
+
+/// What follows an Active Directory follows nothing else: its changes get CSNs of this server, and there is one cookie.
+fn refuse_directory_synchronization(database: &Database) -> Option<ConfigError> {
+    let lines = &database.sync_replication;
+    let line = lines.iter().find(|line| line.dir_sync)?;
+    let (what, mend) = if database.kind.mdb().is_none() {
+        ("is for a database of kind mdb", "put the line into one")
+    } else if lines.len() > 1 {
+        ("stands alone in a database", "put the other syncrepl lines into databases of their own")
+    } else if database.multi_provider {
+        ("is for a database that takes changes from there alone", "take `multiprovider` out")
+    } else {
+        return None;
+    };
+    let message = format!("syncrepl rid={:03}: type=dirsync {what}", line.rid);
+    Some(ConfigError::new(database.origin.clone(), message).with_help(mend.to_owned()))
 }

@@ -54,6 +54,10 @@ oids! {
     SEARCH_OPTIONS = "1.2.840.113556.1.4.1340";
     /// draft-wahl-ldap-session.
     SESSION_TRACKING = "1.3.6.1.4.1.21008.108.63.1";
+    /// Active Directory: what changed since a cookie, both ways.
+    DIR_SYNC = "1.2.840.113556.1.4.841";
+    /// Active Directory: a search that finds deleted entries, too.
+    SHOW_DELETED = "1.2.840.113556.1.4.417";
     /// RFC 4533, on the request.
     SYNC_REQUEST = "1.3.6.1.4.1.4203.1.9.1.1";
     /// RFC 4533, on an entry.

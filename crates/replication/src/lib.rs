@@ -7,6 +7,7 @@ pub mod consumer;
 mod cookie;
 pub mod delta;
 pub mod digest;
+pub mod dirsync;
 pub mod persistent;
 pub mod provider;
 pub mod push;

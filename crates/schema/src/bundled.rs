@@ -31,6 +31,7 @@ bundle!(
     "pmi",
     "namedobject",
     "msuser",
+    "active-directory",
     "dsee",
     "rfc2307bis",
     "sudo",

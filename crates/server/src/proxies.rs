@@ -59,6 +59,15 @@ pub(crate) struct Caches {
     begun: Mutex<HashSet<String>>,
 }
 
+/// What a cache has, for cn=Monitor.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CacheContent {
+    pub queries: usize,
+    pub entries: usize,
+    /// Of the queries.
+    pub urls: Vec<String>,
+}
+
 #[derive(Debug)]
 struct Known {
     cache: Weak<Cache>,
@@ -68,10 +77,15 @@ struct Known {
 }
 
 impl Caches {
-    /// Queries, entries and bytes of each, by name.
-    pub(crate) fn sizes(&self) -> Vec<(String, (usize, usize, usize))> {
+    /// What each has, by name.
+    pub(crate) fn contents(&self, clock: &dyn Clock) -> Vec<(String, CacheContent)> {
         let known = self.known();
-        known.iter().filter_map(|(name, one)| Some((name.clone(), one.cache.upgrade()?.size()))).collect()
+        let content = |(name, one): (&String, &Known)| {
+            let cache = one.cache.upgrade()?;
+            let (queries, entries, _) = cache.size();
+            Some((name.clone(), CacheContent { queries, entries, urls: cache.listed(&one.settings, clock) }))
+        };
+        known.iter().filter_map(content).collect()
     }
 
     /// Writes the files of those that are kept (`pcachePersist`); what went wrong.

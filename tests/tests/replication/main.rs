@@ -4,6 +4,7 @@
 
 mod accesslog_delta;
 mod consumer;
+mod directory;
 mod first_fill;
 mod overlays;
 mod provider;

@@ -336,6 +336,11 @@ fn one_asks_for_several() {
         let shown = first.value("cn=Overlay 0,cn=Database 1,cn=Databases,cn=Monitor", attribute);
         assert_eq!(shown.as_deref(), Some(expected), "{attribute}");
     }
+    // The last used first.
+    let url = first.value("cn=Overlay 0,cn=Database 1,cn=Databases,cn=Monitor", "pcacheQueryURL").unwrap();
+    let parts: Vec<&str> = url.split(',').collect();
+    assert_eq!(parts[..2], ["ldap:///o=x??sub?(uid=eve)?x-template=0", "x-attrset=0"], "{url}");
+    assert!(parts[2].starts_with("x-expiry=") && parts[3] == "x-answerable=TRUE", "{url}");
     assert_eq!(sent.windows(3).filter(|part| part == b"eve").count(), 1);
 }
 

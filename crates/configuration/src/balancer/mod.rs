@@ -8,7 +8,7 @@ mod values;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use larix_proto::url::UrlScheme;
+use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{limits, oid};
 
 use self::values::{action, backend_server, bind_conf, milliseconds, object_identifier, seconds, size};
@@ -163,8 +163,12 @@ pub(crate) fn take(
             return Ok(());
         }
         "listen" => {
-            let urls = arguments.iter().flat_map(|word| word.split_ascii_whitespace());
-            settings.listen.extend(urls.map(str::to_owned));
+            for (number, word) in arguments.iter().enumerate() {
+                for url in word.split_ascii_whitespace() {
+                    check_listener(url).map_err(|wrong| (Some(number), wrong))?;
+                    settings.listen.push(url.to_owned());
+                }
+            }
             return Ok(());
         }
         "restrict_exop" | "restrict_control" => return restriction(settings, arguments, &lower),
@@ -335,6 +339,21 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
         }
     }
     row.last().copied().unwrap_or(0)
+}
+
+/// A URL to listen on: `pldap` and `pldaps` are for clients behind the PROXY protocol.
+fn check_listener(url: &str) -> Result<(), Wrong> {
+    let plain = match url.get(..4) {
+        Some(scheme) if scheme.eq_ignore_ascii_case("plda") => url.get(1..).unwrap_or_default(),
+        _ => url,
+    };
+    match LdapUrl::parse(plain) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Wrong::new(
+            format!("listen: `{url}` is no URL to listen on: {error}"),
+            "such as ldap://0.0.0.0:3890, ldaps://, ldapi://%2Frun%2Fldapi or pldap://127.0.0.1:3890",
+        )),
+    }
 }
 
 #[cfg(test)]

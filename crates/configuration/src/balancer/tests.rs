@@ -157,6 +157,16 @@ fn wrong_lines_are_named_with_the_mend() {
         ("iotimeout -3", "FILE:1:11: `-3` is not possible for iotimeout", "milliseconds"),
         ("sockbuf_max_incoming_client 0", "FILE:1:29: `0` is not possible", "bytes"),
         ("listen \"ldap://x", "FILE:1:8: a quote that does not end", ""),
+        (
+            "listen ldap://a:port",
+            "FILE:1:8: listen: `ldap://a:port` is no URL to listen on: ",
+            "ldap://0.0.0.0:3890",
+        ),
+        (
+            "listen ldap:/// http://a",
+            "FILE:1:17: listen: `http://a` is no URL to listen on: ",
+            "pldap://127.0.0.1:3890",
+        ),
         ("include /no/such/file", "FILE:1:9: there is no file `/no/such/file`", ""),
     ] {
         let error = read_text(&format!("{line}{end}")).unwrap_err();

@@ -102,6 +102,7 @@ fn value_conflicts(database: &Database) -> Result<(), ConfigError> {
             ("scope", line.scope != SearchScope::Subtree),
             ("suffixmassage", line.suffix_massage.is_some()),
             ("syncdata", line.data != SyncData::Entries),
+            ("type=dirsync", line.dir_sync),
             ("schemachecking", line.schema_checking),
         ];
         if let Some((key, _)) = partial.iter().find(|(_, is_partial)| *is_partial) {

@@ -9,6 +9,7 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{FilterBuf, Scope};
 use larix_replication::RID_MAX;
 use larix_replication::consumer::RetryStep;
+use larix_replication::dirsync;
 use larix_schema::Schema;
 use zeroize::Zeroizing;
 
@@ -48,6 +49,8 @@ pub struct SyncReplication {
     /// Where the base is here, if elsewhere.
     pub suffix_massage: Option<ConfigDn>,
     pub mode: SyncMode,
+    /// The provider is an Active Directory (`type=dirsync`), asked with its own control in place of RFC 4533's.
+    pub dir_sync: bool,
     /// Seconds from one refresh to the next.
     pub interval: u32,
     pub retry: Vec<RetryStep>,
@@ -168,7 +171,7 @@ impl SyncReplication {
             let help = Some("syncrepl rid=001 provider=ldap://host searchbase=dc=example,dc=com ...");
             return Err(SyncFault { at: None, message: format!("syncrepl needs {key}="), help });
         }
-        line.whole().map_err(|(message, help)| SyncFault { at: None, message, help })?;
+        line.whole(schema).map_err(|(message, help)| SyncFault { at: None, message, help })?;
         Ok(line)
     }
 
@@ -179,6 +182,7 @@ impl SyncReplication {
             base: ConfigDn { text: String::new(), normal: larix_schema::NormalDn::root() },
             suffix_massage: None,
             mode: SyncMode::RefreshOnly,
+            dir_sync: false,
             interval: DEFAULT_INTERVAL,
             retry: vec![RetryStep { seconds: DEFAULT_RETRY, times: None }],
             filter: FilterBuf::every_entry(),
@@ -217,7 +221,7 @@ impl SyncReplication {
             "filter" => self.filter = filter(key, value)?,
             "logfilter" => self.log_filter = Some(filter(key, value)?),
             "scope" => self.scope = scope(value)?,
-            "type" => self.mode = mode(value)?,
+            "type" => (self.mode, self.dir_sync) = mode(value)?,
             "interval" => self.interval = interval(value)?,
             "retry" => self.retry = retry(value)?,
             "attrs" => self.attributes = names(key, value)?,
@@ -243,7 +247,10 @@ impl SyncReplication {
     }
 
     /// What no single key shows.
-    fn whole(&self) -> Result<(), Wrong> {
+    fn whole(&self, schema: &Schema) -> Result<(), Wrong> {
+        if self.dir_sync {
+            self.whole_dir_sync(schema)?;
+        }
         if self.bind.sasl && self.bind.mechanism.is_none() {
             return Err((
                 "syncrepl: bindmethod=sasl needs saslmech=".to_owned(),
@@ -261,6 +268,28 @@ impl SyncReplication {
             return Err((
                 "syncrepl: starttls=critical is for ldap://, TLS is there already with ldaps://".to_owned(),
                 Some("take starttls= out, or write ldap://"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What DirSync takes.
+    fn whole_dir_sync(&self, schema: &Schema) -> Result<(), Wrong> {
+        if let Some(name) = dirsync::NEEDED.iter().find(|name| schema.attribute_type(name).is_none()) {
+            let message =
+                format!("syncrepl: type=dirsync needs the attribute {name}, which the schema does not know");
+            return Err((message, Some("put `schema active-directory` before it, or include msuser.schema")));
+        }
+        if self.data != SyncData::Entries {
+            return Err((
+                "syncrepl: type=dirsync follows entries: an Active Directory has no access log".to_owned(),
+                Some("take syncdata= and logbase= out"),
+            ));
+        }
+        if self.types_only {
+            return Err((
+                "syncrepl: type=dirsync needs the values of attributes".to_owned(),
+                Some("take attrsonly out"),
             ));
         }
         Ok(())
@@ -352,15 +381,13 @@ fn scope(value: &str) -> Result<Scope, Wrong> {
     })
 }
 
-fn mode(value: &str) -> Result<SyncMode, Wrong> {
+/// How the provider is followed, and whether it is asked with DirSync.
+fn mode(value: &str) -> Result<(SyncMode, bool), Wrong> {
     match value.to_ascii_lowercase().as_str() {
-        "refreshonly" => Ok(SyncMode::RefreshOnly),
-        "refreshandpersist" => Ok(SyncMode::RefreshAndPersist),
-        "dirsync" => Err((
-            "syncrepl: type=dirsync (Active Directory) is not supported".to_owned(),
-            Some("refreshOnly or refreshAndPersist"),
-        )),
-        _ => Err(wrong("type", value, "refreshOnly or refreshAndPersist")),
+        "refreshonly" => Ok((SyncMode::RefreshOnly, false)),
+        "refreshandpersist" => Ok((SyncMode::RefreshAndPersist, false)),
+        "dirsync" => Ok((SyncMode::RefreshOnly, true)),
+        _ => Err(wrong("type", value, "refreshOnly, refreshAndPersist or, for an Active Directory, dirsync")),
     }
 }
 

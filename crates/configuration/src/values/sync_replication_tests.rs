@@ -55,7 +55,6 @@ fn what_is_wrong_is_named() {
     for (more, expected) in [
         ("rid=1000", "syncrepl: rid=1000 cannot be"),
         ("type=sometimes", "syncrepl: type=sometimes cannot be"),
-        ("type=dirsync", "syncrepl: type=dirsync (Active Directory) is not supported"),
         ("retry=5", "syncrepl: retry=5 cannot be"),
         ("retry=5 0", "syncrepl: retry=5 0 cannot be"),
         ("interval=1:2", "syncrepl: interval=1:2 cannot be"),
@@ -77,6 +76,32 @@ fn what_is_wrong_is_named() {
     check("bindmethod=sasl", None, "syncrepl: bindmethod=sasl needs saslmech=");
     check("syncdata=accesslog", None, "syncrepl: syncdata=accesslog needs logbase=");
     assert_eq!(parse("rid=1|provider=ldap://a").unwrap_err().message, "syncrepl needs searchbase=");
+}
+
+#[test]
+fn an_active_directory() {
+    let mut builder = larix_schema::SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson", "msuser"] {
+        builder.add_bundled(name).unwrap();
+    }
+    let schema = builder.build();
+    let words = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+    let parse_with =
+        |more: &str| SyncReplication::parse(&schema, &words(&format!("{LEAST}|type=dirSync{more}")));
+    let line = parse_with("").unwrap();
+    assert!(line.dir_sync && line.mode == SyncMode::RefreshOnly);
+    for (more, expected) in [
+        (
+            "|syncdata=accesslog|logbase=cn=log",
+            "syncrepl: type=dirsync follows entries: an Active Directory has no access log",
+        ),
+        ("|attrsonly", "syncrepl: type=dirsync needs the values of attributes"),
+    ] {
+        assert_eq!(parse_with(more).unwrap_err().message, expected);
+    }
+    let fault = parse(&format!("{LEAST}|type=dirsync")).unwrap_err();
+    let expected = "syncrepl: type=dirsync needs the attribute objectGUID, which the schema does not know";
+    assert_eq!((fault.message.as_str(), fault.help.is_some()), (expected, true));
 }
 
 #[test]

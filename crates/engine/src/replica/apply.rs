@@ -3,20 +3,23 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larix_proto::{LdapResult, ResultCode};
+use larix_schema::AttributeDescription;
 use larix_store::{Layered, Snapshot, Store, WriteSet};
 
-use super::prepare::Ready;
+use super::prepare::{Put, Ready};
 use super::{Applied, ConflictNote, ReplicaRules, conflicts, state};
 use crate::access::Subject;
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::fault::Fault;
 use crate::tables::{META, meta};
+use crate::write::AttributeValues;
 use crate::write::Failure;
 use crate::write::KnownSchema;
 use crate::write::group::Group;
 use crate::write::operational::Stamp;
 use crate::write::operator::{Envelope, Operator, WriteContext};
+use crate::write::prepare::{Change, ChangeKind, Standing, check_change};
 use crate::write::prepared_sets::NONE_PREPARED;
 use crate::{log, tree};
 
@@ -52,7 +55,7 @@ impl<S: Store> Group<'_, S> {
             };
             applied.push(done);
         }
-        if covered.is_empty() && !job.changes.is_empty() {
+        if covered.is_empty() && !job.changes.is_empty() && !job.rules.own_csns {
             self.set.put(META, meta::UNPROVED, []);
         }
         let refused = applied.iter().any(|applied| matches!(applied, Applied::Refused(_)));
@@ -108,7 +111,14 @@ impl<S: Store> Group<'_, S> {
     ) -> Result<Applied, Fault> {
         let mut applier = Applier::new(self, transaction, covered, job);
         let done = match ready {
+            Ready::Put(put) if job.rules.own_csns => {
+                applier.stamped(put).and_then(|put| applier.put_at_place(&put))
+            }
             Ready::Put(put) => applier.put_at_place(put),
+            Ready::Delete { uuid, .. } if job.rules.own_csns => {
+                let csn = applier.own_stamp().csn;
+                applier.delete(uuid, Some(csn))
+            }
             Ready::Delete { uuid, csn } => applier.delete(uuid, *csn),
             Ready::Delta(delta) => applier.delta(delta),
             Ready::Nothing => Ok(Applied::Older),
@@ -257,6 +267,21 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             self.unit.merge(set);
         }
         Ok(result)
+    }
+
+    /// An entry that came without a CSN, under the next one of this server.
+    fn stamped(&mut self, put: &Put) -> Result<Put, Failure> {
+        let csn = self.own_stamp().csn;
+        let entry_csn = self.known().entry_csn;
+        let stamp = AttributeValues {
+            description: AttributeDescription::plain(entry_csn).to_text(self.schema()),
+            values: vec![csn.text().into_bytes()],
+        };
+        let stamp = check_change(self.schema(), ChangeKind::Add, stamp)?;
+        let mut put = Put { csn: Some(csn), named: Some(csn), ..put.clone() };
+        put.attributes.retain(|change| change.description.attribute != entry_csn);
+        put.attributes.push(Change { standing: Standing::Internal, ..stamp });
+        Ok(put)
     }
 
     /// The next CSN of this server, for what it does on its own.

@@ -83,6 +83,9 @@ pub struct ReplicaRules {
     /// otherwise beside an older word of ours, which this covers, it has by a change that is not known here, or has lost: one
     /// of both is written again under a CSN of this server.
     pub provider_had: Option<CsnVector>,
+    /// Changes come without CSNs, from a server that has none (DirSync): each gets the next CSN of this server, as a change of
+    /// its own does.
+    pub own_csns: bool,
     /// Which attributes are the provider's.
     pub attributes: Arc<AttributeShare>,
 }
@@ -101,6 +104,7 @@ impl Default for ReplicaRules {
             whole: false,
             provider: None,
             provider_had: None,
+            own_csns: false,
             attributes: Arc::default(),
         }
     }

@@ -55,6 +55,19 @@ fn values() {
 }
 
 #[test]
+fn directory_synchronization() {
+    let incremental = DirSyncRequest::INCREMENTAL_VALUES;
+    let request = DirSyncRequest { flags: incremental, max_bytes: 0, cookie: b"c" };
+    check(b"\x30\x0c\x02\x04\x80\x00\x00\x00\x02\x01\x00\x04\x01c", &request);
+    // Some write the flags as a positive number.
+    let positive = b"\x30\x0d\x02\x05\x00\x80\x00\x00\x00\x02\x01\x00\x04\x01c";
+    assert_eq!(DirSyncRequest::decode(Some(positive)), Ok(request));
+    check(b"\x30\x09\x02\x01\x01\x02\x01\x00\x04\x01c", &DirSyncResponse { more: true, cookie: b"c" });
+    check(b"\x30\x08\x02\x01\x00\x02\x01\x00\x04\x00", &DirSyncResponse { more: false, cookie: b"" });
+    assert_eq!(error::<DirSyncResponse<'_>>(None), "dirSyncValue: missing");
+}
+
+#[test]
 fn synchronization() {
     let mode = SyncMode::RefreshAndPersist;
     check(b"\x30\x03\x0a\x01\x03", &SyncRequest { mode, cookie: None, reload_hint: false });

@@ -8,6 +8,7 @@ mod binds;
 mod containment;
 mod cursors;
 mod flights;
+mod listed;
 mod saved;
 mod showing;
 mod store;

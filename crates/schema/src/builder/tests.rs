@@ -7,26 +7,41 @@ use crate::bundled::BUNDLED;
 
 const DEBIAN: &str = "/etc/ldap/schema";
 
+/// They define the same elements as others: nis and msuser.
+const RIVALS: [&str; 2] = ["rfc2307bis", "active-directory"];
+
 /// Bundled schemas in an order in which each finds what it names.
 #[test]
 fn bundled_schemas_load_together_but_for_rivals() {
     let mut builder = SchemaBuilder::system();
-    for name in BUNDLED {
-        // rfc2307bis defines the same elements as nis.
-        if *name != "rfc2307bis" {
-            builder.add_bundled(name).unwrap();
-        }
+    for name in BUNDLED.iter().filter(|name| !RIVALS.contains(name)) {
+        builder.add_bundled(name).unwrap();
     }
     let before = builder.clone().build();
-    for name in BUNDLED.iter().filter(|name| **name != "rfc2307bis") {
+    for name in BUNDLED.iter().filter(|name| !RIVALS.contains(name)) {
         builder.add_bundled(name).unwrap();
     }
     let after = builder.build();
     assert_eq!(before.attributes.len(), after.attributes.len(), "a second time adds nothing");
     assert_eq!(before.fingerprint(), after.fingerprint());
     let mut builder = SchemaBuilder::system();
-    for name in ["core", "cosine", "inetorgperson", "rfc2307bis", "samba"] {
+    for name in ["core", "cosine", "inetorgperson", "rfc2307bis", "samba", "active-directory"] {
         builder.add_bundled(name).unwrap();
+    }
+    assert!(builder.add_bundled("msuser").is_err());
+    // It has what its rival has, and rules by which filters find it.
+    let with_rules = builder.build();
+    let mut builder = SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson", "msuser"] {
+        builder.add_bundled(name).unwrap();
+    }
+    let without = builder.build();
+    for attribute in
+        without.attribute_types().filter(|attribute| attribute.oid.starts_with("1.2.840.113556."))
+    {
+        let same = with_rules.attribute_type(&attribute.oid).unwrap();
+        assert_eq!((&same.names, &same.syntax.oid), (&attribute.names, &attribute.syntax.oid));
+        assert!(same.equality.is_some() && attribute.equality.is_none(), "{:?}", attribute.names);
     }
 }
 

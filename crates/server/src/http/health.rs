@@ -5,7 +5,7 @@ use crate::server::Server;
 
 /// Not ready while a database takes no changes because a sync has failed: what it answers may be older than what the
 /// disk should hold, and only a restart finds out; or while a replica has never had all of its content, or has lost
-/// its provider for longer than `replica-max-lag`. The reasons, a line each.
+/// its provider for longer than `replica-max-lag`; or while its balancer reaches no server. The reasons, a line each.
 pub(super) fn unready(server: &Server) -> String {
     let failed = server.databases().with_failed_syncs();
     let mut text: String = failed
@@ -13,5 +13,8 @@ pub(super) fn unready(server: &Server) -> String {
         .map(|suffix| format!("{suffix:?}: a sync to the disk failed, changes are refused until a restart\n"))
         .collect();
     text.extend(health::unready(server));
+    if let Some(figures) = server.balancer.totals() {
+        text.extend(figures.unready().lines().map(|why| format!("balancer: {why}\n")));
+    }
     text
 }

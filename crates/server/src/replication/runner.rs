@@ -5,6 +5,7 @@
 
 mod batches;
 mod clocks;
+mod directory;
 mod first_content;
 mod log_state;
 mod stateless;
@@ -186,7 +187,11 @@ impl Runner {
             (status.phase, status.last_connect, status.next_connect) =
                 (ConsumerPhase::Connecting, Some(now), None);
         });
-        let ended = self.follow(full).unwrap_or_else(Ended::Failed);
+        let ended = match self.task.line.dir_sync {
+            true => self.follow_directory(full),
+            false => self.follow(full),
+        };
+        let ended = ended.unwrap_or_else(Ended::Failed);
         self.first.abandon();
         // The next consumer begins after it.
         match self.settle() {

@@ -88,6 +88,17 @@ impl Task {
             };
         }
         let Some(served) = &self.served else { return ReplicaRules::default() };
+        if self.line.dir_sync {
+            return ReplicaRules {
+                schema_checking: self.line.schema_checking,
+                lazy: self.line.lazy_commit,
+                drop_covered: false,
+                multi_provider: false,
+                places: false,
+                own_csns: true,
+                ..ReplicaRules::default()
+            };
+        }
         self.line().rules(schema, &served.database().current_settings(), refresh)
     }
 

@@ -71,7 +71,7 @@ impl Content for MonitorTree {
                 .into_iter()
                 .map(|(name, proxy)| (name, proxy.figures()))
                 .collect(),
-            caches: services.caches.sizes(),
+            caches: services.caches.contents(&*services.clock),
             balancer: services.balancer.figures(),
             peers: services.sync_peers.figures(stored.map(|stored| &stored.served), now),
             owner: &self.owner,

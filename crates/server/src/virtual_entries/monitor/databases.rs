@@ -98,11 +98,12 @@ impl Monitor<'_> {
             .one("seeAlso", format!("cn=Overlay {number},cn=Overlays,{DN}"))
             .add(contexts, names);
         let cache = self.caches.iter().find(|(suffix, _)| name == "pcache" && suffix == name_of(database));
-        let Some((_, (queries, entries, _))) = cache else { return built.build() };
+        let Some((_, content)) = cache else { return built.build() };
         built
             .one("objectClass", "olmPCache")
-            .one("pcacheNumQueries", queries.to_string())
-            .one("pcacheNumEntries", entries.to_string())
+            .add("pcacheQueryURL", content.urls.clone())
+            .one("pcacheNumQueries", content.queries.to_string())
+            .one("pcacheNumEntries", content.entries.to_string())
             .build()
     }
 }

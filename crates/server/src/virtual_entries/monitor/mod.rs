@@ -30,6 +30,7 @@ use crate::admission::Admission;
 use crate::backup::BackupStatus;
 use crate::log::Log;
 use crate::log::LogLevel;
+use crate::proxies::CacheContent;
 use crate::statistics::{OperationKind, Statistics};
 use crate::tls::TlsContext;
 
@@ -68,7 +69,7 @@ pub(crate) struct Monitor<'a> {
     /// The connections and targets of proxied databases: by the suffix of the database and, of several targets, their number.
     pub proxies: Vec<(String, ProxyFigures)>,
     /// Queries, entries and bytes that `overlay pcache` keeps, by the suffix of its database.
-    pub caches: Vec<(String, (usize, usize, usize))>,
+    pub caches: Vec<(String, CacheContent)>,
     /// `backend lload`; none: there is no balancer, or it does not answer.
     pub balancer: Option<Figures>,
     /// The consumers of this server.

@@ -1,0 +1,52 @@
+//! The answers of a cache as URLs, for cn=Monitor: OpenLDAP's form.
+
+use std::fmt::Write as _;
+
+use larix_engine::time::{Clock, Monotonic};
+use larix_proto::Scope;
+use larix_proto::url::percent_encode;
+
+use super::store::{Answer, KeptAnswer};
+use super::{Cache, Settings};
+
+/// So many are listed, those last used.
+const LISTED_MAX: usize = 1_000;
+const MICROS: i64 = 1_000_000;
+
+impl Cache {
+    /// `ldap:///BASE??SCOPE?FILTER?x-attrset=...`, the last used first.
+    pub fn listed(&self, settings: &Settings, clock: &dyn Clock) -> Vec<String> {
+        let (now, today) = (clock.monotonic(), clock.now().0);
+        let at = |moment: Monotonic| {
+            let ahead = i64::try_from(moment.0.saturating_sub(now.0) / 1_000).unwrap_or(i64::MAX);
+            today.saturating_add(ahead) / MICROS
+        };
+        self.all().iter().rev().take(LISTED_MAX).map(|kept| url(kept, settings, &at)).collect()
+    }
+}
+
+fn url(kept: &KeptAnswer, settings: &Settings, at: &dyn Fn(Monotonic) -> i64) -> String {
+    let region = &kept.query.region;
+    let mut url = "ldap:///".to_owned();
+    percent_encode(region.base.as_str(), &mut url);
+    url.push_str(match region.scope {
+        Scope::Base => "??base?",
+        Scope::OneLevel => "??one?",
+        Scope::Subtree => "??sub?",
+        Scope::Children => "??subordinate?",
+    });
+    percent_encode(&kept.query.sent.to_string(), &mut url);
+    let set = settings.templates.get(kept.query.template).map_or(0, |template| template.set);
+    let is_whole = if matches!(kept.answer, Answer::Entries(_)) { "TRUE" } else { "FALSE" };
+    // Writing to a text does not fail.
+    let _ = write!(
+        url,
+        "?x-template={},x-attrset={set},x-expiry={},x-answerable={is_whole}",
+        kept.query.template,
+        at(kept.expires)
+    );
+    if let Some(refresh) = kept.refresh {
+        let _ = write!(url, ",x-refresh={}", at(refresh));
+    }
+    url
+}
