@@ -31,7 +31,9 @@ pub use changelog::ChangelogSettings;
 #[cfg(feature = "kv")]
 pub use kv::{Consistency, KvSettings, check_node};
 pub use ldap::LdapSettings;
-pub(super) use ldap::time as ldap_time;
+pub(super) use ldap::{
+    quarantine_of as ldap_quarantine, targets as ldap_targets, time as ldap_time, tls_of as ldap_tls,
+};
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
 pub(super) use meta::shown as shown_of_target;
 pub use meta::{MetaSettings, MetaTarget};

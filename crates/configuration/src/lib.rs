@@ -28,6 +28,7 @@ mod model;
 mod overlays;
 mod own_urls;
 mod passwords;
+mod pbind;
 mod pcache;
 mod quick_start;
 mod remote_auth;

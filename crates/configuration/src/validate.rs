@@ -10,7 +10,7 @@ use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
 use super::kinds::relay;
 use super::model::{AccessLine, Config, Database, Overlay};
-use super::{balancer, overlays, pcache, remote_auth, translucent};
+use super::{balancer, overlays, pbind, pcache, remote_auth, translucent};
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -34,10 +34,12 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         config.interceptors(Some(database), &mut |_| Ok(None))?;
         database.overlays.iter().try_for_each(Overlay::check_below)?;
         database.overlays.iter().try_for_each(|overlay| overlay.remote_auth(&config.schema).map(|_| ()))?;
+        database.overlays.iter().try_for_each(|overlay| overlay.bind_server().map(|_| ()))?;
     }
     config.interceptors(None, &mut |_| Ok(None))?;
     config.frontend.overlays.iter().try_for_each(Overlay::check_below)?;
     remote_auth::check_databases(&config)?;
+    pbind::check_databases(&config)?;
     translucent::complete(&mut config)?;
     pcache::complete(&mut config)?;
     balance(&mut config)?;

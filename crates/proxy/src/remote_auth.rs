@@ -1,5 +1,5 @@
-//! Binds of entries without a userPassword, judged by other servers (`overlay remoteauth`, slapo-remoteauth(5)): the entry says the name
-//! there and the domain; the domain says the servers.
+//! Binds that other servers judge: of entries without a userPassword, which say their name there and their domain, whose servers are known
+//! (`overlay remoteauth`, slapo-remoteauth(5)); or of all entries of a database, each under its own name (`overlay pbind`, slapo-pbind(5)).
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +61,25 @@ pub trait Conclude: Debug + Send + Sync {
 /// The overlay in front of one database.
 #[derive(Debug)]
 pub struct RemoteAuth {
+    pub accounts: Accounts,
+    /// Attempts after the first.
+    pub retries: u32,
+    pub root: Option<NormalDn>,
+    pub clock: Arc<dyn Clock>,
+    pub concluding: Arc<dyn Conclude>,
+}
+
+/// Which binds are judged elsewhere, where, and under what name.
+#[derive(Debug)]
+pub enum Accounts {
+    Named(Named),
+    /// All of the database's entries, under their own names.
+    Own(Arc<Proxy>),
+}
+
+/// Those of entries that say where.
+#[derive(Debug)]
+pub struct Named {
     pub password: AttributeDescription,
     /// Has the name that the entry has on the other server.
     pub dn: AttributeDescription,
@@ -70,11 +89,6 @@ pub struct RemoteAuth {
     pub mappings: Vec<(String, Arc<Proxy>)>,
     /// The servers of all other domains.
     pub default_realm: Option<Arc<Proxy>>,
-    /// Attempts after the first.
-    pub retries: u32,
-    pub root: Option<NormalDn>,
-    pub clock: Arc<dyn Clock>,
-    pub concluding: Arc<dyn Conclude>,
 }
 
 /// What the entry of a bind says.
@@ -85,7 +99,29 @@ struct Account {
     proxy: Arc<Proxy>,
 }
 
-impl RemoteAuth {
+impl Accounts {
+    fn account(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        dn: &NormalDn,
+    ) -> Result<Option<Account>, Fault> {
+        let proxy = match self {
+            Self::Named(named) => return named.account(next, context, dn),
+            Self::Own(proxy) => proxy,
+        };
+        let mut account = None;
+        let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True).of_what_is_stored();
+        next.find(context, &query, &mut |found| {
+            let shown = found.shown_dn()?;
+            account = Some(Account { remote: shown.clone(), shown, proxy: Arc::clone(proxy) });
+            Ok(false)
+        })?;
+        Ok(account)
+    }
+}
+
+impl Named {
     /// The account that another server judges; none of an entry with a password, and of one without a name or a domain there.
     fn account(
         &self,
@@ -152,7 +188,7 @@ impl Interceptor for RemoteAuth {
         if self.root.as_ref() == Some(bind.dn) {
             return next.bind(context, bind, later);
         }
-        let account = match self.account(next, context, bind.dn) {
+        let account = match self.accounts.account(next, context, bind.dn) {
             Ok(Some(account)) => account,
             Ok(None) => return next.bind(context, bind, later),
             Err(fault) => {
@@ -181,6 +217,7 @@ impl Interceptor for RemoteAuth {
             clock: Arc::clone(&self.clock),
             concluding: Arc::clone(&self.concluding),
             judged,
+            tells: matches!(self.accounts, Accounts::Own(_)),
             done: later(),
             current: Arc::default(),
         };
@@ -202,6 +239,8 @@ struct Attempt {
     clock: Arc<dyn Clock>,
     concluding: Arc<dyn Conclude>,
     judged: Judged,
+    /// What the other server says is told as it says it.
+    tells: bool,
     done: Done<Verdict>,
     current: Current,
 }
@@ -271,6 +310,10 @@ impl Attempt {
             return self.ask();
         }
         let result = match outcome.is_of_target {
+            true if self.tells => LdapResult::with(code, outcome.result.diagnostic),
+            false if self.tells => {
+                LdapResult::with(ResultCode::UNAVAILABLE, "no server that judges binds answers")
+            }
             true => LdapResult::with(code, "remoteauth_bind failed"),
             false => LdapResult::with(ResultCode::OPERATIONS_ERROR, "remoteauth_bind operations error"),
         };

@@ -169,6 +169,41 @@ fn the_other_server_judges_who_has_no_password_here() {
     }
 }
 
+/// `overlay pbind`: each is judged under its own name, as slapd has it, too; whoever has a password here, as well.
+#[test]
+fn the_other_server_judges_all_under_their_names() {
+    for kind in [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| !kind.is_lacking()) {
+        let relay = Relay::start();
+        let module = if kind == Kind::Slapd { "moduleload back_ldap\n" } else { "" };
+        let body = format!(
+            "{module}database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\noverlay pbind\n\
+             uri ldap://{}\nnetwork-timeout 2\n",
+            relay.address
+        );
+        let judge = remote(Kind::Larix);
+        relay.lead_to(judge.server.address);
+        let local = REMOTE.replace("userPassword: annpw", "userPassword: herepw")
+            + "\ndn: cn=bob,dc=example,dc=com\nobjectClass: person\ncn: bob\nsn: b\nuserPassword: bobpw\n";
+        let front = start(kind, &body, &local);
+        let here = front.server.address;
+        let ann = format!("cn=ann,{SUFFIX}");
+        for (name, password, expected) in [
+            (ann.as_str(), "annpw", 0),
+            (&ann, "wrong", INVALID_CREDENTIALS),
+            (&ann, "herepw", INVALID_CREDENTIALS),
+            // Nobody there, whatever there is here.
+            (&format!("cn=bob,{SUFFIX}"), "bobpw", INVALID_CREDENTIALS),
+            (&format!("cn=eve,{SUFFIX}"), "any", INVALID_CREDENTIALS),
+            (ADMIN, "secret", 0),
+        ] {
+            assert_eq!(login(here, name, password).code, expected, "{kind:?}: {name} {password}");
+        }
+        judge.server.kill();
+        assert_eq!(login(here, &ann, "annpw").code, 52, "{kind:?}");
+        assert_eq!(login(here, ADMIN, "secret").code, 0);
+    }
+}
+
 /// A name that is empty there would be an anonymous bind, which proves nothing.
 #[test]
 fn an_empty_name_is_nobody() {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
 
-use super::super::{chain, pcache, remote_auth, translucent};
+use super::super::{chain, pbind, pcache, remote_auth, translucent};
 use super::{Cardinality, Directive, Form, Handling, Scope, keep};
 
 /// An overlay that OpenLDAP has.
@@ -42,7 +42,7 @@ const OVERLAYS: &[OverlayKind] = &[
             "cn=Lastmod would not tell the last change; a search for (modifyTimestamp>=...) and the access log do",
         ),
     ),
-    overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
+    overlay(pbind::NAME, "olcPBindConfig", BuiltIn),
     overlay(pcache::NAME, "olcPcacheConfig", BuiltIn),
     overlay("remoteauth", "olcRemoteAuthCfg", BuiltIn),
     overlay(translucent::NAME, "olcTranslucentConfig", BuiltIn),
@@ -53,7 +53,7 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
 }
 
 /// Of those without a descriptor: those that a database has once at most.
-const SINGLE: [&str; 3] = [pcache::NAME, "remoteauth", translucent::NAME];
+const SINGLE: [&str; 4] = [pbind::NAME, pcache::NAME, "remoteauth", translucent::NAME];
 
 impl OverlayKind {
     fn of(descriptor: &'static Descriptor) -> Self {
@@ -98,6 +98,7 @@ pub(super) fn table() -> &'static [Directive] {
         own.chain(
             chain::TABLE
                 .iter()
+                .chain(pbind::TABLE)
                 .chain(pcache::TABLE)
                 .chain(remote_auth::TABLE)
                 .chain(translucent::TABLE)

@@ -12,6 +12,7 @@ use crate::consumer::Massage;
 
 /// What this server says of an entry itself, whatever the other one has.
 const OWN: [&str; 4] = ["entryUUID", "entryCSN", "contextCSN", COOKIE];
+const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 const WHEN_CREATED: &str = "whenCreated";
 const CREATED: &str = "createTimestamp";
 const MODIFIED: &str = "modifyTimestamp";
@@ -117,10 +118,13 @@ impl Merge<'_> {
             return Ok(());
         };
         attribute.description = description.to_text(self.schema);
+        let is_class = name.eq_ignore_ascii_case(OBJECT_CLASS);
+        if kind.syntax.oid == DN_SYNTAX {
+            attribute.values.iter_mut().for_each(|value| *value = plain_dn(std::mem::take(value)));
+        }
         if let Some(massage) = self.massage {
             massage.values(&mut attribute);
         }
-        let is_class = name.eq_ignore_ascii_case(OBJECT_CLASS);
         let mut values: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(attribute.values.len());
         for value in attribute.values {
             if is_class && let Some(unknown) = self.unknown_class(&value) {
@@ -267,6 +271,16 @@ fn key(schema: &Schema, kind: &AttributeType, value: &[u8]) -> Option<Vec<u8>> {
 
 fn keys(schema: &Schema, kind: &AttributeType, values: &[Vec<u8>]) -> BTreeSet<Vec<u8>> {
     values.iter().filter_map(|value| key(schema, kind, value)).collect()
+}
+
+/// A name without what an extended one says before it: `<GUID=...>;<SID=...>;CN=a,DC=x`. Samba sends some so.
+fn plain_dn(value: Vec<u8>) -> Vec<u8> {
+    let mut rest = value.as_slice();
+    while let Some(inner) = rest.strip_prefix(b"<") {
+        let Some(end) = inner.windows(2).position(|pair| pair == b">;") else { break };
+        rest = inner.get(end + 2..).unwrap_or_default();
+    }
+    rest.to_vec()
 }
 
 /// A time of Active Directory (`20260101000000.0Z`) as others are written.

@@ -210,6 +210,13 @@ fn entries_are_merged() {
         Some("cn=s,dc=x|objectClass: group|cn: s|member: cn=b,dc=x|member: cn=C,dc=x"),
     );
     check(staff, ("CN=s,DC=x", "member;range=1-1: CN=A,DC=x|member;range=0-0: CN=gone,DC=x"), None);
+    // Names come with what identifies the entry besides.
+    let extended = "manager: <GUID=08f9d0e8-c451-437c-9398-960cf2aea044>;<SID=S-1-5>;CN=b,DC=x";
+    check(
+        staff,
+        ("CN=s,DC=x", extended),
+        Some("cn=s,dc=x|objectClass: group|cn: s|member: cn=a,dc=x|member: cn=b,dc=x|manager: cn=b,dc=x"),
+    );
     // A value that cannot be is left out, and said.
     let left = check(ann, ("CN=Ann,DC=x", "seeAlso: nobody"), None);
     assert_eq!(left.invalid, ["\"CN=Ann,DC=x\": seeAlso"]);

@@ -34,7 +34,7 @@ pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use out_of_service::OutOfService;
 pub(crate) use proxied::{Proxied, Shadow, connections, connections_of_targets};
-pub(crate) use remote_auth::remote_auth;
+pub(crate) use remote_auth::{pbind, remote_auth};
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
 pub(crate) use translucent::translucent;
 

@@ -1,4 +1,4 @@
-//! `overlay remoteauth`: what has binds judged by other servers, with the connections of the server, and ends them here.
+//! `overlay remoteauth` and `overlay pbind`: what has binds judged by other servers, with the connections of the server, and ends them here.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion};
 use larix_engine::write::WriteOutcome;
 use larix_engine::{Directory, Served};
-use larix_proxy::remote_auth::{Conclude, Judged, RemoteAuth};
+use larix_proxy::remote_auth::{Accounts, Conclude, Judged, Named, RemoteAuth};
 use larix_proxy::{Proxy, ProxySettings};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -22,6 +22,9 @@ use super::proxied::connections_by_name;
 use crate::clock::SystemRandom;
 use crate::log::printable;
 use crate::services::Services;
+
+/// How often `overlay pbind` asks again if a connection is lost.
+const PBIND_RETRIES: u32 = 1;
 
 /// The overlay in front of a database; none if it is another one, or if it has nothing to do.
 ///
@@ -58,24 +61,56 @@ pub(crate) fn remote_auth(
     };
     let mappings = settings.mappings.iter().map(|(name, realm)| Ok((name.clone(), servers(realm)?)));
     let password = schema.describe("userPassword").map_err(|error| fault(error.to_string()))?;
-    Ok(Some(Arc::new(RemoteAuth {
+    let named = Named {
         password,
         dn,
         domain,
         default_domain: settings.default_domain.clone(),
         mappings: mappings.collect::<Result<_, ConfigError>>()?,
         default_realm: settings.default_realm.as_ref().map(servers).transpose()?,
-        retries: settings.retries,
+    };
+    let hasher = settings.store.then(|| common.config.hasher());
+    Ok(Some(judged_elsewhere(common, (database, served), Accounts::Named(named), (settings.retries, hasher))))
+}
+
+/// `overlay pbind` in front of a database; none if it is another overlay.
+///
+/// # Errors
+/// Settings of TLS that cannot be used; a database that is not stored here; no thread is left.
+pub(crate) fn pbind(
+    common: &Arc<Common>,
+    (database, served): (&Database, Option<&Arc<Served<LmdbStore>>>),
+    overlay: &Overlay,
+) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
+    let Some(settings) = overlay.bind_server()? else { return Ok(None) };
+    let fault = |why: String| ConfigError::new(overlay.origin.clone(), why);
+    let Some(served) = served else { return Err(fault("overlay pbind is for a database mdb".to_owned())) };
+    let settings = ProxySettings { idle_timeout: Some(larix_proxy::remote_auth::IDLE), ..settings };
+    let suffix = database.suffixes.first().map_or("", |suffix| suffix.normal.as_str());
+    let proxy =
+        connections_by_name(&common.services, &format!("pbind {suffix}"), &settings).map_err(fault)?;
+    Ok(Some(judged_elsewhere(common, (database, served), Accounts::Own(proxy), (PBIND_RETRIES, None))))
+}
+
+fn judged_elsewhere(
+    common: &Arc<Common>,
+    (database, served): (&Database, &Arc<Served<LmdbStore>>),
+    accounts: Accounts,
+    (retries, hasher): (u32, Option<larix_engine::password::Hasher>),
+) -> Arc<dyn Interceptor> {
+    Arc::new(RemoteAuth {
+        accounts,
+        retries,
         root: database.effective_root(),
         clock: Arc::clone(&common.services.clock) as _,
         concluding: Arc::new(Concluding {
             directory: Arc::clone(&common.directory),
             served: Arc::clone(served),
             services: Arc::clone(&common.services),
-            hasher: settings.store.then(|| common.config.hasher()),
+            hasher,
             storing: Arc::default(),
         }),
-    })))
+    })
 }
 
 /// Ends binds that another server has judged.

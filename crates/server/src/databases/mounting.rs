@@ -16,7 +16,7 @@ use super::OpenError;
 use crate::backends::{
     Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, OutOfService, Proxied,
     RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets,
-    remote_auth, translucent,
+    pbind, remote_auth, translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{
@@ -123,6 +123,9 @@ fn in_front_of(
 ) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
     if let Some(translucent) = translucent(common, (database, served.as_ref(), policy), overlay)? {
         return Ok(Some(translucent));
+    }
+    if let Some(pbind) = pbind(common, (database, served.as_ref()), overlay)? {
+        return Ok(Some(pbind));
     }
     match remote_auth(common, (database, served.as_ref()), overlay)? {
         Some(remote_auth) => Ok(Some(remote_auth)),

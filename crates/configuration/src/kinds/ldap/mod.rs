@@ -271,8 +271,14 @@ fn not_honoured(why: &str, instead: &str) -> Fault {
 }
 
 fn uri(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    proxy(builder)?.targets = targets(call.arguments)?;
+    Ok(())
+}
+
+/// The servers of a `uri` line.
+pub(crate) fn targets(arguments: &[String]) -> Result<Vec<LdapUrl>, Fault> {
     let mut targets = Vec::new();
-    for (number, argument) in call.arguments.iter().enumerate() {
+    for (number, argument) in arguments.iter().enumerate() {
         for text in argument.split([' ', ',', '\t']).filter(|text| !text.is_empty()) {
             let wrong = |why: String| {
                 Fault::argument(number, why).with_help("ldap://host:389, ldaps://host or ldapi://%2Fpath")
@@ -285,8 +291,7 @@ fn uri(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             targets.push(url);
         }
     }
-    proxy(builder)?.targets = targets;
-    Ok(())
+    Ok(targets)
 }
 
 /// # Errors
@@ -299,7 +304,16 @@ pub(super) fn check_scheme(url: &LdapUrl) -> Result<(), &'static str> {
 }
 
 fn tls(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let word = call.argument(0)?.to_ascii_lowercase();
+    let (begins, options) = tls_of(call.arguments)?;
+    let proxy = proxy(builder)?;
+    proxy.tls.begins = begins;
+    proxy.tls.options = options;
+    Ok(())
+}
+
+/// What a `tls` line says: how TLS begins, and its settings.
+pub(crate) fn tls_of(arguments: &[String]) -> Result<(TlsBegins, Vec<(String, String)>), Fault> {
+    let word = arguments.first().map(|word| word.to_ascii_lowercase()).unwrap_or_default();
     let begins = match word.as_str() {
         "none" | "ldaps" => TlsBegins::Never,
         "start" => TlsBegins::Start,
@@ -314,7 +328,7 @@ fn tls(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         }
     };
     let mut options = Vec::new();
-    for (number, argument) in call.arguments.iter().enumerate().skip(1) {
+    for (number, argument) in arguments.iter().enumerate().skip(1) {
         let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
         let key = key.to_ascii_lowercase();
         // The first word says so.
@@ -327,10 +341,7 @@ fn tls(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         }
         options.push((key, value.to_owned()));
     }
-    let proxy = proxy(builder)?;
-    proxy.tls.begins = begins;
-    proxy.tls.options = options;
-    Ok(())
+    Ok((begins, options))
 }
 
 /// Seconds, or `1d2h3m4s`.
@@ -408,11 +419,17 @@ fn health_check(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn quarantine(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    proxy(builder)?.quarantine = quarantine_of(call.argument(0)?)?;
+    Ok(())
+}
+
+/// The steps of a `quarantine` line.
+pub(crate) fn quarantine_of(text: &str) -> Result<Vec<QuarantineStep>, Fault> {
     let mut steps = Vec::new();
     let wrong = |why: String| {
         Fault::argument(0, why).with_help("interval,times;..., the last times + for ever, such as 5,10;60,+")
     };
-    let pairs: Vec<&str> = call.argument(0)?.split(';').collect();
+    let pairs: Vec<&str> = text.split(';').collect();
     for (number, pair) in pairs.iter().enumerate() {
         let (interval, times) = pair.split_once(',').ok_or_else(|| wrong(format!("`{pair}` is no pair")))?;
         let interval = time(interval, 0)?;
@@ -429,8 +446,7 @@ fn quarantine(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         }
         steps.push(QuarantineStep { interval, times });
     }
-    proxy(builder)?.quarantine = steps;
-    Ok(())
+    Ok(steps)
 }
 
 /// The values of settings about identities, for the rows above.
