@@ -81,7 +81,7 @@ fn what_is_wrong_is_named() {
 #[test]
 fn an_active_directory() {
     let mut builder = larix_schema::SchemaBuilder::system();
-    for name in ["core", "cosine", "inetorgperson", "msuser"] {
+    for name in ["core", "cosine", "inetorgperson", "nis", "msuser"] {
         builder.add_bundled(name).unwrap();
     }
     let schema = builder.build();

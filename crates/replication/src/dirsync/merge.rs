@@ -184,20 +184,31 @@ impl Merge<'_> {
     /// Gives the entry its name, with the values that this has, in place of those of the name before.
     fn rename(&self, entry: &mut Entry, dn: &str) {
         let before = std::mem::replace(&mut entry.dn, dn.to_owned());
-        for (name, is_new) in [(before.as_str(), false), (dn, true)] {
-            let Ok(parsed) = Dn::parse(name) else { continue };
-            for ava in parsed.rdns().first().into_iter().flat_map(larix_proto::Rdn::avas) {
-                let Some((description, kind)) = self.described(ava.attribute) else { continue };
-                let Some((value, own)) = stored(self.schema, kind, ava.value.to_vec()) else { continue };
-                let held = &mut entry.attribute_or_insert(&description).values;
-                let is_other = |held: &Vec<u8>| key(self.schema, kind, held).is_none_or(|key| key != own);
-                match is_new {
-                    true if held.iter().all(is_other) => held.push(value),
-                    true => {}
-                    false => held.retain(is_other),
-                }
+        let (old, new) = (self.naming(&before), self.naming(dn));
+        for (description, kind, _, key_of_old) in &old {
+            let stays = new.iter().any(|(other, _, _, key)| other == description && key == key_of_old);
+            if let (false, Some(held)) = (stays, entry.attribute_mut(description)) {
+                held.values.retain(|value| key(self.schema, kind, value).as_ref() != Some(key_of_old));
             }
         }
+        for (description, kind, value, own) in new {
+            let held = &mut entry.attribute_or_insert(&description).values;
+            if held.iter().all(|value| key(self.schema, kind, value).as_ref() != Some(&own)) {
+                held.push(value);
+            }
+        }
+    }
+
+    /// The values of the first RDN, each with its key.
+    fn naming(&self, dn: &str) -> Vec<(AttributeDescription, &AttributeType, Vec<u8>, Vec<u8>)> {
+        let Ok(parsed) = Dn::parse(dn) else { return Vec::new() };
+        let avas = parsed.rdns().first().into_iter().flat_map(larix_proto::Rdn::avas);
+        let value = |ava: &larix_proto::RdnAva<'_>| {
+            let (description, kind) = self.described(ava.attribute)?;
+            let (value, key) = stored(self.schema, kind, ava.value.to_vec())?;
+            Some((description, kind, value, key))
+        };
+        avas.filter_map(value).collect()
     }
 
     /// An entry of whose classes none is known is one without rules.

@@ -187,7 +187,7 @@ fn what_cannot_be_is_refused_and_nothing_changes() {
         (BALANCER, "olcBkLloadFeatureEnable", "vc", "the feature `vc` is not supported"),
         (BALANCER, "olcBkLloadRestrictExop", "1.2.3 refuse", "ignore, write, backend, connection or reject"),
         (BALANCER, "olcBkLloadTLSCertificateFile", "/no/such/file", "/no/such/file"),
-        (BALANCER, "olcBkLloadListen", "http://127.0.0.1/", "unknown scheme"),
+        (BALANCER, "olcBkLloadListen", "http://127.0.0.1/", "is no URL to listen on"),
         (BALANCER, "olcBkLloadListen", "ldaps://127.0.0.1:0/", "TLSCertificateFile"),
         (BALANCER, "olcBkLloadListen", &format!("ldap://{}/", behind.address), "in use by another process"),
     ] {
