@@ -54,7 +54,7 @@ impl ScriptedDirectory {
         let (socket, _) = self.listener.accept().expect("a consumer");
         socket.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         let mut connection = DirectoryConnection { socket, input: Vec::new(), id: MessageId(0) };
-        let asked = connection.next().expect("a search");
+        let asked = connection.next_search().expect("a search");
         (connection, asked)
     }
 }
@@ -64,7 +64,7 @@ impl DirectoryConnection {
     ///
     /// # Panics
     /// What comes is something else.
-    pub fn next(&mut self) -> Option<Asked> {
+    pub fn next_search(&mut self) -> Option<Asked> {
         let mut chunk = [0; 4_096];
         loop {
             while let Ok(Frame::Complete { len }) = frame(&self.input, 1 << 20) {

@@ -73,12 +73,12 @@ fn first_content(directory: &ScriptedDirectory) {
     ad.entry(&format!("CN=staff,OU=People,{SUFFIX}"), 3, &[&group[..], &[&members]].concat());
     ad.entry(&format!("CN=Ann,OU=People,{SUFFIX}"), 1, &user("name: Ann", &["sn: A", "description: first"]));
     ad.page(b"1", true);
-    let asked = ad.next().expect("the next page");
+    let asked = ad.next_search().expect("the next page");
     check(&asked, b"1");
     ad.entry(&format!("OU=People,{SUFFIX}"), 4, &PEOPLE);
     ad.entry(&format!("CN=Bob,OU=People,{SUFFIX}"), 2, &user("name: Bob", &["sn: B"]));
     ad.page(b"2", false);
-    assert_eq!(ad.next(), None, "the pass is over");
+    assert_eq!(ad.next_search(), None, "the pass is over");
 }
 
 #[test]
@@ -125,11 +125,11 @@ fn an_active_directory_is_followed() {
     let eve = format!("CN=Eve,OU=Folk,{SUFFIX}");
     ad.entry(&eve, 5, &["description: new"]);
     ad.page(b"3", false);
-    let asked = ad.next().expect("a search for the entry");
+    let asked = ad.next_search().expect("a search for the entry");
     assert_eq!((asked.base.as_str(), asked.cookie, asked.filter.as_str()), (eve.as_str(), None, FILTER));
     ad.entry(&eve, 5, &user("name: Eve", &["sn: E", "description: new"]));
     ad.done(ResultCode::SUCCESS, &[]);
-    assert_eq!(ad.next(), None);
+    assert_eq!(ad.next_search(), None);
 
     let mut ad = pass(&directory, b"3");
     let content = consumer.content(SUFFIX).unwrap();

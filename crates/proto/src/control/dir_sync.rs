@@ -29,7 +29,7 @@ pub struct DirSyncResponse<'a> {
     pub cookie: &'a [u8],
 }
 
-fn decode<'a>(value: Option<&'a [u8]>) -> Result<(i32, i32, &'a [u8]), DecodeError> {
+fn decode(value: Option<&[u8]>) -> Result<(i32, i32, &[u8]), DecodeError> {
     let mut value = Reader::new(required(value, "dirSyncValue")?).sequence("dirSyncValue")?;
     let mut number = |field| -> Result<i32, DecodeError> {
         let number = value.integer(field)?;
