@@ -29,7 +29,7 @@ pub struct DirectoryConnection {
 
 /// What a search asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct DirectorySearch {
     pub base: String,
     pub filter: String,
     /// Of the DirSync control, if there is one.
@@ -50,7 +50,7 @@ impl ScriptedDirectory {
     ///
     /// # Panics
     /// What comes is something else.
-    pub fn accept(&self) -> (DirectoryConnection, Asked) {
+    pub fn accept(&self) -> (DirectoryConnection, DirectorySearch) {
         let (socket, _) = self.listener.accept().expect("a consumer");
         socket.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         let mut connection = DirectoryConnection { socket, input: Vec::new(), id: MessageId(0) };
@@ -64,7 +64,7 @@ impl DirectoryConnection {
     ///
     /// # Panics
     /// What comes is something else.
-    pub fn next_search(&mut self) -> Option<Asked> {
+    pub fn next_search(&mut self) -> Option<DirectorySearch> {
         let mut chunk = [0; 4_096];
         loop {
             while let Ok(Frame::Complete { len }) = frame(&self.input, 1 << 20) {
@@ -82,7 +82,7 @@ impl DirectoryConnection {
                             );
                             sync.cookie.to_vec()
                         });
-                        return Some(Asked {
+                        return Some(DirectorySearch {
                             base: search.base.to_owned(),
                             filter: search.filter.to_string(),
                             cookie: sync,

@@ -4,7 +4,7 @@
 use larix_proto::ResultCode;
 use larix_testkit::Kind;
 use larix_tests::replicas::{Content, Member, SUFFIX};
-use larix_tests::scripted_directory::{Asked, DirectoryConnection, ScriptedDirectory};
+use larix_tests::scripted_directory::{DirectoryConnection, DirectorySearch, ScriptedDirectory};
 
 const PEOPLE: [&str; 4] =
     ["objectClass: top", "objectClass: organizationalUnit", "name: People", "whenCreated: 20260101000000.0Z"];
@@ -54,14 +54,14 @@ fn pass(directory: &ScriptedDirectory, cookie: &[u8]) -> DirectoryConnection {
     connection
 }
 
-fn check(asked: &Asked, cookie: &[u8]) {
+fn check(asked: &DirectorySearch, cookie: &[u8]) {
     let filter = match cookie.is_empty() {
         true => FILTER.to_owned(),
         false => format!("(|{FILTER}(isDeleted=TRUE))"),
     };
     let shows_deleted = !cookie.is_empty();
     let (base, cookie) = (SUFFIX.to_owned(), Some(cookie.to_vec()));
-    assert_eq!(*asked, Asked { base, filter, cookie, shows_deleted });
+    assert_eq!(*asked, DirectorySearch { base, filter, cookie, shows_deleted });
 }
 
 /// Everything, in two pages.

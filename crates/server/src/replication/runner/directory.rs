@@ -57,7 +57,7 @@ impl Runner {
         let (mut connection, note) = connect(&self.task.line, &self.task.tls, &self.stop).map_err(shown)?;
         note.iter().for_each(|note| self.tell(note));
         let schema = self.schema();
-        let place = Place { served: &served, schema: &schema };
+        let place = LocalEntries { served: &served, schema: &schema };
         let cookie = if full { Vec::new() } else { self.cookie(&place)? };
         let is_full = cookie.is_empty();
         let had_content = is_full && place.has_entries()?;
@@ -191,7 +191,7 @@ impl Runner {
     fn delete_gone(&mut self, pass: &mut Pass) -> Result<(), String> {
         let Some(mut present) = pass.present.take() else { return Ok(()) };
         present.settle();
-        let place = Place { served: &pass.served, schema: &pass.schema };
+        let place = LocalEntries { served: &pass.served, schema: &pass.schema };
         let (mut entries, mut absent) = (0_u64, Vec::new());
         place.search(&format!("({GUID}=*)"), &mut |known| {
             entries += 1;
@@ -235,7 +235,7 @@ impl Runner {
     }
 
     /// Where the next pass begins.
-    fn cookie(&self, place: &Place<'_>) -> Result<Vec<u8>, String> {
+    fn cookie(&self, place: &LocalEntries<'_>) -> Result<Vec<u8>, String> {
         let known = place.suffix(&self.task.suffix)?;
         let Ok(description) = place.schema.describe(larix_replication::dirsync::COOKIE) else {
             return Ok(Vec::new());
@@ -245,7 +245,7 @@ impl Runner {
     }
 
     fn store_cookie(&mut self, pass: &mut Pass, cookie: &[u8]) -> Result<(), String> {
-        let place = Place { served: &pass.served, schema: &pass.schema };
+        let place = LocalEntries { served: &pass.served, schema: &pass.schema };
         let known = match place.suffix(&self.task.suffix)? {
             Some(known) => known,
             None => {
@@ -333,7 +333,7 @@ impl Pass {
         if let Some(known) = self.pending.get(&uuid) {
             return Ok(Some(known.clone()));
         }
-        Place { served: &self.served, schema: &self.schema }.find(uuid)
+        LocalEntries { served: &self.served, schema: &self.schema }.find(uuid)
     }
 
     /// The entry of a suffix, if that is what is named.
@@ -341,7 +341,7 @@ impl Pass {
         let settings = self.served.database().current_settings();
         let normal = self.schema.parse_dn(dn).map_err(|error| format!("\"{dn}\": {error}"))?;
         match settings.suffixes.iter().any(|suffix| suffix.normal == normal) {
-            true => Place { served: &self.served, schema: &self.schema }.suffix(dn),
+            true => LocalEntries { served: &self.served, schema: &self.schema }.suffix(dn),
             false => Ok(None),
         }
     }
@@ -371,12 +371,12 @@ impl Pass {
 }
 
 /// Where entries are looked for: what is stored.
-struct Place<'a> {
+struct LocalEntries<'a> {
     served: &'a Arc<Served<LmdbStore>>,
     schema: &'a Schema,
 }
 
-impl Place<'_> {
+impl LocalEntries<'_> {
     fn find(&self, uuid: Uuid) -> Result<Option<Known>, String> {
         let mut found = None;
         self.search(&format!("(entryUUID={uuid})"), &mut |known| {
