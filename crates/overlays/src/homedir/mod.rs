@@ -137,12 +137,17 @@ impl Committed for HomeDirectories {
     fn take(&self, batch: &CommittedBatch<'_>) -> Result<(), NotTaken> {
         let Some(committed) = batch.committed else { return Ok(()) };
         let fault = |failure: Failure| NotTaken::yet(failure.into_result().to_string());
-        if batch.gap.is_some() {
-            // Directories of what is missing stay as they are.
-            *self.lock() = None;
-        }
-        if self.lock().is_none() {
+        if batch.gap.is_some() || self.lock().is_none() {
             self.look_up(committed).map_err(fault)?;
+            // What these were before their changes is not known.
+            let mut accounts = self.lock();
+            let accounts = accounts.get_or_insert_default();
+            batch.changes.iter().for_each(|change| {
+                accounts.remove(&change.record.entry_uuid);
+            });
+        }
+        if batch.gap.is_some() {
+            self.provide_all(batch);
         }
         for change in batch.changes.iter().filter(|change| self.may_matter(batch.schema, change)) {
             let Some(state) = self.state_behind(batch.schema, committed, change).map_err(fault)? else {
@@ -179,6 +184,14 @@ impl HomeDirectories {
         })?;
         *self.lock() = Some(accounts);
         Ok(())
+    }
+
+    /// Makes what is missing behind changes that were not seen, as by the first content of a replica. No directory goes.
+    fn provide_all(&self, batch: &CommittedBatch<'_>) {
+        let accounts: Vec<Account> = self.lock().iter().flat_map(HashMap::values).cloned().collect();
+        for why in accounts.iter().filter_map(|account| self.provide(account).err()) {
+            batch.report(why);
+        }
     }
 
     /// Whether the change may alter what an entry is to the overlay.
