@@ -110,6 +110,8 @@ pub(crate) enum Fault {
     Behind { known: u64 },
     /// What a view has read was changed before the engine was asked for more.
     Stale,
+    /// The engine was to be asked, by a thread that reads at hand.
+    NotAtHand,
     /// The connection of a view was lost, and what the view showed with it.
     Lost,
 }
@@ -280,7 +282,9 @@ impl Fault {
             Self::TooLarge(_) => Verdict::Failed,
             #[cfg(feature = "postgresql")]
             Self::Busy { .. } => Verdict::Failed,
-            Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale => Verdict::Failed,
+            Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale | Self::NotAtHand => {
+                Verdict::Failed
+            }
             _ => Verdict::Unknown,
         }
     }
@@ -323,6 +327,7 @@ impl Fault {
                  over; restart this server to go on with what is there"
             ),
             Self::Stale => "the state that was read has changed".to_owned(),
+            Self::NotAtHand => "it is not in the cache, and this thread does not wait".to_owned(),
             Self::Lost => "the connection to the engine was lost".to_owned(),
         }
     }
@@ -339,6 +344,10 @@ impl Fault {
     pub(crate) fn into_read(self) -> ReadError {
         if matches!(self, Self::Stale) {
             note(Noted::Stale);
+            return ReadError::Stale;
+        }
+        if matches!(self, Self::NotAtHand) {
+            note(Noted::NotAtHand);
             return ReadError::Stale;
         }
         if self.is_unavailable() {

@@ -1,11 +1,15 @@
 //! What went wrong with reads on a thread, for a caller that has to know although something between swallowed it: a rule that
 //! cannot be read denies, and an entry would be missing from an answer without a word.
+//!
+//! A thread that must not wait reads [at hand](crate::KvStore::at_hand): out of the cache alone.
 
 use std::cell::Cell;
 
 /// The worst that reads on this thread have met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Noted {
+    /// Something was not in the cache, and this thread was not to ask for it.
+    NotAtHand,
     /// What a view had read was changed before the engine was asked for more: read again.
     Stale,
     /// The engine could not be asked.
@@ -16,6 +20,29 @@ pub enum Noted {
 
 thread_local! {
     static WORST: Cell<Option<Noted>> = const { Cell::new(None) };
+    static AT_HAND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs reads whose views ask the engine nothing. `None` where anything was missing.
+pub(crate) fn at_hand<T>(read: impl FnOnce() -> T) -> Option<T> {
+    /// Ends the time in which this thread asks nothing, after a panic as well.
+    struct Within;
+    impl Drop for Within {
+        fn drop(&mut self) {
+            AT_HAND.set(false);
+        }
+    }
+    take_noted();
+    AT_HAND.set(true);
+    let within = Within;
+    let read = read();
+    drop(within);
+    take_noted().is_none().then_some(read)
+}
+
+/// Whether views of this thread are to ask nothing.
+pub(crate) fn is_at_hand() -> bool {
+    AT_HAND.get()
 }
 
 pub(crate) fn note(what: Noted) {
@@ -37,5 +64,15 @@ mod tests {
         note(Noted::Unavailable);
         note(Noted::Stale);
         assert_eq!((take_noted(), take_noted()), (Some(Noted::Unavailable), None));
+    }
+
+    #[test]
+    fn what_is_at_hand_is_whole_or_not_there() {
+        note(Noted::Stale);
+        assert_eq!(at_hand(is_at_hand), Some(true));
+        assert_eq!(at_hand(|| note(Noted::NotAtHand)), None);
+        assert_eq!((is_at_hand(), take_noted()), (false, None));
+        assert!(std::panic::catch_unwind(|| at_hand(|| panic!("a bug"))).is_err());
+        assert!(!is_at_hand());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use crate::address::{Address, Opening};
 use crate::cache::{Cache, Commit, Range};
 use crate::engine::{Engine, Limits, NewCommits, StoredCommit};
 use crate::error::{Fault, OpenError};
+use crate::noted;
 use crate::schema;
 
 /// Commits without an answer that can be asked about; older ones are forgotten.
@@ -102,8 +103,8 @@ pub struct KvStore {
     pub(crate) catalog: Catalog,
     /// The engine's number of each declared table, by the table's position.
     numbers: Vec<u8>,
-    known: Mutex<Known>,
-    /// The version of the cache, to be read without its lock.
+    known: RwLock<Known>,
+    /// The version of the cache, for readers without its lock.
     version: AtomicU64,
     freshness: Freshness,
     beginnings: &'static [(TableId, u32)],
@@ -178,7 +179,7 @@ impl KvStore {
             engine,
             catalog,
             numbers,
-            known: Mutex::new(Known {
+            known: RwLock::new(Known {
                 cache: Cache::new(highest, options.cache_bytes, 0),
                 attempt: Vec::new(),
             }),
@@ -207,7 +208,7 @@ impl KvStore {
     /// Finds out where the engine stands, with nothing known.
     fn look(&self) -> Result<(), Fault> {
         let newest = self.engine.newest()?;
-        let mut known = self.known();
+        let mut known = self.known_mut();
         known.cache.forget(newest.version);
         known.attempt = newest.attempt;
         self.version.store(newest.version, Ordering::Release);
@@ -279,9 +280,13 @@ impl KvStore {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn known(&self) -> RwLockReadGuard<'_, Known> {
         // Each change of it is whole before anything can panic.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has to come along with the next question: of each table the range, and how many of its first records.
@@ -315,7 +320,7 @@ impl KvStore {
             NewCommits::Listed(told) => told,
             NewCommits::TooMany(newest) => {
                 self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
-                let mut state = self.known();
+                let mut state = self.known_mut();
                 if newest.version > state.cache.version() {
                     state.cache.forget(newest.version);
                     state.attempt = newest.attempt;
@@ -345,7 +350,7 @@ impl KvStore {
         }
         self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
         let newest_attempt = newest.attempt.clone();
-        let mut state = self.known();
+        let mut state = self.known_mut();
         if version > state.cache.version() {
             let commits = told.into_iter().rev().map(|StoredCommit { version, keys, .. }| (version, keys));
             state.cache.advance(commits.collect::<Vec<Commit>>());
@@ -357,7 +362,7 @@ impl KvStore {
 
     /// A commit of this handle was made.
     pub(crate) fn committed(&self, version: u64, attempt: &[u8], take_in: impl FnOnce(&mut Cache)) {
-        let mut known = self.known();
+        let mut known = self.known_mut();
         if known.cache.version() < version {
             if known.cache.version() + 1 == version {
                 take_in(&mut known.cache);
@@ -384,6 +389,13 @@ impl KvStore {
                 heard == 0 || u128::from(self.clock().saturating_sub(heard)) > bound.as_nanos()
             }
         }
+    }
+
+    /// Reads of the calling thread that take no round trip and wait for nothing: out of the cache. `None` where something was not
+    /// in it, or where a view has to ask first ([`Freshness`]). What `read` made of the rest is not to be believed then, and the
+    /// same is to be read again by a thread that may wait.
+    pub fn at_hand<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
+        if self.asks_first() { None } else { noted::at_hand(read) }
     }
 
     /// Nanoseconds since the store was opened, never 0.

@@ -17,7 +17,7 @@ use larix_store::{
 use crate::cache::{Found, Range, Record, after};
 use crate::engine::{ANSWER_BYTES_MAX, Answer, EngineSnapshot, Question};
 use crate::error::{Fault, corrupt};
-use crate::noted::Noted;
+use crate::noted::{Noted, is_at_hand};
 use crate::store::KvStore;
 
 /// Ranges that a view without a transaction remembers to have read. Beyond that it has read everything.
@@ -32,6 +32,8 @@ const SCAN_MOST: u32 = 512;
 #[derive(Debug)]
 pub(crate) struct View<'s> {
     pub(crate) store: &'s KvStore,
+    /// Nothing is asked of the engine.
+    at_hand: bool,
     version: AtomicU64,
     state: Mutex<State<'s>>,
 }
@@ -51,8 +53,8 @@ impl<'s> View<'s> {
     pub(crate) fn open(store: &'s KvStore, asks: bool) -> Result<Self, Fault> {
         store.sound()?;
         let state = State { snapshot: None, seen: Vec::new(), lost: None };
-        let view =
-            Self { store, version: AtomicU64::new(store.known().cache.version()), state: Mutex::new(state) };
+        let version = AtomicU64::new(store.newest());
+        let view = Self { store, at_hand: is_at_hand(), version, state: Mutex::new(state) };
         if asks {
             view.ask(Vec::new())?;
         }
@@ -82,6 +84,13 @@ impl<'s> View<'s> {
         }
     }
 
+    /// Counts a read by whether the cache answered it. What is missing at hand is read again, and counted then.
+    fn looked_up(&self, hit: bool) {
+        if hit || !self.at_hand {
+            self.store.looked_up(hit);
+        }
+    }
+
     /// Gives the snapshot of the engine back.
     pub(crate) fn end(&self) {
         self.state().snapshot = None;
@@ -89,6 +98,9 @@ impl<'s> View<'s> {
 
     /// Questions in one round trip.
     pub(crate) fn ask(&self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault> {
+        if self.at_hand {
+            return Err(Fault::NotAtHand);
+        }
         let mut state = self.state();
         if state.lost.is_some() {
             return Err(Fault::Lost);
@@ -137,16 +149,19 @@ impl<'s> View<'s> {
             // What cannot be read is met again by whoever asks for it.
             let _met = self.take_range(&range, table, Direction::Forward, limit, answers);
         }
-        self.store.known().cache.set_begun();
+        self.store.known_mut().cache.set_begun();
         Ok(answers)
     }
 
     /// Notes what was read out of the cache, as long as the moment is not fixed.
-    fn note(&self, range: Range) {
+    fn note(&self, range: impl FnOnce() -> Range) {
+        if self.at_hand {
+            return;
+        }
         let mut state = self.state();
         if state.snapshot.is_none() {
             if state.seen.len() < SEEN_MAX {
-                state.seen.push(range);
+                state.seen.push(range());
             } else {
                 state.seen = self.everything();
             }
@@ -173,17 +188,17 @@ impl<'s> View<'s> {
 
     fn fill(&self, range: &Range, records: &[Record]) {
         let version = self.version();
-        self.store.known().cache.fill(range, records, version);
+        self.store.known_mut().cache.fill(range, records, version);
     }
 
     fn one(&self, table: TableId, key: &[u8]) -> Result<Option<Arc<[u8]>>, ReadError> {
         let number = self.store.number(table)?;
         let found = self.store.known().cache.get(number, key, self.version());
-        self.store.looked_up(!matches!(found, Found::Unknown));
+        self.looked_up(!matches!(found, Found::Unknown));
         match found {
             Found::Unknown => {}
             found => {
-                self.note(Range::key(number, key));
+                self.note(|| Range::key(number, key));
                 return Ok(if let Found::Some(value) = found { Some(value) } else { None });
             }
         }
@@ -228,7 +243,7 @@ impl<'s> View<'s> {
     /// The first record of a range, or the last one. What the question brings along goes to the cache.
     fn edge(&self, range: &Range, table: TableId, direction: Direction) -> Result<Option<Record>, ReadError> {
         let known = self.known_edge(range, direction);
-        self.store.looked_up(known.is_some());
+        self.looked_up(known.is_some());
         if let Some(found) = known {
             return Ok(found);
         }
@@ -248,7 +263,7 @@ impl<'s> View<'s> {
             Found::Nothing => None,
             Found::Some(record) => Some(record),
         };
-        self.note(range.clone());
+        self.note(|| range.clone());
         Some(record)
     }
 
@@ -402,7 +417,7 @@ impl<'s> OrderedRead for View<'s> {
                     missing.push(key.to_vec());
                 }
                 found => {
-                    self.note(Range::key(number, key));
+                    self.note(|| Range::key(number, key));
                     if let (Found::Some(value), Some(slot)) = (found, values.last_mut()) {
                         *slot = Some(Cow::Owned(value.to_vec()));
                     }

@@ -44,6 +44,10 @@ impl<'s> View<'s> {
 
     /// Asks for what is not known here of `wanted`; `asks`: and if it is nothing, for the newest commits.
     fn fetch_all(&self, asks: bool, wanted: &[Wanted]) -> Result<(), Fault> {
+        // Who reads at hand meets by itself what is missing.
+        if self.at_hand && !asks {
+            return Ok(());
+        }
         let mut missing = self.missing(wanted);
         if missing.is_empty() && !asks {
             return Ok(());

@@ -7,6 +7,7 @@ mod changelog;
 #[cfg(feature = "kv")]
 mod clustered;
 mod engine_database;
+mod engine_search;
 mod memory;
 mod out_of_service;
 mod passwords;

@@ -1,5 +1,5 @@
-//! `database kv`: a database in an engine that several servers share. Whatever may wait for the engine runs on the threads of the
-//! [node](crate::cluster), never on an event loop; changes go to the node's writer where this node leads, and are referred elsewhere.
+//! `database kv`: a database in an engine that several servers share. An event loop reads what the node's cache has; whatever may
+//! wait for the engine runs on the threads of the [node](crate::cluster); changes go to the node's writer where this node leads, and are referred elsewhere.
 
 mod judge;
 mod password_modify;
@@ -13,6 +13,7 @@ use larix_configuration::Database;
 use larix_configuration::values::LimitRule;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::compare::CompareContext;
+use larix_engine::controls::RequestControls;
 use larix_engine::search::referral;
 use larix_engine::write::Completion;
 use larix_engine::writer::hand_over_deferred;
@@ -23,16 +24,17 @@ use larix_schema::NormalDn;
 use larix_store::Store;
 use zeroize::Zeroizing;
 
+use super::Common;
 use super::alone::Alone;
 use super::engine_database::{self, EngineDatabase, is_root_password};
+use super::passwords::{self, compared_attempt};
 use super::stored::{identities_within, limits_of_subject};
-use super::{Common, passwords};
 use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Identities, Later, PasswordChange,
-    PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, First, Identities, Later,
+    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -98,20 +100,44 @@ impl SharedDatabase {
         Err(self.trouble(Noted::Stale))
     }
 
+    /// Reads out of the cache. None where that lacks anything, or where the answer is an error: a thread says which.
+    fn at_hand<T>(&self, read: impl FnOnce() -> Result<T, LdapResult>) -> Option<T> {
+        self.served().database().store().at_hand(read)?.ok()
+    }
+
+    /// Compares, as far as the entry alone decides.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn compared(
+        &self,
+        subject: &Subject,
+        (dn, request): (&NormalDn, &CompareRequest<'_>),
+        controls: &RequestControls,
+    ) -> Result<LdapResult, LdapResult> {
+        let database = self.served().database();
+        let policy = database.current_policy();
+        let default_referrals = &self.common.default_referrals;
+        let context = CompareContext { controls, subject, policy: &policy, default_referrals };
+        engine_database::compare(database, &context, dn, request)
+            .map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
+    }
+
     /// What the password of a bind is compared with, and how long the code behind it is.
+    ///
+    /// # Errors
+    /// What is answered where that cannot be looked up.
     fn lookup(
         &self,
         dn: &NormalDn,
         subject: &Subject,
         password: &[u8],
     ) -> Result<passwords::Stored, LdapResult> {
-        self.read(|| {
-            let found = self.chosen().bind_lookup(dn, subject)?;
-            Ok(passwords::Stored {
-                passwords: found.secrets.into_iter().map(Zeroizing::new).collect(),
-                shown: Some(found.shown),
-                code_length: self.chosen().code_length(dn, password)?,
-            })
+        let found = self.chosen().bind_lookup(dn, subject)?;
+        Ok(passwords::Stored {
+            passwords: found.secrets.into_iter().map(Zeroizing::new).collect(),
+            shown: Some(found.shown),
+            code_length: self.chosen().code_length(dn, password)?,
         })
     }
 
@@ -145,7 +171,7 @@ impl SharedDatabase {
     /// What is answered where a read came to nothing.
     fn trouble(&self, noted: Noted) -> LdapResult {
         match noted {
-            Noted::Stale => {
+            Noted::Stale | Noted::NotAtHand => {
                 LdapResult::with(ResultCode::BUSY, "the entries changed while they were read: try again")
             }
             Noted::Unavailable => out_of_reach(),
@@ -209,12 +235,14 @@ impl Clustered {
         Ok(part)
     }
 
-    /// Looks something up on this thread, if it may wait. What cannot be looked up is noted: it must not pass for what is not there.
+    /// Looks something up out of the cache, or on this thread if it may wait. What cannot be looked up is noted: it must not pass for
+    /// what is not there.
     fn look_up<T>(&self, mut read: impl FnMut(&SharedDatabase) -> Result<T, LdapResult>) -> Option<T> {
-        let found = match may_wait() && self.node().role() != Role::CutOff {
-            true => self.part().and_then(|part| part.read(|| read(&part))),
-            false => Err(out_of_reach()),
-        };
+        let found = self.part().and_then(|part| match part.at_hand(|| read(&part)) {
+            Some(found) => Ok(found),
+            None if may_wait() && self.node().role() != Role::CutOff => part.read(|| read(&part)),
+            None => Err(out_of_reach()),
+        });
         if found.is_err() {
             note_missed_lookup();
         }
@@ -286,9 +314,32 @@ impl Backend for Clustered {
         Ok(Box::new(search::ClusteredSearch::new(part, limits, context, search)))
     }
 
+    fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
+        if let Some(first) = self.search_at_hand(context, &search, out) {
+            return first;
+        }
+        match self.open(context, search) {
+            Ok(cursor) => First::slice_of(cursor, context.clock, out),
+            Err(end) => First::ended(*end),
+        }
+    }
+
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
-        let (part, place) = match self.part().and_then(|part| Ok((part, self.permit()?))) {
-            Ok(both) => both,
+        let part = match self.part() {
+            Ok(part) => part,
+            Err(result) => return Reply::Now((result, Vec::new())),
+        };
+        let (dn, controls) = (compare.dn, &compare.controls);
+        if let Some(Some(result)) = part.at_hand(|| {
+            let result = part.compared(context.subject, (dn, compare.request), controls)?;
+            // What uses up a code, or is judged as a bind is, goes to a thread.
+            let attempt = compared_attempt(part.chosen(), &result, (dn, compare.request), controls);
+            Ok(attempt.is_none().then_some(result))
+        }) {
+            return Reply::Now((result, Vec::new()));
+        }
+        let place = match self.permit() {
+            Ok(place) => place,
             Err(result) => return Reply::Now((result, Vec::new())),
         };
         let (subject, wanted) = (Arc::clone(context.subject), Wanted::default());
@@ -304,19 +355,7 @@ impl Backend for Clustered {
                 return done((too_late(), Vec::new()));
             }
             let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
-            let database = part.served().database();
-            let compared = part.read(|| {
-                let policy = database.current_policy();
-                let default_referrals = &part.common.default_referrals;
-                let context = CompareContext {
-                    controls: &controls,
-                    subject: &subject,
-                    policy: &policy,
-                    default_referrals,
-                };
-                engine_database::compare(database, &context, &dn, &request)
-                    .map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
-            });
+            let compared = part.read(|| part.compared(&subject, (&dn, &request), &controls));
             let result = compared.unwrap_or_else(|result| result);
             part.judge_compare(result, (&dn, &request), &controls, done);
         });
@@ -336,6 +375,9 @@ impl Backend for Clustered {
         let Proof::Password(password) = bind.proof else {
             return self.common.bind(part.judge(), context, bind, passwords::Stored::none(), later);
         };
+        if let Some(stored) = part.at_hand(|| part.lookup(bind.dn, context.subject, password)) {
+            return self.common.bind(part.judge(), context, bind, stored, later);
+        }
         let place = match self.permit() {
             Ok(place) => place,
             Err(result) => return Reply::Now(result.into()),
@@ -352,7 +394,7 @@ impl Backend for Clustered {
             if turn == Turn::Late {
                 return done(too_late().into());
             }
-            let stored = match part.lookup(&dn, &subject, &password) {
+            let stored = match part.read(|| part.lookup(&dn, &subject, &password)) {
                 Ok(stored) => stored,
                 Err(result) => return done(result.into()),
             };

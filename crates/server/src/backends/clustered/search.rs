@@ -1,4 +1,5 @@
-//! A search of a database in a shared engine: each slice runs on a thread of the node, and the cursor waits for it.
+//! A search of a database in a shared engine. Its first slice runs where it was asked, out of the cache. If that lacks anything,
+//! and for all further slices, it goes to a thread of the node, and the cursor waits for it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::log::Follower;
 use larix_engine::search::ahead::snapshot_for_search;
-use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
+use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::time::Monotonic;
 use larix_engine::{Database, Fault, Limits, View};
 use larix_kv::{KvSnapshot, Noted, take_noted};
@@ -19,10 +20,11 @@ use larix_proto::{
 use larix_schema::NormalDn;
 use larix_store::{ReadError, Snapshot, Store};
 
-use super::{AGAIN_MAX, SharedDatabase, too_late, too_many};
+use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late, too_many};
+use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::stored::limits_of_subject;
 use crate::cluster::{SharedStore, Turn};
-use larix_backend::{Context, Cursor, Effort, OUTPUT_HIGH, Search, Slice};
+use larix_backend::{Context, Cursor, Effort, End, First, OUTPUT_HIGH, Search, Slice};
 
 /// How far a slice on a thread may go: nobody but its client waits for it.
 const SLICE_CANDIDATES: u32 = 8_192;
@@ -123,6 +125,52 @@ impl fmt::Debug for ClusteredSearch {
     }
 }
 
+impl Clustered {
+    /// The first slice of a search, out of the cache; none where the engine has to be asked.
+    pub(super) fn search_at_hand(
+        &self,
+        context: &Context<'_>,
+        search: &Search<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<First> {
+        let began = out.len();
+        let served = self.node().served()?;
+        note(served);
+        let database = served.database();
+        let slice = || -> Result<Result<FirstSlice, Box<End>>, Fault> {
+            let snapshot = database.store().snapshot()?;
+            let view = database.view(&snapshot)?;
+            let policy = database.current_policy();
+            let limits = match policy.is_root(context.subject) {
+                true => None,
+                false => {
+                    let otherwise = view.settings.limits;
+                    Some(limits_of_subject(&self.limits, otherwise, context.subject, search.base, &view)?)
+                }
+            };
+            let own = (&*self.common, database);
+            let asked = Search { controls: search.controls.clone(), ..*search };
+            Ok(engine_search::first_slice(own, &view, context, asked, (policy, limits), out))
+        };
+        // A thread meets the same fault, and says so.
+        let Some(Ok(slice)) = database.store().at_hand(slice) else {
+            out.truncate(began);
+            return None;
+        };
+        Some(match slice {
+            Err(end) => First::ended(*end),
+            Ok(FirstSlice::Done { result, controls, effort }) => First::Done { result, controls, effort },
+            Ok(FirstSlice::Running(task)) => {
+                let part = SharedDatabase::of(&self.cluster, &self.common).ok()?;
+                let asked = Search { controls: search.controls.clone(), ..*search };
+                let mut search = ClusteredSearch::new(part, self.limits.clone(), context, asked);
+                search.goes_on(task, out.len() > began);
+                First::Running(Box::new(search))
+            }
+        })
+    }
+}
+
 impl ClusteredSearch {
     pub(super) fn new(
         part: SharedDatabase,
@@ -168,6 +216,16 @@ impl ClusteredSearch {
         }
     }
 
+    /// Takes over a search that has been begun.
+    fn goes_on(&mut self, task: SearchTask, has_answered: bool) {
+        self.effort = engine_search::effort(&task);
+        self.size_limit = task.size_limit();
+        if let Some(work) = &mut self.work {
+            work.task = Some(Box::new(task));
+            work.has_answered = has_answered;
+        }
+    }
+
     /// Has a thread run the next slice.
     fn send_out(&mut self) -> Result<(), LdapResult> {
         let Some(work) = self.work.take() else { return Err(LdapResult::new(ResultCode::OTHER)) };
@@ -201,7 +259,7 @@ impl ClusteredSearch {
         self.is_out = false;
         let Over { work, out, step } = *over;
         if let Some(task) = &work.task {
-            self.effort = Effort { entries: task.entries().into(), candidates: task.looked_at() };
+            self.effort = engine_search::effort(task);
             self.size_limit = task.size_limit();
         }
         self.out = out;
@@ -363,20 +421,11 @@ impl OwnedSearch {
         let Some(request) = self.request() else {
             return Ok(Err((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())));
         };
-        let referrals = &part.common.default_referrals;
-        let input = SearchInput {
-            message: self.message,
-            request,
-            base: self.base.clone(),
-            controls: self.controls.clone(),
-            limits,
-            subject: Arc::clone(&self.subject),
-            policy,
-            default_referrals: (!referrals.is_empty()).then(|| referrals.clone()),
-            cookie_secret: *database.cookie_secret(),
-            now: self.began,
-        };
-        Ok(SearchTask::new(view, input).map(|mut task| {
+        let search =
+            Search { request, base: &self.base, controls: self.controls.clone(), message: self.message };
+        let own = (&*part.common, database);
+        let begun = engine_search::task(own, view, (&self.subject, self.began), search, (policy, limits));
+        Ok(begun.map_err(|end| *end).map(|mut task| {
             self.size_limit.into_iter().for_each(|entries| task.limit_size(entries));
             self.page_limit.into_iter().for_each(|entries| task.limit_page(entries));
             task

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::log::Follower;
-use larix_engine::search::direct::{self, DirectAnswer, DirectInput};
-use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
+use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::{Fault, Limits, ServedHandle, View};
 use larix_proto::LdapResult;
 use larix_schema::NormalDn;
@@ -15,8 +13,9 @@ use larix_store::{Snapshot, Store};
 
 use super::{Stored, failure, limits, persistent, sync};
 use crate::access_log::Gate;
+use crate::backends::engine_search::{self, FirstSlice, effort};
 use crate::services::Services;
-use larix_backend::{Context, Cursor, Effort, End, First, Search, Slice, slice};
+use larix_backend::{Context, Cursor, Effort, End, First, Search, Slice};
 
 /// A search under way.
 #[derive(Debug)]
@@ -89,10 +88,6 @@ impl Cursor for StoredSearch {
     }
 }
 
-fn effort(task: &SearchTask) -> Effort {
-    Effort { entries: task.entries().into(), candidates: task.looked_at() }
-}
-
 impl Stored {
     /// Begins a search that goes on later.
     pub(super) fn open_search(
@@ -129,25 +124,10 @@ impl Stored {
         let view = database.view(&snapshot).map_err(fail)?;
         let policy = database.current_policy();
         let limits = self.own_limits(&policy, &view, context.subject, search.base).map_err(fail)?;
-        let budget = slice(context.clock);
-        let input = DirectInput {
-            message: search.message,
-            request: &search.request,
-            base: search.base,
-            controls: &search.controls,
-            subject: context.subject,
-            policy: &policy,
-            limits: limits.as_ref(),
-            bytes: budget.bytes,
-        };
-        if let Some(DirectAnswer { entries, looked }) = direct::answer(&view, &input, out) {
-            let effort = Effort { entries: entries.into(), candidates: looked };
-            return Ok(First::Done { result: LdapResult::success(), controls: Vec::new(), effort });
-        }
-        let mut task = self.task(context, &view, search, (policy, limits))?;
-        Ok(match task.step(&view, out, budget) {
-            Step::Done(result, controls) => First::Done { result, controls, effort: effort(&task) },
-            Step::More | Step::Blocked => First::Running(self.cursor(task, None)),
+        let own = (&*self.common, database);
+        Ok(match engine_search::first_slice(own, &view, context, search, (policy, limits), out)? {
+            FirstSlice::Done { result, controls, effort } => First::Done { result, controls, effort },
+            FirstSlice::Running(task) => First::Running(self.cursor(task, None)),
         })
     }
 
@@ -167,32 +147,8 @@ impl Stored {
         let view = self.served.database().view(&snapshot).map_err(fail)?;
         let policy = self.served.database().current_policy();
         let limits = self.own_limits(&policy, &view, context.subject, search.base).map_err(fail)?;
-        self.task(context, &view, search, (policy, limits))
-    }
-
-    fn task<N: Snapshot>(
-        &self,
-        context: &Context<'_>,
-        view: &View<'_, N>,
-        search: Search<'_>,
-        (policy, limits): (Guard<Arc<AccessPolicy>>, Option<Limits>),
-    ) -> Result<SearchTask, Box<End>> {
-        let database = self.served.database();
-        let Search { request, base, controls, message } = search;
-        let referrals = &self.common.default_referrals;
-        let input = SearchInput {
-            message,
-            request,
-            base: base.clone(),
-            controls,
-            limits,
-            subject: Arc::clone(context.subject),
-            policy,
-            default_referrals: (!referrals.is_empty()).then(|| referrals.clone()),
-            cookie_secret: *database.cookie_secret(),
-            now: context.began,
-        };
-        SearchTask::new(view, input).map_err(Box::new)
+        let own = (&*self.common, self.served.database());
+        engine_search::task(own, &view, (context.subject, context.began), search, (policy, limits))
     }
 
     /// The limits of a search of this base; `None` for the root DN.
