@@ -320,11 +320,13 @@ impl KvStore {
             NewCommits::Listed(told) => told,
             NewCommits::TooMany(newest) => {
                 self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
-                let mut state = self.known_mut();
-                if newest.version > state.cache.version() {
-                    state.cache.forget(newest.version);
-                    state.attempt = newest.attempt;
-                    self.version.store(newest.version, Ordering::Release);
+                if newest.version > self.newest() {
+                    let mut state = self.known_mut();
+                    if newest.version > state.cache.version() {
+                        state.cache.forget(newest.version);
+                        state.attempt = newest.attempt;
+                        self.version.store(newest.version, Ordering::Release);
+                    }
                 }
                 return Ok(newest.version);
             }
@@ -349,6 +351,10 @@ impl KvStore {
             return Err(Fault::Behind { known });
         }
         self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
+        if version <= self.newest() {
+            // The usual case: readers are not held up for it.
+            return Ok(version);
+        }
         let newest_attempt = newest.attempt.clone();
         let mut state = self.known_mut();
         if version > state.cache.version() {

@@ -145,11 +145,13 @@ impl<'s> View<'s> {
         }
         state.seen = Vec::new();
         state.snapshot = Some(snapshot);
-        for ((table, range, limit), answers) in beginnings.into_iter().zip(behind) {
-            // What cannot be read is met again by whoever asks for it.
-            let _met = self.take_range(&range, table, Direction::Forward, limit, answers);
+        if !beginnings.is_empty() {
+            for ((table, range, limit), answers) in beginnings.into_iter().zip(behind) {
+                // What cannot be read is met again by whoever asks for it.
+                let _met = self.take_range(&range, table, Direction::Forward, limit, answers);
+            }
+            self.store.known_mut().cache.set_begun();
         }
-        self.store.known_mut().cache.set_begun();
         Ok(answers)
     }
 

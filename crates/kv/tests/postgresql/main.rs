@@ -54,6 +54,7 @@ over!(
     what_is_wanted_comes_at_once,
     round_trips_are_few,
     a_session_sees_its_own_and_never_a_mixture,
+    what_is_at_hand_is_of_one_commit,
     a_bounded_view_asks_when_its_time_is_over,
     a_transaction_of_before_is_fenced_off,
     nodes_hear_of_commits,

@@ -249,6 +249,49 @@ pub(crate) fn a_session_sees_its_own_and_never_a_mixture(engine: &impl TestEngin
     assert_eq!(get(&node, b"c").as_deref(), Some(&299u32.to_be_bytes()[..]));
 }
 
+/// A thread that does not wait reads what is known of one commit, or nothing.
+pub(crate) fn what_is_at_hand_is_of_one_commit(engine: &impl TestEngine) {
+    let (leader, place) = fresh(engine);
+    commit(&leader, &put(b"a", b"1")).expect("commit");
+    commit(&leader, &put(b"b", b"1")).expect("commit");
+    let node = |freshness| open(&place, &KvOptions { freshness, ..KvOptions::default() }).expect("open");
+    let session = node(Freshness::Session);
+    let at_hand = |store: &KvStore, key: &[u8]| store.at_hand(|| get(store, key));
+    let before = session.figures();
+    // Even where something between takes what was not read for what is not there.
+    let swallowed = session.at_hand(|| session.snapshot().expect("snapshot").get(ORDERED, b"a").is_ok());
+    assert_eq!(swallowed, None);
+    assert_eq!((session.figures().trips, session.figures().misses), (before.trips, before.misses));
+    assert_eq!(get(&session, b"a").as_deref(), Some(&b"1"[..]));
+    assert_eq!(at_hand(&session, b"a"), Some(Some(b"1".to_vec())));
+    assert_eq!(session.at_hand(|| session.snapshot().expect("snapshot").get(ORDERED, b"b").is_ok()), None);
+    // The next commit is known where it was made, and elsewhere with the next question.
+    commit(&leader, &put(b"a", b"2")).expect("commit");
+    assert_eq!(at_hand(&session, b"a"), Some(Some(b"1".to_vec())));
+    let mixed = session.at_hand(|| {
+        let snapshot = session.snapshot().expect("snapshot");
+        // Somebody asks meanwhile: what has changed is not known of the moment of this view any more.
+        assert_eq!(
+            thread::scope(|scope| scope.spawn(|| get(&session, b"b")).join()).expect("read").as_deref(),
+            Some(&b"1"[..])
+        );
+        [&b"b"[..], b"a"].map(|key| snapshot.get(ORDERED, key).is_ok())
+    });
+    assert_eq!(mixed, None);
+    assert_eq!(get(&session, b"a").as_deref(), Some(&b"2"[..]));
+    assert_eq!(at_hand(&session, b"a"), Some(Some(b"2".to_vec())));
+    // Who promises what is newest asks.
+    for freshness in [Freshness::Strict, Freshness::Bounded(Duration::ZERO)] {
+        let store = node(freshness);
+        assert_eq!(get(&store, b"a").as_deref(), Some(&b"2"[..]));
+        thread::sleep(Duration::from_millis(2));
+        assert_eq!(at_hand(&store, b"a"), None, "{freshness:?}");
+    }
+    let patient = node(Freshness::Bounded(Duration::from_secs(3600)));
+    assert_eq!(get(&patient, b"a").as_deref(), Some(&b"2"[..]));
+    assert_eq!(at_hand(&patient, b"a"), Some(Some(b"2".to_vec())));
+}
+
 /// What was acknowledged longer ago than the bound is seen, and within the bound no question is asked.
 pub(crate) fn a_bounded_view_asks_when_its_time_is_over(engine: &impl TestEngine) {
     let (leader, place) = fresh(engine);
