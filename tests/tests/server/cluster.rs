@@ -136,9 +136,13 @@ fn write_at_one_and_read_at_all(address: &str) {
 fn an_engine_that_hangs_or_is_gone_holds_nobody_up() {
     let Some(mut engine) = Engine::start() else { return };
     let more = "database mdb\nsuffix dc=beside\nrootdn cn=root,dc=beside\nrootpw secret\ndirectory @DATA@";
-    let mut nodes = nodes(&engine.database().1, 1, more);
+    let (_, address) = engine.database();
+    let mut caching = nodes(&address, 1, "read-consistency session");
+    let mut nodes = nodes(&address, 1, more);
     nodes[0].start();
     fill(&nodes[0]);
+    caching[0].start();
+    until("it has read", || description(&caching[0]).is_none());
     let mut beside = Client::connect(nodes[0].address());
     assert_eq!(ask(&mut beside, "as cn=root,dc=beside secret"), "=> 0\n");
     assert_eq!(ask(&mut beside, "add dc=beside\n  objectClass: domain\n  dc: beside"), "=> 0\n");
@@ -173,8 +177,36 @@ fn an_engine_that_hangs_or_is_gone_holds_nobody_up() {
             assert!(answer.starts_with("=> 52") || answer.starts_with("=> 51"), "{answer}");
         }
     });
+    std::thread::scope(|scope| {
+        let node = &caching[0];
+        let waiting: Vec<_> = (0..24)
+            .map(|number| {
+                scope.spawn(move || {
+                    let mut client = Client::connect(node.address());
+                    ask(&mut client, &format!("as {ADMIN} secret"));
+                    ask(&mut client, &format!("search \"{SUFFIX}\" sub (cn=absent{number}) cn"))
+                })
+            })
+            .collect();
+        let mut client = Client::connect(node.address());
+        assert_eq!(ask(&mut client, &format!("as {ADMIN} secret")), "=> 0\n");
+        let mut answered = 0;
+        while waiting.iter().all(|one| !one.is_finished()) {
+            let cached =
+                ask(&mut client, &format!("search cn=ann,ou=people,{SUFFIX} base (objectClass=*) cn"));
+            assert!(cached.contains("cn: ann"), "{cached}");
+            answered += 1;
+        }
+        assert!(answered > 10, "what is cached waits for no thread: {answered} answers");
+        for one in waiting {
+            let answer = one.join().expect("an answer");
+            assert!(answer.starts_with("=> 52") || answer.starts_with("=> 51"), "{answer}");
+        }
+    });
     unavailable(change(&nodes[0], &describe("in vain")));
     engine.go_on();
+    // It may have the lease by now.
+    caching[0].stop();
     until("it writes again", || change(&nodes[0], &describe("again")) == "=> 0\n");
 
     engine.crash();
