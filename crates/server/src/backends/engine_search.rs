@@ -25,7 +25,7 @@ pub(super) enum FirstSlice {
         effort: Effort,
     },
     /// It goes on with the next slice.
-    Running(SearchTask),
+    Running(Box<SearchTask>),
 }
 
 pub(super) fn effort(task: &SearchTask) -> Effort {
@@ -60,7 +60,7 @@ pub(super) fn first_slice<S: Store, N: Snapshot>(
     let mut task = task((common, database), view, whose, search, (policy, limits))?;
     Ok(match task.step(view, out, budget) {
         Step::Done(result, controls) => FirstSlice::Done { result, controls, effort: effort(&task) },
-        Step::More | Step::Blocked => FirstSlice::Running(task),
+        Step::More | Step::Blocked => FirstSlice::Running(Box::new(task)),
     })
 }
 

@@ -217,11 +217,11 @@ impl ClusteredSearch {
     }
 
     /// Takes over a search that has been begun.
-    fn goes_on(&mut self, task: SearchTask, has_answered: bool) {
+    fn goes_on(&mut self, task: Box<SearchTask>, has_answered: bool) {
         self.effort = engine_search::effort(&task);
         self.size_limit = task.size_limit();
         if let Some(work) = &mut self.work {
-            work.task = Some(Box::new(task));
+            work.task = Some(task);
             work.has_answered = has_answered;
         }
     }

@@ -6,7 +6,6 @@ use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::log::Follower;
 use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::{Fault, Limits, ServedHandle, View};
-use larix_proto::LdapResult;
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
@@ -127,7 +126,7 @@ impl Stored {
         let own = (&*self.common, database);
         Ok(match engine_search::first_slice(own, &view, context, search, (policy, limits), out)? {
             FirstSlice::Done { result, controls, effort } => First::Done { result, controls, effort },
-            FirstSlice::Running(task) => First::Running(self.cursor(task, None)),
+            FirstSlice::Running(task) => First::Running(self.cursor(*task, None)),
         })
     }
 
