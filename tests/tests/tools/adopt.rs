@@ -694,7 +694,10 @@ fn what_cannot_be_taken_over_is_refused_before_anything_is_done() {
     check(&format!("{good}overlay nosuch\n"), &[], "slapd.conf:");
     check(&format!("{good}overlay nosuch\n"), &[], "nothing was changed");
     check(
-        &good.replace("database mdb", "database ldif").replace("index", "#index"),
+        &good
+            .replace("database mdb", "database ldif")
+            .replace("index", "#index")
+            .replace("maxsize", "#maxsize"),
         &[],
         "adopt takes over mdb alone",
     );
