@@ -43,11 +43,11 @@ pub struct OnEngine {
 }
 
 impl OnEngine {
-    /// The lines of slapd.conf below the schema, for Larix.
+    /// `configuration`: the lines of slapd.conf below the schema, for Larix; `reads`: what `read-consistency` says.
     ///
     /// # Panics
     /// When a stored database has no suffix.
-    pub fn new(engine: &Engine, configuration: &str) -> Self {
+    pub fn new(engine: &Engine, configuration: &str, reads: &str) -> Self {
         let (_, address) = engine.database();
         let port = free_port();
         let (global, sections) = sections(configuration);
@@ -60,7 +60,8 @@ impl OnEngine {
                 continue;
             }
             let head = format!(
-                "database kv\nengine {address}\nengine-schema s{}\nnode ldap://127.0.0.1:{port}\nlease {LEASE_SECONDS}\n",
+                "database kv\nengine {address}\nengine-schema s{}\nnode ldap://127.0.0.1:{port}\nlease {LEASE_SECONDS}\n\
+                 read-consistency {reads}\n",
                 databases.len()
             );
             body += &head;
