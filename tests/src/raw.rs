@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use larix_proto::{DerefAliases, FilterBuf, Frame, MessageId, Response, ResultView, Scope, client, frame};
+use larix_proto::{FilterBuf, Frame, MessageId, Response, ResultView, Scope, client, frame};
 
 /// How long an answer may take before it is missed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -108,16 +108,8 @@ fn answer(id: MessageId, result: ResultView<'_>, entries: usize) -> Answer {
 pub fn search(id: u32, base: &str, scope: Scope, filter: &str) -> Vec<u8> {
     let filter = FilterBuf::parse(filter).unwrap_or_else(|error| panic!("{filter}: {error}"));
     let mut out = Vec::new();
-    let request = client::Search {
-        base,
-        scope,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: &["1.1"],
-    };
+    let request =
+        client::Search { attributes: &["1.1"], ..client::Search::new(base, scope, filter.as_filter()) };
     client::search(&mut out, MessageId(id), &request, &[]);
     out
 }

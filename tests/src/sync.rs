@@ -7,8 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use larix_proto::control::{EntryState, SyncDone, SyncMode, SyncRequest, SyncState};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{
-    ControlBuf, ControlValue, DerefAliases, FilterBuf, Frame, MessageId, Response, ResponseMessage, Scope,
-    client, frame,
+    ControlBuf, ControlValue, FilterBuf, Frame, MessageId, Response, ResponseMessage, Scope, client, frame,
 };
 
 use crate::raw::PATIENCE;
@@ -79,14 +78,9 @@ impl Consumer {
         let cookie = self.cookie.as_deref().map(str::as_bytes);
         let control = SyncRequest { mode, cookie, reload_hint: false }.to_control(true);
         let search = client::Search {
-            base: wanted.base,
-            scope: wanted.scope,
-            deref: DerefAliases::Never,
             size_limit: wanted.size_limit,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
             attributes: wanted.attributes,
+            ..client::Search::new(wanted.base, wanted.scope, filter.as_filter())
         };
         let manage = ControlBuf { oid: larix_proto::oid::MANAGE_DSA_IT.into(), critical: true, value: None };
         client::search(&mut out, MessageId(2), &search, &[control, manage]);
@@ -270,14 +264,8 @@ pub fn read(address: SocketAddr, wanted: &Wanted<'_>) -> Option<BTreeMap<String,
     client::simple_bind(&mut out, MessageId(1), wanted.dn, wanted.password.as_bytes(), &[]);
     let filter = FilterBuf::parse(wanted.filter).ok()?;
     let search = client::Search {
-        base: wanted.base,
-        scope: wanted.scope,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
         attributes: wanted.attributes,
+        ..client::Search::new(wanted.base, wanted.scope, filter.as_filter())
     };
     client::search(&mut out, MessageId(2), &search, &[]);
     socket.write_all(&out).ok()?;

@@ -8,7 +8,7 @@ use super::diagnostic::ConfigError;
 use super::kinds::{
     ldap_quarantine as quarantine_of, ldap_targets as targets, ldap_time as time, ldap_tls as tls_of,
 };
-use super::model::{Config, Overlay};
+use super::model::Overlay;
 
 /// The overlay's name.
 pub(super) const NAME: &str = "pbind";
@@ -23,20 +23,6 @@ pub(super) static TABLE: &[Directive] = &[
     own("network-timeout", "olcDbNetworkTimeout", Form::Whole, |_, c| time(c.argument(0)?, 0).map(|_| ())),
     own("quarantine", "olcDbQuarantine", Form::Whole, |_, c| quarantine_of(c.argument(0)?).map(|_| ())),
 ];
-
-/// It stands in front of all databases, or on one that another server has.
-pub(super) fn check_databases(config: &Config) -> Result<(), ConfigError> {
-    let strange = config.databases.iter().filter(|database| database.kind.name() != "mdb");
-    let overlays = strange.flat_map(|database| &database.overlays).chain(&config.frontend.overlays);
-    match overlays.into_iter().find(|overlay| overlay.name == NAME && !overlay.disabled) {
-        None => Ok(()),
-        Some(overlay) => {
-            let text =
-                "overlay pbind is for entries that are stored here: put it behind a `database mdb` line";
-            Err(ConfigError::new(overlay.origin.clone(), text))
-        }
-    }
-}
 
 impl Overlay {
     /// The server that judges binds (`overlay pbind`); none of another overlay.

@@ -11,7 +11,7 @@ use super::builder::call::{Call, Fault};
 use super::builder::directive::{Apply, Directive, Form, Scope};
 use super::diagnostic::ConfigError;
 use super::line;
-use super::model::{Config, Overlay};
+use super::model::Overlay;
 use super::values::TLS_KEYS;
 
 /// The overlay's name.
@@ -193,22 +193,6 @@ fn shown_tls(words: &[&str]) -> String {
 /// What OpenLDAP's entry under cn=config shows if no line says it: its object class requires olcRemoteAuthTLS.
 pub(super) const SHOWN_ALWAYS: [(&str, &str); 3] =
     [("olcRemoteAuthTLS", "starttls=no"), ("olcRemoteAuthRetryCount", "3"), ("olcRemoteAuthStore", "FALSE")];
-
-/// Whether the overlay stands on databases with entries of their own.
-///
-/// # Errors
-/// It stands in front of all databases, or on one that another server has.
-pub(super) fn check_databases(config: &Config) -> Result<(), ConfigError> {
-    let strange = config.databases.iter().filter(|database| database.kind.name() != "mdb");
-    let overlays = strange.flat_map(|database| &database.overlays).chain(&config.frontend.overlays);
-    match overlays.into_iter().find(|overlay| overlay.name == NAME && !overlay.disabled) {
-        None => Ok(()),
-        Some(overlay) => {
-            let text = "overlay remoteauth looks at stored entries: put it behind a `database mdb` line";
-            Err(ConfigError::new(overlay.origin.clone(), text))
-        }
-    }
-}
 
 /// What the overlay does.
 #[derive(Debug, Clone)]

@@ -38,8 +38,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     }
     config.interceptors(None, &mut |_| Ok(None))?;
     config.frontend.overlays.iter().try_for_each(Overlay::check_below)?;
-    remote_auth::check_databases(&config)?;
-    pbind::check_databases(&config)?;
+    judged_elsewhere(&config)?;
     translucent::complete(&mut config)?;
     pcache::complete(&mut config)?;
     balance(&mut config)?;
@@ -51,6 +50,23 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         }
     }
     Ok(config)
+}
+
+/// Overlays that let another server judge binds stand on databases with entries of their own, not in front of all databases.
+fn judged_elsewhere(config: &Config) -> Result<(), ConfigError> {
+    let strange = config.databases.iter().filter(|database| database.kind.name() != "mdb");
+    let overlays = strange.flat_map(|database| &database.overlays).chain(&config.frontend.overlays);
+    let judging = |overlay: &&Overlay| [remote_auth::NAME, pbind::NAME].contains(&overlay.name.as_str());
+    match overlays.into_iter().filter(judging).find(|overlay| !overlay.disabled) {
+        None => Ok(()),
+        Some(overlay) => {
+            let text = format!(
+                "overlay {} is for entries that are stored here: put it behind a `database mdb` line",
+                overlay.name
+            );
+            Err(ConfigError::new(overlay.origin.clone(), text))
+        }
+    }
 }
 
 /// The settings of the balancer go together.

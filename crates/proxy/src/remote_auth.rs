@@ -9,7 +9,7 @@ use larix_backend::{
     Bind, Context, Done, Interceptor, Later, Next, Operations, Pending, Proof, Reply, Secret, Verdict,
 };
 use larix_engine::Fault;
-use larix_engine::overlay::internal_search::InternalSearch;
+use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_engine::time::{Clock, Monotonic};
 use larix_proto::{LdapResult, ResultCode, Scope, client};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
@@ -106,15 +106,16 @@ impl Accounts {
         context: &Context<'_>,
         dn: &NormalDn,
     ) -> Result<Option<Account>, Fault> {
-        let proxy = match self {
-            Self::Named(named) => return named.account(next, context, dn),
-            Self::Own(proxy) => proxy,
-        };
         let mut account = None;
         let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True).of_what_is_stored();
         next.find(context, &query, &mut |found| {
-            let shown = found.shown_dn()?;
-            account = Some(Account { remote: shown.clone(), shown, proxy: Arc::clone(proxy) });
+            account = match self {
+                Self::Named(named) => named.account(found)?,
+                Self::Own(proxy) => {
+                    let shown = found.shown_dn()?;
+                    Some(Account { remote: shown.clone(), shown, proxy: Arc::clone(proxy) })
+                }
+            };
             Ok(false)
         })?;
         Ok(account)
@@ -123,38 +124,25 @@ impl Accounts {
 
 impl Named {
     /// The account that another server judges; none of an entry with a password, and of one without a name or a domain there.
-    fn account(
-        &self,
-        next: Next<'_>,
-        context: &Context<'_>,
-        dn: &NormalDn,
-    ) -> Result<Option<Account>, Fault> {
-        let mut account = None;
-        let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True).of_what_is_stored();
-        next.find(context, &query, &mut |found| {
-            let first = |description: &AttributeDescription| -> Result<Option<Vec<u8>>, Fault> {
-                let mut value = None;
-                found.source().visit_exact(description, &mut |bytes| {
-                    value = Some(bytes.to_vec());
-                    false
-                })?;
-                Ok(value)
-            };
-            if first(&self.password)?.is_some() {
-                return Ok(false);
-            }
-            let text = |value: Option<Vec<u8>>| value.and_then(|value| String::from_utf8(value).ok());
-            let domain = text(first(&self.domain)?).or_else(|| self.default_domain.clone());
-            // A bind with a password and without a name is an anonymous one to some servers: it proves nothing.
-            let remote = text(first(&self.dn)?).filter(|name| !name.trim().is_empty());
-            if let (Some(domain), Some(remote)) = (domain, remote)
-                && let Some(proxy) = self.servers(&domain)
-            {
-                account = Some(Account { shown: found.shown_dn()?, remote, proxy: Arc::clone(proxy) });
-            }
-            Ok(false)
-        })?;
-        Ok(account)
+    fn account(&self, found: &dyn FoundEntry) -> Result<Option<Account>, Fault> {
+        let first = |description: &AttributeDescription| -> Result<Option<Vec<u8>>, Fault> {
+            let mut value = None;
+            found.source().visit_exact(description, &mut |bytes| {
+                value = Some(bytes.to_vec());
+                false
+            })?;
+            Ok(value)
+        };
+        if first(&self.password)?.is_some() {
+            return Ok(None);
+        }
+        let text = |value: Option<Vec<u8>>| value.and_then(|value| String::from_utf8(value).ok());
+        let domain = text(first(&self.domain)?).or_else(|| self.default_domain.clone());
+        // A bind with a password and without a name is an anonymous one to some servers: it proves nothing.
+        let remote = text(first(&self.dn)?).filter(|name| !name.trim().is_empty());
+        let (Some(domain), Some(remote)) = (domain, remote) else { return Ok(None) };
+        let Some(proxy) = self.servers(&domain) else { return Ok(None) };
+        Ok(Some(Account { shown: found.shown_dn()?, remote, proxy: Arc::clone(proxy) }))
     }
 
     /// The servers of a domain: of `NT-DOMAIN\user` and `domain:user` the part before counts.

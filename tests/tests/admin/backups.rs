@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use larix_proto::control::PersistentSearch;
 use larix_proto::control::{SyncMode, SyncRequest};
-use larix_proto::{ControlBuf, ControlValue, DerefAliases, FilterBuf, MessageId, Scope, client};
+use larix_proto::{ControlBuf, ControlValue, FilterBuf, MessageId, Scope, client};
 use larix_testkit::{Kind, Server};
 use larix_tests::raw::{Raw, bind, search};
 
@@ -194,14 +194,8 @@ fn stands_still(server: &Server, controls: &[ControlBuf]) -> Raw {
     assert_eq!(client.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
     let filter = FilterBuf::parse("(objectClass=*)").unwrap();
     let request = client::Search {
-        base: "dc=example,dc=com",
-        scope: Scope::Subtree,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
         attributes: &["description"],
+        ..client::Search::new("dc=example,dc=com", Scope::Subtree, filter.as_filter())
     };
     let mut out = Vec::new();
     client::search(&mut out, MessageId(2), &request, controls);

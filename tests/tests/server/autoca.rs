@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use larix_proto::client::{ClientAttribute, ClientChange};
-use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Response, Scope, client};
+use larix_proto::{FilterBuf, MessageId, ModifyOperation, Response, Scope, client};
 use larix_testkit::{Kind, Server, Site, packages};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
@@ -100,16 +100,7 @@ type Found = (Vec<(String, Vec<Option<Vec<u8>>>)>, u32, String);
 fn ask(connection: &mut Client, base: &str, scope: Scope, attributes: &[&str]) -> Found {
     let filter = FilterBuf::parse("(objectClass=*)").unwrap();
     let mut out = Vec::new();
-    let request = client::Search {
-        base,
-        scope,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes,
-    };
+    let request = client::Search { attributes, ..client::Search::new(base, scope, filter.as_filter()) };
     client::search(&mut out, MessageId(7), &request, &[]);
     let (mut entries, mut code, mut text) = (Vec::new(), u32::MAX, String::new());
     for pdu in connection.exchange(&out) {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Response, Scope, client, oid};
+use larix_proto::{FilterBuf, MessageId, ModifyOperation, Response, Scope, client, oid};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Authority, Kind, Running, Server, Site};
 use larix_tests::client::Client;
@@ -224,14 +224,8 @@ impl Person {
     fn search(&mut self, filter: &str) -> (u32, Vec<String>) {
         let filter = FilterBuf::parse(filter).unwrap();
         let request = client::Search {
-            base: SUFFIX,
-            scope: Scope::Subtree,
-            deref: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
             attributes: &["cn", "sn"],
+            ..client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter())
         };
         let (code, _, names, _) = self.ask(|out, id| client::search(out, id, &request, &[]));
         (code, names)

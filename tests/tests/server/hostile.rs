@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use larix_proto::client::ClientAttribute;
-use larix_proto::{ControlBuf, DerefAliases, FilterBuf, MessageId, Response, Scope, client, oid};
+use larix_proto::{ControlBuf, FilterBuf, MessageId, Response, Scope, client, oid};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
 
@@ -70,16 +70,7 @@ fn search(id: u32, base: &str, filter: &str, controls: &[ControlBuf]) -> Vec<u8>
 fn search_with(id: u32, base: &str, filter: &[u8], controls: &[ControlBuf]) -> Vec<u8> {
     let mut out = Vec::new();
     let placeholder = FilterBuf::parse("(objectClass=*)").unwrap();
-    let request = client::Search {
-        base,
-        scope: Scope::Base,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: placeholder.as_filter(),
-        attributes: &[],
-    };
+    let request = client::Search::new(base, Scope::Base, placeholder.as_filter());
     client::search(&mut out, MessageId(id), &request, controls);
     // The filter's bytes are put in place of the placeholder's, so that filters no parser makes can be sent.
     replace(&out, placeholder.as_filter().as_ber(), filter)

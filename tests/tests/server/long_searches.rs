@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use larix_proto::client::{self, Search};
-use larix_proto::{DerefAliases, FilterBuf, Frame, MessageId, Response, Scope, frame};
+use larix_proto::{FilterBuf, Frame, MessageId, Response, Scope, frame};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::raw::{Raw, bind, search};
 
@@ -46,16 +46,7 @@ fn connect(server: &Server) -> Raw {
 fn everybody(id: u32) -> Vec<u8> {
     let filter = FilterBuf::parse("(description=*)").unwrap();
     let mut out = Vec::new();
-    let request = Search {
-        base: SUFFIX,
-        scope: Scope::Subtree,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: &[],
-    };
+    let request = Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
     client::search(&mut out, MessageId(id), &request, &[]);
     out
 }

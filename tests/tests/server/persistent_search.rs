@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use larix_proto::control::{ChangeType, EntryChangeNotification, PersistentSearch};
 use larix_proto::{
-    ControlBuf, ControlValue, DerefAliases, FilterBuf, Frame, MessageId, Response, Scope, client, frame, oid,
+    ControlBuf, ControlValue, FilterBuf, Frame, MessageId, Response, Scope, client, frame, oid,
 };
 use larix_testkit::Kind;
 use larix_tests::client::Client;
@@ -62,14 +62,8 @@ impl Watcher {
     fn search(&mut self, id: u32, wanted: &Wanted<'_>) {
         let filter = FilterBuf::parse(wanted.filter).unwrap();
         let search = client::Search {
-            base: wanted.base,
-            scope: Scope::Subtree,
-            deref: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
             attributes: &["title"],
+            ..client::Search::new(wanted.base, Scope::Subtree, filter.as_filter())
         };
         let Wanted { types, changes_only, return_ecs, .. } = *wanted;
         let control = PersistentSearch { change_types: types, changes_only, return_ecs };

@@ -1,7 +1,6 @@
 //! `larix serve --join postgresql://...`: one more node of a directory in a shared engine, whose configuration comes from there.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -14,7 +13,7 @@ use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::cluster::{self, Published};
 use larix_server::tls::TlsState;
 
-use super::quick_start::{CONFIGURATION, DEFAULT_DATA, Pair, first_line, store};
+use super::quick_start::{CONFIGURATION, DEFAULT_DATA, Pair, data_directory, first_line, store};
 use super::served;
 
 /// The configuration in the form in which it comes, while the node makes its own of it.
@@ -83,13 +82,7 @@ impl JoinArgs {
         let (Some(engine), Some(node)) = (self.engine()?, &self.node) else { return Ok(None) };
         let node = node.trim_end_matches('/');
         cluster::check_node(node).map_err(|why| anyhow::anyhow!("--node {node}: {why}"))?;
-        let data = data.unwrap_or_else(|| Path::new(DEFAULT_DATA));
-        let data = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(data)
-            .and_then(|()| fs::canonicalize(data))
-            .with_context(|| format!("cannot create the data directory {}", data.display()))?;
+        let data = data_directory(data.unwrap_or_else(|| Path::new(DEFAULT_DATA)))?;
         let kept = data.join(CONFIGURATION);
         if slapd_d::exists_in(&kept) {
             let config = served(Config::from_slapd_d(&kept)?)?;

@@ -113,6 +113,17 @@ pub(super) struct Pair {
     pub(super) key: PathBuf,
 }
 
+/// The data directory, which is there from now on, by its absolute path: the configuration names it, and the next start may be from
+/// another folder.
+pub(super) fn data_directory(data: &Path) -> anyhow::Result<PathBuf> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data)
+        .and_then(|()| fs::canonicalize(data))
+        .with_context(|| format!("cannot create the data directory {}", data.display()))
+}
+
 impl QuickStartArgs {
     /// Whether there is a `--suffix`.
     pub(super) fn is_wanted(&self) -> bool {
@@ -150,14 +161,7 @@ impl QuickStartArgs {
     pub(super) fn prepare(&self, listen: Option<&str>, https: bool) -> anyhow::Result<Option<Prepared>> {
         let Some(suffix) = &self.suffix else { return Ok(None) };
         check_suffix(suffix)?;
-        let data = self.data();
-        // The configuration names it, and the next start may be from another folder.
-        let data = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(data)
-            .and_then(|()| fs::canonicalize(data))
-            .with_context(|| format!("cannot create the data directory {}", data.display()))?;
+        let data = data_directory(self.data())?;
         let secure = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
         let replicas = self.replicas.replicas()?;
         let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
-use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, ResultCode, Scope};
+use larix_proto::{FilterBuf, MessageId, ModifyOperation, ResultCode, Scope};
 
 use super::placeholder::{Encode, Fill, MESSAGE_ID_MIN};
 use super::requests::Requests;
@@ -284,15 +284,11 @@ fn append_search(
     let filter = FilterBuf::parse(&text)
         .map_err(|error| anyhow::anyhow!("filter template {:?}: {error}", search.filter))?;
     let attributes: Vec<&str> = search.attributes.iter().map(String::as_str).collect();
+    let base = fill(&search.base)?;
     let request = client::Search {
-        base: &fill(&search.base)?,
-        scope: search.scope,
-        deref: DerefAliases::Never,
         size_limit: search.size_limit,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
         attributes: &attributes,
+        ..client::Search::new(&base, search.scope, filter.as_filter())
     };
     client::search(out, id, &request, &[]);
     Ok(())

@@ -143,14 +143,8 @@ impl World {
         let filter = FilterBuf::parse(filter).unwrap();
         let mut request = Vec::new();
         let search = client::Search {
-            base: "o=x",
-            scope: Scope::Subtree,
-            deref: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
             attributes: names,
+            ..client::Search::new("o=x", Scope::Subtree, filter.as_filter())
         };
         client::search(&mut request, ID, &search, &[]);
         let Ok(Message { request: Request::Search(request), .. }) = Message::decode(&request) else {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use larix_client::PeerFault;
-use larix_proto::{DerefAliases, FilterBuf, MessageId, ResultCode, Scope, client};
+use larix_proto::{FilterBuf, MessageId, ResultCode, Scope, client};
 
 use super::Exchange;
 use crate::job::{Job, Outcome, Owner, Sink, body};
@@ -168,14 +168,9 @@ fn root_dse() -> Vec<u8> {
     // It is written here, and correct.
     let Ok(filter) = FilterBuf::parse("(objectClass=*)") else { return Vec::new() };
     let request = client::Search {
-        base: "",
-        scope: Scope::Base,
-        deref: DerefAliases::Never,
         size_limit: 1,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
         attributes: &["1.1"],
+        ..client::Search::new("", Scope::Base, filter.as_filter())
     };
     let mut message = Vec::new();
     client::search(&mut message, ANY, &request, &[]);

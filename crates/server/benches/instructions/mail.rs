@@ -9,7 +9,7 @@ use larix_configuration::Config;
 use larix_engine::load::{self, LoadContext, LoadObserver, LoadOptions, Progress, RecordError};
 use larix_load::generate::{self, Kind, ROOT_PASSWORD};
 use larix_proto::client::{self, ClientAttribute, ClientChange};
-use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Scope};
+use larix_proto::{FilterBuf, MessageId, ModifyOperation, Scope};
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::local::{LocalConnection, LocalServer};
 use larix_store::lmdb::LmdbOptions;
@@ -277,16 +277,7 @@ pub(crate) fn request(what: What, number: u64) -> Vec<u8> {
     let dn = format!("uid=user.{account},{PEOPLE}");
     let mut search = |base: &str, scope, filter: &str, attributes: &[&str]| {
         let filter = FilterBuf::parse(filter).expect("a filter");
-        let request = client::Search {
-            base,
-            scope,
-            deref: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
-            attributes,
-        };
+        let request = client::Search { attributes, ..client::Search::new(base, scope, filter.as_filter()) };
         client::search(&mut out, id, &request, &[]);
     };
     let attribute = if number.is_multiple_of(2) { "zimbraMailDeliveryAddress" } else { "zimbraMailAlias" };

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use larix_configuration::values::{MailSecurity, ResetMail};
@@ -24,6 +24,10 @@ use crate::server::Server;
 const WAITING_MAX: usize = 16;
 /// How long the mail server may take to connect, and for each answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take for one mail: one that sends its answers byte by byte is never silent for long.
+const MAIL_MAX: Duration = Duration::from_mins(1);
+/// Mails that were given up and whose threads still wait for the mail server.
+const GIVEN_UP_MAX: usize = 4;
 
 /// The way to the thread.
 #[derive(Debug)]
@@ -59,14 +63,47 @@ impl Mailer {
 }
 
 fn deliver_each(server: &Server, mails: &Receiver<Mail>) {
+    let deliveries = Deliveries::default();
     for mail in mails {
         let user = printable(&mail.user).to_string();
-        match deliver(&mail) {
+        match deliveries.within(MAIL_MAX, move || deliver(&mail)) {
             Ok(()) => {
                 server.log.notice(format_args!("admin: a code for a new password was mailed to \"{user}\""));
             }
             Err(why) => server.log.notice(format_args!("admin: no code was mailed to \"{user}\": {why}")),
         }
+    }
+}
+
+/// Deliveries under way: each has a thread of its own, so that one can be given up.
+#[derive(Default)]
+struct Deliveries(Arc<()>);
+
+impl Deliveries {
+    /// What comes of a delivery within this time; afterwards its thread goes on alone.
+    fn within(
+        &self,
+        most: Duration,
+        deliver: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<(), String> {
+        if Arc::strong_count(&self.0) > GIVEN_UP_MAX {
+            return Err(format!("the mail server still holds {GIVEN_UP_MAX} mails that were given up"));
+        }
+        let under_way = Arc::clone(&self.0);
+        let (sender, outcome) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("password-mail".to_owned());
+        let started = thread.spawn(move || {
+            let _under_way = under_way;
+            // Nobody listens to a delivery that was given up.
+            let _ = sender.send(deliver());
+        });
+        started.map_err(|error| format!("no thread can be had: {error}"))?;
+        outcome.recv_timeout(most).unwrap_or_else(|why| match why {
+            RecvTimeoutError::Timeout => {
+                Err(format!("the mail server did not take it within {} s", most.as_secs()))
+            }
+            RecvTimeoutError::Disconnected => Err("its thread panicked".to_owned()),
+        })
     }
 }
 
@@ -149,4 +186,35 @@ pub(super) fn first_line(file: &Path) -> Result<Zeroizing<String>, String> {
         return Err(format!("{} has an empty first line", file.display()));
     }
     Ok(Zeroizing::new(line.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mail_server_that_never_ends_holds_a_few_mails_at_most() {
+        let deliveries = Deliveries::default();
+        let short = Duration::from_millis(10);
+        assert_eq!(deliveries.within(MAIL_MAX, || Ok(())), Ok(()));
+        let panicked = deliveries.within(MAIL_MAX, || panic!("on purpose"));
+        assert_eq!(panicked.unwrap_err(), "its thread panicked");
+        let mut held = Vec::new();
+        for _ in 0..GIVEN_UP_MAX {
+            let (end, ended) = sync_channel::<()>(1);
+            held.push(end);
+            let outcome = deliveries.within(short, move || {
+                let _ = ended.recv();
+                Ok(())
+            });
+            assert_eq!(outcome.unwrap_err(), "the mail server did not take it within 0 s");
+        }
+        let refused = deliveries.within(MAIL_MAX, || Ok(())).unwrap_err();
+        assert_eq!(refused, "the mail server still holds 4 mails that were given up");
+        held.pop();
+        while Arc::strong_count(&deliveries.0) > GIVEN_UP_MAX {
+            std::thread::yield_now();
+        }
+        assert_eq!(deliveries.within(MAIL_MAX, || Ok(())), Ok(()), "one of them has ended");
+    }
 }

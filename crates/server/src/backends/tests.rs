@@ -15,9 +15,7 @@ use larix_configuration::{Config, QuickStart};
 use larix_engine::time::Monotonic;
 use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, Search};
-use larix_proto::{
-    DerefAliases, FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, oid,
-};
+use larix_proto::{FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, oid};
 
 use crate::connection::{Connection, Turn};
 use crate::dispatch::{ConnectionEvent, Dispatcher};
@@ -183,16 +181,7 @@ fn told(mut bytes: &[u8]) -> Vec<String> {
 fn search(id: u32, base: &str, time_limit: u32) -> Vec<u8> {
     let filter = FilterBuf::parse("(objectClass=*)").unwrap();
     let mut out = Vec::new();
-    let request = Search {
-        base,
-        scope: Scope::Subtree,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: &[],
-    };
+    let request = Search { time_limit, ..Search::new(base, Scope::Subtree, filter.as_filter()) };
     client::search(&mut out, MessageId(id), &request, &[]);
     out
 }

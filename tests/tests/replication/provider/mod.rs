@@ -549,16 +549,7 @@ fn persistent_searches_of_one_connection_are_counted() {
         let mut out = Vec::new();
         let filter = FilterBuf::parse("(objectClass=*)").expect("a filter");
         let control = SyncRequest { mode, cookie: None, reload_hint: false }.to_control(true);
-        let search = client::Search {
-            base: "dc=example,dc=com",
-            scope: Scope::Base,
-            deref: larix_proto::DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
-            attributes: &[],
-        };
+        let search = client::Search::new("dc=example,dc=com", Scope::Base, filter.as_filter());
         client::search(&mut out, MessageId(id), &search, &[control]);
         out
     };

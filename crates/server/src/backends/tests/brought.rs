@@ -93,14 +93,8 @@ fn search_with(base: &str, controls: &[ControlBuf]) -> Vec<u8> {
     let filter = FilterBuf::parse("(objectClass=*)").unwrap();
     let mut out = Vec::new();
     let request = Search {
-        base,
-        scope: Scope::Base,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
         attributes: &["supportedControl", "supportedExtension"],
+        ..Search::new(base, Scope::Base, filter.as_filter())
     };
     client::search(&mut out, MessageId(1), &request, controls);
     out

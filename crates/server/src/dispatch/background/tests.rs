@@ -8,7 +8,7 @@ use larix_configuration::{Config, QuickStart};
 use larix_engine::load::{self, LoadContext, LoadObserver, LoadOptions, Progress, RecordError};
 use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, Search};
-use larix_proto::{DerefAliases, FilterBuf, Frame, MessageId, Response, Scope, frame, oid};
+use larix_proto::{FilterBuf, Frame, MessageId, Response, Scope, frame, oid};
 use larix_store::Store;
 use larix_store::lmdb::{self, LmdbOptions};
 
@@ -126,14 +126,10 @@ fn search(id: u32, filter: &str, (size_limit, time_limit): (u32, u32)) -> Vec<u8
     let filter = FilterBuf::parse(filter).unwrap();
     let mut out = Vec::new();
     let request = Search {
-        base: SUFFIX,
-        scope: Scope::Subtree,
-        deref: DerefAliases::Never,
         size_limit,
         time_limit,
-        types_only: false,
-        filter: filter.as_filter(),
         attributes: &["description"],
+        ..Search::new(SUFFIX, Scope::Subtree, filter.as_filter())
     };
     client::search(&mut out, MessageId(id), &request, &[]);
     out
