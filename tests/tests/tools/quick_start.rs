@@ -422,6 +422,16 @@ fn a_first_start_loads_entries() {
     // The next start takes what is there.
     newcomer.start("ldap://127.0.0.1:0", &given[2..]).stop();
 
+    let empty = Newcomer::new();
+    let said = empty.refused(&["--suffix", "cn=example", "--base-entry"]);
+    assert!(said.contains("--base-entry makes an entry for") && said.contains("not for cn=example"), "{said}");
+    assert!(!empty.data.join("slapd.d").exists());
+    let server = empty.start("ldap://127.0.0.1:0", &["--base-entry"]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split_whitespace().next().unwrap();
+    server.check(password, "dc=example,dc=com", &["o: example"]);
+    assert!(server.stop().contains("an entry was loaded"));
+
     let other = Newcomer::new();
     let server = other.start("ldap://127.0.0.1:0", &["--sample"]);
     let text = loop {

@@ -38,6 +38,9 @@ const EARLIER_PASSWORD_FILE: &str = "admin.password";
 const CERTIFICATE_FILE: &str = "server.pem";
 const KEY_FILE: &str = "server.key";
 
+/// The process that a container starts: what runs the container ends it.
+const IN_A_CONTAINER: u32 = 1;
+
 /// The flags of a server without a configuration file.
 #[derive(Args, Debug)]
 pub(crate) struct QuickStartArgs {
@@ -56,6 +59,9 @@ pub(crate) struct QuickStartArgs {
     /// Load a few people and groups at the first start, to look around with
     #[arg(long, requires = "suffix", conflicts_with = "ldif")]
     sample: bool,
+    /// Make the entry of the suffix at the first start
+    #[arg(long, requires = "suffix", conflicts_with_all = ["ldif", "sample"])]
+    base_entry: bool,
     /// At the first start, take these lines of slapd.conf for the database, too: `schema`, `overlay`, `index`, `access` and
     /// others. May be given several times
     #[arg(long, value_name = "FILE", requires = "suffix")]
@@ -384,7 +390,7 @@ impl Prepared {
         );
         if terminal::interrupts_this_process() {
             println!("Stop it with Ctrl-C.");
-        } else {
+        } else if std::process::id() != IN_A_CONTAINER {
             println!("Stop it with: kill {}", std::process::id());
         }
     }

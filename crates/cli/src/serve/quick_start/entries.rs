@@ -24,11 +24,13 @@ pub(super) struct Loaded {
     pub(super) sample_password: Option<String>,
 }
 
+/// Whose entry can be made.
+const USUAL: &str = "a suffix that begins with dc=, o=, ou= or c=";
 /// The line that each person of the sample has, and nobody else.
 const PERSON: &str = "objectClass: inetOrgPerson";
 
 /// Loads what the flags name into the database that is not there yet. Of several servers the first one loads it, unless another
-/// one has entries; without flags it makes the entry of the suffix.
+/// one has entries; without flags that one makes the entry of the suffix, as `--base-entry` does.
 ///
 /// # Errors
 /// A file that cannot be read, an entry that is refused with its line, or entries that are there already. Nothing is loaded then.
@@ -47,9 +49,14 @@ pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> a
         return Ok(Loaded { entries, sample_password });
     }
     let Some(file) = &arguments.ldif else {
-        let Some(base) = base_entry(suffix).filter(|_| replicas.is_some()) else {
+        if replicas.is_none() && !arguments.base_entry {
             return Ok(Loaded::default());
-        };
+        }
+        let base = base_entry(suffix);
+        if base.is_none() && arguments.base_entry {
+            bail!("--base-entry makes an entry for {USUAL}, not for {suffix}");
+        }
+        let Some(base) = base else { return Ok(Loaded::default()) };
         let entries = load_text(config, &mut base.join("\n").as_bytes(), clock)
             .with_context(|| format!("cannot make the entry {suffix}"))?;
         return Ok(Loaded { entries, sample_password: None });
@@ -63,7 +70,7 @@ pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> a
 /// The entries as LDIF; each person has the password, under a hash of their own.
 fn sample(suffix: &str, password: &[u8]) -> anyhow::Result<String> {
     let Some(base) = base_entry(suffix) else {
-        bail!("--sample makes an entry for a suffix that begins with dc=, o=, ou= or c=, not for {suffix}");
+        bail!("--sample makes an entry for {USUAL}, not for {suffix}");
     };
     let mut text = String::with_capacity(2 * SAMPLE.len());
     for line in SAMPLE.lines() {
