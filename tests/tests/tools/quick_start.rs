@@ -424,7 +424,10 @@ fn a_first_start_loads_entries() {
 
     let empty = Newcomer::new();
     let said = empty.refused(&["--suffix", "cn=example", "--base-entry"]);
-    assert!(said.contains("--base-entry makes an entry for") && said.contains("not for cn=example"), "{said}");
+    assert!(
+        said.contains("--base-entry makes an entry for") && said.contains("not for cn=example"),
+        "{said}"
+    );
     assert!(!empty.data.join("slapd.d").exists());
     let server = empty.start("ldap://127.0.0.1:0", &["--base-entry"]);
     let text = fs::read_to_string(&server.shown).unwrap();

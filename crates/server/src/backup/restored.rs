@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use larix_engine::time::Timestamp;
+use larix_store::lmdb::give_to_owner;
 use serde_json::{Value, json};
 
 use super::{BackupError, Restored, sync_directory};
@@ -48,6 +49,7 @@ impl RestoreNote {
             file.sync_all()
         };
         write().map_err(BackupError::io("write", &path))?;
+        give_to_owner(directory, &[NAME]);
         sync_directory(directory)
     }
 

@@ -4,6 +4,7 @@
 
 mod load;
 mod open;
+mod owner;
 mod parked;
 mod readers;
 mod replace;
@@ -33,6 +34,7 @@ use crate::write_set::WriteSet;
 
 pub use load::LmdbLoader;
 pub use open::{DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
+pub use owner::give_to_owner;
 use parked::{Begun, ReadTransaction};
 pub use parked::{keep_snapshots, release_snapshots};
 use readers::Readers;

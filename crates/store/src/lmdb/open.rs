@@ -16,6 +16,7 @@ use heed::{
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::owner::give_to_owner;
 use super::room::Room;
 use super::{LmdbStore, Readers, Records, into_io, is_full, replace};
 use crate::error::OpenError;
@@ -122,6 +123,7 @@ pub(super) fn open_locked(
     if is_new {
         set_file_mode(&path, options.file_mode).map_err(|error| os_error(&path, error))?;
     }
+    give_to_owner(&path, &[DATA_FILE, replace::READERS_FILE]);
     finish(&path, env, catalog, options, Some(lock))
 }
 
@@ -189,6 +191,7 @@ fn open_for_reading(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
         }
         let before = data_inode(path)?;
         let env = open_environment(path, tables, options)?;
+        give_to_owner(path, &[replace::READERS_FILE]);
         let agrees = last_commit_is_told(&env).map_err(|error| lmdb_error(path, error))?;
         if agrees && !replace::is_pending(path).map_err(system)? && data_inode(path)? == before {
             return Ok(env);
@@ -323,6 +326,7 @@ fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, O
         .mode(options.file_mode)
         .open(path.join(LOCK_FILE))
         .map_err(failed)?;
+    give_to_owner(path, &[LOCK_FILE]);
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {

@@ -19,6 +19,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::open::{DATA_FILE, DirectoryLock};
+use super::owner::give_to_owner;
 
 /// LMDB's table of readers and number of the last commit.
 pub(super) const READERS_FILE: &str = "lock.mdb";
@@ -87,7 +88,9 @@ impl Replacement<'_> {
         sync(&made)?;
         rename(&made, &self.directory.join(old.next()))?;
         sync(&self.directory)?;
-        settle(&self.directory)
+        settle(&self.directory)?;
+        give_to_owner(&self.directory, &[DATA_FILE]);
+        Ok(())
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::{LmdbOptions, LmdbStore, keep_snapshots, release_snapshots};
+use super::{
+    DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING, give_to_owner, keep_snapshots, release_snapshots,
+};
 use crate::contract::{INTEGER, ORDERED, POSTINGS, TABLES};
 use crate::error::{CommitError, OpenError, ReadError};
 use crate::store::{Durability, Snapshot, Store, Transaction};
@@ -78,7 +80,7 @@ fn one_writer_a_directory() {
     let root = directory();
     let store = open(root.path()).expect("open");
     // Another open file description conflicts as another process would.
-    let error = super::DirectoryLock::acquire(root.path(), &LmdbOptions::default()).expect_err("locked");
+    let error = DirectoryLock::acquire(root.path(), &LmdbOptions::default()).expect_err("locked");
     assert!(
         matches!(error, OpenError::InUse { holder: Some(pid), .. } if pid == std::process::id()),
         "{error:?}"
@@ -276,4 +278,44 @@ fn a_thread_that_keeps_snapshots_shares_one_until_a_commit() {
         };
         scope.spawn(run).join().expect("the thread");
     });
+}
+
+/// A server that is another user than root opens what root's tools have made. Only root can try it.
+#[test]
+fn what_root_makes_belongs_to_the_owner_of_the_directory() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let root = directory();
+    let path = root.path();
+    chown(path, Some(7_001), Some(7_002)).expect("chown");
+    let owner = |name: &str| {
+        let found = fs::symlink_metadata(path.join(name)).expect("there");
+        (found.uid(), found.gid())
+    };
+    let lock = DirectoryLock::acquire(path, &LmdbOptions::default()).expect("lock");
+    let replacement = lock.begin_replacement(RESTORING).expect("begin");
+    drop(open(replacement.path()).expect("open"));
+    replacement.publish(Old::Removed).expect("publish");
+    drop(lock);
+    for name in ["larix.lock", "data.mdb"] {
+        assert_eq!(owner(name), (7_001, 7_002), "{name}");
+    }
+    drop(LmdbStore::open(path, &TABLES, &LmdbOptions::for_reading()).expect("open"));
+    assert_eq!(owner("lock.mdb"), (7_001, 7_002), "of a reader");
+    fs::remove_file(path.join("lock.mdb")).expect("remove");
+    drop(open(path).expect("open"));
+    assert_eq!(owner("lock.mdb"), (7_001, 7_002), "of a writer");
+
+    // A name that leads elsewhere gives nothing away.
+    let other = directory();
+    let file = other.path().join("roots");
+    fs::write(&file, "x").expect("write");
+    fs::hard_link(&file, path.join("hard")).expect("link");
+    std::os::unix::fs::symlink(&file, path.join("soft")).expect("link");
+    give_to_owner(path, &["hard", "soft", "missing"]);
+    assert_eq!(fs::metadata(&file).expect("there").uid(), 0);
+    assert_eq!(owner("soft"), (0, 0));
 }
