@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, AccessRule, Because, ItemKind, Privilege, Subject, Verdict, Who};
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, NormalDn, SECRET_ATTRIBUTES};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
@@ -163,10 +163,6 @@ fn asks_about_domain(rule: &AccessRule) -> bool {
     rule.by.iter().flat_map(|clause| &clause.who).any(|who| matches!(who, Who::Domain(_)))
 }
 
-/// Attributes that hold passwords, or what is as good as one.
-const PASSWORDS: [&str; 6] =
-    ["userPassword", "authPassword", "sambaNTPassword", "sambaLMPassword", "krbPrincipalKey", "nisSecretKey"];
-
 fn open_passwords(
     config: &Config,
     database: &Database,
@@ -185,8 +181,13 @@ fn open_passwords(
             })
         };
         let overlays = config.overlays_of(database).filter_map(Overlay::descriptor);
-        let names = PASSWORDS.iter().chain(overlays.flat_map(|descriptor| descriptor.secrets));
-        let known = names.filter_map(|name| Some((*name, config.schema.describe(name).ok()?)));
+        let own = |name: &str| overlays.clone().any(|descriptor| descriptor.secrets.contains(&name));
+        let known = SECRET_ATTRIBUTES.iter().filter_map(|name| {
+            let description = config.schema.describe(name).ok()?;
+            // An operational attribute is only there with its overlay.
+            let is_there = !config.schema.attribute(description.attribute).is_operational() || own(name);
+            is_there.then_some((*name, description))
+        });
         let open: Vec<&str> =
             known.filter(|(_, description)| readable(description)).map(|(name, _)| name).collect();
         if !open.is_empty() {

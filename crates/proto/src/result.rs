@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::ber::Tag;
+
 /// The outcome of an operation, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LdapResult {
@@ -65,6 +67,24 @@ pub enum ResponseOp {
     ModifyDn,
     Compare,
     Extended,
+}
+
+impl ResponseOp {
+    /// The response that the tag of a request calls for (RFC 4511 section 4.2 and on); none for requests without one, and for what is
+    /// no request.
+    pub fn to_request(tag: Tag) -> Option<Self> {
+        Some(match tag.0 {
+            0x60 => Self::Bind,
+            0x63 => Self::SearchDone,
+            0x66 => Self::Modify,
+            0x68 => Self::Add,
+            0x4a => Self::Delete,
+            0x6c => Self::ModifyDn,
+            0x6e => Self::Compare,
+            0x77 => Self::Extended,
+            _ => return None,
+        })
+    }
 }
 
 /// A result code: the enumeration is open, so any number is one.

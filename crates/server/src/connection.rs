@@ -515,7 +515,7 @@ impl<S: Service> Connection<S> {
 
     /// A whole message with a value that is not acceptable gets its own answer, anything else ends the connection.
     fn answer_undecodable(&mut self, error: &MessageError) {
-        let answer = error.id.zip(error.operation.and_then(|tag| response_to(tag.0)));
+        let answer = error.id.zip(error.operation.and_then(ResponseOp::to_request));
         match answer {
             Some((id, op)) if error.is_answerable() && id != MessageId(0) => {
                 self.next_serial += 1;
@@ -681,21 +681,6 @@ fn looks_up_identities(pdu: &[u8]) -> bool {
         || has(oid::PROXIED_AUTHORIZATION.as_bytes())
         || has(oid::PROXIED_AUTHORIZATION_V1.as_bytes())
         || has(oid::VERIFY_CREDENTIALS.as_bytes())
-}
-
-/// The response that a request's tag calls for; none for those that have no response, or are no request.
-fn response_to(tag: u8) -> Option<ResponseOp> {
-    Some(match tag {
-        0x60 => ResponseOp::Bind,
-        0x63 => ResponseOp::SearchDone,
-        0x66 => ResponseOp::Modify,
-        0x68 => ResponseOp::Add,
-        0x4a => ResponseOp::Delete,
-        0x6c => ResponseOp::ModifyDn,
-        0x6e => ResponseOp::Compare,
-        0x77 => ResponseOp::Extended,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

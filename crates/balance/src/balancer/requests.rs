@@ -115,19 +115,7 @@ impl Balancer {
 
     fn malformed(&mut self, id: u64, error: &MessageError) {
         self.counters.refused += 1;
-        let op = error.operation.and_then(|tag| {
-            Some(match tag.0 {
-                0x60 => ResponseOp::Bind,
-                0x63 => ResponseOp::SearchDone,
-                0x66 => ResponseOp::Modify,
-                0x68 => ResponseOp::Add,
-                0x4a => ResponseOp::Delete,
-                0x6c => ResponseOp::ModifyDn,
-                0x6e => ResponseOp::Compare,
-                0x77 => ResponseOp::Extended,
-                _ => return None,
-            })
-        });
+        let op = error.operation.and_then(ResponseOp::to_request);
         match (error.is_answerable(), error.id, op) {
             (true, Some(message), Some(op)) => {
                 let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string());

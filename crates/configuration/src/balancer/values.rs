@@ -6,23 +6,12 @@ use larix_client::{Credentials, KeepAlive, Mechanism, SaslPassword};
 use larix_proto::url::{LdapUrl, UrlScheme};
 use zeroize::Zeroizing;
 
+use super::super::values::TLS_KEYS;
 use super::settings::{Action, BackendSettings, BindSettings, ProxyHeader, StartTls, Strategy};
 
 const BIND_KEYS: &str = "bindmethod, binddn, saslmech, authcid, authzid, credentials, realm, timeout, network-timeout, keepalive, \
      tcp-user-timeout, tls_cert, tls_key, tls_cacert, tls_cacertdir, tls_reqcert, tls_reqsan, tls_cipher_suite, tls_ecname, \
      tls_crlcheck, tls_protocol_min";
-const TLS_KEYS: [&str; 10] = [
-    "tls_cert",
-    "tls_key",
-    "tls_cacert",
-    "tls_cacertdir",
-    "tls_reqcert",
-    "tls_reqsan",
-    "tls_cipher_suite",
-    "tls_ecname",
-    "tls_crlcheck",
-    "tls_protocol_min",
-];
 const SERVER_KEYS: &str =
     "uri, retry, starttls, proxyprotocol, numconns, bindconns, max-pending-ops, conn-max-pending, weight";
 /// Connections of one kind to one server.

@@ -3,25 +3,9 @@
 use larix_engine::log::{LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::overlay::committed::{CommittedBatch, CommittedChange, Gap};
 use larix_proto::ldif::Writer;
-use larix_schema::Schema;
+use larix_schema::{Schema, is_secret_in};
 
 const MICROSECONDS: i64 = 1_000_000;
-
-/// Attributes whose values are withheld with `auditlog-passwords hide`.
-const SECRETS: [&str; 12] = [
-    "authPassword",
-    "krbMKey",
-    "krbPrincipalKey",
-    "pwdHistory",
-    "sambaClearTextPassword",
-    "sambaLMPassword",
-    "sambaNTPassword",
-    "sambaPasswordHistory",
-    "sambaPreviousClearTextPassword",
-    "sambaTrustPassword",
-    "sambaTrustedDomainPassword",
-    "userPassword",
-];
 
 /// Says that changes are missing here.
 pub(super) fn missing(out: &mut Vec<u8>, gap: Gap) {
@@ -126,7 +110,7 @@ impl Values<'_> {
 
     fn attribute(&self, out: &mut Vec<u8>, attribute: &LoggedAttribute) {
         let LoggedAttribute { description, values } = attribute;
-        if self.hides_passwords && self.is_secret(description) {
+        if self.hides_passwords && is_secret_in(self.schema, description) {
             comment(out, &format!("{description}: {} values withheld", values.len()));
             return;
         }
@@ -136,10 +120,6 @@ impl Values<'_> {
             ldif.always_base64(description.as_str());
         }
         values.iter().for_each(|value| ldif.value(out, description, value));
-    }
-
-    fn is_secret(&self, description: &str) -> bool {
-        SECRETS.iter().any(|secret| self.is(description, secret))
     }
 
     fn is(&self, description: &str, name: &str) -> bool {
