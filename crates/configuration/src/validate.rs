@@ -181,11 +181,12 @@ fn open_passwords(
             })
         };
         let overlays = config.overlays_of(database).filter_map(Overlay::descriptor);
-        let own = |name: &str| overlays.clone().any(|descriptor| descriptor.secrets.contains(&name));
+        let of_overlays: Vec<&str> = overlays.flat_map(|descriptor| descriptor.secrets).copied().collect();
         let known = SECRET_ATTRIBUTES.iter().filter_map(|name| {
             let description = config.schema.describe(name).ok()?;
             // An operational attribute is only there with its overlay.
-            let is_there = !config.schema.attribute(description.attribute).is_operational() || own(name);
+            let is_there = !config.schema.attribute(description.attribute).is_operational();
+            let is_there = is_there || of_overlays.contains(name);
             is_there.then_some((*name, description))
         });
         let open: Vec<&str> =

@@ -1,6 +1,7 @@
 use larix_proxy::settings::TlsBegins;
 
 use super::*;
+use crate::Config;
 
 /// The server of a database with the overlay, or the error.
 fn read(lines: &str) -> Result<ProxySettings, String> {

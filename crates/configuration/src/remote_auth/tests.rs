@@ -1,4 +1,5 @@
 use super::*;
+use crate::Config;
 use crate::Source;
 
 #[test]
