@@ -21,6 +21,25 @@ pub enum Noted {
 thread_local! {
     static WORST: Cell<Option<Noted>> = const { Cell::new(None) };
     static AT_HAND: Cell<bool> = const { Cell::new(false) };
+    static AFRESH: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs reads whose views ask for the newest commits first, however the store was opened.
+pub(crate) fn afresh<T>(read: impl FnOnce() -> T) -> T {
+    /// Ends the time in which this thread asks first, after a panic as well.
+    struct Within(bool);
+    impl Drop for Within {
+        fn drop(&mut self) {
+            AFRESH.set(self.0);
+        }
+    }
+    let _within = Within(AFRESH.replace(true));
+    read()
+}
+
+/// Whether views of this thread are to ask for the newest commits first.
+pub(crate) fn is_afresh() -> bool {
+    AFRESH.get()
 }
 
 /// Runs reads whose views ask the engine nothing. `None` where anything was missing.
@@ -64,6 +83,13 @@ mod tests {
         note(Noted::Unavailable);
         note(Noted::Stale);
         assert_eq!((take_noted(), take_noted()), (Some(Noted::Unavailable), None));
+    }
+
+    #[test]
+    fn what_is_read_afresh_ends_with_it() {
+        assert!(afresh(|| afresh(is_afresh) && is_afresh()));
+        assert!(std::panic::catch_unwind(|| afresh(|| panic!("a bug"))).is_err());
+        assert!(!is_afresh());
     }
 
     #[test]

@@ -387,6 +387,9 @@ impl KvStore {
 
     /// Whether a view that is opened now asks for the newest commits first.
     pub(crate) fn asks_first(&self) -> bool {
+        if noted::is_afresh() {
+            return true;
+        }
         match self.freshness {
             Freshness::Strict => true,
             Freshness::Session => false,
@@ -402,6 +405,11 @@ impl KvStore {
     /// same is to be read again by a thread that may wait.
     pub fn at_hand<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
         if self.asks_first() { None } else { noted::at_hand(read) }
+    }
+
+    /// Reads of the calling thread that see everything which was acknowledged by any node before, as with [`Freshness::Strict`].
+    pub fn afresh<T>(&self, read: impl FnOnce() -> T) -> T {
+        noted::afresh(read)
     }
 
     /// Nanoseconds since the store was opened, never 0.

@@ -326,6 +326,8 @@ pub(crate) fn a_bounded_view_asks_when_its_time_is_over(engine: &impl TestEngine
     assert!(within > 0, "the bound is more than nothing");
     for store in [&session, &patient] {
         assert_eq!(get(store, b"a").as_deref(), Some(&b"0"[..]), "they have not asked");
+        assert_eq!(store.afresh(|| get(store, b"a")).as_deref(), Some(&b"5"[..]), "they ask if they are to");
+        assert_eq!(store.afresh(|| store.at_hand(|| ())), None, "who asks waits");
     }
 }
 
