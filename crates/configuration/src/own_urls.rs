@@ -3,6 +3,7 @@
 use std::net::{IpAddr, ToSocketAddrs as _};
 
 use super::Config;
+use super::model::Database;
 use super::values::{ServerId, SyncReplication, is_own_url};
 
 impl Config {
@@ -10,6 +11,18 @@ impl Config {
     pub fn server_id(&self) -> u16 {
         let is_own = |id: &&ServerId| id.url.as_deref().is_none_or(|url| self.is_own(url));
         self.global.server_ids.iter().find(is_own).map_or(0, |id| id.number)
+    }
+
+    /// Under which id the changes of a database are numbered: [`Self::server_id`], unless all nodes of a shared engine have one.
+    #[cfg_attr(not(feature = "kv"), allow(unused_variables, reason = "only a shared engine has one"))]
+    pub fn server_id_of(&self, database: &Database) -> u16 {
+        #[cfg(feature = "kv")]
+        if let Some(id) =
+            database.kind.settings::<super::KvSettings>().and_then(|settings| settings.server_id)
+        {
+            return id;
+        }
+        self.server_id()
     }
 
     /// Whether a `syncrepl` line names this server as its provider: all members of a group may have the same lines, one for

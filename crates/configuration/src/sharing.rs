@@ -6,7 +6,7 @@ use super::export::quoted_whole;
 use super::model::{Config, Database};
 
 /// Settings of the server as a whole that say what shared entries mean, who may do what with them, and how they are indexed. The others (listeners,
-/// certificates, logs, threads, numbers of servers) are each node's own.
+/// certificates, logs, threads, server ids) are each node's own.
 const OF_ALL: &[&str] = &[
     "olcAllows",
     "olcAttributeOptions",
@@ -42,7 +42,9 @@ const ADDED: &[&str] = &["olcTLSCertificateFile", "olcTLSCertificateKeyFile"];
 /// Databases of a node that has joined.
 const KINDS: &[&str] = &["config", "kv", "monitor"];
 /// What each node says of the database.
-const OF_NODE: &[&str] = &["olcLarixKvEngine", "olcLarixKvNode"];
+const OF_NODE: &[&str] = &["olcLarixKvEngine", "olcLarixKvNode", SERVER_ID];
+/// The same at all nodes: where none has it, nodes that join get what `serverID` says.
+const SERVER_ID: &str = "olcLarixKvServerId";
 const DATABASE: &str = "\ndatabase kv\n";
 
 /// Lines of slapd.conf that all nodes of a database have.
@@ -84,8 +86,13 @@ impl Config {
         let head = shared.to_slapd_conf().text;
         shared.databases.push(own);
         let whole = shared.to_slapd_conf().text;
+        let lines = whole.strip_prefix(&head).unwrap_or_default();
+        let id = match self.server_id_of(database) {
+            0 => String::new(),
+            id => format!("server-id {id}\n"),
+        };
         SharedLines {
-            database: whole.strip_prefix(&head).unwrap_or_default().to_owned(),
+            database: lines.replacen(DATABASE, &format!("{DATABASE}{id}"), 1),
             head,
             root_dn: database.root_dn.as_ref().map(|dn| dn.text.clone()),
         }
@@ -175,7 +182,7 @@ mod tests {
             "authz-regexp",
             "access to dn.base=\"\"\n    by * read\n",
             "TLSCertificateFile /etc/two.pem\n",
-            "database kv\nengine postgresql://two@127.0.0.1/d?sslmode=disable\nnode ldap://n2\n",
+            "database kv\nengine postgresql://two@127.0.0.1/d?sslmode=disable\nnode ldap://n2\nserver-id 7\n",
             "lease 7\n",
             "rootpw {SSHA}AAAA\n",
             "index cn eq\n",

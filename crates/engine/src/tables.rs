@@ -64,6 +64,9 @@ pub mod meta {
     pub const STATES_KEPT: &[u8] = b"states-kept";
     /// In a shared store: what its nodes have in common of their configurations, as the node that writes has it.
     pub const NODE_CONFIGURATION: &[u8] = b"node-configuration";
+    /// u16: in a shared store whose nodes provide its content: the server id that the node that writes gives its changes. None
+    /// where that node does not log them.
+    pub const LOGGED_UNDER: &[u8] = b"logged-under";
     /// Text: the version of Larix that last brought the store to its format.
     pub const WRITTEN_BY: &[u8] = b"written-by";
     /// Indexes that are being built or cleared, and how far that is; none when nothing is.

@@ -12,7 +12,7 @@ use super::super::builder::call::{Call, Fault};
 use super::super::builder::directive::{Directive, Form, Scope};
 use super::super::diagnostic::ConfigError;
 use super::super::model::{Config, Database, Overlay};
-use super::super::values::{ChangeLog, IndexLine};
+use super::super::values::{ChangeLog, IndexLine, ServerId};
 use super::mdb::{indexed, show_index};
 use super::{Descriptor, KindSettings, NOTHING, StoredSettings};
 
@@ -45,6 +45,8 @@ pub struct KvSettings {
     pub consistency: Consistency,
     /// Most memory of the cache, in megabytes.
     pub cache_megabytes: u64,
+    /// `server-id`: what the changes of all nodes are numbered under; none: each node's `serverID`.
+    pub server_id: Option<u16>,
     pub index: Vec<IndexLine>,
     pub index_config: IndexConfig,
     pub entry_bytes_max: Option<u64>,
@@ -98,6 +100,7 @@ impl Default for KvSettings {
             lease: Duration::from_secs(3),
             consistency: Consistency::Strict,
             cache_megabytes: 64,
+            server_id: None,
             index: Vec::new(),
             index_config: IndexConfig::default(),
             entry_bytes_max: None,
@@ -227,16 +230,16 @@ fn fault(config: &Config, database: &Database, overlay: &Overlay) -> Option<(&'s
     let Some(descriptor) = overlay.descriptor() else {
         return Some(("the server itself stands in front of stored entries with it", take_out));
     };
-    if descriptor.provides_content || descriptor.records_operations {
-        let help = "take it out: the nodes share their entries, and the engine's backup has them";
-        return Some(("it works from the change log, which a shared engine does not keep", help));
+    if descriptor.records_operations {
+        let help = "take it out: who follows the directory asks for its content, which any node can provide";
+        return Some(("each node would record its own part", help));
     }
     if larix_overlays::interceptor(&overlay.name).is_some() {
         return Some(("it sees requests before the database does, which was not tried there", take_out));
     }
     let Ok(built) = config.build_overlays(database) else { return None };
     if built.tells_changes_at(&overlay.origin) {
-        return Some(("it works from the change log, which a shared engine does not keep", take_out));
+        return Some(("it sends changes on, which was not tried from a shared engine", take_out));
     }
     let interests = built.interests_at(&overlay.origin)?;
     if interests.has(Interests::COMMITTED) {
@@ -284,6 +287,10 @@ static TABLE: &[Directive] = &[
         kv(b)?.cache_megabytes = within(c, CACHE_MEGABYTES, "megabytes")?;
         Ok(())
     }),
+    Directive::new("server-id", "olcLarixKvServerId", Scope::Kind("kv"), Form::Whole, |b, c| {
+        kv(b)?.server_id = Some(server_id(c)?);
+        Ok(())
+    }),
     Directive::new("index", "olcDbIndex", Scope::Kind("kv"), Form::Own, |b, c| {
         let schema = b.schema();
         let settings = kv(b)?;
@@ -316,6 +323,13 @@ fn consistency(call: &Call<'_>) -> Result<Consistency, Fault> {
         }
         (false, _) => Ok(chosen),
     }
+}
+
+fn server_id(call: &Call<'_>) -> Result<u16, Fault> {
+    let number: u64 = call.number(0)?;
+    u16::try_from(number).ok().filter(|number| *number <= ServerId::MAX).ok_or_else(|| {
+        Fault::argument(0, format!("server ID {number} is out of range")).with_help("a number from 0 to 4095")
+    })
 }
 
 fn within(call: &Call<'_>, range: (u64, u64), unit: &str) -> Result<u64, Fault> {
@@ -406,6 +420,8 @@ mod tests {
             "overlay dynlist\n",
             "lastbind on\n",
             "read-consistency bounded 2\n",
+            "overlay syncprov\nsyncprov-sessionlog 100\n",
+            "server-id 4095\n",
         ] {
             assert_eq!(fault(&format!("{WHOLE}{with}")), None, "{with}");
         }
@@ -428,8 +444,16 @@ mod tests {
             (format!("{WHOLE}read-consistency bounded soon\n"), "soon"),
             (format!("{WHOLE}read-consistency session 1\n"), "only `bounded` takes a number"),
             (format!("{WHOLE}directory @DATA@\n"), "directory"),
-            (format!("{WHOLE}overlay syncprov\n"), "syncprov does not work in a kv database"),
-            (format!("{WHOLE}overlay psearch\n"), "psearch does not work in a kv database: it works from"),
+            (format!("{WHOLE}server-id 4096\n"), "server ID 4096 is out of range"),
+            (format!("{WHOLE}server-id one\n"), "one"),
+            (
+                format!("{WHOLE}overlay psearch\n"),
+                "psearch does not work in a kv database: it sends changes on",
+            ),
+            (
+                format!("{WHOLE}overlay accesslog\nlogdb cn=log\n"),
+                "operations on this kind of database cannot be recorded",
+            ),
             (format!("{WHOLE}overlay dds\n"), "dds does not work in a kv database"),
             (format!("{WHOLE}overlay auditlog\nauditlog @DATA@/log\n"), "it follows committed changes"),
             (format!("overlay memberof\n{WHOLE}"), "is left out"),

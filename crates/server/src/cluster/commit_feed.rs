@@ -1,9 +1,11 @@
-//! The thread of a node that hears of other nodes' commits as they are made, so that reads which do not ask the engine see them soon.
+//! The thread of a node that hears of other nodes' commits as they are made, so that reads which do not ask the engine see them soon, and
+//! consumers are told of them.
 //! Where it hears nothing, the [look at the lease](super::role) still asks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use larix_engine::Database;
 use larix_kv::CommitFeed;
 
 use super::SharedStore;
@@ -22,6 +24,7 @@ pub(super) struct Listening(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    started: bool,
     feed: Option<Arc<CommitFeed>>,
     ended: bool,
 }
@@ -30,6 +33,11 @@ impl Listening {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change of it is whole before anything can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has not been started before.
+    pub(super) fn starts(&self) -> bool {
+        !std::mem::replace(&mut self.lock().started, true)
     }
 
     pub(super) fn end(&self) {
@@ -62,7 +70,7 @@ impl FeedReader {
     pub(super) fn run(self) {
         while !self.listening.has_ended() {
             if let Some(served) = self.opening.served() {
-                self.follow(served.database().store());
+                self.follow(served.database());
             }
             if !self.listening.has_ended() {
                 std::thread::park_timeout(AGAIN);
@@ -71,7 +79,8 @@ impl FeedReader {
     }
 
     /// Asks for new commits whenever there may be some, as long as the engine answers.
-    fn follow(&self, store: &SharedStore) {
+    fn follow(&self, database: &Database<SharedStore>) {
+        let store = database.store();
         let Ok(feed) = store.commit_feed() else { return };
         let feed = Arc::new(feed);
         if !self.listening.begin(&feed) {
@@ -82,8 +91,12 @@ impl FeedReader {
         while !self.listening.has_ended() {
             if heard {
                 // The node that writes knows its own.
-                if !store.leads() && store.hear().is_err() {
-                    return;
+                if !store.leads() {
+                    if store.hear().is_err() {
+                        return;
+                    }
+                    // Its consumers do not: the log has grown elsewhere.
+                    database.log_watch().tell();
                 }
                 std::thread::park_timeout(PAUSE);
             }

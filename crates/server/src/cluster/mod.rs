@@ -5,6 +5,7 @@
 mod bind_messages;
 mod commit_feed;
 mod generation;
+mod logged;
 mod opening;
 mod other_databases;
 mod pending_binds;
@@ -35,6 +36,7 @@ use opening::{Failure, Opening, Plan};
 use pending_binds::{BindAnswered, MessageReceiver, PendingBinds, not_judged};
 
 pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
+pub(crate) use logged::check as check_logged;
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
 pub use published::Published;
 pub use report::{Checked, Connected, Removed, Status};
@@ -115,6 +117,8 @@ impl Node {
     fn start(making: Making<'_>) -> Result<Self, String> {
         let Making { suffix, settings, schema, database, environment, shared, clock, log, may_be_away } =
             making;
+        // Strict reads ask themselves; consumers are to hear of changes.
+        let listens = settings.consistency != Consistency::Strict || database.provider.is_some();
         let plan = Plan { settings: settings.clone(), schema, database: Arc::new(database), environment };
         let opening = Arc::new(Opening::new(plan, shared));
         let role = Arc::new(role::Watch::default());
@@ -136,7 +140,6 @@ impl Node {
             log: log.clone(),
         };
         let listening = Arc::new(Listening::default());
-        let reader = FeedReader { listening: Arc::clone(&listening), opening: Arc::clone(&opening) };
         let own_clock = Arc::clone(&clock);
         let holder = role::Holder {
             watch: Arc::clone(&role),
@@ -154,13 +157,20 @@ impl Node {
         let receiver =
             std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || receiver.run());
         receiver.map_err(|error| error.to_string())?;
-        // Strict reads ask themselves.
-        if node.settings.consistency != Consistency::Strict {
-            let reader =
-                std::thread::Builder::new().name("node-commits".to_owned()).spawn(move || reader.run());
-            reader.map_err(|error| error.to_string())?;
+        if listens {
+            node.listen().map_err(|error| error.to_string())?;
         }
         Ok(node)
+    }
+
+    /// Hears of commits from now on, if it does not yet.
+    fn listen(&self) -> std::io::Result<()> {
+        if !self.listening.starts() {
+            return Ok(());
+        }
+        let (listening, opening) = (Arc::clone(&self.listening), Arc::clone(&self.opening));
+        let reader = FeedReader { listening, opening };
+        std::thread::Builder::new().name("node-commits".to_owned()).spawn(move || reader.run()).map(drop)
     }
 
     /// The database; none while the engine has not answered since the server started.
@@ -219,6 +229,10 @@ impl Node {
     /// Has the database follow another configuration. It takes the right to write again behind that, so that what indexes are
     /// kept is settled in the engine first.
     pub(crate) fn reconfigure(&self, next: Reconfiguration) {
+        if next.settings.provider.is_some() {
+            // Without a thread, consumers hear of changes with the looks at the lease.
+            let _no_thread = self.listen();
+        }
         let Some(next) = self.opening.reconfigure(next) else { return };
         let Some(served) = self.served() else { return };
         let turn = self.role.turn();

@@ -15,6 +15,7 @@ use larix_kv::{Freshness, KvOptions, KvStore, Noted, OpenError, take_noted};
 use larix_schema::Schema;
 use larix_store::CommitError;
 
+use super::logged;
 use super::{CONNECTIONS_BESIDE, DEADLINE, SharedStore, THREADS};
 use crate::clock::{SystemClock, SystemRandom};
 
@@ -109,7 +110,11 @@ impl Plan {
             }
             if store.hold_lease(&self.settings.node, self.settings.lease)? {
                 store.take_over()?;
-                return opened();
+                let opened = opened()?;
+                let order = &self.environment.order;
+                let logs_under = self.database.provider.is_some().then(|| order.server_id());
+                logged::settle(store, logs_under, &SystemRandom)?;
+                return Ok(opened);
             }
             // Another node makes it just now.
             let waited = clock.monotonic().0.saturating_sub(began.0);
@@ -189,6 +194,8 @@ impl Opening {
         let latest = self.lock();
         if latest.1 != number {
             let Plan { schema, database, environment, .. } = latest.0.clone();
+            // The right to write is taken again, with what goes before it.
+            served.database().store().resign();
             served.reconfigure(Reconfiguration { schema, settings: (*database).clone(), environment });
         }
         // It is opened by one thread.

@@ -13,6 +13,7 @@ use larix_kv::Lease;
 use larix_store::Store as _;
 
 use super::SharedStore;
+use super::logged;
 use super::opening::{self, Failure, Opening};
 use super::published::{self, Publishing};
 use crate::clock::{SystemClock, SystemRandom};
@@ -185,6 +186,7 @@ impl Holder {
 
     fn hold(&self, served: &Served<SharedStore>) {
         let pause = self.lease / LOOKS;
+        let mut seen = 0;
         let mut last = self.clock.monotonic();
         let mut told = String::new();
         let mut here = PublishedHere::default();
@@ -209,6 +211,11 @@ impl Holder {
                         self.publish(served, Role::CutOff);
                     }
                 }
+            }
+            // Whoever follows the log has heard of it, unless that was lost on the way.
+            let newest = served.database().store().commit_counter();
+            if std::mem::replace(&mut seen, newest) != newest {
+                served.database().log_watch().tell();
             }
             if !self.watch.wait(pause) {
                 break;
@@ -350,8 +357,9 @@ fn take_over(served: &Served<SharedStore>) -> Result<(), Trouble> {
     let (schema, settings) = (database.schema(), database.settings());
     let settled = store.take_over_and(|| {
         // Opening a database brings the store up to what its settings say.
-        let opened = Database::open(Arc::clone(store), schema, (*settings).clone(), &SystemRandom);
-        opened.map(|_| ())
+        Database::open(Arc::clone(store), schema, (*settings).clone(), &SystemRandom)?;
+        let logs_under = settings.provider.is_some().then(|| database.server_id());
+        logged::settle(store, logs_under, &SystemRandom).map_err(DatabaseOpenError::Commit)
     });
     settled.map_err(|error: DatabaseOpenError| error.to_string())
 }

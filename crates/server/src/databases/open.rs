@@ -207,11 +207,9 @@ impl<'a> Making<'a> {
         (clock, log): (&'a Arc<SystemClock>, &'a Log),
         earlier: Option<&'a Databases>,
     ) -> Self {
-        let server_id = config.server_id();
-        let same = earlier.map(|earlier| &earlier.orders).filter(|orders| orders.server_id == server_id);
-        let known = same.map(|orders| orders.of_suffix.clone()).unwrap_or_default();
+        let known = earlier.map(|earlier| earlier.orders.of_suffix.clone()).unwrap_or_default();
         Self {
-            orders: Orders { server_id, known, of_suffix: HashMap::new() },
+            orders: Orders { known, of_suffix: HashMap::new() },
             config,
             clock,
             log,
@@ -301,7 +299,6 @@ pub(super) fn alike_for_all(a: &Config, b: &Config) -> bool {
 /// Databases that are glued together share one order of commits; every other one has its own.
 #[derive(Debug)]
 pub(super) struct Orders {
-    server_id: u16,
     /// Those of the configuration before.
     known: HashMap<String, Arc<CommitOrder>>,
     of_suffix: HashMap<String, Arc<CommitOrder>>,
@@ -314,8 +311,9 @@ impl Orders {
             top = above;
         }
         let key = top.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned()).unwrap_or_default();
-        let server_id = self.server_id;
-        let known = self.known.get(&key).cloned();
+        let server_id = config.server_id_of(top);
+        // Under another id it is another order.
+        let known = self.known.get(&key).filter(|order| order.server_id() == server_id).cloned();
         let new = || known.unwrap_or_else(|| Arc::new(CommitOrder::new(server_id)));
         self.of_suffix.entry(key).or_insert_with(new).clone()
     }

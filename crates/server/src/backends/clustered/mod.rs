@@ -1,9 +1,11 @@
 //! `database kv`: a database in an engine that several servers share. An event loop reads what the node's cache has; whatever may
 //! wait for the engine runs on the threads of the [node](crate::cluster); changes go to the node's writer where this node leads, and are referred elsewhere.
 
+mod desk;
 mod judge;
 mod password_modify;
 mod search;
+mod sync;
 pub(super) use judge::counting;
 
 use std::sync::Arc;
@@ -308,14 +310,19 @@ fn of(backend: &dyn Backend) -> Option<&Clustered> {
 }
 
 impl Backend for Clustered {
-    fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+    fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        if let Some(asked) = search.controls.values_mut().and_then(|values| values.sync.take()) {
+            return sync::start(self, context, search, &asked);
+        }
         let part = self.part().map_err(|result| Box::new((result, Vec::new())))?;
         let limits = self.limits.clone();
         Ok(Box::new(search::ClusteredSearch::new(part, limits, context, search)))
     }
 
     fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
-        if let Some(first) = self.search_at_hand(context, &search, out) {
+        if search.controls.sync.is_none()
+            && let Some(first) = self.search_at_hand(context, &search, out)
+        {
             return first;
         }
         match self.open(context, search) {
@@ -483,6 +490,10 @@ impl Backend for Clustered {
                 settings.policy.clone().unwrap_or_else(open)
             }
         })
+    }
+
+    fn provides_content(&self) -> bool {
+        self.node().database_settings().provider.is_some()
     }
 
     fn announce(&self, announced: &mut Announced) {

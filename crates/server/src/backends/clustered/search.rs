@@ -2,7 +2,7 @@
 //! and for all further slices, it goes to a thread of the node, and the cursor waits for it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use larix_configuration::values::LimitRule;
 use larix_engine::access::Subject;
@@ -20,6 +20,7 @@ use larix_proto::{
 use larix_schema::NormalDn;
 use larix_store::{ReadError, Snapshot, Store};
 
+use super::desk::{Left, SharedDesk};
 use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late, too_many};
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::stored::limits_of_subject;
@@ -27,11 +28,11 @@ use crate::cluster::{SharedStore, Turn};
 use larix_backend::{Context, Cursor, Effort, End, First, OUTPUT_HIGH, Search, Slice};
 
 /// How far a slice on a thread may go: nobody but its client waits for it.
-const SLICE_CANDIDATES: u32 = 8_192;
-const SLICE_NANOS: u64 = 20_000_000;
+pub(super) const SLICE_CANDIDATES: u32 = 8_192;
+pub(super) const SLICE_NANOS: u64 = 20_000_000;
 
 /// The search as it was asked.
-struct OwnedSearch {
+pub(super) struct OwnedSearch {
     /// The request once more, as a message: what it borrows outlives it.
     request: Vec<u8>,
     message: MessageId,
@@ -61,54 +62,9 @@ struct Over {
     step: Step,
 }
 
-/// Where a thread leaves what it has done.
-#[derive(Default)]
-struct Desk {
-    over: Option<Box<Over>>,
-    /// No slice comes any more.
-    lost: bool,
-    follower: Option<Arc<Follower>>,
-    /// Nobody waits for it any more.
-    given_up: bool,
-}
-
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Desk>>);
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Desk> {
-        // Each change of it is whole before anything can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Leaves word even where the thread panics.
-struct Leaving {
-    desk: Shared,
-    over: Option<Box<Over>>,
-}
-
-impl Leaving {
-    fn leave(mut self, over: Over) {
-        self.over = Some(Box::new(over));
-    }
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        let follower = {
-            let mut desk = self.desk.lock();
-            desk.over = self.over.take();
-            desk.lost = desk.over.is_none();
-            desk.follower.clone()
-        };
-        follower.into_iter().for_each(|follower| follower.tell());
-    }
-}
-
 /// A search under way.
 pub(super) struct ClusteredSearch {
-    desk: Shared,
+    desk: SharedDesk<Over>,
     /// Here while no thread has it.
     work: Option<Box<Work>>,
     is_out: bool,
@@ -178,35 +134,11 @@ impl ClusteredSearch {
         context: &Context<'_>,
         search: Search<'_>,
     ) -> Self {
-        let Search { request, base, controls, message } = search;
-        let attributes: Vec<&str> = request.attributes.iter().collect();
-        let mut encoded = Vec::new();
-        let again = client::Search {
-            base: request.base,
-            scope: request.scope,
-            deref: request.deref,
-            size_limit: request.size_limit,
-            time_limit: request.time_limit,
-            types_only: request.types_only,
-            filter: request.filter,
-            attributes: &attributes,
-        };
-        client::search(&mut encoded, message, &again, &[]);
-        let size_limit = (request.size_limit > 0).then_some(request.size_limit);
-        let asked = OwnedSearch {
-            request: encoded,
-            message,
-            base: base.clone(),
-            controls,
-            subject: Arc::clone(context.subject),
-            rules,
-            began: context.began,
-            size_limit: None,
-            page_limit: None,
-        };
+        let size_limit = (search.request.size_limit > 0).then_some(search.request.size_limit);
+        let asked = OwnedSearch::new(rules, context, search);
         let work = Work { part, asked, task: None, has_answered: false, again: 0 };
         Self {
-            desk: Shared::default(),
+            desk: SharedDesk::default(),
             work: Some(Box::new(work)),
             is_out: false,
             out: Vec::new(),
@@ -231,10 +163,10 @@ impl ClusteredSearch {
         let Some(work) = self.work.take() else { return Err(LdapResult::new(ResultCode::OTHER)) };
         let node = Arc::clone(&work.part.node);
         let place = node.pool.permit().ok_or_else(too_many)?;
-        let leaving = Leaving { desk: self.desk.clone(), over: None };
+        let leaving = self.desk.leaving();
         self.is_out = true;
         place.take(move |turn| {
-            if leaving.desk.lock().given_up {
+            if leaving.is_given_up() {
                 return;
             }
             leaving.leave(match turn {
@@ -247,14 +179,11 @@ impl ClusteredSearch {
 
     /// Takes in what a thread has done; whether there is anything.
     fn take_in(&mut self) -> Option<Result<(), LdapResult>> {
-        let mut desk = self.desk.lock();
-        if let Some(follower) = &desk.follower {
-            follower.looks();
-        }
-        let (over, is_lost) = (desk.over.take(), desk.lost);
-        drop(desk);
-        let Some(over) = over else {
-            return is_lost.then(|| Err(LdapResult::with(ResultCode::OTHER, "internal error")));
+        self.desk.looks();
+        let over = match self.desk.take() {
+            Left::Slice(over) => over,
+            Left::Nothing => return None,
+            Left::Lost => return Some(Err(LdapResult::with(ResultCode::OTHER, "internal error"))),
         };
         self.is_out = false;
         let Over { work, out, step } = *over;
@@ -303,7 +232,7 @@ impl Cursor for ClusteredSearch {
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
-        self.desk.lock().follower = Some(follower);
+        self.desk.follow(follower);
     }
 
     fn size_limit(&self) -> Option<u32> {
@@ -326,7 +255,7 @@ impl Cursor for ClusteredSearch {
 
 impl Drop for ClusteredSearch {
     fn drop(&mut self) {
-        self.desk.lock().given_up = true;
+        self.desk.give_up();
     }
 }
 
@@ -388,9 +317,41 @@ impl Work {
 }
 
 /// A search, or what is answered without looking.
-type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
+pub(super) type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
 
 impl OwnedSearch {
+    pub(super) fn new(rules: Vec<LimitRule>, context: &Context<'_>, search: Search<'_>) -> Self {
+        let Search { request, base, controls, message } = search;
+        let attributes: Vec<&str> = request.attributes.iter().collect();
+        let mut encoded = Vec::new();
+        let again = client::Search {
+            base: request.base,
+            scope: request.scope,
+            deref: request.deref,
+            size_limit: request.size_limit,
+            time_limit: request.time_limit,
+            types_only: request.types_only,
+            filter: request.filter,
+            attributes: &attributes,
+        };
+        client::search(&mut encoded, message, &again, &[]);
+        Self {
+            request: encoded,
+            message,
+            base: base.clone(),
+            controls,
+            subject: Arc::clone(context.subject),
+            rules,
+            began: context.began,
+            size_limit: None,
+            page_limit: None,
+        }
+    }
+
+    pub(super) fn controls(&self) -> &RequestControls {
+        &self.controls
+    }
+
     /// The request, which was decoded before.
     fn request(&self) -> Option<SearchRequest<'_>> {
         let depth = DecodeLimits { filter_depth: limits::FILTER_DEPTH_CEILING };
@@ -408,7 +369,11 @@ impl OwnedSearch {
         }
     }
 
-    fn begin<N: Snapshot>(&self, part: &SharedDatabase, view: &View<'_, N>) -> Result<Begun, Fault> {
+    pub(super) fn begin<N: Snapshot>(
+        &self,
+        part: &SharedDatabase,
+        view: &View<'_, N>,
+    ) -> Result<Begun, Fault> {
         let database = part.served().database();
         let policy = database.current_policy();
         let limits: Option<Limits> = match policy.is_root(&self.subject) {

@@ -12,6 +12,8 @@ mod persistent;
 mod replica;
 mod search;
 mod sync;
+#[cfg(feature = "kv")]
+pub(super) use sync::another_mode;
 
 use std::any::Any;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::Stored;
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 
 /// The refusal for a consumer whose `conflict-mode` differs from that of the content.
-fn another_mode(consumer: bool) -> LdapResult {
+pub(in crate::backends) fn another_mode(consumer: bool) -> LdapResult {
     let text = match consumer {
         true => {
             "the conflict mode of the content is `entry`, that of the consumer `value`: it has to be the same on all"

@@ -1,0 +1,122 @@
+//! Where a thread of the node leaves what it has done for a search, and where the search finds it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use larix_engine::log::Follower;
+
+/// Where a thread leaves a slice that is over.
+struct Desk<O> {
+    over: Option<Box<O>>,
+    /// No slice comes any more.
+    lost: bool,
+    follower: Option<Arc<Follower>>,
+    /// Nobody waits for it any more.
+    given_up: bool,
+}
+
+/// The desk of a search and of the thread that has its work.
+pub(super) struct SharedDesk<O>(Arc<Mutex<Desk<O>>>);
+
+/// What there is on a desk.
+pub(super) enum Left<O> {
+    Nothing,
+    Slice(Box<O>),
+    /// The thread has panicked.
+    Lost,
+}
+
+impl<O> Default for SharedDesk<O> {
+    fn default() -> Self {
+        let desk = Desk { over: None, lost: false, follower: None, given_up: false };
+        Self(Arc::new(Mutex::new(desk)))
+    }
+}
+
+fn lock<O>(desk: &Mutex<Desk<O>>) -> MutexGuard<'_, Desk<O>> {
+    // Each change of it is whole before anything can panic.
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<O> SharedDesk<O> {
+    /// For the thread that gets the work.
+    pub(super) fn leaving(&self) -> Leaving<O> {
+        Leaving { desk: Self(Arc::clone(&self.0)), over: None }
+    }
+
+    /// For who wakes the search for another reason.
+    pub(super) fn waker(&self) -> Waker<O> {
+        Waker(Arc::downgrade(&self.0))
+    }
+
+    pub(super) fn follow(&self, follower: Arc<Follower>) {
+        lock(&self.0).follower = Some(follower);
+    }
+
+    /// Whoever waits looks now, and is woken by what comes from now on.
+    pub(super) fn looks(&self) {
+        if let Some(follower) = &lock(&self.0).follower {
+            follower.looks();
+        }
+    }
+
+    pub(super) fn take(&self) -> Left<O> {
+        let mut desk = lock(&self.0);
+        match desk.over.take() {
+            Some(over) => Left::Slice(over),
+            None if desk.lost => Left::Lost,
+            None => Left::Nothing,
+        }
+    }
+
+    /// Nobody waits any more.
+    pub(super) fn give_up(&self) {
+        let mut desk = lock(&self.0);
+        desk.given_up = true;
+        let over = desk.over.take();
+        drop(desk);
+        drop(over);
+    }
+}
+
+/// Wakes a search as long as there is one.
+pub(super) struct Waker<O>(Weak<Mutex<Desk<O>>>);
+
+impl<O> Waker<O> {
+    pub(super) fn wake(&self) {
+        let desk = self.0.upgrade();
+        let follower = desk.and_then(|desk| lock(&desk).follower.clone());
+        follower.into_iter().for_each(|follower| follower.tell());
+    }
+}
+
+/// Leaves word even where the thread panics.
+pub(super) struct Leaving<O> {
+    desk: SharedDesk<O>,
+    over: Option<Box<O>>,
+}
+
+impl<O> Leaving<O> {
+    pub(super) fn is_given_up(&self) -> bool {
+        lock(&self.desk.0).given_up
+    }
+
+    pub(super) fn leave(mut self, over: O) {
+        self.over = Some(Box::new(over));
+    }
+}
+
+impl<O> Drop for Leaving<O> {
+    fn drop(&mut self) {
+        let over = self.over.take();
+        let mut desk = lock(&self.desk.0);
+        if desk.given_up {
+            drop(desk);
+            return;
+        }
+        desk.lost = over.is_none();
+        desk.over = over;
+        let follower = desk.follower.clone();
+        drop(desk);
+        follower.into_iter().for_each(|follower| follower.tell());
+    }
+}

@@ -1,0 +1,311 @@
+//! A consumer's search (RFC 4533) of a database in a shared engine. To consumers, all nodes are one provider: they have one server id, one
+//! change log and one contextCSN.
+//!
+//! *Invariant:* **what a consumer was told by one node, it is not told otherwise by another one.** Slices read afresh, however the node
+//! reads otherwise, so a node that has not heard of a commit asks before it judges a cookie that covers it. Where it cannot ask,
+//! the search ends with `unavailable`, and the consumer comes again with its last cookie.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use larix_engine::Database;
+use larix_engine::controls::ContentSync;
+use larix_engine::log::Follower;
+use larix_engine::search::task::Budget;
+use larix_kv::take_noted;
+use larix_proto::{ControlBuf, DerefAliases, LdapResult, ResultCode};
+use larix_replication::provider::{ConsumerRequest, RefreshQueue, Start, Stepped, SyncPeer, SyncSearch};
+use larix_store::Store;
+
+use super::desk::{Left, SharedDesk};
+use super::search::{OwnedSearch, SLICE_CANDIDATES, SLICE_NANOS};
+use super::{Clustered, SharedDatabase, too_late, too_many};
+use crate::backends::stored::another_mode;
+use crate::cluster::{SharedStore, Turn, check_logged};
+use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, Slice};
+
+/// What goes to a thread and comes back.
+struct Work {
+    part: SharedDatabase,
+    asked: OwnedSearch,
+    consumer: ConsumerRequest,
+    any_entry: bool,
+    queue: RefreshQueue,
+    /// Where it is shown how the search stands.
+    peer: Arc<SyncPeer>,
+    heard: Arc<Heard>,
+    /// Begun in the first slice.
+    search: Option<SyncSearch<SharedStore>>,
+}
+
+/// Whether there may be something new since the last slice began.
+struct Heard {
+    news: AtomicBool,
+    /// Of the change log, and of the queue for refreshes.
+    follower: Arc<Follower>,
+}
+
+/// A slice that is over.
+struct Over {
+    work: Box<Work>,
+    out: Vec<u8>,
+    step: Stepped,
+}
+
+/// A consumer's search under way.
+struct ClusteredSync {
+    desk: SharedDesk<Over>,
+    /// Here while no thread has it.
+    work: Option<Box<Work>>,
+    is_out: bool,
+    heard: Arc<Heard>,
+    /// There is nothing to do before something is heard.
+    rests: bool,
+    /// The client does not take its answers: to be passed on when the work is back.
+    pauses: bool,
+    /// What a slice has answered and the client has not taken yet.
+    out: Vec<u8>,
+    end: Option<End>,
+    effort: Effort,
+}
+
+impl fmt::Debug for ClusteredSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusteredSync").field("effort", &self.effort).finish_non_exhaustive()
+    }
+}
+
+/// Begins it.
+pub(super) fn start(
+    clustered: &Clustered,
+    context: &Context<'_>,
+    search: Search<'_>,
+    asked: &ContentSync,
+) -> Result<Box<dyn Cursor>, Box<End>> {
+    let ended = |result: LdapResult| Box::new((result, Vec::new()));
+    let part = clustered.part().map_err(ended)?;
+    let Search { request, base, controls, message } = search;
+    if matches!(request.deref, DerefAliases::InSearching | DerefAliases::Always) {
+        return Err(ended(LdapResult::with(ResultCode::PROTOCOL_ERROR, "illegal value for derefAliases")));
+    }
+    if controls.value_conflicts {
+        return Err(ended(another_mode(true)));
+    }
+    // The order is the provider's, and nothing goes by pages.
+    let controls = controls
+        .with(|values| (values.sync, values.sort, values.vlv, values.paged) = (None, None, None, None));
+    let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
+    let services = &part.common.services;
+    let (consumer, queue) = (ConsumerRequest::new(asked), services.refreshes.clone());
+    let peer = services.sync_peers.add(context.subject, request.base, services.now(), consumer.rid);
+    let asked = Search { request, base, controls, message };
+    let asked = OwnedSearch::new(clustered.limits.clone(), context, asked);
+    let desk = SharedDesk::default();
+    let heard = heard(&desk);
+    let work =
+        Work { part, asked, consumer, any_entry, queue, peer, heard: Arc::clone(&heard), search: None };
+    Ok(Box::new(ClusteredSync {
+        desk,
+        work: Some(Box::new(work)),
+        is_out: false,
+        heard,
+        rests: false,
+        pauses: false,
+        out: Vec::new(),
+        end: None,
+        effort: Effort::default(),
+    }))
+}
+
+fn heard(desk: &SharedDesk<Over>) -> Arc<Heard> {
+    let waker = desk.waker();
+    Arc::new_cyclic(|heard: &std::sync::Weak<Heard>| {
+        let heard = heard.clone();
+        let follower = Follower::new(Box::new(move || {
+            if let Some(heard) = heard.upgrade() {
+                heard.news.store(true, Ordering::SeqCst);
+                waker.wake();
+            }
+        }));
+        Heard { news: AtomicBool::new(false), follower }
+    })
+}
+
+impl ClusteredSync {
+    /// Has a thread run the next slice.
+    fn send_out(&mut self) -> Result<(), LdapResult> {
+        let Some(work) = self.work.take() else { return Err(internal_error()) };
+        let node = Arc::clone(&work.part.node);
+        let place = node.pool.permit().ok_or_else(too_many)?;
+        let leaving = self.desk.leaving();
+        self.is_out = true;
+        place.take(move |turn| {
+            if leaving.is_given_up() {
+                return;
+            }
+            leaving.leave(match turn {
+                Turn::Go => work.slice(),
+                Turn::Late => Over { work, out: Vec::new(), step: Stepped::Done(too_late(), Vec::new()) },
+            });
+        });
+        Ok(())
+    }
+
+    fn take_in(&mut self, over: Over) {
+        let Over { mut work, out, step } = over;
+        (self.is_out, self.rests) = (false, false);
+        if let Some(search) = &mut work.search {
+            let (entries, candidates) = search.effort();
+            self.effort = Effort { entries, candidates };
+            if std::mem::take(&mut self.pauses) {
+                search.pause();
+            }
+        }
+        self.out = out;
+        self.work = Some(work);
+        match step {
+            Stepped::More => {}
+            Stepped::Waiting => self.rests = true,
+            Stepped::Done(result, controls) => self.end = Some((result, controls)),
+        }
+    }
+}
+
+impl Cursor for ClusteredSync {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        self.desk.looks();
+        if self.is_out {
+            match self.desk.take() {
+                Left::Nothing => return Slice::Waiting,
+                Left::Lost => {
+                    self.is_out = false;
+                    return Slice::Done(internal_error(), Vec::new());
+                }
+                Left::Slice(over) => self.take_in(*over),
+            }
+        }
+        out.append(&mut self.out);
+        if let Some((result, controls)) = self.end.take() {
+            return Slice::Done(result, controls);
+        }
+        if self.rests && !self.heard.news.load(Ordering::SeqCst) {
+            return Slice::Waiting;
+        }
+        // Behind this the connection sends what there is before it asks for more.
+        match self.send_out() {
+            Ok(()) => Slice::Waiting,
+            Err(result) => Slice::Done(result, Vec::new()),
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        self.effort
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn waits_for_changes(&self) -> bool {
+        !self.is_out
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        self.desk.follow(follower);
+    }
+
+    fn pause(&mut self) {
+        match self.work.as_mut().and_then(|work| work.search.as_mut()) {
+            Some(search) => search.pause(),
+            None => self.pauses = self.is_out,
+        }
+    }
+}
+
+impl Drop for ClusteredSync {
+    fn drop(&mut self) {
+        self.desk.give_up();
+    }
+}
+
+impl Work {
+    /// Runs a slice on this thread, which may wait for the engine.
+    fn slice(mut self: Box<Self>) -> Over {
+        // What is heard from here on may not be seen by this slice.
+        self.heard.news.store(false, Ordering::SeqCst);
+        let mut out = Vec::new();
+        let database = Arc::clone(self.part.served().database());
+        take_noted();
+        let step = database.store().afresh(|| self.try_slice(&database, &mut out));
+        let step = match take_noted() {
+            None => step,
+            // Something between may have taken what could not be read for what is not there.
+            Some(noted) => {
+                out.clear();
+                Stepped::Done(self.part.trouble(noted), Vec::new())
+            }
+        };
+        Over { work: self, out, step }
+    }
+
+    fn try_slice(&mut self, database: &Database<SharedStore>, out: &mut Vec<u8>) -> Stepped {
+        let ended = |(result, controls): (LdapResult, Vec<ControlBuf>)| Stepped::Done(result, controls);
+        if self.search.is_none() {
+            match self.begin(database) {
+                Ok(search) => self.search = Some(search),
+                Err(end) => return ended(end),
+            }
+        }
+        let Some(search) = &mut self.search else { return ended((internal_error(), Vec::new())) };
+        let refreshes = !search.persists();
+        let clock = &*self.part.common.services.clock;
+        let budget = Budget { candidates: SLICE_CANDIDATES, nanos: SLICE_NANOS, bytes: OUTPUT_HIGH, clock };
+        let stepped = search.step(budget, out);
+        self.peer.reached(search);
+        // From then on, the search sees by the log's history that another one is kept.
+        let goes_on = match &stepped {
+            Stepped::More => true,
+            Stepped::Waiting => false,
+            Stepped::Done(result, _) => result.is_success(),
+        };
+        if refreshes
+            && goes_on
+            && let Err(refused) = check(database)
+        {
+            out.clear();
+            return Stepped::Done(refused, Vec::new());
+        }
+        stepped
+    }
+
+    fn begin(&self, database: &Database<SharedStore>) -> Result<SyncSearch<SharedStore>, End> {
+        let failed = |_| (internal_error(), Vec::new());
+        check(database).map_err(|refused| (refused, Vec::new()))?;
+        let snapshot = database.store().snapshot().map_err(|error| failed(error.into()))?;
+        let view = database.view(&snapshot).map_err(failed)?;
+        let task = self.asked.begin(&self.part, &view).map_err(failed)??;
+        let mut search = SyncSearch::new(Start {
+            asked: self.consumer.clone(),
+            parts: vec![(Arc::clone(self.part.served()), task)],
+            any_entry: self.any_entry,
+            values: false,
+            states: self.asked.controls().states,
+            queue: self.queue.clone(),
+        });
+        search.follow(Arc::clone(&self.heard.follower));
+        Ok(search)
+    }
+}
+
+/// # Errors
+/// The log that this node would read is not the one that the node that writes keeps.
+fn check(database: &Database<SharedStore>) -> Result<(), LdapResult> {
+    let checked = database.store().snapshot().and_then(|now| check_logged(&now, database.server_id()));
+    // The thread has a note of what could not be read.
+    checked.unwrap_or_else(|_| Err(internal_error()))
+}
+
+fn internal_error() -> LdapResult {
+    LdapResult::with(ResultCode::OTHER, "internal error")
+}
