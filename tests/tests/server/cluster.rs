@@ -5,9 +5,11 @@ mod consistency;
 mod etcd;
 mod identities;
 mod join;
+mod provider;
 mod round_trips;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -59,7 +61,11 @@ fn describe(text: &str) -> String {
 
 /// What a change is answered, on a connection of its own.
 fn change(node: &Member, request: &str) -> String {
-    let Ok(mut client) = Client::try_connect(node.address()) else { return "gone".to_owned() };
+    change_at(node.address(), request)
+}
+
+fn change_at(address: SocketAddr, request: &str) -> String {
+    let Ok(mut client) = Client::try_connect(address) else { return "gone".to_owned() };
     ask(&mut client, &format!("as {ADMIN} secret"));
     ask(&mut client, request)
 }
