@@ -121,6 +121,15 @@ impl Schema {
         Ok(AttributeDescription { attribute: id, options: Some(options.into()) })
     }
 
+    /// The same of octets that need not be text.
+    pub fn describe_octets(&self, text: &[u8]) -> Result<AttributeDescription, DescriptionError> {
+        if let Some(id) = self.attribute_type_id_of(text) {
+            return Ok(AttributeDescription::plain(id));
+        }
+        let text = std::str::from_utf8(text).map_err(|_| DescriptionError::Characters)?;
+        self.describe(text)
+    }
+
     fn parse_options(&self, text: &str, binary_allowed: bool) -> Result<Vec<Box<str>>, DescriptionError> {
         let mut options: Vec<Box<str>> = Vec::new();
         let mut length = 0;

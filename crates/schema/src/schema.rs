@@ -48,6 +48,10 @@ impl Schema {
         self.attribute_names.get(name_or_oid).copied()
     }
 
+    pub(crate) fn attribute_type_id_of(&self, name_or_oid: &[u8]) -> Option<AttributeTypeId> {
+        self.attribute_names.get_octets(name_or_oid).copied()
+    }
+
     /// The attribute type of this number, which must come from this schema or one that it extends.
     #[allow(clippy::expect_used)] // A number from elsewhere is a bug of the caller.
     pub fn attribute(&self, id: AttributeTypeId) -> &AttributeType {

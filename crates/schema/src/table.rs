@@ -108,7 +108,12 @@ impl<V> Default for NameTable<V> {
 
 impl<V: Clone> NameTable<V> {
     pub(crate) fn get(&self, name: &str) -> Option<&V> {
-        let hash = folded_hash(name.as_bytes());
+        self.get_octets(name.as_bytes())
+    }
+
+    /// The same where nobody has looked whether the name is text.
+    pub(crate) fn get_octets(&self, name: &[u8]) -> Option<&V> {
+        let hash = folded_hash(name);
         let leaf = self.leaves.get(leaf_index(hash))?.as_ref()?;
         leaf.iter().find(|slot| is(&self.names, slot, hash, name)).map(|slot| &slot.value)
     }
@@ -121,7 +126,7 @@ impl<V: Clone> NameTable<V> {
         }
         let Some(leaf) = self.leaves.get_mut(leaf_index(hash)) else { return };
         let leaf = Arc::make_mut(leaf.get_or_insert_with(Arc::default));
-        match leaf.iter_mut().find(|slot| is(&self.names, slot, hash, name)) {
+        match leaf.iter_mut().find(|slot| is(&self.names, slot, hash, name.as_bytes())) {
             Some(slot) => slot.value = value,
             None => {
                 leaf.push(Slot { hash, name: self.names.len(), value });
@@ -142,8 +147,10 @@ impl<V: Clone> NameTable<V> {
     }
 }
 
-fn is<V>(names: &Chunks<str>, slot: &Slot<V>, hash: u64, name: &str) -> bool {
-    slot.hash == hash && names.get(slot.name).is_some_and(|known| known.eq_ignore_ascii_case(name))
+fn is<V>(names: &Chunks<str>, slot: &Slot<V>, hash: u64, name: &[u8]) -> bool {
+    // Nearly always letters have the case that the schema gives them.
+    let is_equal = |known: &[u8]| known == name || known.eq_ignore_ascii_case(name);
+    slot.hash == hash && names.get(slot.name).is_some_and(|known| is_equal(known.as_bytes()))
 }
 
 fn leaf_index(hash: u64) -> usize {
@@ -161,7 +168,10 @@ fn folded_hash(name: &[u8]) -> u64 {
     let (words, tail) = name.as_chunks::<8>();
     words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
     if !tail.is_empty() {
-        mix(tail.iter().fold(0, |word, &byte| (word << 8) | u64::from(byte)));
+        match name.last_chunk() {
+            Some(last) => mix(u64::from_le_bytes(*last)),
+            None => mix(tail.iter().fold(0, |word, &byte| (word << 8) | u64::from(byte))),
+        }
     }
     hash ^ (hash >> 32)
 }
@@ -210,5 +220,14 @@ mod tests {
         assert_eq!(before.get("fresh"), None);
         assert_eq!(table.get("nAmE4999"), Some(&4999));
         assert!(table.unshared(&before) < 20);
+        for name in
+            ["n", "telephone", "telephoneNumber", "a-name-of-24-octets-long", "a-name-of-25-octets-long-"]
+        {
+            table.insert(name, name.len());
+            let capitals = name.to_ascii_uppercase();
+            let found = [table.get(name), table.get(&capitals), table.get_octets(capitals.as_bytes())];
+            assert_eq!(found, [Some(&name.len()); 3], "{name}");
+            assert_eq!(table.get_octets(&[name.as_bytes(), &[0xff]].concat()), None, "{name}");
+        }
     }
 }

@@ -148,6 +148,8 @@ pub struct Dispatcher {
     asked: RefCell<Vec<(u64, RequestSummary)>>,
     /// Requests that the access log records at their end, by their numbers.
     noted: RefCell<Vec<(u64, RecordedRequest)>>,
+    /// The connection's limits, with the generation that says them and whether the client is authenticated.
+    limits: Cell<Option<((u64, bool), Limits)>>,
 }
 
 /// Sends the outcome of one request to the worker that has its connection.
@@ -232,6 +234,7 @@ impl Dispatcher {
             bind_controls: RequestControls::default(),
             asked: RefCell::default(),
             noted: RefCell::default(),
+            limits: Cell::default(),
         }
     }
 
@@ -564,6 +567,20 @@ impl Service for Dispatcher {
     }
 
     fn limits(&self) -> Limits {
+        let key = (self.server.generation_number(), self.session.is_authenticated());
+        if let Some((known, limits)) = self.limits.get()
+            && known == key
+        {
+            return limits;
+        }
+        let limits = self.limits_in_force();
+        self.limits.set(Some((key, limits)));
+        limits
+    }
+}
+
+impl Dispatcher {
+    fn limits_in_force(&self) -> Limits {
         let generation = self.server.generation();
         let global = &generation.config.global;
         let (pdu, pending) = if self.session.is_authenticated() {

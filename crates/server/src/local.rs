@@ -95,7 +95,7 @@ impl LocalConnection {
 
     /// Hands over whole requests and appends what is answered to `out`, when all of them are answered.
     pub fn request(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        // A worker's loop shares one read transaction among the requests that it finds ready: here it is each one's own.
+        // As a worker does: the next request takes up the read transaction unless something was committed.
         lmdb::keep_snapshots();
         self.connection.service_mut().bytes_arrived();
         let mut turn = self.connection.receive(bytes);
@@ -121,7 +121,14 @@ impl LocalConnection {
                 },
             };
         }
-        lmdb::release_snapshots();
+        lmdb::rest_snapshots();
         log::hand_over();
+    }
+}
+
+impl Drop for LocalConnection {
+    fn drop(&mut self) {
+        // A worker does this when it has had nothing to do for a while.
+        lmdb::release_snapshots();
     }
 }

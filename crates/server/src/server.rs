@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use larix_configuration::Config;
@@ -37,6 +38,8 @@ impl<T> Deref for Current<T> {
 #[derive(Debug)]
 pub struct Server {
     generation: ArcSwap<Generation>,
+    /// How many generations were published: counted after each was.
+    generations: AtomicU64,
     services: Arc<Services>,
     /// For what SASL says of users who do not exist: it must be the same each time.
     pub(crate) sasl_secret: [u8; 32],
@@ -59,7 +62,8 @@ impl Server {
             secret
         });
         services.configuration_in_force.store(databases.configuration_in_force().map(Arc::new));
-        Self { sasl_secret, generation: ArcSwap::from_pointee(Generation { config, databases }), services }
+        let generation = ArcSwap::from_pointee(Generation { config, databases });
+        Self { sasl_secret, generation, generations: AtomicU64::new(0), services }
     }
 
     pub(crate) fn services(&self) -> &Arc<Services> {
@@ -81,7 +85,13 @@ impl Server {
         self.generation.load()
     }
 
-    /// The same to be kept.
+    /// Tells generations apart, for who keeps what was made of one. What is made of the generation in force after this was read is
+    /// as new as this, or newer.
+    pub(crate) fn generation_number(&self) -> u64 {
+        self.generations.load(Ordering::Acquire)
+    }
+
+    /// [`Self::generation`] to be kept.
     pub(crate) fn generation_in_force(&self) -> Arc<Generation> {
         self.generation.load_full()
     }
@@ -90,6 +100,7 @@ impl Server {
     pub(crate) fn publish(&self, generation: Generation) {
         let in_force = generation.databases.configuration_in_force();
         self.generation.store(Arc::new(generation));
+        self.generations.fetch_add(1, Ordering::Release);
         self.configuration_in_force.store(in_force.map(Arc::new));
         self.configuration_watch.tell();
     }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{injected, writer};
 use larix_store::lmdb;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::dispatch::{ConnectionEvent, Dispatcher};
@@ -45,6 +46,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const SWEEPS_FOR_REQUESTS: u32 = 5;
 /// How long connections may take to get their last answers when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(3);
+/// How long read transactions are kept for the next requests.
+const SNAPSHOTS_KEPT: Duration = Duration::from_millis(20);
 /// Threads beside each loop that compute handshakes: a signature takes as long as many searches.
 const HANDSHAKE_THREADS: usize = 1;
 
@@ -84,14 +87,18 @@ impl Worker {
         let (commands, mut orders) = unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let count = connections.clone();
+        let kept = Arc::new(Notify::new());
+        let rests = Arc::clone(&kept);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .max_blocking_threads(HANDSHAKE_THREADS)
-            // All that was ready is served: a batch is over, and nothing may keep its pages while the loop waits.
-            .on_thread_park(|| {
+            // All that was ready is served, and a batch is over.
+            .on_thread_park(move || {
                 writer::hand_over_deferred();
-                lmdb::release_snapshots();
+                if lmdb::rest_snapshots() {
+                    rests.notify_one();
+                }
                 log::hand_over();
             })
             .build()?;
@@ -112,6 +119,7 @@ impl Worker {
                 spare: RefCell::default(),
             });
             let tasks = tokio::task::LocalSet::new();
+            tasks.spawn_local(release_snapshots(kept));
             // A panic of the loop itself is not the end of its connections, which are tasks beside it.
             while panics::contained(|| tasks.block_on(&runtime, core.clone().run(&mut orders))).is_err() {}
             drop(tasks);
@@ -192,6 +200,16 @@ impl Drop for Open {
 #[expect(clippy::disallowed_methods, reason = "the server is where the ambient clock enters")]
 fn now() -> Instant {
     Instant::now()
+}
+
+/// Ends read transactions a while after the loop first waited with them: an idle worker keeps no page from being reused, and a busy
+/// one no page for longer than that.
+async fn release_snapshots(kept: Arc<Notify>) {
+    loop {
+        kept.notified().await;
+        tokio::time::sleep(SNAPSHOTS_KEPT).await;
+        lmdb::release_snapshots();
+    }
 }
 
 impl Core {

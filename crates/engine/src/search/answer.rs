@@ -110,29 +110,18 @@ impl Answer {
     }
 
     /// Copies attributes up to the first that takes more than that.
-    #[inline]
     fn plain_attributes<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,
         attributes: &mut AttributesIter<'_>,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
-        let (catalog, reads_all) = (&*seen.view.catalog, seen.reads_all());
-        let mut run = encoder.run();
-        while let Some(attribute) = attributes.short() {
-            if let Some(row) = catalog.row(attribute.number)
-                && self.selection.has(attribute.number, row.operational)
-            {
-                // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
-                let Some(description) = &row.description else { break };
-                if !reads_all && seen.readable(description)? != Verdict::Granted {
-                    break;
-                }
-                run.attribute(&row.head, &row.text, attribute.length, attribute.values);
-            }
-            attributes.pass(&attribute);
+        let (rows, selection) = (seen.view.catalog.rows(), &self.selection);
+        if seen.reads_all() {
+            return copy_plain((rows, selection), attributes, encoder, |_| Ok(true));
         }
-        Ok(())
+        let may_read = |description: &_| Ok(seen.readable(description)? == Verdict::Granted);
+        copy_plain((rows, selection), attributes, encoder, may_read)
     }
 
     /// What comes behind the attributes that are stored or that overlays compute.
@@ -356,6 +345,40 @@ impl Answer {
         encoder.end_attribute();
         Ok(())
     }
+}
+
+/// Copies attributes up to the first of which only a part may be read, or that takes more to be copied. Apart from what else an
+/// answer takes, so that all of this stays in registers.
+#[inline(never)]
+fn copy_plain(
+    (rows, selection): (&[CatalogRow], &Selection),
+    attributes: &mut AttributesIter<'_>,
+    encoder: &mut EntryEncoder<'_>,
+    may_read: impl Fn(&AttributeDescription) -> Result<bool, Fault>,
+) -> Result<(), Fault> {
+    let mut rest = attributes.clone();
+    let mut run = encoder.run();
+    let mut copied = Ok(());
+    while let Some(attribute) = rest.short() {
+        if let Some(row) = rows.get(attribute.number.0 as usize)
+            && selection.has(attribute.number, row.operational)
+        {
+            // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
+            let Some(description) = &row.description else { break };
+            match may_read(description) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(fault) => {
+                    copied = Err(fault);
+                    break;
+                }
+            }
+            run.attribute(&row.head, &row.text, attribute.length, attribute.values);
+        }
+        rest.pass(&attribute);
+    }
+    *attributes = rest;
+    copied
 }
 
 /// Calls its argument with each value until that answers false; answers false then.

@@ -164,12 +164,8 @@ fn add_terms<'v, N: Snapshot>(
 
 #[inline]
 fn term<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<'_>) -> Option<Term<'v>> {
-    let (name, value) = match filter.node() {
-        FilterNode::Present(name) => (name, None),
-        FilterNode::Equality(ava) => (ava.attribute, Some(ava.value)),
-        _ => return None,
-    };
-    let description = view.schema.describe(name).ok()?;
+    let (name, value) = filter.term()?;
+    let description = view.schema.describe_octets(name).ok()?;
     let row = view.catalog.only(&view.schema, &description)?;
     if !gate.searches_all_of(&description) {
         return None;

@@ -118,6 +118,22 @@ impl<'a> Filter<'a> {
         FilterBuf { ber: self.ber.to_vec() }
     }
 
+    /// The name of an attribute that is to be there, or with the value that it is to equal; `None` of any other choice. The octets of
+    /// the name are text: who looks it up need not be told so again.
+    #[inline]
+    pub fn term(&self) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+        let (tag, contents) = Reader::new(self.ber).element("filter").ok()?;
+        match tag {
+            PRESENT => Some((contents, None)),
+            EQUALITY => {
+                let mut reader = Reader::new(contents);
+                let name = reader.octets("attributeDesc").ok()?;
+                Some((name, Some(reader.octets("assertionValue").ok()?)))
+            }
+            _ => None,
+        }
+    }
+
     /// The outermost choice.
     #[inline]
     pub fn node(&self) -> FilterNode<'a> {

@@ -57,6 +57,30 @@ fn text_to_text() {
 }
 
 #[test]
+fn terms_are_what_nodes_are() {
+    let check = |text: &str, expected: Option<(&str, Option<&str>)>| {
+        let filter = FilterBuf::parse(text).expect(text);
+        let term = filter.as_filter().term();
+        let node = match filter.as_filter().node() {
+            FilterNode::Present(name) => Some((name.as_bytes(), None)),
+            FilterNode::Equality(ava) => Some((ava.attribute.as_bytes(), Some(ava.value))),
+            _ => None,
+        };
+        assert_eq!(term, node, "{text}");
+        let expected = expected.map(|(name, value)| (name.as_bytes(), value.map(str::as_bytes)));
+        assert_eq!(term, expected, "{text}");
+    };
+    check("(cn;lang-de=a)", Some(("cn;lang-de", Some("a"))));
+    check("(cn=)", Some(("cn", Some(""))));
+    check("(seeAlso=*)", Some(("seeAlso", None)));
+    for other in
+        ["(cn=a*)", "(cn>=a)", "(cn<=a)", "(cn~=a)", "(cn:=a)", "(&(cn=a))", "(|(cn=a))", "(!(cn=a))", "(&)"]
+    {
+        check(other, None);
+    }
+}
+
+#[test]
 fn text_errors() {
     let check = |text: &str, position: usize, fault: FilterFault| {
         assert_eq!(FilterBuf::parse(text), Err(FilterSyntaxError { position, fault }), "{text}");

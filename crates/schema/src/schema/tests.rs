@@ -39,10 +39,12 @@ fn descriptions_resolve_or_say_why_not() {
         ("entryUUID;lang-en", Err(DescriptionError::OperationalWithOptions)),
     ];
     for (text, expected) in cases {
+        assert_eq!(schema.describe_octets(text.as_bytes()), schema.describe(text), "{text}");
         let found = schema.describe(text).map(|description| description.to_text(&schema));
         assert_eq!(found.as_deref(), expected.as_ref().copied(), "{text}");
     }
     let many = (0..200).map(|i| format!(";lang-{i}")).collect::<String>();
+    assert_eq!(schema.describe_octets(b"cn\xff"), Err(DescriptionError::Characters));
     assert_eq!(schema.describe(&format!("cn{many}")), Err(DescriptionError::TooManyOptions));
     let long = format!("cn;lang-{}", "x".repeat(1100));
     assert_eq!(schema.describe(&long), Err(DescriptionError::TooLong));

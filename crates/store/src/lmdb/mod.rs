@@ -20,7 +20,7 @@ use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, FlagSetMode, MdbError, PutFlags, RoTxn, RwTxn, WithTls, WithoutTls};
@@ -36,7 +36,7 @@ pub use load::LmdbLoader;
 pub use open::{DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
 pub use owner::give_to_owner;
 use parked::{Begun, ReadTransaction};
-pub use parked::{keep_snapshots, release_snapshots};
+pub use parked::{keep_snapshots, release_snapshots, rest_snapshots};
 use readers::Readers;
 pub use replace::{LOADING, Old, REPLACED_FILE, RESTORING, Replacement, UNPACKING};
 use room::Room;
@@ -53,7 +53,7 @@ pub struct LmdbStore {
     path: PathBuf,
     /// Tells the stores of this process apart.
     number: u64,
-    commits: AtomicU64,
+    commits: Arc<AtomicU64>,
     readers: Readers,
     read_only: bool,
     /// Set by a failed sync.
@@ -242,7 +242,7 @@ impl Store for LmdbStore {
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
         let txn = parked::transaction(self.number, self.commit_counter(), || {
             let txn = self.env.clone().static_read_txn().map_err(|error| self.read_error(error))?;
-            Ok(Begun::new(txn, self.readers.begin(self.number)))
+            Ok(Begun::new(txn, Arc::clone(&self.commits), self.readers.begin(self.number)))
         })?;
         let version = txn.as_ref().as_ref().map_or(0, |open| open.id() as u64);
         Ok(LmdbSnapshot { store: self, version, txn })

@@ -85,6 +85,9 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 /// How often a reader tries to open files that are replaced while it does, or whose last commit is not known yet.
 const READER_ATTEMPTS: u32 = 500;
 const READER_PAUSE: Duration = Duration::from_millis(2);
+/// Pauses in which event loops of this process end the read transactions that they keep of a store that was closed, and of which each
+/// holds the environment.
+const KEPT_PAUSES: u32 = 50;
 
 pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> Result<LmdbStore, OpenError> {
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
@@ -150,7 +153,7 @@ fn finish(
         catalog,
         path: path.to_owned(),
         number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-        commits: AtomicU64::new(last),
+        commits: Arc::new(AtomicU64::new(last)),
         readers: Readers::default(),
         read_only: options.read_only,
         failed: AtomicBool::new(false),
@@ -359,6 +362,7 @@ fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
         flags |= EnvFlags::NO_READ_AHEAD;
     }
     let mut map_size = options.map_size;
+    let mut pauses = KEPT_PAUSES;
     loop {
         let mut open = EnvOpenOptions::new();
         open.map_size(map_size).max_readers(options.max_readers).max_dbs(tables + 1);
@@ -371,6 +375,10 @@ fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
             Ok(env) => return Ok(env),
             Err(heed::Error::Io(error)) if is_no_memory(&error) && map_size / 2 >= MAP_BYTES_FLOOR => {
                 map_size /= 2;
+            }
+            Err(heed::Error::EnvAlreadyOpened) if pauses > 0 => {
+                pauses -= 1;
+                pause();
             }
             Err(error) => return Err(lmdb_error(path, error)),
         }

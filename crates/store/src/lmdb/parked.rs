@@ -2,11 +2,14 @@
 //!
 //! On a thread that has asked for it ([`keep_snapshots`]) a snapshot's read transaction stays when the snapshot is
 //! dropped, and the next snapshot takes it up unless something was committed since. [`release_snapshots`] ends what is
-//! kept: an event loop calls it before it waits, so that no page is kept from being reused while nothing is read.
+//! kept: an event loop calls it some milliseconds after it first waited with what [`rest_snapshots`] left, so that pages are not
+//! kept from being reused for longer.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use heed::{RoTxn, WithTls};
 
@@ -18,12 +21,18 @@ pub(super) type ReadTransaction = Rc<Option<Begun>>;
 /// A read transaction that is counted as long as it is open.
 pub(super) struct Begun {
     txn: RoTxn<'static, WithTls>,
+    /// The number of the store's last commit.
+    commits: Arc<AtomicU64>,
     _reading: Reading,
 }
 
 impl Begun {
-    pub(super) fn new(txn: RoTxn<'static, WithTls>, reading: Reading) -> Self {
-        Self { txn, _reading: reading }
+    pub(super) fn new(txn: RoTxn<'static, WithTls>, commits: Arc<AtomicU64>, reading: Reading) -> Self {
+        Self { txn, commits, _reading: reading }
+    }
+
+    fn is_outdated(&self) -> bool {
+        self.txn.id() as u64 != self.commits.load(Ordering::Acquire)
     }
 }
 
@@ -47,6 +56,20 @@ thread_local! {
 /// From now on this thread keeps its read transactions.
 pub fn keep_snapshots() {
     KEEPS.set(true);
+}
+
+/// To be called before the thread waits: ends the read transactions that it has kept if any is outdated. Answers whether it keeps
+/// one.
+pub fn rest_snapshots() -> bool {
+    let (keeps, is_outdated) = PARKED.with_borrow(|parked| {
+        // Those that are open stand in front.
+        let mut open = parked.iter().map_while(|(_, kept)| kept.as_ref().as_ref());
+        (parked.first().is_some_and(|(_, kept)| kept.is_some()), open.any(Begun::is_outdated))
+    });
+    if is_outdated {
+        release_snapshots();
+    }
+    keeps && !is_outdated
 }
 
 /// Ends the read transactions that this thread has kept. Their memory stays for the next ones.
