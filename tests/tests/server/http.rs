@@ -80,6 +80,14 @@ fn metrics_follow_what_clients_do_and_health_is_told() {
         connections() == 1.0
     });
     assert!(is_one, "{}", connections());
+    // What the worker keeps of its last read it lets go of, though nothing comes.
+    let metric = "larix_database_oldest_read_seconds{suffix=\"dc=example,dc=com\"}";
+    let oldest = || figure(&get(http, "/metrics").2, metric);
+    let is_none = (0..LOOKS).any(|_| {
+        std::thread::park_timeout(LOOK);
+        oldest() == 0.0
+    });
+    assert!(is_none, "{}", oldest());
     dashboards_know(&after);
 
     let check = |request: &str, status: u16, part: &str| {
