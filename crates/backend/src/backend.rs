@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use larix_engine::Fault;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::OverlayControl;
+use larix_engine::log::LastChange;
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::Completion;
@@ -127,6 +128,14 @@ pub trait Backend: Any + Debug + Send + Sync {
         _visit: &mut Visit<'_>,
     ) -> Result<(), Fault> {
         Ok(())
+    }
+
+    /// The newest change that its change log has; none of a database without one.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn last_change(&self) -> Result<Option<LastChange>, Fault> {
+        Ok(None)
     }
 
     /// Whether an operation on this name, or a search below it, may be answered with a referral or with references; `changes`: a change

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use larix_engine::Fault;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::{OverlayControl, RequestControls};
+use larix_engine::log::LastChange;
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::search::task::Budget;
 use larix_engine::write::{Completion, WriteOutcome};
@@ -444,6 +445,14 @@ impl<'a> Next<'a> {
         self.backend.secrets(context, dn)
     }
 
+    /// As [`Backend::last_change`].
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn last_change(self) -> Result<Option<LastChange>, Fault> {
+        self.backend.last_change()
+    }
+
     /// As [`Backend::refers`].
     pub fn refers(self, dn: &NormalDn, changes: bool) -> bool {
         self.backend.refers(dn, changes)
@@ -610,6 +619,10 @@ impl Backend for Intercepted {
         visit: &mut Visit<'_>,
     ) -> Result<(), Fault> {
         self.backend.find(context, query, visit)
+    }
+
+    fn last_change(&self) -> Result<Option<LastChange>, Fault> {
+        self.backend.last_change()
     }
 
     fn refers(&self, dn: &NormalDn, changes: bool) -> bool {

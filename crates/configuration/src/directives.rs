@@ -16,7 +16,7 @@ use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Sc
 use super::kinds;
 use super::translucent;
 
-pub(super) use overlays::{OverlayHandling, overlay_kind};
+pub(super) use overlays::overlay_kind;
 
 /// Every directive, in the order in which the attributes of one entry are applied.
 pub(super) fn all() -> impl Iterator<Item = &'static Directive> {

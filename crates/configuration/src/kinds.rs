@@ -12,6 +12,7 @@ mod ldif;
 mod mdb;
 mod meta;
 mod null;
+mod passwd;
 pub(super) mod relay;
 
 use std::any::Any;
@@ -38,6 +39,7 @@ pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
 pub(super) use meta::shown as shown_of_target;
 pub use meta::{MetaSettings, MetaTarget};
 pub use null::NullSettings;
+pub use passwd::PasswdSettings;
 pub use relay::RelaySettings;
 
 /// What is known of a kind of database.
@@ -117,6 +119,7 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &ldap::DESCRIPTOR,
     &relay::DESCRIPTOR,
     &null::DESCRIPTOR,
+    &passwd::DESCRIPTOR,
     &changelog::DESCRIPTOR,
 ];
 

@@ -57,7 +57,7 @@ pub use export::Exported;
 pub use interceptors::{InFront, MakeInterceptor};
 pub use kinds::{
     ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings,
-    MdbSettings, MetaSettings, MetaTarget, NullSettings, RelaySettings, StoredSettings,
+    MdbSettings, MetaSettings, MetaTarget, NullSettings, PasswdSettings, RelaySettings, StoredSettings,
 };
 #[cfg(feature = "kv")]
 pub use kinds::{Consistency, KvSettings, check_node};

@@ -7,9 +7,9 @@ use larix_engine::access::{AccessPolicy, AccessRule, Because, ItemKind, Privileg
 use larix_schema::{AttributeDescription, NormalDn, SECRET_ATTRIBUTES};
 
 use super::diagnostic::{ConfigError, Origin};
-use super::directives::{OverlayHandling, overlay_kind};
 use super::kinds::relay;
 use super::model::{AccessLine, Config, Database, Overlay};
+use super::values::ChangeLog;
 use super::{balancer, overlays, pbind, pcache, remote_auth, translucent};
 
 /// Checks a configuration before anyone sees it.
@@ -312,9 +312,6 @@ impl Config {
     /// What the server cannot do although the configuration asks for it, and must not pretend to: it does not start.
     pub fn refusals(&self) -> Vec<ConfigError> {
         let mut found = Vec::new();
-        for overlay in &self.frontend.overlays {
-            refuse_overlay(overlay, &mut found);
-        }
         for database in self.databases.iter().filter(|database| !database.disabled) {
             if !database.kind.is_served() {
                 let message = format!("databases of kind {} are not supported", database.kind.name());
@@ -327,7 +324,7 @@ impl Config {
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             found.extend(refuse_directory_synchronization(database));
-            database.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
+            found.extend(refuse_without_change_log(database));
             self.refuse_over_glue(database, &mut found);
             database.kind.refusals(self, database, &mut found);
         }
@@ -366,13 +363,24 @@ impl Config {
     }
 }
 
-fn refuse_overlay(overlay: &Overlay, found: &mut Vec<ConfigError>) {
-    let handling = overlay_kind(&overlay.name).map(|kind| kind.handling);
-    if let (false, Some(OverlayHandling::Refused(why))) = (overlay.disabled, handling) {
-        let message = format!("the overlay {} is not supported yet: {why}", overlay.name);
-        let mend = "leave it out; with `olcDisabled: TRUE` it is kept without effect";
-        found.push(ConfigError::new(overlay.origin.clone(), message).with_help(mend));
+/// An overlay that shows what a change log has, in a database without one.
+fn refuse_without_change_log(database: &Database) -> Option<ConfigError> {
+    if database.kind.is_stored() && !matches!(database.kind.stored().change_log, ChangeLog::Off) {
+        return None;
     }
+    let reads = |overlay: &&Overlay| {
+        !overlay.disabled && overlay.descriptor().is_some_and(|descriptor| descriptor.reads_change_log)
+    };
+    let overlay = database.overlays.iter().find(reads)?;
+    let (why, mend) = match database.kind.is_stored() {
+        true => ("this database has `change-log off`".to_owned(), "take `change-log off` out"),
+        false => (
+            format!("a database of kind {} keeps none", database.kind.name()),
+            "put the overlay into a database of kind mdb or ldif, or leave it out",
+        ),
+    };
+    let message = format!("the overlay {} shows what the change log has, and {why}", overlay.name);
+    Some(ConfigError::new(overlay.origin.clone(), message).with_help(mend.to_owned()))
 }
 
 /// What follows an Active Directory follows nothing else: its changes get CSNs of this server, and there is one cookie.

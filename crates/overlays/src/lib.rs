@@ -21,6 +21,7 @@ pub mod dynlist;
 pub mod emptyds;
 pub mod homedir;
 pub mod lastbind;
+pub mod lastmod;
 pub mod memberof;
 pub mod mep;
 pub mod nestgroup;
@@ -113,6 +114,7 @@ pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[
     (&dds::DESCRIPTOR, dds::intercept),
     (&denyop::DESCRIPTOR, denyop::build),
     (&emptyds::DESCRIPTOR, emptyds::build),
+    (&lastmod::DESCRIPTOR, lastmod::build),
     (&noopsrch::DESCRIPTOR, noopsrch::build),
     (&retcode::DESCRIPTOR, retcode::build),
     (&rwm::DESCRIPTOR, rwm::build),

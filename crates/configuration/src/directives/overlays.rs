@@ -26,22 +26,13 @@ pub(crate) enum OverlayHandling {
     BuiltIn,
     /// Accepted: nothing that was asked for goes wrong without it. What it means.
     Noted(&'static str),
-    /// The server does not start: without it data or rights would differ. What would be missing.
-    Refused(&'static str),
 }
 
-use OverlayHandling::{BuiltIn, Noted, Refused};
+use OverlayHandling::{BuiltIn, Noted};
 
 const OVERLAYS: &[OverlayKind] = &[
     overlay("chain", "olcChainConfig", BuiltIn),
     overlay("glue", "olcOverlayConfig", BuiltIn),
-    overlay(
-        "lastmod",
-        "olcOverlayConfig",
-        Refused(
-            "cn=Lastmod would not tell the last change; a search for (modifyTimestamp>=...) and the access log do",
-        ),
-    ),
     overlay(pbind::NAME, "olcPBindConfig", BuiltIn),
     overlay(pcache::NAME, "olcPcacheConfig", BuiltIn),
     overlay("remoteauth", "olcRemoteAuthCfg", BuiltIn),
@@ -70,7 +61,7 @@ impl OverlayKind {
     pub(crate) fn noted(&self) -> Option<&'static str> {
         match self.handling {
             Noted(text) => Some(text),
-            BuiltIn | Refused(_) => None,
+            BuiltIn => None,
         }
     }
 }

@@ -9,7 +9,6 @@ const fn kind(name: &'static str, class: Option<&'static str>) -> Descriptor {
 }
 
 pub(super) static DESCRIPTORS: &[Descriptor] = &[
-    kind("passwd", Some("olcPasswdConfig")),
     kind("perl", Some("olcPerlConfig")),
     kind("sock", Some("olcDbSocketConfig")),
     kind("sql", Some("olcSqlConfig")),
@@ -57,7 +56,6 @@ pub(super) const TABLE: &[Directive] = &[
     kept("idassert-passThru", "olcDbIDAssertPassThru", Scope::Foreign, Form::Words).ordered(),
     kept("omit-unknown-schema", "olcDbRemoveUnknownSchema", Scope::Foreign, Form::Words),
     kept("directory", "olcDbDirectory", Scope::Foreign, Form::Words),
-    kept("file", "olcPasswdFile", Scope::Foreign, Form::Words),
     kept("sockops", "olcOvSocketOps", Scope::Foreign, Form::Words).many(),
     kept("sockresps", "olcOvSocketResps", Scope::Foreign, Form::Words).many(),
     kept("sockdnpat", "olcOvSocketDNpat", Scope::Foreign, Form::Words),

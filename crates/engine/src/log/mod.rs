@@ -25,7 +25,7 @@ pub use check::check;
 pub use extent::times;
 pub use following::{Following, HELD_RECORDS_MAX, Hold, LogReader};
 pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
-pub use numbered::{first_number, last_number, visit_numbered};
+pub use numbered::{LastChange, first_number, last_change, last_number, visit_numbered};
 pub use place::EntryPlace;
 pub use record::{
     Came, LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,

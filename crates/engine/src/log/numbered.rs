@@ -4,7 +4,7 @@ use std::iter::Peekable;
 
 use larix_store::{Direction, KeyRange, Snapshot};
 
-use super::{LogKey, first_sequence, positions};
+use super::{LogKey, LogOutline, LogRecord, first_sequence, positions};
 use crate::fault::Fault;
 use crate::tables::LOG;
 
@@ -27,6 +27,50 @@ pub fn first_number<S: Snapshot>(snapshot: &S) -> Result<u64, Fault> {
 /// A store that cannot be read, or a row that is damaged.
 pub fn last_number<S: Snapshot>(snapshot: &S) -> Result<u64, Fault> {
     Ok(super::end(snapshot)?.map_or(0, |end| end.sequence))
+}
+
+/// Records that each server derives by itself, which are passed over to find a change: more in a row hide it.
+const PASSED_OVER_MAX: usize = 1_000;
+
+/// The newest change that is not this server's own bookkeeping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastChange {
+    pub number: u64,
+    pub outline: LogOutline,
+    /// Who asked for it, as in modifiersName.
+    pub requester: String,
+}
+
+/// The newest change that is not this server's own bookkeeping; none of an empty log.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn last_change<S: Snapshot>(snapshot: &S) -> Result<Option<LastChange>, Fault> {
+    let mut ends = positions(snapshot)?;
+    ends.sort_by_key(|end| std::cmp::Reverse(end.sequence));
+    let mut last: Option<LastChange> = None;
+    // One for each server ID that wrote here: usually one.
+    for end in ends {
+        if last.as_ref().is_some_and(|last| last.number > end.sequence) {
+            break;
+        }
+        let prefix = end.server_id.to_be_bytes();
+        let rows = snapshot.scan(LOG, KeyRange::prefix(&prefix), Direction::Backward)?;
+        for row in rows.take(PASSED_OVER_MAX) {
+            let (key, value) = row?;
+            let number = LogKey::from_bytes(&key).ok_or(DAMAGED)?.sequence;
+            let outline = LogOutline::decode(&value).map_err(|_| DAMAGED)?;
+            if outline.local || outline.absent {
+                continue;
+            }
+            if last.as_ref().is_none_or(|last| last.number < number) {
+                let requester = LogRecord::decode(&value).map_err(|_| DAMAGED)?.requester;
+                last = Some(LastChange { number, outline, requester });
+            }
+            break;
+        }
+    }
+    Ok(last)
 }
 
 /// Calls `visit` with the records from a number on as they are stored, in the order of their numbers, until it answers false. What was

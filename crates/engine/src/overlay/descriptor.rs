@@ -50,6 +50,8 @@ pub struct Descriptor {
     pub provides_content: bool,
     /// Whether operations on its database are recorded in an access log, which consumers may follow.
     pub records_operations: bool,
+    /// Whether it shows what the change log of its database has: a database without one refuses it.
+    pub reads_change_log: bool,
 }
 
 /// The first value of an attribute of an entry, by its name.
@@ -121,6 +123,7 @@ impl Descriptor {
             quick_start: &[],
             provides_content: false,
             records_operations: false,
+            reads_change_log: false,
         }
     }
 
@@ -197,6 +200,12 @@ impl Descriptor {
     #[must_use]
     pub const fn provides_content(mut self) -> Self {
         self.provides_content = true;
+        self
+    }
+
+    #[must_use]
+    pub const fn reads_change_log(mut self) -> Self {
+        self.reads_change_log = true;
         self
     }
 

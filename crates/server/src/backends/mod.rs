@@ -10,6 +10,7 @@ mod engine_database;
 mod engine_search;
 mod memory;
 mod out_of_service;
+mod passwd;
 mod passwords;
 mod proxied;
 mod remote_auth;
@@ -32,8 +33,9 @@ pub(crate) use changelog::{Changelog, Container};
 #[cfg(feature = "kv")]
 pub(crate) use clustered::clustered;
 pub use memory::config_entries_matching;
-pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
+pub(crate) use memory::{Configuration, Content, MonitorTree, Null, NullDatabase, RootDseTree, SubschemaTree, Tree};
 pub(crate) use out_of_service::OutOfService;
+pub(crate) use passwd::Passwd;
 pub(crate) use proxied::{Proxied, Shadow, connections, connections_of_targets};
 pub(crate) use remote_auth::{pbind, remote_auth};
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_configuration::{
-    ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, Overlay, RelaySettings,
+    ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, Overlay, PasswdSettings, RelaySettings,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::{Frontend, Served};
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, OutOfService, Proxied,
+    Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, NullDatabase, OutOfService, Passwd, Proxied,
     RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets,
     pbind, remote_auth, translucent,
 };
@@ -42,15 +42,13 @@ const BACKENDS: &[(&str, Make)] = &[
     ("asyncmeta", of_targets),
     ("relay", relayed),
     ("changelog", changelog),
+    ("passwd", passwd),
     ("config", |common, opened, _| Ok(Some(tree(common, opened, Configuration)))),
     ("monitor", |common, opened, _| {
         let owner = opened.0.root_dn.as_ref().map(ToString::to_string).unwrap_or_default();
         Ok(Some(tree(common, opened, MonitorTree { owner })))
     }),
-    ("null", |common, opened, _| {
-        let settings = opened.0.kind.settings::<NullSettings>();
-        Ok(settings.map(|settings| tree(common, opened, Null { bind_allowed: settings.bind_allowed })))
-    }),
+    ("null", null),
 ];
 
 /// Mounts a database under its suffixes; with it what it has in front of those glued below.
@@ -264,6 +262,21 @@ fn changelog(
     Ok(Some(Arc::new(Changelog { tree, served: Arc::clone(served), rules, limits })))
 }
 
+fn passwd(
+    common: &Arc<Common>,
+    (database, _, policy): Opened<'_>,
+    _: &mut Stack,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let Some(settings) = database.kind.settings::<PasswdSettings>() else { return Ok(None) };
+    let Some(suffix) = database.suffixes.first() else { return Ok(None) };
+    // Its rules may ask for groups and sets among stored entries.
+    common.directory.let_see(&policy);
+    let root = (database.effective_root(), database.root_password.clone().map(Zeroizing::new));
+    let limits = (database.shared.limits.clone(), database.shared.search_limits.into());
+    let suffix = (suffix.normal.clone(), suffix.to_string(), naming_contexts(database));
+    Ok(Some(Arc::new(Passwd::new((common, policy), settings.file(), suffix, root, limits))))
+}
+
 fn judge_in_front(common: &Arc<Common>, policy: &Arc<AccessPolicy>, in_front: &mut Stack) {
     let (schema, policy) = (Arc::clone(&common.config.schema), Arc::clone(policy));
     *in_front = in_front.behind(Arc::new(RulesInFront { schema, policy }));
@@ -292,14 +305,33 @@ fn with_root_and_limits(
     })
 }
 
-fn tree<C: Content>(common: &Arc<Common>, (database, _, policy): Opened<'_>, content: C) -> Arc<dyn Backend> {
-    Arc::new(Tree {
+fn tree<C: Content>(common: &Arc<Common>, opened: Opened<'_>, content: C) -> Arc<dyn Backend> {
+    Arc::new(tree_of(common, opened, content))
+}
+
+fn tree_of<C: Content>(common: &Arc<Common>, (database, _, policy): Opened<'_>, content: C) -> Tree<C> {
+    Tree {
         content,
         common: Arc::clone(common),
         policy,
         root_dn: database.effective_root(),
         root_password: database.root_password.clone().map(Zeroizing::new),
-    })
+    }
+}
+
+fn null(
+    common: &Arc<Common>,
+    opened: Opened<'_>,
+    _: &mut Stack,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let database = opened.0;
+    let Some(settings) = database.kind.settings::<NullSettings>() else { return Ok(None) };
+    let suffix = database.suffixes.first().filter(|_| settings.search_answers);
+    Ok(Some(Arc::new(NullDatabase {
+        tree: tree_of(common, opened, Null { bind_allowed: settings.bind_allowed }),
+        answer: suffix.map(|suffix| (suffix.normal.clone(), suffix.to_string())),
+        naming_contexts: naming_contexts(database),
+    })))
 }
 
 /// An entry that is part of no database.

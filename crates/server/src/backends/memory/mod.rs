@@ -28,7 +28,7 @@ use larix_backend::{
 pub(crate) use config::Configuration;
 pub use config::config_entries_matching;
 pub(crate) use monitor::MonitorTree;
-pub(crate) use null::Null;
+pub(crate) use null::{Null, NullDatabase};
 pub(crate) use root_dse::RootDseTree;
 pub(crate) use subschema::SubschemaTree;
 

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
 use larix_engine::compare::CompareContext;
+use larix_engine::log::{self, LastChange};
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
 use larix_engine::search::internal;
 use larix_engine::write::{Completion, WriteRequest};
@@ -268,6 +269,10 @@ impl Backend for Stored {
         let view = database.view(&snapshot)?;
         let policy = database.current_policy();
         internal::search(&view, &policy, query, visit).map(|_| ())
+    }
+
+    fn last_change(&self) -> Result<Option<LastChange>, Fault> {
+        log::last_change(&self.served.database().store().snapshot()?)
     }
 
     fn set_read_only(&self, value: bool) -> LdapResult {
