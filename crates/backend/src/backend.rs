@@ -11,7 +11,7 @@ use larix_engine::log::LastChange;
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::Completion;
-use larix_proto::{LdapResult, ResultCode, Scope};
+use larix_proto::{LdapResult, MessageId, ResultCode, Scope};
 use larix_schema::NormalDn;
 
 use crate::cursor::{Cursor, End, First};
@@ -187,6 +187,11 @@ pub struct Context<'a> {
 pub trait Client: Debug {
     /// What does something with it later.
     fn handle(&self) -> Box<dyn ClientHandle>;
+
+    /// The number of the connection, and that of the message which asked; none of what is asked inside the server.
+    fn request(&self) -> Option<(u64, MessageId)> {
+        None
+    }
 
     /// Lives as long as the connection does, for who keeps something for it; none of what is asked inside the server.
     fn lifetime(&self) -> Option<Weak<dyn Any + Send + Sync>> {

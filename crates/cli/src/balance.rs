@@ -60,6 +60,9 @@ struct CommonArgs {
     /// Run as this group
     #[arg(short = 'g', value_name = "GROUP")]
     group: Option<String>,
+    /// Change to this root directory; the configuration is read before, and paths of a later reload are below it
+    #[arg(short = 'r', value_name = "DIRECTORY")]
+    root: Option<PathBuf>,
     /// Use IPv4 alone
     #[arg(short = '4', conflicts_with = "v6")]
     v4: bool,
@@ -89,9 +92,22 @@ struct Lloadd {
     /// Accepted without effect: the syslog user
     #[arg(short = 'l', value_name = "USER")]
     syslog_user: Option<String>,
+    /// lloadd's further options: slp[=...], accepted without effect
+    #[arg(short = 'o', value_name = "OPTION[=VALUE]", value_parser = known_option)]
+    option: Vec<String>,
     /// Accepted without effect: the service name
     #[arg(short = 'n', value_name = "NAME")]
     service_name: Option<String>,
+}
+
+/// # Errors
+/// An option that lloadd does not have.
+fn known_option(option: &str) -> Result<String, String> {
+    let name = option.split('=').next().unwrap_or_default();
+    match name.eq_ignore_ascii_case("slp") {
+        true => Ok(option.to_owned()),
+        false => Err(format!("lloadd has no option `{name}`: slp is the only one")),
+    }
 }
 
 /// Runs lloadd with the arguments after its name. As lloadd it ends at SIGHUP, and goes to the background unless `-d` is there.
@@ -154,8 +170,8 @@ fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
         Some(Detached::Server(readiness)) => readiness,
         Some(Detached::Parent(code)) => return Ok(code),
     };
-    let privileges =
-        Privileges::look_up(arguments.common.user.as_deref(), arguments.common.group.as_deref(), None)?;
+    let CommonArgs { user, group, root, .. } = &arguments.common;
+    let privileges = Privileges::look_up(user.as_deref(), group.as_deref(), root.as_deref())?;
     let family = match (arguments.common.v4, arguments.common.v6) {
         (true, _) => AddressFamily::V4,
         (_, true) => AddressFamily::V6,

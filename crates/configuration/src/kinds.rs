@@ -14,6 +14,7 @@ mod meta;
 mod null;
 mod passwd;
 pub(super) mod relay;
+mod sock;
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -41,6 +42,7 @@ pub use meta::{MetaSettings, MetaTarget};
 pub use null::NullSettings;
 pub use passwd::PasswdSettings;
 pub use relay::RelaySettings;
+pub use sock::SockSettings;
 
 /// What is known of a kind of database.
 #[derive(Debug)]
@@ -120,6 +122,7 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &relay::DESCRIPTOR,
     &null::DESCRIPTOR,
     &passwd::DESCRIPTOR,
+    &sock::DESCRIPTOR,
     &changelog::DESCRIPTOR,
 ];
 

@@ -57,7 +57,8 @@ pub use export::Exported;
 pub use interceptors::{InFront, MakeInterceptor};
 pub use kinds::{
     ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings,
-    MdbSettings, MetaSettings, MetaTarget, NullSettings, PasswdSettings, RelaySettings, StoredSettings,
+    MdbSettings, MetaSettings, MetaTarget, NullSettings, PasswdSettings, RelaySettings, SockSettings,
+    StoredSettings,
 };
 #[cfg(feature = "kv")]
 pub use kinds::{Consistency, KvSettings, check_node};

@@ -21,6 +21,7 @@ mod request;
 mod search;
 pub mod settings;
 mod shared;
+pub mod sock;
 mod targets;
 mod thread;
 pub mod translucent;

@@ -139,6 +139,8 @@ pub struct Dispatcher {
     /// A SASL bind that waits for its next request.
     pub(crate) sasl: Option<Box<Exchange>>,
     arrived: Monotonic,
+    /// The message of the request that is carried out.
+    message: Cell<MessageId>,
     close_reason: &'static str,
     /// A bind under way counts as failed until it is judged.
     bind_counted: Cell<bool>,
@@ -182,6 +184,10 @@ impl Drop for Completer {
 impl Client for Dispatcher {
     fn handle(&self) -> Box<dyn ClientHandle> {
         Box::new(Connected(self.events.clone()))
+    }
+
+    fn request(&self) -> Option<(u64, MessageId)> {
+        Some((self.record.number, self.message.get()))
     }
 
     fn lifetime(&self) -> Option<Weak<dyn Any + Send + Sync>> {
@@ -229,6 +235,7 @@ impl Dispatcher {
             layer_change: None,
             sasl: None,
             arrived,
+            message: Cell::new(MessageId(0)),
             close_reason: "",
             bind_counted: Cell::new(false),
             bind_controls: RequestControls::default(),

@@ -153,10 +153,23 @@ fn called_as_lloadd_it_ends_at_a_hangup() {
         server.address
     );
     std::fs::write(&conf, text).unwrap();
+    let refused = Command::new(Kind::Larix.program().unwrap())
+        .arg0("lloadd")
+        .args(["-o", "snmp=on", "-t", "-f"])
+        .arg(&conf)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("no option `snmp`"), "{said}");
+    // Only root can change to another root directory.
+    let is_root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0;
+    let root = folder.path().canonicalize().unwrap();
+    let sandbox = is_root.then_some(["-r".as_ref(), root.as_os_str()]);
     let process = Command::new(Kind::Larix.program().unwrap())
         .arg0("lloadd")
-        .args(["-s0", "-d", "256", "-h", &format!("ldap://127.0.0.1:{port}/"), "-f"])
+        .args(["-s0", "-d", "256", "-o", "slp=off", "-h", &format!("ldap://127.0.0.1:{port}/"), "-f"])
         .arg(&conf)
+        .args(sandbox.into_iter().flatten())
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -170,6 +183,9 @@ fn called_as_lloadd_it_ends_at_a_hangup() {
     let client = client.as_mut().unwrap();
     let answer = larix_tests::replicas::ask(client, "search \"\" base (objectClass=*) 1.1");
     assert!(answer.ends_with("=> 0\n"), "{answer}");
+    if is_root {
+        assert_eq!(std::fs::read_link(format!("/proc/{}/root", process.id())).unwrap(), root);
+    }
     assert!(signal(process.id(), Signal::HUP));
     assert!(process.wait().unwrap().success());
     assert!(server.stop());

@@ -17,8 +17,10 @@ const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: organization\nobjectC
 
 /// What the entry tells: type, DN, and who changed it.
 fn told(client: &mut Client) -> String {
-    let answer =
-        run(client, &format!("search \"{OWN}\" base (objectClass=lastmod) lastmodType lastmodDN modifiersName"));
+    let answer = run(
+        client,
+        &format!("search \"{OWN}\" base (objectClass=lastmod) lastmodType lastmodDN modifiersName"),
+    );
     let value = |name: &str| {
         let lines = answer.lines().map(str::trim);
         lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).collect::<String>()
@@ -42,10 +44,7 @@ fn the_last_change_is_told() {
             "add cn=new,dc=example,dc=com\n  objectClass: person\n  cn: new\n  sn: n",
             format!("add cn=new,{SUFFIX} {ann}"),
         ),
-        (
-            "modify cn=new,dc=example,dc=com\n  replace sn: m",
-            format!("modify cn=new,{SUFFIX} {ann}"),
-        ),
+        ("modify cn=new,dc=example,dc=com\n  replace sn: m", format!("modify cn=new,{SUFFIX} {ann}")),
         ("modrdn cn=new,dc=example,dc=com cn=old delete", format!("modrdn cn=old,{SUFFIX} {ann}")),
         ("delete cn=old,dc=example,dc=com", format!("delete cn=old,{SUFFIX} {ann}")),
         // What fails is no change.
@@ -68,8 +67,8 @@ fn the_last_change_is_told() {
     assert_eq!(told(&mut client), format!("modify {ann} {ann}"));
 
     for (request, expected) in [
-        (format!("compare \"{OWN}\" lastmodType modify"), "=> 6"),
-        (format!("compare \"{OWN}\" lastmodType add"), "=> 5"),
+        (format!("compare \"{OWN}\" lastmodType:modify"), "=> 6"),
+        (format!("compare \"{OWN}\" lastmodType:add"), "=> 5"),
         (format!("search \"{OWN}\" base (lastmodType=delete)"), "=> 0"),
         (format!("search \"{OWN}\" sub (objectClass=*)"), "=> 53"),
         (format!("delete \"{OWN}\""), "=> 53"),

@@ -36,6 +36,7 @@ mod rwm;
 mod sasl;
 mod size;
 mod small_databases;
+mod sock;
 mod tls;
 mod totp;
 mod translucent;

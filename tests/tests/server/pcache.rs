@@ -384,3 +384,41 @@ fn a_cache_survives_a_restart() {
     assert!(ask(server.address, "ann").contains("mail: new@x"));
     assert!(server.stop());
 }
+
+/// Answers are forgotten on request by who may manage what they are about.
+#[test]
+fn kept_answers_are_forgotten_on_request() {
+    let remote = remote();
+    let front = in_front(Kind::Larix, remote.server.address, ("", ""));
+    let (mut client, mut admin) = (front.client(), admin(&remote));
+    let request = |tag: u8, name: &str| {
+        let length = u8::try_from(name.len()).unwrap();
+        let bytes = [0x30, length + 2, tag, length].into_iter().chain(name.bytes());
+        let hex: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
+        format!("extended 1.3.6.1.4.1.4203.666.11.9.6.1 \"{}\"", hex.join(" "))
+    };
+    let entry = request(0xa1, "uid=ann,ou=users,o=x");
+    let mail = |client: &mut Client, uid: &str| {
+        let answer = run(client, &format!("search o=x sub (uid={uid}) mail"));
+        answer
+            .lines()
+            .find_map(|line| Some(line.trim().strip_prefix("mail: ")?.to_owned()))
+            .unwrap_or_default()
+    };
+    let mails = |client: &mut Client| [mail(client, "ann"), mail(client, "bob")].join(" ");
+    assert_eq!(mails(&mut client), "ann@x bob@x");
+    for uid in ["ann", "bob"] {
+        set(&mut admin, uid, "new@x");
+    }
+    assert!(run(&mut client, &entry).starts_with("=> 50"), "not everybody may");
+    assert_eq!(mails(&mut client), "ann@x bob@x");
+    let mut root = front.client();
+    assert!(run(&mut root, "as cn=root,o=x secret").starts_with("=> 0"));
+    assert!(run(&mut root, &entry).starts_with("=> 0"));
+    assert_eq!(mails(&mut client), "new@x bob@x");
+    assert!(run(&mut root, &request(0xa0, "ou=nowhere,o=x")).starts_with("=> 0"));
+    assert_eq!(mails(&mut client), "new@x bob@x");
+    assert!(run(&mut root, &request(0xa0, "o=x")).starts_with("=> 0"));
+    assert_eq!(mails(&mut client), "new@x new@x");
+    assert!(run(&mut root, "extended 1.3.6.1.4.1.4203.666.11.9.6.1").starts_with("=> 2"));
+}

@@ -12,24 +12,31 @@ const LINES: &str = "database passwd\nsuffix \"ou=hosts,dc=example\"\nrootdn \"c
 #[test]
 fn accounts_of_a_file() {
     let site = Site::new(Kind::Larix, &format!("{LINES}file @DATA@/accounts\nlimits anonymous size=1000\n"));
-    let file = site.data().join("accounts");
-    let mut lines = "# a comment\nann:x:1000:1000:Ann Archer,Room 1:/home/ann:/bin/sh\nbob:x:1001:1001:& Brewer:/:\n\
+    let file = site.path().join("data/accounts");
+    let mut lines =
+        "# a comment\nann:x:1000:1000:Ann Archer,Room 1:/home/ann:/bin/sh\nbob:x:1001:1001:& Brewer:/:\n\
                      ann:x:1:1:twice:/:\n+::::::\nbroken\n"
-        .to_owned();
+            .to_owned();
     fs::write(&file, &lines).unwrap();
     let server = Running::of(site);
     let mut client = server.client();
     for (request, expected) in [
         (
             "search uid=ann,ou=hosts,dc=example base (objectClass=*)",
-            &["objectClass: person", "cn: Ann Archer", "sn: Archer", "description: Ann Archer,Room 1", "=> 0"][..],
+            &[
+                "objectClass: person",
+                "cn: Ann Archer",
+                "sn: Archer",
+                "description: Ann Archer,Room 1",
+                "=> 0",
+            ][..],
         ),
         ("search ou=hosts,dc=example one (sn=brewer) uid", &["uid: bob", "=> 0"]),
         ("search ou=hosts,dc=example base (ou=hosts) hasSubordinates", &["hasSubordinates: TRUE"]),
         ("search uid=eve,ou=hosts,dc=example base (objectClass=*)", &["=> 32", "ou=hosts,dc=example"]),
         ("search uid=ann,ou=hosts,dc=example one (objectClass=*)", &["=> 0"]),
         ("search \"\" base (objectClass=*) namingContexts", &["namingContexts: ou=hosts,dc=example"]),
-        ("compare uid=ann,ou=hosts,dc=example sn archer", &["=> 6"]),
+        ("compare uid=ann,ou=hosts,dc=example sn:archer", &["=> 6"]),
         ("as cn=root,ou=hosts,dc=example secret", &["=> 0"]),
         ("as uid=ann,ou=hosts,dc=example x", &["=> 49"]),
         ("delete uid=ann,ou=hosts,dc=example", &["=> 53", "in their file"]),

@@ -10,7 +10,6 @@ const fn kind(name: &'static str, class: Option<&'static str>) -> Descriptor {
 
 pub(super) static DESCRIPTORS: &[Descriptor] = &[
     kind("perl", Some("olcPerlConfig")),
-    kind("sock", Some("olcDbSocketConfig")),
     kind("sql", Some("olcSqlConfig")),
     kind("dnssrv", None),
     kind("ndb", None),
@@ -56,11 +55,6 @@ pub(super) const TABLE: &[Directive] = &[
     kept("idassert-passThru", "olcDbIDAssertPassThru", Scope::Foreign, Form::Words).ordered(),
     kept("omit-unknown-schema", "olcDbRemoveUnknownSchema", Scope::Foreign, Form::Words),
     kept("directory", "olcDbDirectory", Scope::Foreign, Form::Words),
-    kept("sockops", "olcOvSocketOps", Scope::Foreign, Form::Words).many(),
-    kept("sockresps", "olcOvSocketResps", Scope::Foreign, Form::Words).many(),
-    kept("sockdnpat", "olcOvSocketDNpat", Scope::Foreign, Form::Words),
-    kept("socketpath", "olcDbSocketPath", Scope::Foreign, Form::Words),
-    kept("extensions", "olcDbSocketExtensions", Scope::Foreign, Form::Words).many(),
     kept("index", "olcDbIndex", Scope::Foreign, Form::Words).many(),
     kept("mode", "olcDbMode", Scope::Foreign, Form::Words),
     kept("wtconfig", "olcWtConfig", Scope::Foreign, Form::Words),

@@ -116,7 +116,9 @@ impl Shown {
     fn change(&self, newest: Option<LastChange>) -> Option<LastChange> {
         match self {
             Self::Newest => newest,
-            Self::NewestAbove(number, held) => newest.filter(|it| it.number > *number).or_else(|| held.clone()),
+            Self::NewestAbove(number, held) => {
+                newest.filter(|it| it.number > *number).or_else(|| held.clone())
+            }
             Self::Held(held) => held.clone(),
         }
     }
@@ -183,12 +185,7 @@ impl LastModification {
     }
 
     /// The entry as a tree of its own.
-    fn tree<'a>(
-        &'a self,
-        entry: Entry,
-        policy: &'a AccessPolicy,
-        context: &Context<'a>,
-    ) -> MemoryTree<'a> {
+    fn tree<'a>(&'a self, entry: Entry, policy: &'a AccessPolicy, context: &Context<'a>) -> MemoryTree<'a> {
         let (schema, subject) = (&*self.schema, &**context.subject);
         MemoryTree { schema, policy, subject, entries: vec![entry], counted: None }
     }
@@ -248,9 +245,7 @@ impl LastModification {
                 let item = Item::Attribute { description: &self.names.enabled, value };
                 tree.allows(&self.dn, entry, item, privilege)
             };
-            if !may(None, Privilege::Delete)
-                || !values.iter().all(|value| may(Some(value), Privilege::Add))
-            {
+            if !may(None, Privilege::Delete) || !values.iter().all(|value| may(Some(value), Privilege::Add)) {
                 return Err(LdapResult::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS));
             }
             enabled = match (change.operation, values.as_slice()) {
@@ -292,7 +287,8 @@ impl LastModification {
 }
 
 fn newest(next: Next<'_>) -> Result<Option<LastChange>, LdapResult> {
-    next.last_change().map_err(|fault| LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")))
+    next.last_change()
+        .map_err(|fault| LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")))
 }
 
 const fn kind_of(kind: &OutlineKind) -> &'static str {
@@ -331,7 +327,8 @@ impl Interceptor for LastModification {
             return next.open(context, search);
         }
         let end = |result| Box::new((result, Vec::new()));
-        let policy = next.policy(&self.dn).filter(|_| *search.base == self.dn).ok_or_else(|| end(missing()))?;
+        let policy =
+            next.policy(&self.dn).filter(|_| *search.base == self.dn).ok_or_else(|| end(missing()))?;
         if search.request.scope != Scope::Base {
             return Err(end(self.refused()));
         }

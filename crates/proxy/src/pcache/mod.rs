@@ -9,6 +9,7 @@ mod containment;
 mod cursors;
 mod flights;
 mod listed;
+mod query_delete;
 mod saved;
 mod showing;
 mod store;
@@ -23,8 +24,8 @@ use std::time::Duration;
 
 use larix_backend::memory_tree::OneByOne;
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
-    Pending, Proof, Reply, Search, Verdict,
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
+    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::budget::RequestLimits;
@@ -549,12 +550,27 @@ impl Backend for CachingBackend {
         giving_up(pending, lost)
     }
 
+    fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        match asked.oid == query_delete::OID {
+            true => Reply::Now(self.query_delete(context, asked).into()),
+            false => self.inner.extended(context, asked, later),
+        }
+    }
+
     fn policy(&self, dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
         self.inner.policy(dn)
     }
 
     fn announce(&self, announced: &mut Announced) {
         self.inner.announce(announced);
+        if announced.operations.iter().all(|known| known.oid != query_delete::OID) {
+            announced.operations.push(&query_delete::OPERATION);
+        }
     }
 }
 

@@ -347,6 +347,15 @@ impl Cache {
         self.binds.forget(dn);
     }
 
+    /// Forgets the answers to searches of this base, and of those below it.
+    pub(super) fn forget_searches(&self, base: &NormalDn) {
+        let mut state = self.state();
+        state.changes += 1;
+        let below = state.stored.iter().filter(|(_, (_, stored))| stored.query.region.base.is_within(base));
+        let below: Vec<u64> = below.map(|(number, _)| *number).collect();
+        below.into_iter().for_each(|number| state.remove(number));
+    }
+
     /// Keeps a password that the remote server has let in, unless something was changed meanwhile; whether it is kept.
     pub(super) fn keep_password(
         &self,

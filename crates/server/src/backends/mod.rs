@@ -33,7 +33,9 @@ pub(crate) use changelog::{Changelog, Container};
 #[cfg(feature = "kv")]
 pub(crate) use clustered::clustered;
 pub use memory::config_entries_matching;
-pub(crate) use memory::{Configuration, Content, MonitorTree, Null, NullDatabase, RootDseTree, SubschemaTree, Tree};
+pub(crate) use memory::{
+    Configuration, Content, MonitorTree, Null, NullDatabase, RootDseTree, SubschemaTree, Tree,
+};
 pub(crate) use out_of_service::OutOfService;
 pub(crate) use passwd::Passwd;
 pub(crate) use proxied::{Proxied, Shadow, connections, connections_of_targets};

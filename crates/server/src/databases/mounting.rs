@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use larix_configuration::{
-    ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, Overlay, PasswdSettings, RelaySettings,
+    ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, Overlay, PasswdSettings,
+    RelaySettings, SockSettings,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::{Frontend, Served};
@@ -14,15 +15,16 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, NullDatabase, OutOfService, Passwd, Proxied,
-    RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets,
-    pbind, remote_auth, translucent,
+    Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, NullDatabase,
+    OutOfService, Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained,
+    connections, connections_of_targets, pbind, remote_auth, translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{
     Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, Router, RulesInFront, Special, Stack,
 };
 use larix_proxy::ProxyBackend;
+use larix_proxy::sock::SocketBackend;
 use larix_rewrite::NamesInFront;
 
 /// A database, opened if it stores anything, and who may do what to it.
@@ -43,6 +45,7 @@ const BACKENDS: &[(&str, Make)] = &[
     ("relay", relayed),
     ("changelog", changelog),
     ("passwd", passwd),
+    ("sock", sock),
     ("config", |common, opened, _| Ok(Some(tree(common, opened, Configuration)))),
     ("monitor", |common, opened, _| {
         let owner = opened.0.root_dn.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -275,6 +278,28 @@ fn passwd(
     let limits = (database.shared.limits.clone(), database.shared.search_limits.into());
     let suffix = (suffix.normal.clone(), suffix.to_string(), naming_contexts(database));
     Ok(Some(Arc::new(Passwd::new((common, policy), settings.file(), suffix, root, limits))))
+}
+
+fn sock(
+    common: &Arc<Common>,
+    (database, _, policy): Opened<'_>,
+    _: &mut Stack,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let Some(SockSettings { socket }) = database.kind.settings() else { return Ok(None) };
+    // Its rules may ask for groups and sets among stored entries.
+    common.directory.let_see(&policy);
+    let services = &common.services;
+    let teller = Arc::downgrade(services);
+    let tell = Box::new(move |text: &str| {
+        if let Some(services) = teller.upgrade() {
+            services.log.notice(format_args!("database sock: {text}"));
+        }
+    });
+    let rules = (Arc::clone(&common.config.schema), Arc::clone(&policy), common.config.global.request_limits);
+    let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
+    let names = (suffixes, naming_contexts(database));
+    let backend = SocketBackend::new(socket, rules, names, (Arc::clone(&services.clock) as _, tell));
+    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(backend))))
 }
 
 fn judge_in_front(common: &Arc<Common>, policy: &Arc<AccessPolicy>, in_front: &mut Stack) {

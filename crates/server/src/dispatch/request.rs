@@ -29,6 +29,7 @@ pub(crate) struct Begun {
 impl Dispatcher {
     pub(super) fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
         self.counters.initiate(kind);
+        self.message.set(operation.id);
         add(&self.record.operations_received, 1);
         // Only the log separates a request's wait behind others of its turn from its work.
         let log = &self.server.log;

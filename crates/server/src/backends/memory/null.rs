@@ -50,7 +50,12 @@ pub(crate) struct NullDatabase {
 
 impl NullDatabase {
     /// Appends the entry of the suffix, whatever the search asks for, if the requester may read it.
-    fn answer(&self, context: &Context<'_>, search: &Search<'_>, out: &mut Vec<u8>) -> Result<u64, LdapResult> {
+    fn answer(
+        &self,
+        context: &Context<'_>,
+        search: &Search<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, LdapResult> {
         let config = &self.tree.common.config;
         config.global.request_limits.check_search(&search.request, &search.controls)?;
         let Some((dn, shown)) = &self.answer else { return Ok(0) };

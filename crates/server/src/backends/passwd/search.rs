@@ -56,7 +56,8 @@ pub(super) fn begin(
         let rule = rules.find(|rule| is_named(&rule.subject, context.subject, search.base));
         rule.map_or(passwd.limits, |rule| rule.limits.into())
     });
-    let asked = RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page: None };
+    let asked =
+        RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page: None };
     let limits = limits::effective(held.as_ref(), asked).map_err(refused)?;
     let schema = &common.config.schema;
     let found = OneByOne::new(
@@ -73,7 +74,9 @@ pub(super) fn begin(
         _ => passwd.accounts().map_err(refused)?,
     };
     Ok(Box::new(AccountSearch {
-        top: top.map(|entry| (passwd.suffix.clone(), entry)).filter(|_| search.controls.subentries != Some(true)),
+        top: top
+            .map(|entry| (passwd.suffix.clone(), entry))
+            .filter(|_| search.controls.subentries != Some(true)),
         accounts,
         schema: Arc::clone(schema),
         policy: Arc::clone(&tree.policy),

@@ -340,7 +340,7 @@ impl Backend for Nowhere {
 pub(crate) fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
     let database = served.database();
     let statistics = database.store().statistics().ok()?;
-    let log_times = database.store().snapshot().ok().and_then(|it| larix_engine::log::times(&it).ok())?;
+    let log_times = database.store().snapshot().ok().and_then(|it| log::times(&it).ok())?;
     Some(DatabaseFigures {
         suffix: suffix_of(served),
         instance: database.instance(),

@@ -1,0 +1,109 @@
+//! The extended operation with which a client has kept answers forgotten (OpenLDAP's queryDelete).
+
+use larix_backend::memory_tree::MemoryTree;
+use larix_backend::{Context, Extended, OverlayOperation};
+use larix_engine::access::{Item, Privilege};
+use larix_engine::entry::Entry;
+use larix_proto::ber::{DecodeError, Reader, Tag};
+use larix_proto::{LdapResult, ResultCode};
+
+use super::CachingBackend;
+
+pub(super) const OID: &str = "1.3.6.1.4.1.4203.666.11.9.6.1";
+
+pub(super) static OPERATION: OverlayOperation =
+    OverlayOperation { oid: OID, target: |value| Ok(Wanted::decode(value)?.name.to_owned()) };
+
+/// The tags of a request: a search base, an entry, and the number of a query.
+const BASE: Tag = Tag(0xa0);
+const ENTRY: Tag = Tag(0xa1);
+const QUERY: Tag = Tag(0xa2);
+
+/// What is to be forgotten.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted<'v> {
+    name: &'v str,
+    /// Answers that have this entry; otherwise those to searches of this base and below it.
+    is_entry: bool,
+    /// One query alone is meant.
+    has_number: bool,
+}
+
+impl<'v> Wanted<'v> {
+    fn decode(value: Option<&'v [u8]>) -> Result<Self, LdapResult> {
+        let fault = |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
+        let value = value.filter(|value| !value.is_empty());
+        let value = value.ok_or_else(|| fault("empty request data field in queryDelete exop"))?;
+        let decode = || -> Result<Option<Self>, DecodeError> {
+            let mut outer = Reader::new(value);
+            let mut reader = outer.sequence("queryDelete")?;
+            let (tag, name) = reader.element("name")?;
+            let has_number = !reader.is_empty();
+            let number = if has_number { Some(reader.expect(QUERY, "queryUUID")?) } else { None };
+            reader.finish("queryDelete")?;
+            outer.finish("queryDelete")?;
+            let is_known = [BASE, ENTRY].contains(&tag) && number.is_none_or(|number| number.len() == 16);
+            let name = std::str::from_utf8(name).ok().filter(|_| is_known);
+            Ok(name.map(|name| Self { name, is_entry: tag == ENTRY, has_number }))
+        };
+        decode().ok().flatten().ok_or_else(|| fault("queryDelete data decoding error"))
+    }
+}
+
+impl CachingBackend {
+    /// Forgets kept answers, for who may manage what they are about.
+    pub(super) fn query_delete(&self, context: &Context<'_>, asked: &Extended<'_>) -> LdapResult {
+        let wanted = match Wanted::decode(asked.value) {
+            Ok(wanted) => wanted,
+            Err(refused) => return refused,
+        };
+        let tree = MemoryTree {
+            schema: &self.inner.schema,
+            policy: &self.inner.policy,
+            subject: context.subject,
+            entries: Vec::new(),
+            counted: None,
+        };
+        if !tree.allows(asked.dn, &Entry::new(asked.dn.as_str()), Item::Entry, Privilege::Manage) {
+            let text = "who has answers forgotten needs `manage` there";
+            return LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text);
+        }
+        if wanted.has_number {
+            let text = "queries have no pcacheQueryId here: send the name of an entry or of a base alone";
+            return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
+        }
+        match wanted.is_entry {
+            true => self.cache.forget(asked.dn),
+            false => self.cache.forget_searches(asked.dn),
+        }
+        LdapResult::success()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_decoded() {
+        let wanted = |name, is_entry, has_number| Some(Wanted { name, is_entry, has_number });
+        let number = |length: u8| {
+            let mut bytes = vec![0x30, 7 + length, 0xa0, 3, b'o', b'=', b'x', 0xa2, length];
+            bytes.extend(std::iter::repeat_n(1, length.into()));
+            bytes
+        };
+        for (value, expected) in [
+            (&[0x30, 5, 0xa0, 3, b'o', b'=', b'x'][..], wanted("o=x", false, false)),
+            (&[0x30, 5, 0xa1, 3, b'o', b'=', b'x'], wanted("o=x", true, false)),
+            (&number(16), wanted("o=x", false, true)),
+            (&number(15), None),
+            (&[0x30, 5, 0xa3, 3, b'o', b'=', b'x'], None),
+            (&[0x30, 5, 0xa0, 3, b'o', b'=', 0xff], None),
+            (&[0x30, 6, 0xa0, 3, b'o', b'=', b'x'], None),
+            (&[], None),
+        ] {
+            assert_eq!(Wanted::decode(Some(value)).ok(), expected, "{value:02x?}");
+        }
+        assert!(Wanted::decode(None).is_err());
+    }
+}

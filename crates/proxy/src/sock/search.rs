@@ -1,0 +1,104 @@
+//! A search that a program answers.
+
+use std::sync::Arc;
+
+use larix_backend::{Cursor, Effort, Slice};
+use larix_engine::log::Follower;
+use larix_engine::search::task::Budget;
+use larix_engine::time::Monotonic;
+
+use super::calls::{Call, CallState, Calls, FeedEnd, Sink};
+use super::found::Found;
+use crate::job::{Feed, Taken};
+
+use zeroize::Zeroizing;
+
+/// A search that is not asked yet: limits may still be lowered.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) text: Zeroizing<Vec<u8>>,
+    pub(super) found: Found,
+    pub(super) began: Monotonic,
+}
+
+/// A search under way.
+#[derive(Debug)]
+pub(super) struct SocketSearch {
+    calls: Arc<Calls>,
+    feed: Arc<Feed>,
+    state: Arc<CallState>,
+    made: Option<Box<Made>>,
+    deadline: Option<Monotonic>,
+    size_limit: Option<u32>,
+    sent: u64,
+}
+
+impl SocketSearch {
+    pub(super) fn new(calls: &Arc<Calls>, made: Made, deadline: Option<Monotonic>) -> Self {
+        Self {
+            calls: Arc::clone(calls),
+            feed: Arc::default(),
+            state: Arc::default(),
+            size_limit: made.found.left,
+            made: Some(Box::new(made)),
+            deadline,
+            sent: 0,
+        }
+    }
+}
+
+impl Cursor for SocketSearch {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        if let Some(made) = self.made.take() {
+            let Made { text, mut found, began } = *made;
+            found.left = self.size_limit;
+            let sink = Sink::Entries(Box::new(found), FeedEnd(Arc::clone(&self.feed)));
+            self.calls.submit(Call { text, began, sink, state: Arc::clone(&self.state) });
+        }
+        while out.len() < budget.bytes {
+            let (taken, has_room) = self.feed.take();
+            if has_room {
+                self.state.has_room();
+            }
+            match taken {
+                Taken::Message(mut message) => {
+                    out.append(&mut message);
+                    self.sent += 1;
+                }
+                Taken::Nothing => return Slice::Waiting,
+                Taken::End((result, controls)) => return Slice::Done(result, controls),
+            }
+        }
+        Slice::More
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { entries: self.sent, candidates: self.sent }
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        self.feed.follow(follower);
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.deadline
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.size_limit
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        self.size_limit = Some(self.size_limit.map_or(entries, |limit| limit.min(entries)));
+    }
+}
+
+impl Drop for SocketSearch {
+    fn drop(&mut self) {
+        self.state.give_up();
+    }
+}

@@ -1,0 +1,173 @@
+//! `database sock`: a program behind a local socket answers requests.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use larix_testkit::{Kind, Site};
+use larix_tests::client::{Client, codes_alone, run};
+use larix_tests::running::Running;
+
+/// The lines of a server with a database of a program, and one beside it.
+fn lines(kind: Kind, socket: &Path) -> String {
+    let module = if kind == Kind::Slapd { "moduleload back_sock\nmoduleload back_null\n" } else { "" };
+    format!(
+        "{module}database sock\nsuffix o=x\nrootdn cn=root,o=x\nrootpw secret\nsocketpath {}\n\
+         extensions binddn peername ssf connid\nsizelimit 100\n\
+         access to dn.exact=cn=secret,o=x by dn.exact=cn=root,o=x read by * none\n\
+         access to attrs=userPassword by * auth\naccess to * by * write\n\ndatabase null\nsuffix cn=null\n",
+        socket.display()
+    )
+}
+
+/// Answers as a simple program does; the requests that came.
+fn serve(listener: UnixListener) -> Receiver<String> {
+    let (sender, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut text = String::new();
+            let mut input = BufReader::new(stream.try_clone().unwrap());
+            while input.read_line(&mut text).is_ok_and(|read| read > 1) {}
+            let has = |part: &str| text.contains(part);
+            let answer = if has("base: cn=hangs") {
+                // It keeps the connection, and says nothing.
+                std::mem::forget(stream);
+                continue;
+            } else if has("base: cn=many") {
+                let entry =
+                    |number| format!("dn: cn={number},cn=many,o=x\ncn: {number}\nobjectClass: person\n\n");
+                (0..300).map(entry).collect::<String>() + "RESULT\ncode: 0\n"
+            } else if text.starts_with("SEARCH") {
+                "# found\ndn: cn=ann,o=x\nobjectClass: person\ncn: ann\nsn:: w4RyY2hlcg==\nuserPassword: pw\nnoSuchType: 1\n\n\
+                 DEBUG: next\ndn: cn=secret,o=x\nobjectClass: person\ncn: secret\nsn: s\n\n\
+                 dn: cn=elsewhere,o=y\nobjectClass: person\ncn: elsewhere\nsn: e\n\nRESULT\ncode: 0\n\n"
+                    .to_owned()
+            } else if text.starts_with("BIND") {
+                format!("RESULT\ncode: {}\n", if has("\ncred: pw\n") { 0 } else { 49 })
+            } else if text.starts_with("COMPARE") {
+                format!("RESULT\ncode: {}\n", if has("\nsn: archer\n") { 6 } else { 5 })
+            } else if text.starts_with("DELETE") {
+                "RESULT\ncode: 32\nmatched: o=x\ninfo: not here\n".to_owned()
+            } else {
+                "RESULT\ncode: 0\n".to_owned()
+            };
+            // A server that hangs up has heard enough.
+            let _ = stream.write_all(answer.as_bytes());
+            if sender.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    requests
+}
+
+/// A server of this kind in front of a program, what it answers, and what the program was asked: values that differ from run to run
+/// taken out.
+fn answers(kind: Kind, requests: &[&str]) -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let asked = serve(UnixListener::bind(&socket).unwrap());
+    let server = Running::start(kind, &lines(kind, &socket), "");
+    let mut client = server.client();
+    let answers = requests.iter().map(|request| {
+        let answer = run(&mut client, request);
+        let text = asked.recv_timeout(Duration::from_millis(300)).unwrap_or_default();
+        let text: String = text
+            .lines()
+            .filter(|line| {
+                !["peername:", "connid:", "structuralObjectClass:"].iter().any(|own| line.starts_with(own))
+            })
+            .map(|line| format!("{line}\n"))
+            .collect();
+        (answer, text)
+    });
+    answers.collect()
+}
+
+const REQUESTS: [&str; 11] = [
+    "search o=x sub (|(cn=a*)(sn=b)) cn sn",
+    "search o=x sub (objectClass=*)",
+    "search cn=ann,o=x base (cn=*)",
+    "search cn=many,o=x sub (cn=*) cn",
+    "compare cn=ann,o=x sn:archer",
+    "compare cn=ann,o=x sn:brewer",
+    "modify cn=ann,o=x\n  replace sn: a | b\n  delete description",
+    "modrdn cn=ann,o=x cn=eve delete",
+    "delete cn=ann,o=x",
+    "as cn=ann,o=x wrong",
+    "as cn=ann,o=x pw",
+];
+
+#[test]
+fn a_program_answers_requests() {
+    let ours = answers(Kind::Larix, &REQUESTS);
+    let has = |number: usize, answer: &str, text: &str| {
+        let (answered, asked) = &ours[number];
+        assert!(answered.contains(answer), "{}: {answered} lacks {answer}", REQUESTS[number]);
+        assert!(asked.contains(text), "{}: {asked} lacks {text}", REQUESTS[number]);
+    };
+    has(
+        0,
+        "cn: ann",
+        "SEARCH\nmsgid: 2\nbinddn: \nssf: 0\nsuffix: o=x\nbase: o=x\nscope: 2\nderef: 0\nsizelimit: 100\n",
+    );
+    has(0, "=> 0", "filter: (|(cn=a*)(sn=b))\nattrsonly: 0\nattrs: cn sn\n");
+    has(1, "cn=ann,o=x", "attrs: all\n");
+    assert!(!ours[1].0.contains("cn=secret") && !ours[1].0.contains("elsewhere"), "{}", ours[1].0);
+    assert!(!ours[1].0.contains("userPassword"), "{}", ours[1].0);
+    has(3, "=> 4", "base: cn=many,o=x\n");
+    has(4, "=> 6", "COMPARE\n");
+    has(4, "=> 6", "dn: cn=ann,o=x\nsn: archer\n");
+    has(5, "=> 5", "sn: brewer\n");
+    has(6, "=> 0", "dn: cn=ann,o=x\nreplace: sn\nsn: a\nsn: b\n-\ndelete: description\n-\n");
+    has(7, "=> 0", "newrdn: cn=eve\ndeleteoldrdn: 1\n");
+    has(8, "=> 32 not here", "DELETE\n");
+    has(9, "=> 49", "dn: cn=ann,o=x\nmethod: 128\ncredlen: 5\ncred: wrong\n");
+    has(10, "=> 0", "cred: pw\n");
+
+    if Kind::Slapd.is_lacking() || !Path::new("/usr/lib/ldap/back_sock.la").exists() {
+        return;
+    }
+    let theirs = answers(Kind::Slapd, &REQUESTS);
+    for ((request, own), other) in REQUESTS.iter().zip(&ours).zip(&theirs) {
+        // slapd adds attributes of its own to a modify, and passes on what was not asked for.
+        if !request.starts_with("modify") {
+            assert_eq!(own.1, other.1, "{request}");
+        }
+        if !request.starts_with("search") {
+            assert_eq!(codes_alone(&own.0), codes_alone(&other.0), "{request}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_hangs_delays_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let _asked = serve(UnixListener::bind(&socket).unwrap());
+    let site = Site::new(Kind::Larix, &lines(Kind::Larix, &socket));
+    let server = Running::of(site);
+    let hang = |time: u32| format!("search cn=hangs,o=x sub (cn=*) time={time}");
+    let waiting: Vec<_> = (0..4)
+        .map(|_| {
+            let address = server.address();
+            let request = hang(2);
+            std::thread::spawn(move || run(&mut Client::connect(address), &request))
+        })
+        .collect();
+    let mut other = server.client();
+    for _ in 0..20 {
+        assert!(run(&mut other, "search cn=null base (objectClass=*)").contains("=> 0"));
+        assert!(run(&mut other, "search o=x sub (objectClass=*)").contains("cn: ann"));
+    }
+    for thread in waiting {
+        assert!(thread.join().unwrap().contains("=> 3"));
+    }
+    assert!(run(&mut other, "as cn=root,o=x secret").contains("=> 0"));
+    assert!(
+        run(&mut other, "search \"\" base (objectClass=*) namingContexts").contains("namingContexts: o=x")
+    );
+}
