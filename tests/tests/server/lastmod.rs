@@ -13,7 +13,8 @@ const BODY: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=root,dc=ex
     access to * by dn.exact=cn=ann,dc=example,dc=com write by * read\n";
 
 const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
-    dn: cn=ann,dc=example,dc=com\nobjectClass: person\ncn: ann\nsn: a\nuserPassword: pw\n";
+    dn: cn=ann,dc=example,dc=com\nobjectClass: person\ncn: ann\nsn: a\nuserPassword: pw\n\n\
+    dn: cn=bob,dc=example,dc=com\nobjectClass: person\ncn: bob\nsn: b\nuserPassword: pw\n";
 
 /// What the entry tells: type, DN, and who changed it.
 fn told(client: &mut Client) -> String {
@@ -80,7 +81,8 @@ fn the_last_change_is_told() {
         assert!(answer.starts_with(expected), "{request}: {answer}");
     }
     let mut other = Client::connect(server.address);
-    assert!(ask(&mut other, &set("FALSE")).starts_with("=> 50"), "anonymous may not");
+    assert!(ask(&mut other, "as cn=bob,dc=example,dc=com pw").starts_with("=> 0"));
+    assert!(ask(&mut other, &set("FALSE")).starts_with("=> 50"), "not everybody may");
 
     // A restart does not make it forget.
     assert!(server.stop());

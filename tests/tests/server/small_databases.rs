@@ -32,14 +32,15 @@ fn accounts_of_a_file() {
             ][..],
         ),
         ("search ou=hosts,dc=example one (sn=brewer) uid", &["uid: bob", "=> 0"]),
-        ("search ou=hosts,dc=example base (ou=hosts) hasSubordinates", &["hasSubordinates: TRUE"]),
+        ("search ou=hosts,dc=example base (&(ou=hosts)(hasSubordinates=TRUE)) ou", &["ou: hosts", "=> 0"]),
+        ("search ou=hosts,dc=example sub (hasSubordinates=FALSE) uid", &["uid: ann", "uid: bob"]),
         ("search uid=eve,ou=hosts,dc=example base (objectClass=*)", &["=> 32", "ou=hosts,dc=example"]),
         ("search uid=ann,ou=hosts,dc=example one (objectClass=*)", &["=> 0"]),
         ("search \"\" base (objectClass=*) namingContexts", &["namingContexts: ou=hosts,dc=example"]),
         ("compare uid=ann,ou=hosts,dc=example sn:archer", &["=> 6"]),
         ("as cn=root,ou=hosts,dc=example secret", &["=> 0"]),
-        ("as uid=ann,ou=hosts,dc=example x", &["=> 49"]),
         ("delete uid=ann,ou=hosts,dc=example", &["=> 53", "in their file"]),
+        ("as uid=ann,ou=hosts,dc=example x", &["=> 49"]),
     ] {
         let answer = run(&mut client, request);
         expected.iter().for_each(|text| assert!(answer.contains(text), "{request}: {answer} lacks {text}"));

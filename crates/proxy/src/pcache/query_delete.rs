@@ -23,7 +23,7 @@ const QUERY: Tag = Tag(0xa2);
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted<'v> {
     name: &'v str,
-    /// Answers that have this entry; otherwise those to searches of this base and below it.
+    /// Answers that this entry is in, or may be missing in; otherwise those to searches of this base and below it.
     is_entry: bool,
     /// One query alone is meant.
     has_number: bool,
@@ -73,7 +73,7 @@ impl CachingBackend {
             return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
         }
         match wanted.is_entry {
-            true => self.cache.forget(asked.dn),
+            true => self.cache.forget_entry(asked.dn),
             false => self.cache.forget_searches(asked.dn),
         }
         LdapResult::success()

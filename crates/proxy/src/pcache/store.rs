@@ -347,6 +347,21 @@ impl Cache {
         self.binds.forget(dn);
     }
 
+    /// Forgets the answers that have this entry, those without entries that it may be missing in, and its password.
+    pub(super) fn forget_entry(&self, dn: &NormalDn) {
+        let mut state = self.state();
+        state.changes += 1;
+        let has_it = |stored: &Stored| match &stored.answer {
+            Answer::Entries(entries) if !entries.is_empty() => entries.iter().any(|entry| entry.dn == *dn),
+            Answer::Entries(_) | Answer::TooMany => stored.query.region.may_see(dn),
+        };
+        let with_it = state.stored.iter().filter(|(_, (_, stored))| has_it(stored));
+        let with_it: Vec<u64> = with_it.map(|(number, _)| *number).collect();
+        with_it.into_iter().for_each(|number| state.remove(number));
+        drop(state);
+        self.binds.forget(dn);
+    }
+
     /// Forgets the answers to searches of this base, and of those below it.
     pub(super) fn forget_searches(&self, base: &NormalDn) {
         let mut state = self.state();

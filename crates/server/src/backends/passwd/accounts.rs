@@ -123,8 +123,7 @@ impl Names<'_> {
             .add("sn", surnames)
             .add("description", gecos.map(str::to_owned))
             .computed("entryDN", dn)
-            .computed("subschemaSubentry", self.subschema_dn)
-            .computed("hasSubordinates", "FALSE");
+            .computed("subschemaSubentry", self.subschema_dn);
         Some((normal, built.build()))
     }
 }
