@@ -32,7 +32,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::in_front("lastmod", "olcLastmodC
     .reads_change_log()
     .directives(&[
         OverlayDirective::whole("lastmod-rdnvalue", "olcLastmodRdnValue"),
-        OverlayDirective::switch("lastmod-enabled", "olcLastmodEnabled").arguments(1, 1),
+        OverlayDirective::switch("lastmod-enabled", "olcLastmodEnabled"),
     ])
     .schema(
         "attributetype ( 1.3.6.1.4.1.4203.666.1.28 NAME 'lastmodDN' DESC 'DN of last modification' \

@@ -213,7 +213,7 @@ impl<R: BufRead> Answer<R> {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
             if text.starts_with(b"#") || begins(text, b"DEBUG:") {
                 block.truncate(before);
-            } else if text.is_empty() {
+            } else if text.is_empty() && !line.is_empty() {
                 block.truncate(before);
                 if !block.is_empty() {
                     return part(&block);
