@@ -37,7 +37,7 @@ pub struct PasswdSettings {
 impl PasswdSettings {
     /// The file that has the accounts.
     pub fn file(&self) -> &Path {
-        self.file.as_deref().unwrap_or(Path::new(OWN_FILE))
+        self.file.as_deref().unwrap_or_else(|| Path::new(OWN_FILE))
     }
 }
 
