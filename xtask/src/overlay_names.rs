@@ -20,6 +20,7 @@ const NAMED_ELSEWHERE: &[(&str, &str, &str)] = &[
         "the server makes access logs, from its settings",
     ),
     ("crates/configuration/src/directives/database.rs", "lastbind", "a directive of databases, too"),
+    ("crates/configuration/src/directives/database.rs", "lastmod", "a directive of databases, too"),
     ("crates/configuration/src/directives/database.rs", "olclastbind", "a directive of databases, too"),
     (
         "crates/configuration/src/directives/global.rs",

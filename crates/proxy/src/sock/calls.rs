@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 use zeroize::Zeroizing;
 
 use super::found::Found;
-use super::text::{Answer, AnswerFault, Part};
+use super::text::{Answer, AnswerFault, SocketResponse};
 use crate::job::Feed;
 
 /// Requests that are with the program at a time: as many as a slapd has threads.
@@ -295,8 +295,8 @@ impl Shared {
         let left = || self.left(began).ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut));
         let mut answer = Answer::new(BufReader::new(Patient { stream, left }));
         match answer.next() {
-            Ok(Part::Result(result)) => result,
-            Ok(Part::Entry(dn, _)) => {
+            Ok(SocketResponse::Result(result)) => result,
+            Ok(SocketResponse::Entry(dn, _)) => {
                 self.lie(&AnswerFault::Text(format!("it has the entry \"{dn}\", and was asked for none")))
             }
             Err(fault) => self.lie(&fault),
@@ -312,7 +312,7 @@ impl Shared {
                 return LdapResult::new(ResultCode::CANCELED);
             }
             match answer.next() {
-                Ok(Part::Entry(dn, attributes)) => match found.message(&dn, attributes) {
+                Ok(SocketResponse::Entry(dn, attributes)) => match found.message(&dn, attributes) {
                     Ok(Some(message)) => {
                         feed.add(message);
                         feed.tell();
@@ -323,7 +323,7 @@ impl Shared {
                     Ok(None) => {}
                     Err(ended) => return ended,
                 },
-                Ok(Part::Result(result)) => return result,
+                Ok(SocketResponse::Result(result)) => return result,
                 Err(fault) => return self.lie(&fault),
             }
         }

@@ -165,9 +165,9 @@ pub(super) fn change(asking: &Asking<'_>, operation: &WriteOperation) -> Zeroizi
     }
 }
 
-/// A part of an answer.
+/// What an answer consists of.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum SocketResponse {
     /// A DN, and attributes by name.
     Entry(String, Vec<LdifAttribute>),
     Result(LdapResult),
@@ -197,7 +197,7 @@ impl<R: BufRead> Answer<R> {
     ///
     /// # Errors
     /// An answer that ends before its result, or is none.
-    pub(super) fn next(&mut self) -> Result<Part, AnswerFault> {
+    pub(super) fn next(&mut self) -> Result<SocketResponse, AnswerFault> {
         let mut block = Vec::new();
         loop {
             let before = block.len();
@@ -233,17 +233,17 @@ fn begins(text: &[u8], word: &[u8]) -> bool {
     text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-fn part(block: &[u8]) -> Result<Part, AnswerFault> {
+fn part(block: &[u8]) -> Result<SocketResponse, AnswerFault> {
     let fault = |text: String| Err(AnswerFault::Text(text));
     if begins(block, b"RESULT") {
-        return result(block).map(Part::Result).map_err(AnswerFault::Text);
+        return result(block).map(SocketResponse::Result).map_err(AnswerFault::Text);
     }
     if begins(block, b"CONTINUE") {
         return fault("it says CONTINUE, and nothing stands behind a database that would go on".to_owned());
     }
     match Reader::new(block).read_record() {
         Ok(Some(record)) => match record.body {
-            Body::Content(attributes) => Ok(Part::Entry(record.dn, attributes)),
+            Body::Content(attributes) => Ok(SocketResponse::Entry(record.dn, attributes)),
             Body::Change { .. } => fault(format!("\"{}\" is a change, and no entry", record.dn)),
         },
         Ok(None) => fault("it has an entry without lines".to_owned()),
@@ -346,11 +346,11 @@ mod tests {
         let mut parts = Vec::new();
         loop {
             match answer.next() {
-                Ok(Part::Entry(dn, attributes)) => {
+                Ok(SocketResponse::Entry(dn, attributes)) => {
                     let count: usize = attributes.iter().map(|attribute| attribute.values.len()).sum();
                     parts.push(format!("{dn} {count}"));
                 }
-                Ok(Part::Result(result)) => {
+                Ok(SocketResponse::Result(result)) => {
                     let LdapResult { code, matched_dn, diagnostic, .. } = result;
                     parts.push(format!("{} {matched_dn} {diagnostic}", code.0));
                     return parts;
