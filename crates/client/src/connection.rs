@@ -196,15 +196,23 @@ impl Connection {
         &mut self,
         time: Option<Duration>,
     ) -> Result<Option<ResponseMessage<'_>>, ClientError> {
-        if !self.has_message() {
-            self.set_read_timeout(time)?;
-            match self.wait_for_message() {
-                Ok(()) => {}
-                Err(ClientError::Io(error)) if is_timeout(&error) => return Ok(None),
-                Err(error) => return Err(error),
-            }
+        if self.waits_within(time)? { self.receive().map(Some) } else { Ok(None) }
+    }
+
+    /// Waits for the next response, up to so long; none: however long it takes. Whether there is one, to be received now.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn waits_within(&mut self, time: Option<Duration>) -> Result<bool, ClientError> {
+        if self.has_message() {
+            return Ok(true);
         }
-        self.receive().map(Some)
+        self.set_read_timeout(time)?;
+        match self.wait_for_message() {
+            Ok(()) => Ok(true),
+            Err(ClientError::Io(error)) if is_timeout(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn wait_for_message(&mut self) -> Result<(), ClientError> {

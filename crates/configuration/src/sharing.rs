@@ -133,6 +133,14 @@ impl SharedLines {
         if let Some(database) = config.databases.iter().find(|own| !KINDS.contains(&own.kind.name())) {
             return Err(format!("it has a database {}", database.kind.name()));
         }
+        let lines = config.databases.iter().flat_map(|own| &own.sync_replication);
+        let files = ["tls_cert", "tls_key", "tls_cacert", "tls_cacertdir"];
+        let named = |(key, _): &&(String, String)| files.iter().any(|file| key.eq_ignore_ascii_case(file));
+        if let Some((key, _)) = lines.flat_map(|line| &line.tls).find(named) {
+            return Err(format!(
+                "a syncrepl line has {key}, a file of each node's own: configure the node by hand"
+            ));
+        }
         if !(config.modules.is_empty() && config.backends.is_empty() && config.frontend.overlays.is_empty()) {
             return Err("it has modules, backends, or overlays before the first database".to_owned());
         }

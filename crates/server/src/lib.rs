@@ -25,6 +25,7 @@ pub mod daemon;
 pub mod databases;
 mod decoy;
 pub mod dispatch;
+mod followed;
 pub mod generated_password;
 mod generation;
 pub mod hardening;

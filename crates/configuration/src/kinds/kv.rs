@@ -12,13 +12,14 @@ use super::super::builder::call::{Call, Fault};
 use super::super::builder::directive::{Directive, Form, Scope};
 use super::super::diagnostic::ConfigError;
 use super::super::model::{Config, Database, Overlay};
-use super::super::values::{ChangeLog, IndexLine, ServerId};
+use super::super::values::{ChangeLog, IndexLine, ServerId, SyncData};
 use super::mdb::{indexed, show_index};
 use super::{Descriptor, KindSettings, NOTHING, StoredSettings};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "kv",
     class: Some("olcLarixKvConfig"),
+    follows: true,
     settings: || Box::new(KvSettings::default()),
     directives: TABLE,
     ..NOTHING
@@ -165,13 +166,27 @@ impl KindSettings for KvSettings {
             let help = "take `subordinate` out: searches of the database above do not go on in it";
             return refused("a kv database cannot be glued below another one", help);
         }
-        if !database.sync_replication.is_empty() || database.multi_provider {
-            let help = "its nodes share the entries: take `syncrepl` and `multiprovider` out";
-            return refused("a kv database follows no provider", help);
+        if database.multi_provider {
+            let help = "its nodes share the entries: take `multiprovider` out";
+            return refused(
+                "a kv database is not one of several servers that take changes for each other",
+                help,
+            );
         }
-        if database.update_dn.is_some() || !database.update_refs.is_empty() {
-            let help = "a node that does not write refers to the one that does: take it out";
-            return refused("`updatedn` and `updateref` are not for a kv database", help);
+        if database.sync_replication.is_empty()
+            && (database.update_dn.is_some() || !database.update_refs.is_empty())
+        {
+            let help =
+                "a node that does not write refers to the one that does: take it out, or add `syncrepl`";
+            return refused("`updatedn` and `updateref` are for a kv database that follows a provider", help);
+        }
+        if let Some(line) = database.sync_replication.iter().find(|line| line.data == SyncData::AccessLog) {
+            let message =
+                format!("syncrepl rid={:03}: a kv database does not follow an access log", line.rid);
+            return refused(
+                &message,
+                "take `syncdata` and `logbase` out: the provider sends whole entries then",
+            );
         }
         Ok(())
     }
@@ -422,6 +437,7 @@ mod tests {
             "read-consistency bounded 2\n",
             "overlay syncprov\nsyncprov-sessionlog 100\n",
             "server-id 4095\n",
+            "syncrepl rid=001 provider=ldap://p searchbase=dc=a\nupdateref ldap://p\n",
         ] {
             assert_eq!(fault(&format!("{WHOLE}{with}")), None, "{with}");
         }
@@ -444,6 +460,14 @@ mod tests {
             (format!("{WHOLE}read-consistency bounded soon\n"), "soon"),
             (format!("{WHOLE}read-consistency session 1\n"), "only `bounded` takes a number"),
             (format!("{WHOLE}directory @DATA@\n"), "directory"),
+            (
+                format!(
+                    "{WHOLE}syncrepl rid=001 provider=ldap://p searchbase=dc=a logbase=cn=log syncdata=accesslog\n"
+                ),
+                "does not follow an access log",
+            ),
+            (format!("{WHOLE}multiprovider on\n"), "take changes for each other"),
+            (format!("{WHOLE}updateref ldap://p\n"), "are for a kv database that follows"),
             (format!("{WHOLE}server-id 4096\n"), "server ID 4096 is out of range"),
             (format!("{WHOLE}server-id one\n"), "one"),
             (

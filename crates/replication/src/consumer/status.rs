@@ -15,6 +15,8 @@ pub enum ConsumerPhase {
     Refreshing,
     /// Changes come as they are made.
     Persisting,
+    /// Another node of the database follows, and this one takes over from it.
+    StandingBy,
     /// All retries failed.
     GivenUp,
     Stopped,
@@ -27,6 +29,7 @@ impl ConsumerPhase {
             Self::Connecting => "connecting",
             Self::Refreshing => "refreshing",
             Self::Persisting => "persisting",
+            Self::StandingBy => "standing by",
             Self::GivenUp => "given up",
             Self::Stopped => "stopped",
         }
@@ -83,7 +86,8 @@ impl ConsumerStatus {
     /// How long the consumer has heard nothing from its provider, in microseconds: what its content may lack at most. 0 while
     /// changes come as they are made. A consumer that has heard nothing yet counts from `started`, the server's start.
     pub fn silence(&self, now: Timestamp, started: Timestamp) -> u64 {
-        if self.phase == ConsumerPhase::Persisting {
+        // What another node receives is shown here, too.
+        if matches!(self.phase, ConsumerPhase::Persisting | ConsumerPhase::StandingBy) {
             return 0;
         }
         let heard = self.last_contact.filter(|_| self.refreshed).unwrap_or(started);

@@ -154,6 +154,16 @@ impl Databases {
         self.directory.databases().get(at)
     }
 
+    /// This server's part in a database that is in a shared engine.
+    #[cfg(feature = "kv")]
+    pub(crate) fn node_of(
+        &self,
+        database: &larix_configuration::Database,
+    ) -> Option<Arc<crate::cluster::Node>> {
+        let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str());
+        self.clusters.of_suffix(suffix.unwrap_or_default()).map(|cluster| Arc::clone(&cluster.node))
+    }
+
     pub fn directory(&self) -> &Directory<LmdbStore> {
         &self.directory
     }

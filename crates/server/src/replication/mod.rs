@@ -20,6 +20,7 @@ use larix_replication::consumer::Status;
 
 use crate::backends::connections;
 use crate::consumers::{Running, Task};
+use crate::followed::Followed;
 use crate::generation::Generation;
 use crate::server::Server;
 
@@ -60,12 +61,13 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
             continue;
         }
         let mut target = None;
-        let (served, directory) = match database.kind.directory() {
+        let (followed, directory) = match database.kind.directory() {
             Some(directory) => match generation.databases.served_in(directory) {
-                Some(served) => (Some(Arc::clone(served)), directory.to_owned()),
+                Some(served) => (Some(Followed::Stored(Arc::clone(served))), directory.to_owned()),
                 None => continue,
             },
             None if database.kind.is_config() => (None, PathBuf::new()),
+            None if shared(generation, database).is_some() => (shared(generation, database), PathBuf::new()),
             None => match connections(server.services(), database) {
                 Ok(Some(proxy)) => {
                     target = Some(proxy);
@@ -86,7 +88,7 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
                 line: line.clone(),
                 suffix: suffix.clone(),
                 directory: directory.clone(),
-                served: served.clone(),
+                followed: followed.clone(),
                 target: target.clone(),
                 sid: sent_id(config, database),
                 tls: config.global.tls.clone(),
@@ -94,6 +96,17 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
         }
     }
     tasks
+}
+
+/// A database in a shared engine.
+#[cfg(feature = "kv")]
+fn shared(generation: &Generation, database: &Database) -> Option<Followed> {
+    generation.databases.node_of(database).map(Followed::Shared)
+}
+
+#[cfg(not(feature = "kv"))]
+fn shared(_: &Generation, _: &Database) -> Option<Followed> {
+    None
 }
 
 /// Where several servers take changes the consumer sends its server id, so that the provider does not send what came from here.

@@ -13,10 +13,10 @@ mod stateless;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larix_client::{ClientError, Session as ClientSession, Stop};
+use larix_client::{ClientError, Connection, Session as ClientSession, Stop};
 use larix_engine::csn::{Csn, SKEW_FOLLOWED};
 use larix_engine::injected;
-use larix_engine::log::{self, CsnVector};
+use larix_engine::log::CsnVector;
 use larix_engine::time::Timestamp;
 use larix_proto::control::SyncMode;
 use larix_proto::{client, oid};
@@ -24,7 +24,6 @@ use larix_replication::consumer::{Action, Attempts, End, Next, Retries, Session}
 use larix_replication::consumer::{ConsumerPhase, Status};
 use larix_replication::push::Push;
 use larix_schema::Schema;
-use larix_store::Store as _;
 
 use super::connect::{connect, silence};
 use super::pushed::with_push;
@@ -40,6 +39,8 @@ use log_state::{After, LogState};
 /// While a refresh goes on, what has come waits so long for more, to be committed together.
 const GATHER: Duration = Duration::from_millis(50);
 const MICROS: i64 = 1_000_000;
+/// How often the node of a shared engine looks whether it is its turn to follow.
+const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) struct Runner {
     server: Arc<Server>,
@@ -88,6 +89,10 @@ impl Runner {
     /// Follows the provider until it is stopped, or no retry is left.
     pub(super) fn run(mut self) {
         while !self.stop.is_stopped() {
+            if !self.task.is_ours() {
+                self.stand_by();
+                continue;
+            }
             let is_full = self.attempts.is_full();
             let ended = panics::contained(|| {
                 injected::panic_at("consumer");
@@ -99,6 +104,9 @@ impl Runner {
             });
             if self.stop.is_stopped() {
                 break;
+            }
+            if !self.task.is_ours() {
+                continue;
             }
             let Some(ended) = self.changes_sides(ended) else {
                 self.attempts.start_over();
@@ -136,6 +144,19 @@ impl Runner {
         self.status.change(|status| status.phase = ConsumerPhase::Stopped);
     }
 
+    /// Another node of the database follows: waits until it may be this one.
+    fn stand_by(&mut self) {
+        self.status.change(|status| {
+            if status.phase != ConsumerPhase::StandingBy {
+                (status.phase, status.local, status.next_connect, status.error) =
+                    (ConsumerPhase::StandingBy, None, None, None);
+            }
+        });
+        self.retries.reset();
+        self.attempts.start_over();
+        self.stop.wait(LOOK);
+    }
+
     /// What a session left that ended by a panic.
     fn forget_session(&mut self) {
         self.log = self.task.follows_log().then(LogState::default);
@@ -147,7 +168,7 @@ impl Runner {
     fn changes_sides(&mut self, ended: Ended) -> Option<Ended> {
         let task = &self.task;
         let Some(log) = &mut self.log else { return Some(ended) };
-        let is_empty = || task.served.is_some() && context_csns(task).is_ok_and(|csns| csns.is_empty());
+        let is_empty = || task.followed.is_some() && context_csns(task).is_ok_and(|csns| csns.is_empty());
         match log.after(ended, is_empty) {
             After::Ended(ended) => Some(ended),
             After::OtherSide(why) => {
@@ -211,7 +232,12 @@ impl Runner {
             let has_gathered = session.has_gathered();
             let silence = silence(self.task.line.keep_alive, is_asked).filter(|_| session.is_refreshed());
             let wait = if has_gathered { Some(GATHER) } else { silence };
-            let actions = match connection.connection.receive_within(wait) {
+            let received = match self.waits_within(&mut connection.connection, wait) {
+                Ok(true) => connection.connection.receive().map(Some),
+                Ok(false) => Ok(None),
+                Err(error) => Err(error),
+            };
+            let actions = match received {
                 Ok(Some(message)) => {
                     is_asked = false;
                     match self.take_first(&session, &message) {
@@ -244,6 +270,31 @@ impl Runner {
                 if let Some(ended) = self.carry_out(action, full)? {
                     return Ok(ended);
                 }
+            }
+        }
+    }
+
+    /// Whether a message comes within so long.
+    ///
+    /// # Errors
+    /// The connection ended, or another node of the database follows now.
+    fn waits_within(&self, connection: &mut Connection, time: Option<Duration>) -> Result<bool, ClientError> {
+        if !self.task.is_shared() {
+            return connection.waits_within(time);
+        }
+        let mut left = time;
+        loop {
+            let slice = left.map_or(LOOK, |left| left.min(LOOK));
+            if connection.waits_within(Some(slice))? {
+                return Ok(true);
+            }
+            if !self.task.is_ours() {
+                let why = "another node of this database follows the provider now";
+                return Err(ClientError::Io(std::io::Error::other(why)));
+            }
+            left = left.map(|left| left.saturating_sub(slice));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
             }
         }
     }
@@ -345,10 +396,10 @@ impl Runner {
     /// The provider keeps the states of entries: what is changed here is to be merged with what is changed there, whatever way
     /// others follow.
     fn keep_states(&self) -> Result<(), String> {
-        let Some(served) = self.task.served.as_ref().filter(|_| !self.task.keeps_states()) else {
+        let Some(followed) = self.task.followed.as_ref().filter(|_| !self.task.keeps_states()) else {
             return Ok(());
         };
-        match served.keep_states() {
+        match followed.keep_states() {
             Ok(true) => self.tell("the provider keeps the states of entries: they are kept here, too"),
             Ok(false) => {}
             Err(error) => return Err(format!("the states of entries cannot be kept: {error}")),
@@ -357,7 +408,7 @@ impl Runner {
     }
 
     fn note_reached(&mut self, csns: &[Csn]) {
-        if let (Some(log), None) = (&mut self.log, &self.task.served) {
+        if let (Some(log), None) = (&mut self.log, &self.task.followed) {
             log.note_reached(csns);
         }
     }
@@ -418,7 +469,7 @@ impl Runner {
                 |why| format!("the contextCSN of the server that is written to cannot be read: {why}");
             return known.map_err(failed);
         }
-        match self.task.served {
+        match self.task.followed {
             Some(_) => context_csns(&self.task),
             None => Ok(self.log.as_ref().map_or_else(Vec::new, |log| log.reached().to_vec())),
         }
@@ -428,7 +479,6 @@ impl Runner {
 /// Of the database; none of cn=config.
 fn context_csns(task: &Task) -> Result<Vec<Csn>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("the contextCSN cannot be read: {error}");
-    let Some(served) = &task.served else { return Ok(Vec::new()) };
-    let snapshot = served.database().store().snapshot().map_err(|error| failed(&error))?;
-    log::context_csns(&snapshot).map_err(|error| failed(&error))
+    let Some(followed) = &task.followed else { return Ok(Vec::new()) };
+    followed.context_csns().map_err(|error| failed(&error))
 }

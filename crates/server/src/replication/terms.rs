@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use larix_configuration::values::SyncData;
-use larix_engine::Served;
 use larix_engine::replica::{AttributeShare, ReplicaRules};
 use larix_proto::control::{ControlValue as _, ProxiedAuthorization, SyncMode};
 use larix_proto::{ControlBuf, FilterBuf, Scope};
@@ -12,11 +11,22 @@ use larix_replication::delta;
 use larix_schema::Schema;
 
 use crate::consumers::Task;
+use crate::followed::Followed;
 
 impl Task {
     /// Whether the line follows an access log.
     pub(super) fn follows_log(&self) -> bool {
         self.line.data == SyncData::AccessLog
+    }
+
+    /// Whether it is this server that follows now, not another node of the database.
+    pub(super) fn is_ours(&self) -> bool {
+        self.followed.as_ref().is_none_or(Followed::is_ours)
+    }
+
+    /// Whether several nodes may follow, one at a time.
+    pub(super) fn is_shared(&self) -> bool {
+        self.followed.as_ref().is_some_and(Followed::is_shared)
     }
 
     /// What the configuration says of what is replicated.
@@ -50,11 +60,11 @@ impl Task {
             controls,
         };
         // States are kept here once the provider sends some. Of a part they say nothing, nor of other names.
-        let takes = |served: &Arc<Served<_>>| {
-            let settings = served.database().current_settings();
+        let takes = |followed: &Followed| {
+            let settings = followed.settings();
             settings.can_keep_states() && asked.is_whole(&settings)
         };
-        asked.states |= line.suffix_massage.is_none() && self.served.as_ref().is_some_and(takes);
+        asked.states |= line.suffix_massage.is_none() && self.followed.as_ref().is_some_and(takes);
         asked
     }
 
@@ -87,7 +97,7 @@ impl Task {
                 ..ReplicaRules::default()
             };
         }
-        let Some(served) = &self.served else { return ReplicaRules::default() };
+        let Some(followed) = &self.followed else { return ReplicaRules::default() };
         if self.line.dir_sync {
             return ReplicaRules {
                 schema_checking: self.line.schema_checking,
@@ -99,31 +109,27 @@ impl Task {
                 ..ReplicaRules::default()
             };
         }
-        self.line().rules(schema, &served.database().current_settings(), refresh)
+        self.line().rules(schema, &followed.settings(), refresh)
     }
 
     /// Whether all of a suffix is asked for.
     pub(super) fn is_whole(&self) -> bool {
-        let Some(served) = &self.served else { return false };
-        self.line().is_whole(&served.database().current_settings())
+        self.followed.as_ref().is_some_and(|followed| self.line().is_whole(&followed.settings()))
     }
 
     /// Whether conflicts are settled value by value here.
     pub(super) fn settles_values(&self) -> bool {
-        let served = self.served.as_ref();
-        served.is_some_and(|served| served.database().current_settings().value_conflicts)
+        self.followed.as_ref().is_some_and(|followed| followed.settings().value_conflicts)
     }
 
     /// Whether states of entries are kept here.
     pub(super) fn keeps_states(&self) -> bool {
-        let served = self.served.as_ref();
-        served.is_some_and(|served| served.database().current_settings().keeps_states())
+        self.followed.as_ref().is_some_and(|followed| followed.settings().keeps_states())
     }
 
     /// Whether changes are merged one by one here.
     pub(super) fn merges_records(&self) -> bool {
-        let served = self.served.as_ref();
-        served.is_some_and(|served| served.database().current_settings().merges_records)
+        self.followed.as_ref().is_some_and(|followed| followed.settings().merges_records)
     }
 
     pub(super) fn massage(&self, schema: Arc<Schema>) -> Option<Massage> {

@@ -17,7 +17,7 @@ use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::compare::CompareContext;
 use larix_engine::controls::RequestControls;
 use larix_engine::search::referral;
-use larix_engine::write::Completion;
+use larix_engine::write::{Completion, Origin, WriteRequest};
 use larix_engine::writer::hand_over_deferred;
 use larix_engine::{Chosen, Fault, Held, Served};
 use larix_kv::{Noted, take_noted};
@@ -274,6 +274,12 @@ impl Clustered {
         }
     }
 
+    /// Whether changes of this identity are referred to the provider that the database follows: the database says so itself.
+    fn refers_to_provider(&self, subject: &Subject) -> bool {
+        let settings = self.node().database_settings();
+        settings.shadow && (subject.dn.is_none() || subject.dn != settings.update_dn)
+    }
+
     /// Where a name is, for the router.
     fn held(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
         match context.router.backend(dn).map(of) {
@@ -457,7 +463,16 @@ impl Backend for Clustered {
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         let target = changes.operations().next().map(|operation| operation.target().to_owned());
-        let part = match self.part().and_then(|part| self.leads(&target.unwrap_or_default()).map(|()| part)) {
+        let is_refused = |request: &WriteRequest| {
+            let is_client = request.origin == Origin::Client && request.controls.import.is_none();
+            is_client && self.refers_to_provider(&request.subject)
+        };
+        let is_refused = match &changes {
+            Changes::One(request, _) => is_refused(request),
+            Changes::Together(requests) => requests.iter().all(is_refused),
+        };
+        let leads = || if is_refused { Ok(()) } else { self.leads(&target.unwrap_or_default()) };
+        let part = match self.part().and_then(|part| leads().map(|()| part)) {
             Ok(part) => part,
             Err(result) => {
                 done(result.into());

@@ -21,7 +21,9 @@ impl Clustered {
         later: Later<'_, PasswordChanged>,
     ) -> Result<Reply<PasswordChanged>, LdapResult> {
         let part = self.part()?;
-        self.leads(&change.target)?;
+        if !self.refers_to_provider(context.subject) {
+            self.leads(&change.target)?;
+        }
         if change.old.is_some() {
             (change.proof_begins)()?;
         }

@@ -66,12 +66,12 @@ impl Runner {
         let batch = ReplicatedBatch { changes, context_csns: csns, rules };
         let (done, outcome) = sync_channel(1);
         // The receiver still waits.
-        match &self.task.served {
+        match &self.task.followed {
             _ if self.task.target.is_some() => {
                 let outcome = self.with_push(|push| push.apply(&batch));
                 drop(done.send(outcome.ok_or_else(closed)?));
             }
-            Some(served) => served.replicate(batch, Box::new(move |outcome| drop(done.send(outcome)))),
+            Some(followed) => followed.replicate(batch, Box::new(move |outcome| drop(done.send(outcome)))),
             None => {
                 let done = Box::new(move |outcome, _| drop(done.send(outcome)));
                 self.server.configuration.replicate(batch, None, done);
@@ -144,14 +144,14 @@ impl Runner {
     /// Deletes what a present phase did not name.
     pub(super) fn delete_absent(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
         let (share, limit) = self.task.line().share(csns);
-        let Some(served) = &self.task.served else {
+        let Some(followed) = &self.task.followed else {
             return match self.with_push(|push| push.delete_absent(&share, present, limit)) {
                 Some(outcome) => self.absent_deleted(outcome),
                 None => self.delete_absent_in_config(present, csns),
             };
         };
         let (done, outcome) = sync_channel(1);
-        served.delete_absent(
+        followed.delete_absent(
             &share,
             present,
             limit,

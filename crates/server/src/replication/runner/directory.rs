@@ -53,7 +53,8 @@ impl Runner {
     /// One pass.
     pub(super) fn follow_directory(&mut self, full: bool) -> Result<Ended, String> {
         let shown = |error: ClientError| error.to_string();
-        let served = self.task.served.clone().ok_or("type=dirsync is for a database of kind mdb")?;
+        let stored = self.task.followed.as_ref().and_then(|followed| followed.stored().cloned());
+        let served = stored.ok_or("type=dirsync is for a database of kind mdb")?;
         let (mut connection, note) = connect(&self.task.line, &self.task.tls, &self.stop).map_err(shown)?;
         note.iter().for_each(|note| self.tell(note));
         let schema = self.schema();

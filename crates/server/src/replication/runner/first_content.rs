@@ -99,14 +99,14 @@ impl Runner {
 
     /// Into an empty database the first content goes as a whole, if it is all of a suffix.
     fn begin_fill(&mut self) {
-        let Some(served) = self.task.served.clone() else { return };
+        let Some(followed) = self.task.followed.clone() else { return };
         let rules = self.task.rules(&self.schema(), true);
         if self.first.left == 0 || !self.task.is_whole() || !rules.attributes.is_whole() {
             return;
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.first.buried.clear();
-        self.first.fill = served.fill(FillOptions {
+        self.first.fill = followed.fill(FillOptions {
             scratch: self.task.directory.clone(),
             schema_checking: rules.schema_checking,
             threads: cores.min(FILL_THREADS),
