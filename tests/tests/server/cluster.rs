@@ -3,6 +3,7 @@
 mod binds;
 mod consistency;
 mod etcd;
+mod follower;
 mod identities;
 mod join;
 mod provider;

@@ -14,7 +14,7 @@ use super::{change, change_at, describe, fill, larix, nodes, nodes_with, until};
 /// What consumers are equal to at the end of each round.
 const CHANGES: usize = 30;
 
-fn syncrepl(port: u16) -> String {
+pub(super) fn syncrepl(port: u16) -> String {
     format!(
         "syncrepl rid=001 provider=ldap://127.0.0.1:{port} type=refreshAndPersist retry=\"1 +\" searchbase={SUFFIX} \
          bindmethod=simple binddn={ADMIN} credentials=secret\n"
