@@ -81,7 +81,7 @@ impl Followed {
             Self::Stored(served) => csns(served),
             #[cfg(feature = "kv")]
             Self::Shared(node) => {
-                let served = served(node).ok_or_else(|| Fault::Store(larix_store::ReadError::Stale))?;
+                let served = served(node).ok_or(Fault::Store(larix_store::ReadError::Stale))?;
                 // Another node may have written until now.
                 served.database().store().afresh(|| csns(served))
             }
