@@ -17,6 +17,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::owner::give_to_owner;
+use super::parked::release_snapshots;
 use super::room::Room;
 use super::{LmdbStore, Readers, Records, into_io, is_full, replace};
 use crate::error::OpenError;
@@ -87,7 +88,7 @@ const READER_ATTEMPTS: u32 = 500;
 const READER_PAUSE: Duration = Duration::from_millis(2);
 /// Pauses in which event loops of this process end the read transactions that they keep of a store that was closed, and of which each
 /// holds the environment.
-const KEPT_PAUSES: u32 = 50;
+const KEPT_PAUSES: u32 = 500;
 
 pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> Result<LmdbStore, OpenError> {
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
@@ -378,6 +379,7 @@ fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
             }
             Err(heed::Error::EnvAlreadyOpened) if pauses > 0 => {
                 pauses -= 1;
+                release_snapshots();
                 pause();
             }
             Err(error) => return Err(lmdb_error(path, error)),
