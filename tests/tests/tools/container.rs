@@ -83,6 +83,11 @@ impl Set {
 
     /// The environment is that of the chart's ConfigMap, with this machine's addresses and files.
     fn start(&self, member: usize) -> Running {
+        self.start_waiting(member, "30")
+    }
+
+    /// So many seconds for others that cannot be reached, before the first start.
+    fn start_waiting(&self, member: usize, wait: &str) -> Running {
         let urls: Vec<String> = (0..self.ports.len()).map(|member| self.url(member)).collect();
         let shown = File::create(self.folder.path().join(format!("shown-{member}"))).unwrap();
         let file = |name: &str| self.folder.path().join(name);
@@ -98,6 +103,7 @@ impl Set {
             .env("LARIX_OVERLAYS", "memberof,collective")
             .env("LARIX_REPLICAS", urls.join(" "))
             .env("LARIX_REPLICA_NAME", self.url(member))
+            .env("LARIX_REPLICA_WAIT", wait)
             .env("LARIX_REPLICA_PASSWORD_FILE", file("replication"))
             .stdout(shown)
             .stderr(File::create(self.errors(member)).unwrap())
@@ -199,6 +205,18 @@ fn servers_find_each_other_by_a_list() {
     assert!(set.shown(0).contains("come from the other servers"), "{}", set.shown(0));
     until("it has all", || uuids(0) == uuids(1));
 
+    // The same where all start together, and the others later than the first one, which waits for them.
+    servers.drain(..).for_each(stop);
+    fs::remove_dir_all(set.data(0)).unwrap();
+    servers.push(set.start(0));
+    until("it waits", || set.shown(0).contains("Waiting up to 30 s for"));
+    servers.extend((1..3).map(|member| set.start(member)));
+    for (member, server) in servers.iter_mut().enumerate() {
+        set.wait_until_ready(member, server);
+    }
+    assert!(set.shown(0).contains("come from the other servers"), "{}", set.shown(0));
+    until("it has all again", || uuids(0) == uuids(1));
+
     // The other servers take its changes after that, too.
     set.add(0, "again");
     until("the change is at the others", || (1..3).all(|member| uuids(member).contains("cn=again,")));
@@ -272,7 +290,7 @@ fn export(set: &Set) {
 #[test]
 fn a_longer_list_counts_at_the_next_start() {
     let mut set = Set::new(2);
-    let mut server = set.start(0);
+    let mut server = set.start_waiting(0, "0");
     set.wait_until_ready(0, &mut server);
     stop(server);
     let more = free_ports(1);

@@ -41,6 +41,9 @@ pub(super) struct ReplicaArgs {
     /// Check the other servers' certificates with these authorities (PEM), and use StartTLS with ldap://
     #[arg(long, value_name = "FILE", requires = "replicas")]
     replica_ca: Option<PathBuf>,
+    /// Before its first start the first server asks the others for entries; it takes one that it cannot reach for so long for an empty one
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "replicas")]
+    replica_wait: u64,
 }
 
 /// What the flags say, checked.
@@ -52,6 +55,8 @@ pub(super) struct Replicas {
     others: Vec<(usize, LdapUrl, String)>,
     authorities: Option<PathBuf>,
     pub(super) password: Zeroizing<Vec<u8>>,
+    /// How long a server that cannot be reached is asked again.
+    wait: Duration,
 }
 
 impl ReplicaArgs {
@@ -102,7 +107,8 @@ impl ReplicaArgs {
                 .and_then(|_| std::path::absolute(path))
                 .with_context(|| format!("cannot read {}", path.display()))
         });
-        Ok(Some(Replicas { number, others, authorities: authorities.transpose()?, password }))
+        let wait = Duration::from_secs(self.replica_wait);
+        Ok(Some(Replicas { number, others, authorities: authorities.transpose()?, password, wait }))
     }
 }
 
@@ -165,13 +171,33 @@ impl Replicas {
     /// # Errors
     /// A server that answers and does not let this one in, or leaves it open after [`QUESTIONS`]: what it has is not known then.
     pub(super) fn have_entries(&self, suffix: &str) -> anyhow::Result<bool> {
-        for (_, url, text) in &self.others {
-            let has = repeated(PAUSE, || self.has_entries(url, suffix)).with_context(|| {
-                format!("cannot ask {text} for entries: each server needs the same replication password and authorities")
-            })?;
-            if has {
-                return Ok(true);
+        let mut left: Vec<_> = self.others.iter().collect();
+        let rounds = self.wait.as_secs() / PAUSE.as_secs();
+        for round in 0..=rounds {
+            let mut unreachable = Vec::new();
+            for other @ (_, url, text) in left {
+                let has = repeated(PAUSE, || self.has_entries(url, suffix)).with_context(|| {
+                    format!("cannot ask {text} for entries: each server needs the same replication password and authorities")
+                })?;
+                match has {
+                    Some(true) => return Ok(true),
+                    Some(false) => {}
+                    None => unreachable.push(other),
+                }
             }
+            left = unreachable;
+            if left.is_empty() || round == rounds {
+                break;
+            }
+            if round == 0 {
+                let names: Vec<&str> = left.iter().map(|(_, _, text)| text.as_str()).collect();
+                println!(
+                    "Waiting up to {} s for {}, which may have entries",
+                    self.wait.as_secs(),
+                    names.join(" ")
+                );
+            }
+            thread::park_timeout(PAUSE);
         }
         Ok(false)
     }
@@ -202,18 +228,19 @@ impl Replicas {
     }
 }
 
-/// What a server answers in the end: `ask` is called again, [`QUESTIONS`] times at most, while the server is there and cannot say.
+/// What a server answers in the end; `None`: it cannot be reached. `ask` is called again, [`QUESTIONS`] times at most, while the server is
+/// there and cannot say.
 fn repeated(
     pause: Duration,
     mut ask: impl FnMut() -> Result<bool, ClientError>,
-) -> Result<bool, ClientError> {
+) -> Result<Option<bool>, ClientError> {
     let mut asked = 0;
     loop {
         asked += 1;
         match ask() {
-            Err(ClientError::Connect { .. }) => return Ok(false),
+            Err(ClientError::Connect { .. }) => return Ok(None),
             Err(error) if asked < QUESTIONS && is_passing(&error) => thread::park_timeout(pause),
-            answer => return answer,
+            answer => return answer.map(Some),
         }
     }
 }
@@ -243,6 +270,7 @@ mod tests {
             replica_name: Some(name.to_owned()),
             replica_password_file: Some(file),
             replica_ca: None,
+            replica_wait: 0,
         };
         (folder, arguments)
     }
@@ -282,7 +310,7 @@ mod tests {
             repeated(Duration::ZERO, || answers.next().expect("an answer"))
         };
         let mut late = [refused(ResultCode::BUSY), Err(ClientError::Closed), Ok(true)].into_iter();
-        assert!(asked(&mut late).unwrap());
+        assert_eq!(asked(&mut late).unwrap(), Some(true));
         let mut wrong =
             [refused(ResultCode::UNAVAILABLE), refused(ResultCode::INVALID_CREDENTIALS)].into_iter();
         assert!(matches!(asked(&mut wrong), Err(ClientError::Refused { .. })));
@@ -297,7 +325,7 @@ mod tests {
             url: "ldap://a".to_owned(),
             source: std::io::ErrorKind::ConnectionRefused.into(),
         };
-        assert!(!asked(&mut [Err(absent)].into_iter()).unwrap());
+        assert_eq!(asked(&mut [Err(absent)].into_iter()).unwrap(), None);
     }
 
     #[test]
