@@ -109,7 +109,7 @@ impl SocketBackend {
     /// Whether the requester has a privilege on the entry of this name, of which nothing but the name is known.
     ///
     /// # Errors
-    /// He has not.
+    /// The requester does not have it.
     fn may(&self, context: &Context<'_>, dn: &NormalDn, privilege: Privilege) -> Result<(), LdapResult> {
         let tree = MemoryTree {
             schema: &self.schema,
@@ -145,7 +145,7 @@ impl SocketBackend {
 /// A thread that is late with its own answer gets this much longer.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What of a request cannot be said to a program.
+/// Refuses controls that the program would have to heed, because the text has no place for them.
 ///
 /// # Errors
 /// A control that would have to be heeded.
@@ -164,7 +164,7 @@ fn heeded(controls: &RequestControls) -> Result<(), LdapResult> {
     ];
     match is_critical.contains(&true) {
         true => {
-            let text = "the program behind the socket is not told of this control";
+            let text = "the program behind the socket does not receive this control";
             Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text))
         }
         false => Ok(()),

@@ -10,10 +10,10 @@ use clap::Args;
 use larix_client::{Ambient, ClientError, ConnectionOptions, Credentials, Session, TlsOptions};
 use larix_configuration::QuickReplicas;
 use larix_engine::password::{Hasher, Scheme};
-use larix_engine::time::RandomSource as _;
+use larix_engine::time::{Clock as _, RandomSource as _};
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{ResultCode, client};
-use larix_server::clock::SystemRandom;
+use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::tls::end_point_binding;
 use zeroize::Zeroizing;
 
@@ -172,8 +172,10 @@ impl Replicas {
     /// A server that answers and does not let this one in, or leaves it open after [`QUESTIONS`]: what it has is not known then.
     pub(super) fn have_entries(&self, suffix: &str) -> anyhow::Result<bool> {
         let mut left: Vec<_> = self.others.iter().collect();
-        let rounds = self.wait.as_secs() / PAUSE.as_secs();
-        for round in 0..=rounds {
+        let clock = SystemClock::new();
+        let begun = clock.monotonic();
+        let mut waits = false;
+        loop {
             let mut unreachable = Vec::new();
             for other @ (_, url, text) in left {
                 let has = repeated(PAUSE, || self.has_entries(url, suffix)).with_context(|| {
@@ -186,10 +188,12 @@ impl Replicas {
                 }
             }
             left = unreachable;
-            if left.is_empty() || round == rounds {
-                break;
+            let passed = Duration::from_nanos(clock.monotonic().0.saturating_sub(begun.0));
+            if left.is_empty() || passed >= self.wait {
+                return Ok(false);
             }
-            if round == 0 {
+            if !waits {
+                waits = true;
                 let names: Vec<&str> = left.iter().map(|(_, _, text)| text.as_str()).collect();
                 println!(
                     "Waiting up to {} s for {}, which may have entries",
@@ -199,7 +203,6 @@ impl Replicas {
             }
             thread::park_timeout(PAUSE);
         }
-        Ok(false)
     }
 
     fn has_entries(&self, url: &LdapUrl, suffix: &str) -> Result<bool, ClientError> {

@@ -1,7 +1,7 @@
 //! A consumer's search (RFC 4533) of a database in a shared engine. To consumers, all nodes are one provider: they have one server id, one
 //! change log and one contextCSN.
 //!
-//! *Invariant:* **what a consumer was told by one node, it is not told otherwise by another one.** Slices read afresh, however the node
+//! *Invariant:* **no node contradicts what another node has sent to a consumer.** Slices read afresh, however the node
 //! reads otherwise, so a node that has not heard of a commit asks before it judges a cookie that covers it. Where it cannot ask,
 //! the search ends with `unavailable`, and the consumer comes again with its last cookie.
 

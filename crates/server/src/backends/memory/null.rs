@@ -39,7 +39,7 @@ impl Content for Null {
     }
 }
 
-/// The same with its name, which `dosearch` has every search answer.
+/// The database: every search answers with the entry of its suffix if `dosearch` is on.
 #[derive(Debug)]
 pub(crate) struct NullDatabase {
     pub(crate) tree: Tree<Null>,

@@ -90,7 +90,7 @@ impl Passwd {
         self.file.accounts(&names).map_err(|error| self.unreadable(&error))
     }
 
-    /// The log names the file; clients are not told of it.
+    /// The log names the file; clients do not learn its name.
     fn unreadable(&self, error: &io::Error) -> LdapResult {
         let path = self.file.path().display();
         self.tree.common.services.log.notice(format_args!("database passwd: file \"{path}\": {error}"));
