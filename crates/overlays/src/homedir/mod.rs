@@ -289,7 +289,7 @@ impl HomeDirectories {
             if std::fs::symlink_metadata(to).is_ok() {
                 return Err(told(&"there is something of this name"));
             }
-            std::fs::rename(from, to).map_err(|error| told(&error))?;
+            files::relocate(from, to).map_err(|error| told(&error))?;
         }
         if before.owner != now.owner {
             let told =

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use larix_store::memory::MemoryStore;
 
-use super::{DESCRIPTOR, is_plain};
+use super::{DESCRIPTOR, files, is_plain, tree};
 use crate::testing::{Fixture, Followed, SUFFIX, build, directory, schema};
 
 /// A folder with a skeleton and a place for homes and archives, and a directory whose accounts live there.
@@ -206,6 +206,65 @@ fn what_cannot_be_done_is_reported() {
     let reports = house.apply(&delete("cid"));
     assert!(reports.len() == 1 && reports[0].contains("is not archived, and stays"), "{reports:?}");
     assert!(house.home("cid").exists());
+}
+
+/// A home with a nested folder, a link, and a file that another time has changed.
+fn furnish(home: &Path) {
+    fs::create_dir_all(home.join("letters/old")).unwrap();
+    fs::write(home.join("letters/old/one"), "x".repeat(100_000)).unwrap();
+    fs::set_permissions(home.join("letters"), fs::Permissions::from_mode(0o2750)).unwrap();
+    symlink("letters/old", home.join("link")).unwrap();
+    let file = fs::File::options().write(true).open(home.join("letters/old/one")).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5)).unwrap();
+}
+
+fn assert_furnished(home: &Path) {
+    assert_eq!(fs::read_to_string(home.join("letters/old/one")).unwrap(), "x".repeat(100_000));
+    let metadata = fs::metadata(home.join("letters/old/one")).unwrap();
+    assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (1_000_000_000, 5));
+    assert_eq!(fs::metadata(home.join("letters")).unwrap().mode() & 0o7777, 0o2750);
+    assert_eq!(fs::read_link(home.join("link")).unwrap(), Path::new("letters/old"));
+}
+
+#[test]
+fn a_home_is_copied_where_it_cannot_be_renamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("ann"), folder.path().join("new"));
+    fs::create_dir(&from).unwrap();
+    fs::set_permissions(&from, fs::Permissions::from_mode(0o711)).unwrap();
+    furnish(&from);
+    // A copy that a crash has left.
+    fs::create_dir_all(folder.path().join(".new.larix-copy/half")).unwrap();
+    files::relocate_by_copy(&from, &to).unwrap();
+    assert_furnished(&to);
+    assert_eq!(fs::metadata(&to).unwrap().mode() & 0o7777, 0o711);
+    assert_eq!(listed(folder.path()), ["new"]);
+
+    // What cannot be copied stays, and nothing is left of the copy.
+    let deep = (0..=tree::DEPTH_MAX).fold(to.clone(), |path, _| path.join("d"));
+    fs::create_dir_all(&deep).unwrap();
+    let error = files::relocate_by_copy(&to, &from).unwrap_err().to_string();
+    assert_eq!(error, "it is more than 200 folders deep");
+    assert_furnished(&to);
+    assert_eq!(listed(folder.path()), ["new"]);
+}
+
+#[test]
+fn a_home_moves_to_another_file_system() {
+    let elsewhere = match tempfile::tempdir_in("/dev/shm") {
+        Ok(folder) => folder,
+        Err(_) => return,
+    };
+    let mut house = House::new(&format!("homedir-regexp ^/fast/([a-z]+)$ {}/$1", elsewhere.path().display()));
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    if device(house.folder.path()) == device(elsewhere.path()) {
+        return;
+    }
+    house.add("ann", "/home/ann");
+    furnish(&house.home("ann"));
+    assert_eq!(house.apply(&modify("ann", "replace: homeDirectory\nhomeDirectory: /fast/ann")), NOTHING);
+    assert_furnished(&elsewhere.path().join("ann"));
+    assert_eq!((house.homes(), listed(elsewhere.path())), (vec![], vec!["ann".to_owned()]));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
 
 /// Folders within folders, at most.
-const DEPTH_MAX: usize = 200;
+pub(super) const DEPTH_MAX: usize = 200;
 
 /// What is in a folder: the folder, the name in it, what it is, and its path from the beginning.
 pub(super) struct Item<'a> {
