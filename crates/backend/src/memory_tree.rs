@@ -30,6 +30,14 @@ pub struct MemoryTree<'a> {
 /// The entry as it is once so many entries and bytes have been sent; `None`: as it was.
 pub type Counted = fn(&Entry, u64, u64) -> Option<Entry>;
 
+/// Whether the access rules decide that an entry may be the base of a search.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Bases {
+    Judged,
+    /// Every client knows that it is there.
+    Known,
+}
+
 /// What a search found.
 #[derive(Debug)]
 pub struct Found {
@@ -48,7 +56,32 @@ impl MemoryTree<'_> {
         id: MessageId,
         out: &mut Vec<u8>,
     ) -> Found {
-        match self.try_search(base, request, controls, id, out) {
+        self.search_as(Bases::Judged, base, request, controls, id, out)
+    }
+
+    /// As [`search`](Self::search), in a tree whose base every client knows: the root DSE, the subschema. It may be searched, as in
+    /// OpenLDAP, and the rules decide about its content.
+    pub fn search_known(
+        &self,
+        base: &NormalDn,
+        request: &SearchRequest<'_>,
+        controls: &RequestControls,
+        id: MessageId,
+        out: &mut Vec<u8>,
+    ) -> Found {
+        self.search_as(Bases::Known, base, request, controls, id, out)
+    }
+
+    fn search_as(
+        &self,
+        bases: Bases,
+        base: &NormalDn,
+        request: &SearchRequest<'_>,
+        controls: &RequestControls,
+        id: MessageId,
+        out: &mut Vec<u8>,
+    ) -> Found {
+        match self.try_search(bases, base, request, controls, id, out) {
             Ok(found) => found,
             Err(fault) => Found {
                 result: LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")),
@@ -160,6 +193,7 @@ impl MemoryTree<'_> {
 
     fn try_search(
         &self,
+        bases: Bases,
         base: &NormalDn,
         request: &SearchRequest<'_>,
         controls: &RequestControls,
@@ -178,9 +212,7 @@ impl MemoryTree<'_> {
             let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
             return Ok(Found { result, entries: 0 });
         }
-        // Every client knows an entry that stands alone, the root DSE or the subschema: it may be searched, as in OpenLDAP,
-        // and the rules decide about its content.
-        if let Err(result) = self.admit(base, controls, self.entries.len() == 1) {
+        if let Err(result) = self.admit(bases, base, controls) {
             return Ok(Found { result, entries: 0 });
         }
         let all: Vec<Seen<'_>> = self.seen().collect();
@@ -221,15 +253,15 @@ impl MemoryTree<'_> {
     /// # Errors
     /// It is not there or may not be searched, or the assertion control's filter is not true of it.
     pub fn check_base(&self, base: &NormalDn, controls: &RequestControls) -> Result<(), LdapResult> {
-        self.admit(base, controls, false)
+        self.admit(Bases::Judged, base, controls)
     }
 
-    fn admit(&self, base: &NormalDn, controls: &RequestControls, to_all: bool) -> Result<(), LdapResult> {
+    fn admit(&self, bases: Bases, base: &NormalDn, controls: &RequestControls) -> Result<(), LdapResult> {
         let all: Vec<Seen<'_>> = self.seen().collect();
         let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
             return Err(self.missing(&all, base));
         };
-        if !to_all && !first.allows(Item::Entry, Privilege::Search) {
+        if bases == Bases::Judged && !first.allows(Item::Entry, Privilege::Search) {
             let disclosed = first.allows(Item::Entry, Privilege::Disclose);
             let code =
                 if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };

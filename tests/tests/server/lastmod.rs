@@ -9,12 +9,14 @@ const OWN: &str = "cn=Last Modification,dc=example,dc=com";
 const BODY: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=root,dc=example,dc=com\nrootpw secret\ndirectory @DATA@\n\
     overlay usn\noverlay lastmod\nlastmod-rdnvalue \"Last Modification\"\n\
     access to attrs=userPassword by anonymous auth by * none\n\
+    access to dn.subtree=\"cn=Last Modification,dc=example,dc=com\" by dn.exact=cn=cid,dc=example,dc=com none by * break\n\
     access to attrs=lastmodEnabled by dn.exact=cn=ann,dc=example,dc=com write by * read\n\
     access to * by dn.exact=cn=ann,dc=example,dc=com write by * read\n";
 
 const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
     dn: cn=ann,dc=example,dc=com\nobjectClass: person\ncn: ann\nsn: a\nuserPassword: pw\n\n\
-    dn: cn=bob,dc=example,dc=com\nobjectClass: person\ncn: bob\nsn: b\nuserPassword: pw\n";
+    dn: cn=bob,dc=example,dc=com\nobjectClass: person\ncn: bob\nsn: b\nuserPassword: pw\n\n\
+    dn: cn=cid,dc=example,dc=com\nobjectClass: person\ncn: cid\nsn: c\nuserPassword: pw\n";
 
 /// What the entry tells: type, DN, and who changed it.
 fn told(client: &mut Client) -> String {
@@ -83,6 +85,25 @@ fn the_last_change_is_told() {
     let mut other = Client::connect(server.address);
     assert!(ask(&mut other, "as cn=bob,dc=example,dc=com pw").starts_with("=> 0"));
     assert!(ask(&mut other, &set("FALSE")).starts_with("=> 50"), "not everybody may");
+
+    // To a client that may not see it, it is as a name that is not there.
+    assert!(ask(&mut other, "as cn=cid,dc=example,dc=com pw").starts_with("=> 0"));
+    let none = "cn=none,dc=example,dc=com";
+    for request in [
+        "search \"@\" base (objectClass=*)",
+        "search \"@\" sub (objectClass=*)",
+        "search \"cn=x,@\" base (objectClass=*)",
+        "compare \"@\" lastmodType:modify",
+        "modify \"@\"\n  replace lastmodEnabled: FALSE",
+        "modify \"@\"\n  replace description: mine",
+        "delete \"@\"",
+        "modrdn \"@\" cn=b delete",
+        "add \"@\"\n  objectClass: person\n  cn: new\n  sn: n",
+    ] {
+        let [own, none] = [OWN, none].map(|name| ask(&mut other, &request.replace('@', name)));
+        assert_eq!(own.replace(OWN, "@"), none.replace("cn=none,dc=example,dc=com", "@"), "{request}");
+        assert!(own.starts_with("=> 32") || own.starts_with("=> 50"), "{request}: {own}");
+    }
 
     // A restart does not make it forget.
     assert!(server.stop());

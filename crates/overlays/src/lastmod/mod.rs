@@ -192,22 +192,41 @@ impl LastModification {
 
     /// Whether a change is about the entry, or about a name below it.
     fn concerns(&self, request: &WriteRequest, target: Option<&NormalDn>) -> bool {
-        let is_own = |dn: &NormalDn| dn.is_within(&self.dn);
-        let operation = &request.operation;
         let is_target = match target {
-            Some(dn) => is_own(dn),
-            None => self.schema.parse_dn(operation.target()).is_ok_and(|dn| is_own(&dn)),
+            Some(dn) => dn.is_within(&self.dn),
+            None => self.is_own(request.operation.target()),
         };
-        is_target
-            || match operation {
-                WriteOperation::ModifyDn { entry, new_rdn, new_superior, .. } => {
-                    let superior = new_superior.as_deref().unwrap_or_else(|| split_rdn(entry).1);
-                    let separator = if superior.is_empty() { "" } else { "," };
-                    let name = format!("{new_rdn}{separator}{superior}");
-                    self.schema.parse_dn(&name).is_ok_and(|dn| is_own(&dn))
-                }
-                _ => false,
+        is_target || self.would_take_name(request)
+    }
+
+    fn is_own(&self, dn: &str) -> bool {
+        self.schema.parse_dn(dn).is_ok_and(|dn| dn.is_within(&self.dn))
+    }
+
+    /// Whether a change would give an entry the entry's name, or one below it.
+    fn would_take_name(&self, request: &WriteRequest) -> bool {
+        match &request.operation {
+            WriteOperation::Add { entry, .. } => self.is_own(entry),
+            WriteOperation::ModifyDn { entry, new_rdn, new_superior, .. } => {
+                let superior = new_superior.as_deref().unwrap_or_else(|| split_rdn(entry).1);
+                let separator = if superior.is_empty() { "" } else { "," };
+                self.is_own(&format!("{new_rdn}{separator}{superior}"))
             }
+            WriteOperation::Modify { .. } | WriteOperation::Delete { .. } => false,
+        }
+    }
+
+    /// Whether the requester may not know that the entry is there.
+    fn is_hidden(&self, next: Next<'_>, context: &Context<'_>) -> bool {
+        let Some(policy) = next.policy(&self.dn) else { return false };
+        let Ok(entry) = self.entry(next) else { return true };
+        let tree = self.tree(entry, &policy, context);
+        !tree.entries.iter().all(|entry| tree.allows(&self.dn, entry, Item::Entry, Privilege::Disclose))
+    }
+
+    /// There is nothing below the entry.
+    fn missing(&self) -> LdapResult {
+        LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(self.text.clone())
     }
 
     fn refused(&self) -> LdapResult {
@@ -216,6 +235,27 @@ impl LastModification {
             self.text
         );
         LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
+    }
+
+    /// Changes about the entry by a requester who may not know of it: the database answers that there is none, and its name cannot be
+    /// taken.
+    fn update_unseen(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        done: Completion,
+    ) -> Pending {
+        match changes.requests().iter().position(|request| self.would_take_name(request)) {
+            Some(at) => {
+                // As the database answers who may not write there.
+                let text = "no write access to parent";
+                let refused = LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text);
+                done(WriteOutcome { refused: Some(at), ..refused.into() });
+                Pending::default()
+            }
+            None => next.update(context, changes, done),
+        }
     }
 
     /// Carries out a modify of the entry.
@@ -300,10 +340,6 @@ const fn kind_of(kind: &OutlineKind) -> &'static str {
     }
 }
 
-fn missing() -> LdapResult {
-    LdapResult::new(ResultCode::NO_SUCH_OBJECT)
-}
-
 impl Interceptor for LastModification {
     fn requests(&self) -> Operations {
         Operations::SEARCH
@@ -323,12 +359,12 @@ impl Interceptor for LastModification {
         context: &Context<'_>,
         search: Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
-        if !self.sees(&search) {
+        if !self.sees(&search) || self.is_hidden(next, context) {
             return next.open(context, search);
         }
         let end = |result| Box::new((result, Vec::new()));
         let policy =
-            next.policy(&self.dn).filter(|_| *search.base == self.dn).ok_or_else(|| end(missing()))?;
+            next.policy(&self.dn).filter(|_| *search.base == self.dn).ok_or_else(|| end(self.missing()))?;
         if search.request.scope != Scope::Base {
             return Err(end(self.refused()));
         }
@@ -346,20 +382,30 @@ impl Interceptor for LastModification {
         compare: &Compare<'_>,
         later: Later<'_, End>,
     ) -> Reply<End> {
-        if !compare.dn.is_within(&self.dn) {
+        if !compare.dn.is_within(&self.dn) || self.is_hidden(next, context) {
             return next.compare(context, compare, later);
         }
         let result = match (next.policy(&self.dn), self.entry(next)) {
             (Some(policy), Ok(entry)) => {
                 self.tree(entry, &policy, context).compare(compare.dn, compare.request, compare.controls)
             }
-            (None, _) => missing(),
+            (None, _) => self.missing(),
             (_, Err(result)) => result,
         };
         Reply::Now((result, Vec::new()))
     }
 
     fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        let concerns = |request: &WriteRequest| match &changes {
+            Changes::One(_, target) => self.concerns(request, target.as_ref()),
+            Changes::Together(_) => self.concerns(request, None),
+        };
+        let Some(at) = changes.requests().iter().position(concerns) else {
+            return next.update(context, changes, done);
+        };
+        if self.is_hidden(next, context) {
+            return self.update_unseen(next, context, changes, done);
+        }
         if let Changes::One(request, Some(target)) = &changes
             && *target == self.dn
             && let WriteOperation::Modify { changes, .. } = &request.operation
@@ -368,17 +414,8 @@ impl Interceptor for LastModification {
             done(modified.map_or_else(|refused| refused, |()| LdapResult::success()).into());
             return Pending::default();
         }
-        let concerns = |request: &WriteRequest| match &changes {
-            Changes::One(_, target) => self.concerns(request, target.as_ref()),
-            Changes::Together(_) => self.concerns(request, None),
-        };
-        match changes.requests().iter().position(concerns) {
-            Some(at) => {
-                done(WriteOutcome { refused: Some(at), ..self.refused().into() });
-                Pending::default()
-            }
-            None => next.update(context, changes, done),
-        }
+        done(WriteOutcome { refused: Some(at), ..self.refused().into() });
+        Pending::default()
     }
 
     fn modify_password(
@@ -388,7 +425,7 @@ impl Interceptor for LastModification {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        match change.dn.is_within(&self.dn) {
+        match change.dn.is_within(&self.dn) && !self.is_hidden(next, context) {
             true => Reply::Now(self.refused().into()),
             false => next.modify_password(context, change, later),
         }
@@ -401,7 +438,7 @@ impl Interceptor for LastModification {
         asked: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        match asked.dn.is_within(&self.dn) {
+        match asked.dn.is_within(&self.dn) && !self.is_hidden(next, context) {
             true => Reply::Now(self.refused().into()),
             false => next.extended(context, asked, later),
         }

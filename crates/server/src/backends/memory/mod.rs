@@ -36,6 +36,8 @@ pub(crate) use subschema::SubschemaTree;
 pub(crate) trait Content: Debug + Send + Sync + 'static {
     /// Entries that count what a search sends.
     const COUNTED: Option<Counted> = None;
+    /// Every client knows that the entry is there: it may be searched, as in OpenLDAP, and the rules decide about its content.
+    const KNOWN: bool = false;
 
     /// The entries, superiors first.
     fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry>;
@@ -102,7 +104,11 @@ impl<C: Content> Tree<C> {
     ) -> Result<Found, LdapResult> {
         self.common.config.global.request_limits.check_search(&search.request, &search.controls)?;
         let tree = self.tree(context);
-        Ok(tree.search(search.base, &search.request, &search.controls, search.message, out))
+        let Search { base, request, controls, message, .. } = search;
+        Ok(match C::KNOWN {
+            true => tree.search_known(base, request, controls, *message, out),
+            false => tree.search(base, request, controls, *message, out),
+        })
     }
 }
 

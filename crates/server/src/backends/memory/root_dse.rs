@@ -15,6 +15,8 @@ pub(crate) struct RootDseTree {
 }
 
 impl Content for RootDseTree {
+    const KNOWN: bool = true;
+
     fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry> {
         let sasl = &common.config.global.sasl;
         let Announced {

@@ -11,6 +11,8 @@ use larix_backend::Context;
 pub(crate) struct SubschemaTree;
 
 impl Content for SubschemaTree {
+    const KNOWN: bool = true;
+
     fn entries(&self, common: &Common, _: &Context<'_>) -> Vec<Entry> {
         let shown = common.config.attributes_shown_for_overlays();
         let started = common.services.statistics.started;
