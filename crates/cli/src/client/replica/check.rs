@@ -47,12 +47,9 @@ pub(super) struct CheckArgs {
     /// Compare the values of all attributes, too, by searching, whatever the servers know
     #[arg(long)]
     values: bool,
-    /// A server, as URL
+    /// The two servers, as URLs; -H may name them, too
     #[arg(value_name = "URL")]
-    here: String,
-    /// The other one
-    #[arg(value_name = "URL")]
-    there: String,
+    urls: Vec<String>,
 }
 
 /// How often a differing entry is read before one that still changes is reported as changing.
@@ -113,9 +110,13 @@ struct Look {
 }
 
 pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
-    let mut here = at(&args.here, Server::open(&args.common, &args.here))?;
-    let there = at(&args.there, Server::open(&args.common, &args.there))?;
-    let base = at(&args.here, super::base(args.base.as_deref(), &mut here))?;
+    let urls = super::servers(&args.common, &args.urls, super::environment().as_deref(), 2..=2)?;
+    let opened = urls.iter().map(|url| at(url, Server::open(&args.common, url)));
+    let servers = opened.collect::<Result<Vec<_>, _>>()?;
+    let [mut here, there]: [Server; 2] =
+        servers.try_into().map_err(|_| ClientError::Usage("name two servers".to_owned()))?;
+    let base = super::base(args.base.as_deref(), &mut here);
+    let base = at(&here.url, base)?;
     let method = match (args.values, args.search) {
         (true, _) => Method::Values,
         (false, true) => Method::Search,
@@ -216,7 +217,7 @@ impl Check<'_> {
         });
         let here = here.map_err(|error| advised(error, anonymous[0], BOUND));
         let there = there.map_err(|error| advised(error, anonymous[1], BOUND));
-        match (at(&self.args.here, here)?, at(&self.args.there, there)?) {
+        match (at(&self.servers[0].url, here)?, at(&self.servers[1].url, there)?) {
             (Some(here), Some(there)) => Ok([here, there]),
             _ => {
                 self.say(format_args!("not both servers know digests: entries are searched and compared"));

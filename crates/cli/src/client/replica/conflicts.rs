@@ -23,13 +23,14 @@ pub(super) struct ConflictsArgs {
     /// Only those with higher numbers
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     after: u64,
-    /// The server, as URL
+    /// The server, as URL; -H may name it, too
     #[arg(value_name = "URL")]
-    url: String,
+    urls: Vec<String>,
 }
 
 pub(super) fn run(args: &ConflictsArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
-    let mut server = Server::open(&args.common, &args.url)?;
+    let urls = super::servers(&args.common, &args.urls, super::environment().as_deref(), 1..=1)?;
+    let mut server = Server::open(&args.common, &urls.concat())?;
     let base = super::base(args.base.as_deref(), &mut server)?;
     let mut after = args.after;
     loop {

@@ -10,6 +10,7 @@ mod tests;
 mod values;
 
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -53,6 +54,43 @@ pub(super) fn run(args: &ReplicaArgs, out: &mut dyn Write) -> Result<ExitCode, C
         ReplicaCommand::Conflicts(args) => conflicts::run(args, out),
         ReplicaCommand::Retire(args) => retire::run(args, out),
     }
+}
+
+/// The servers that are named as URLs, or with `-H` or LDAPURI, which may name several.
+///
+/// # Errors
+/// Both name some, or not as many are named as the command takes.
+fn servers(
+    common: &CommonArgs,
+    urls: &[String],
+    environment: Option<&str>,
+    number: RangeInclusive<usize>,
+) -> Result<Vec<String>, ClientError> {
+    let listed = |text: &str| -> Vec<String> {
+        text.split([' ', ',']).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+    };
+    let servers = match (urls, &common.uri) {
+        ([], Some(uri)) => listed(uri),
+        ([], None) => environment.map(listed).unwrap_or_default(),
+        (_, Some(_)) => {
+            return Err(ClientError::Usage("name the servers once: as URLs, or with -H".to_owned()));
+        }
+        (urls, None) => urls.to_vec(),
+    };
+    if number.contains(&servers.len()) {
+        return Ok(servers);
+    }
+    let wanted = match number.into_inner() {
+        (1, 1) => "one server",
+        (2, 2) => "two servers",
+        _ => "the servers",
+    };
+    Err(ClientError::Usage(format!("name {wanted} as URLs, or with -H; {} given", servers.len())))
+}
+
+/// The value of LDAPURI.
+fn environment() -> Option<String> {
+    std::env::var("LDAPURI").ok()
 }
 
 /// One of the servers that are asked.

@@ -24,8 +24,8 @@ pub(super) struct RetireArgs {
     /// The server id, as in olcServerID; with 0x in front hexadecimal, as in a CSN
     #[arg(value_name = "SID", value_parser = server_id)]
     server_id: u16,
-    /// The servers that stay, as URLs
-    #[arg(value_name = "URL", required = true)]
+    /// The servers that stay, as URLs; -H may name them, too
+    #[arg(value_name = "URL")]
     urls: Vec<String>,
 }
 
@@ -38,11 +38,10 @@ fn server_id(text: &str) -> Result<u16, String> {
 }
 
 pub(super) fn run(args: &RetireArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
-    let mut servers = args
-        .urls
-        .iter()
-        .map(|url| at(url, Server::open(&args.common, url)))
-        .collect::<Result<Vec<_>, _>>()?;
+    // The variable names servers to ask, not servers to change.
+    let urls = super::servers(&args.common, &args.urls, None, 1..=usize::MAX)?;
+    let mut servers =
+        urls.iter().map(|url| at(url, Server::open(&args.common, url))).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = servers.first_mut() else {
         return Err(ClientError::Usage("no server is given".to_owned()));
     };

@@ -26,8 +26,8 @@ pub(super) struct StatusArgs {
     /// Seconds that a server may be behind
     #[arg(long, value_name = "SECONDS")]
     max_lag: Option<f64>,
-    /// Servers, as URLs
-    #[arg(value_name = "URL", required = true)]
+    /// Servers, as URLs; -H may name them, too
+    #[arg(value_name = "URL")]
     urls: Vec<String>,
 }
 
@@ -37,7 +37,8 @@ type Known = Result<Vec<Csn>, String>;
 pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
     let mut base = args.base.clone();
     let mut all: Vec<(&str, Known)> = Vec::new();
-    for url in &args.urls {
+    let urls = super::servers(&args.common, &args.urls, super::environment().as_deref(), 1..=usize::MAX)?;
+    for url in &urls {
         let known = context(args, url, &mut base).map_err(|error| error.to_string());
         all.push((url, known));
     }

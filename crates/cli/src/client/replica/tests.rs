@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::Parser as _;
 use larix_engine::csn::Csn;
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{Attributes, MessageId, Response};
@@ -11,7 +12,7 @@ use uuid::Uuid;
 
 use super::check::still_different;
 use super::entries::{self, Shown};
-use super::values;
+use super::{CommonArgs, servers, values};
 
 const UUID: &str = "01900000-0000-7000-8000-000000000001";
 const CSN: &str = "20260101000000.000000Z#000000#001#000000";
@@ -48,6 +49,36 @@ fn shown(csn: &str, content: Content<'_>) -> Shown {
         shown.attributes.insert((*name).to_owned(), values.collect());
     }
     shown
+}
+
+/// The options that all commands have, as a command line.
+#[derive(clap::Parser)]
+#[command(disable_help_flag = true)]
+struct Line {
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[test]
+fn servers_are_named_once() {
+    let named = |options: &[&str], urls: &[&str], environment, number| {
+        let line = Line::parse_from(std::iter::once(&"larix").chain(options));
+        let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
+        servers(&line.common, &urls, environment, number).map_err(|error| error.to_string())
+    };
+    let two = Ok(vec!["ldap://a".to_owned(), "ldap://b".to_owned()]);
+    assert_eq!(named(&[], &["ldap://a", "ldap://b"], Some("ldap://c"), 2..=2), two);
+    assert_eq!(named(&["-H", "ldap://a,ldap://b"], &[], Some("ldap://c"), 2..=2), two);
+    assert_eq!(named(&[], &[], Some("ldap://a ldap://b"), 1..=usize::MAX), two);
+    for (options, urls, number, fault) in [
+        (&["-H", "ldap://a"][..], &["ldap://b"][..], 1..=usize::MAX, "name the servers once"),
+        (&[], &[], 1..=usize::MAX, "name the servers as URLs, or with -H; 0 given"),
+        (&["-H", "ldap://a"], &[], 2..=2, "name two servers as URLs, or with -H; 1 given"),
+        (&[], &["ldap://a", "ldap://b"], 1..=1, "name one server as URLs, or with -H; 2 given"),
+    ] {
+        let error = named(options, urls, None, number).unwrap_err();
+        assert!(error.contains(fault), "{error}");
+    }
 }
 
 #[test]
