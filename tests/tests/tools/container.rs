@@ -91,13 +91,16 @@ impl Set {
         let urls: Vec<String> = (0..self.ports.len()).map(|member| self.url(member)).collect();
         let shown = File::create(self.folder.path().join(format!("shown-{member}"))).unwrap();
         let file = |name: &str| self.folder.path().join(name);
-        let child = script(self.folder.path(), "start")
+        let mut start = script(self.folder.path(), "start");
+        if file("ldifs").exists() {
+            start.env("LARIX_LDIF", file("ldifs"));
+        }
+        let child = start
             .env("LARIX_SUFFIX", SUFFIX)
             .env("LARIX_DATA", self.data(member))
             .env("LARIX_URLS", self.url(member))
             .env("LARIX_HTTP", format!("http://127.0.0.1:{}/", self.health[member]))
             .env("LARIX_ADMIN_PASSWORD_FILE", file("admin"))
-            .env("LARIX_LDIF", file("ldifs"))
             .env("LARIX_INCLUDE", file("conf.d"))
             .env("LARIX_SCHEMAS", "nis, samba")
             .env("LARIX_OVERLAYS", "memberof,collective")
@@ -224,6 +227,35 @@ fn servers_find_each_other_by_a_list() {
     for server in servers {
         stop(server);
     }
+}
+
+/// The first one loses its volume, waits for nobody and makes the entry of the suffix anew: it is the entry that the other one has.
+#[test]
+fn the_entry_of_the_suffix_is_the_same_wherever_it_is_made() {
+    let set = Set::new(2);
+    fs::remove_dir_all(set.folder.path().join("ldifs")).unwrap();
+    let mut servers: Vec<Running> = (0..2).map(|member| set.start(member)).collect();
+    for (member, server) in servers.iter_mut().enumerate() {
+        set.wait_until_ready(member, server);
+    }
+    set.add(1, "before");
+    let uuids = |member: usize| set.search(member, &["-S", "", "entryUUID"]);
+    until("both have the change", || uuids(0).contains("cn=before,") && uuids(1) == uuids(0));
+    let before = uuids(1);
+    servers.drain(..).for_each(stop);
+    fs::remove_dir_all(set.data(0)).unwrap();
+    servers.push(set.start_waiting(0, "0"));
+    until("it has made the entry", || set.shown(0).contains("an entry was loaded"));
+    servers.push(set.start(1));
+    for (member, server) in servers.iter_mut().enumerate() {
+        set.wait_until_ready(member, server);
+    }
+    until("it has all", || uuids(0) == before);
+    assert_eq!(uuids(1), before);
+    // Its changes reach the other one again.
+    set.add(0, "again");
+    until("the change is at the other one", || uuids(1).contains("cn=again,"));
+    servers.into_iter().for_each(stop);
 }
 
 fn export(set: &Set) {

@@ -5,11 +5,15 @@ use std::io::{BufRead, BufReader};
 
 use anyhow::{Context, bail};
 use larix_configuration::Config;
+use larix_engine::csn::Csn;
 use larix_engine::load::{self, LoadContext, LoadOptions, Unobserved};
 use larix_engine::password::{Hasher, Scheme};
+use larix_schema::Schema;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::generated_password::generate_password;
 use larix_store::lmdb::LmdbOptions;
+use sha1::{Digest as _, Sha1};
+use uuid::Uuid;
 
 use super::{Start, base_entry};
 
@@ -52,12 +56,12 @@ pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> a
         if replicas.is_none() && !arguments.base_entry {
             return Ok(Loaded::default());
         }
-        let base = base_entry(suffix);
+        let base = equal_base_entry(suffix, &config.schema, config.server_id())?;
         if base.is_none() && arguments.base_entry {
             bail!("--base-entry makes an entry for {USUAL}, not for {suffix}");
         }
         let Some(base) = base else { return Ok(Loaded::default()) };
-        let entries = load_text(config, &mut base.join("\n").as_bytes(), clock)
+        let entries = load_text(config, &mut base.as_bytes(), clock)
             .with_context(|| format!("cannot make the entry {suffix}"))?;
         return Ok(Loaded { entries, sample_password: None });
     };
@@ -65,6 +69,19 @@ pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> a
     let entries = load_text(config, &mut BufReader::new(opened), clock)
         .with_context(|| format!("cannot load {}", file.display()))?;
     Ok(Loaded { entries, sample_password: None })
+}
+
+/// The entry of the suffix as LDIF, which every server of a list makes alike: two that each made it have the same entry, not two of one
+/// name. Its CSN is older than all others, so what the entry has become elsewhere counts. `None`: a suffix of another kind.
+fn equal_base_entry(suffix: &str, schema: &Schema, server_id: u16) -> anyhow::Result<Option<String>> {
+    let Some(mut lines) = base_entry(suffix) else { return Ok(None) };
+    let normal = schema.parse_dn(suffix)?;
+    // A UUID by name (RFC 9562, section 5.5).
+    let digest = Sha1::new().chain_update(Uuid::NAMESPACE_X500).chain_update(normal.as_str()).finalize();
+    let bytes = digest.first_chunk().copied().unwrap_or_default();
+    lines.push(format!("entryUUID: {}", uuid::Builder::from_sha1_bytes(bytes).into_uuid()));
+    lines.push(format!("entryCSN: {}", Csn { server_id, ..Csn::ZERO }.text()));
+    Ok(Some(lines.join("\n")))
 }
 
 /// The entries as LDIF; each person has the password, under a hash of their own.
@@ -111,8 +128,28 @@ fn load_text(config: &Config, ldif: &mut (impl BufRead + Send), clock: &SystemCl
 #[cfg(test)]
 mod tests {
     use larix_proto::ldif::Reader;
+    use larix_schema::SchemaBuilder;
 
     use super::*;
+
+    #[test]
+    fn servers_make_the_same_entry_of_a_suffix() {
+        let mut builder = SchemaBuilder::system();
+        let dc = "attributetype ( 0.9.2342.19200300.100.1.25 NAME 'dc' EQUALITY caseIgnoreIA5Match \
+                  SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 SINGLE-VALUE )";
+        builder.add_schema_text(dc, "dc").unwrap();
+        let schema = builder.build();
+        let made = |suffix: &str| equal_base_entry(suffix, &schema, 1).unwrap();
+        let identity = |text: String| {
+            text.lines().find_map(|line| line.strip_prefix("entryUUID: ").map(str::to_owned)).unwrap()
+        };
+        let [one, same, other] = ["dc=Site,dc=org", "DC=site, dc=ORG", "dc=site,dc=com"]
+            .map(|suffix| identity(made(suffix).unwrap()));
+        assert_eq!(one, same);
+        assert_ne!(one, other);
+        assert_eq!(Uuid::parse_str(&one).unwrap().get_version_num(), 5);
+        assert_eq!(made("cn=odd"), None);
+    }
 
     #[test]
     fn the_sample_is_below_the_suffix() {
