@@ -1,7 +1,8 @@
 //! What a durable change costs: `cargo bench -p larix-engine --bench writes -- KIND ENTRIES OPERATIONS GROUP`.
 //!
-//! KIND is `add`, `modify`, `delete` or `member`; ENTRIES accounts of the mail directory (with `member` a few, and a group of
-//! ENTRIES members, which gets one more with each change) are loaded first, then OPERATIONS changes go through the writer, GROUP of them in flight at a time. Printed for each operation: CPU time, bytes written, and the
+//! KIND is `add`, `modify`, `delete`, `member` or `values`; ENTRIES accounts of the mail directory (with `member` a few, and a group of
+//! ENTRIES members, which gets one more with each change; with `values` a few, and each change gives one of them ENTRIES values of an
+//! attribute that is indexed `eq,sub`, in place of as many others) are loaded first, then OPERATIONS changes go through the writer, GROUP of them in flight at a time. Printed for each operation: CPU time, bytes written, and the
 //! commits it took; at the end the memory and the size of the file. Time on the clock is the machine's, not the code's:
 //! under `valgrind --tool=callgrind --toggle-collect='*Core*group*'` the same run counts instructions.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)] // measures a real machine
@@ -36,8 +37,8 @@ const SEED: u64 = 1;
 /// 2026-01-01T00:00:00Z
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
 const CROWD: &str = "cn=crowd,ou=people,dc=zre-ldap001,dc=eng,dc=vmware,dc=com";
-/// Accounts beside a group.
-const BESIDE_CROWD: u64 = 10;
+/// Accounts beside a group, or where one account gets many values.
+const FEW: u64 = 10;
 const PEOPLE: &str = "ou=people,dc=zre-ldap001,dc=eng,dc=vmware,dc=com";
 
 struct Arguments {
@@ -89,6 +90,7 @@ fn settings(schema: &Schema) -> DatabaseSettings {
     }
     let root = Kind::Mail.root_dn();
     index.add_line(schema, "member", Some("eq")).unwrap();
+    index.add_line(schema, "street", Some(if without { "eq" } else { "eq,sub" })).unwrap();
     DatabaseSettings {
         suffixes: vec![Suffix { normal: schema.parse_dn("").unwrap(), text: String::new() }],
         root_dn: Some(schema.parse_dn(&root).unwrap()),
@@ -153,11 +155,28 @@ fn operations(arguments: &Arguments) -> Vec<WriteOperation> {
                 }],
             })
             .collect(),
+        "values" => (0..*operations)
+            .map(|number| WriteOperation::Modify {
+                object: format!("uid=user.1,{PEOPLE}"),
+                changes: vec![Modification {
+                    operation: ModifyOperation::Replace,
+                    attribute: AttributeValues {
+                        description: "street".to_owned(),
+                        values: (0..*entries).map(|value| address(number * entries + value)).collect(),
+                    },
+                }],
+            })
+            .collect(),
         "delete" => (0..(*operations).min(*entries))
             .map(|number| WriteOperation::Delete { entry: format!("uid=user.{},{PEOPLE}", number + 1) })
             .collect(),
         other => panic!("no kind {other}"),
     }
+}
+
+/// An address that no other number has.
+fn address(number: u64) -> Vec<u8> {
+    format!("{} {:x} street", number % 200, number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes()
 }
 
 /// A generalized time that differs for each of some two million numbers.
@@ -231,7 +250,7 @@ fn loaded(
     let store = LmdbStore::open(folder, &TABLES, &options).unwrap();
     let mut ldif = Vec::new();
     let has_crowd = arguments.kind == "member";
-    let accounts = if has_crowd { BESIDE_CROWD } else { arguments.entries };
+    let accounts = if has_crowd || arguments.kind == "values" { FEW } else { arguments.entries };
     Kind::Mail.write_ldif(accounts, SEED, &mut ldif).unwrap();
     if has_crowd {
         ldif.extend_from_slice(format!("\ndn: {CROWD}\nobjectClass: groupOfNames\ncn: crowd\n").as_bytes());

@@ -245,7 +245,7 @@ fn check_entry<N: Snapshot>(
         }
         let built = key::parse_head(&key).is_some_and(|head| is_indexed(&view.catalog, head));
         if built && !view.snapshot.posting_contains(INDEX, &key, id.0)? {
-            report(Finding::MissingPosting { entry: id, key });
+            report(Finding::MissingPosting { entry: id, key: key.into_vec() });
         }
     }
     Ok(())
@@ -256,7 +256,7 @@ fn check_pending<N: Snapshot>(
     view: &View<'_, N>,
     id: EntryId,
     pending: &pending::Row,
-    keys: &BTreeSet<Vec<u8>>,
+    keys: &BTreeSet<keys::EntryKey>,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
     for (part, present) in &pending.keys {
@@ -264,7 +264,7 @@ fn check_pending<N: Snapshot>(
         let Some(head) = key::parse_head(&key).filter(|head| is_indexed(&view.catalog, *head)) else {
             continue;
         };
-        match (present, keys.contains(&key)) {
+        match (present, keys.contains(key.as_slice())) {
             (true, false) if !has_key(view, id, head, &key)? => {
                 report(Finding::StrayPosting { entry: id, key });
             }
@@ -390,5 +390,5 @@ fn has_key<N: Snapshot>(
         };
     }
     let keys = keys::stored_attribute_keys(&view.schema, row, kind.into(), &reader, &stored)?;
-    Ok(keys.contains(key))
+    Ok(keys.binary_search_by(|known| known.as_slice().cmp(key)).is_ok())
 }

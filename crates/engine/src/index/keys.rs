@@ -12,10 +12,7 @@ use crate::entry::patch::Patch;
 use crate::entry::record::{Form, StoredValue, ValuesView};
 use crate::entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, LargeValues, values};
 use crate::fault::Fault;
-use crate::key::HEAD_LENGTH;
 use crate::tables::INDEX;
-
-type Keys = BTreeSet<Vec<u8>>;
 
 /// Keys of substrings fit in, and most others.
 const KEY_BYTES: usize = 24;
@@ -36,9 +33,18 @@ impl IndexChanges {
         self.added.iter().for_each(|key| set.add_posting(INDEX, key, entry.0));
     }
 
-    fn difference(&mut self, old: &Keys, new: &Keys) {
-        self.added.extend(new.difference(old).map(|key| EntryKey::from_slice(key)));
-        self.removed.extend(old.difference(new).map(|key| EntryKey::from_slice(key)));
+    /// Takes what is in one of these alone. Both ascend.
+    fn difference(&mut self, old: Vec<EntryKey>, new: Vec<EntryKey>) {
+        let mut old = old.into_iter().peekable();
+        for new in new {
+            while let Some(gone) = old.next_if(|old| *old < new) {
+                self.removed.push(gone);
+            }
+            if old.next_if_eq(&new).is_none() {
+                self.added.push(new);
+            }
+        }
+        self.removed.extend(old);
     }
 }
 
@@ -104,27 +110,27 @@ pub fn stored_keys<S: Snapshot>(
     schema: &Schema,
     catalog: &Catalog,
     entry: &EntryReader<'_, S>,
-) -> Result<Keys, Fault> {
-    let mut keys = Keys::new();
+) -> Result<BTreeSet<EntryKey>, Fault> {
+    let mut keys = BTreeSet::new();
     for attribute in entry.view.attributes() {
         let (number, stored) = attribute?;
         let Some(row) = catalog.row(number).filter(|row| !row.wanted.is_empty()) else { continue };
-        keys.append(&mut stored_attribute_keys(schema, row, row.wanted, entry, &stored)?);
+        keys.extend(stored_attribute_keys(schema, row, row.wanted, entry, &stored)?);
     }
     Ok(keys)
 }
 
-/// The keys of one stored attribute, of the given kinds.
+/// The keys of one stored attribute, of the given kinds, ascending.
 pub fn stored_attribute_keys<S: Snapshot>(
     schema: &Schema,
     row: &CatalogRow,
     kinds: Kinds,
     entry: &EntryReader<'_, S>,
     stored: &ValuesView<'_>,
-) -> Result<Keys, Fault> {
-    let mut keys = Keys::new();
-    visit_stored_keys(schema, row, kinds, entry, stored, &mut collect(row, &mut keys))?;
-    Ok(keys)
+) -> Result<Vec<EntryKey>, Fault> {
+    let mut sorted = Sorted::new(row.number);
+    visit_stored_keys(schema, row, kinds, entry, stored, &mut sorted)?;
+    Ok(sorted.finish())
 }
 
 /// Gives `sink` each key of one stored attribute; a key that several values share comes several times.
@@ -202,84 +208,116 @@ fn change_attribute<S: Snapshot>(
     }
     let old = stored_attribute_keys(schema, row, row.wanted, old, stored)?;
     let new = new.map(|new| attribute_keys(schema, row, new)).unwrap_or_default();
-    let new = new.into_iter().map(SmallVec::into_vec).collect();
-    changes.difference(&old, &new);
+    changes.difference(old, new);
     Ok(())
 }
 
 fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes: &mut IndexChanges) {
-    let mut added = Keys::new();
-    let mut collect = collect(row, &mut added);
-    let mut maker = KeyMaker::new(schema, row, row.wanted, &mut collect);
+    let mut added = Sorted::new(row.number);
+    let mut maker = KeyMaker::new(schema, row, row.wanted, &mut added);
     if large.stored == 0 && large.count() > 0 {
         maker.presence();
     }
     large.added.values().for_each(|value| maker.value(value));
-    drop(collect);
-    let mut removed = Keys::new();
-    if row.wanted.has(Kinds::EQUALITY) {
-        removed.extend(large.removed.iter().map(|member| values::index_key_of_member(row.number, member)));
-    }
+    let mut removed = Vec::new();
     if large.count() == 0 && row.wanted.has(Kinds::PRESENCE) {
-        removed.insert(key::make(row.number, KeyKind::Presence, &[]));
+        removed.push(EntryKey::from_vec(key::make(row.number, KeyKind::Presence, &[])));
+    }
+    if row.wanted.has(Kinds::EQUALITY) {
+        let keys = large.removed.iter().map(|member| values::index_key_of_member(row.number, member));
+        removed.extend(keys.map(EntryKey::from_vec));
     }
     // A member that goes and comes back in another spelling keeps its posting.
-    changes.removed.extend(removed.difference(&added).map(|key| EntryKey::from_slice(key)));
-    changes.added.extend(added.into_iter().map(EntryKey::from_vec));
+    let added = added.finish();
+    removed.retain(|key| added.binary_search(key).is_err());
+    changes.removed.extend(removed);
+    changes.added.extend(added);
 }
 
 /// The keys of an attribute of a new entry, ascending.
 fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute) -> Vec<EntryKey> {
-    let mut sorted = Sorted { number: row.number, keys: Vec::new(), grams: SmallVec::new() };
+    let mut sorted = Sorted::new(row.number);
     visit_attribute_keys(schema, row, attribute, &mut sorted);
     sorted.finish()
 }
 
-/// Sorts keys of one attribute. Most are grams, which it sorts as numbers before they become keys.
+/// Sorts keys of one attribute, those of each kind apart: where values come in the order of their equality keys, as those of a large
+/// set do, these are in order already. Most keys are grams, which it sorts as numbers before they become keys.
 struct Sorted {
     number: AttributeNumber,
-    keys: Vec<EntryKey>,
+    /// Those of the kinds before [`KeyKind::Any`].
+    before: SmallVec<[EntryKey; 2]>,
+    heads: SmallVec<[EntryKey; 2]>,
     grams: SmallVec<[u32; 64]>,
+    tails: SmallVec<[EntryKey; 2]>,
+    words: Vec<EntryKey>,
+    /// From so many grams on, repeated ones are taken out: values have few that differ.
+    grams_max: usize,
 }
+
+/// Grams that are kept before repeated ones are taken out.
+const GRAMS_KEPT: usize = 16 * 1024;
 
 impl KeySink for Sorted {
     fn key(&mut self, kind: KeyKind, value: &[u8]) {
-        self.keys.push(EntryKey::from_vec(key::make(self.number, kind, value)));
+        let made = || EntryKey::from_vec(key::make(self.number, kind, value));
+        match kind {
+            KeyKind::Presence | KeyKind::Equality => self.before.push(made()),
+            KeyKind::Initial => self.heads.push(made()),
+            KeyKind::Any => self.grams(value),
+            KeyKind::Final => self.tails.push(made()),
+            KeyKind::Approx => self.words.push(made()),
+        }
     }
 
     fn grams(&mut self, normal: &[u8]) {
         let grams = normal.array_windows().map(|[a, b, c]| u32::from_be_bytes([0, *a, *b, *c]));
         self.grams.extend(grams);
+        if self.grams.len() > self.grams_max {
+            self.sort_grams();
+            self.grams_max = GRAMS_KEPT.max(2 * self.grams.len());
+        }
     }
 }
 
 impl Sorted {
-    fn finish(self) -> Vec<EntryKey> {
-        let Self { number, mut keys, mut grams } = self;
-        keys.sort_unstable();
-        keys.dedup();
-        grams.sort_unstable();
-        grams.dedup();
-        let kind_of = |key: &EntryKey| key.get(HEAD_LENGTH - 1).copied();
-        let behind = keys.partition_point(|key| kind_of(key) < Some(KeyKind::Any as u8));
-        let grams = grams.iter().map(|gram| {
-            let [_, value @ ..] = gram.to_be_bytes();
-            let mut key = EntryKey::new();
-            match key::of_gram(number, value) {
-                Some(whole) => key.extend_from_slice(&whole),
-                None => key.extend_from_slice(&key::make(number, KeyKind::Any, &value)),
-            }
-            key
-        });
-        keys.splice(behind..behind, grams);
-        keys
+    fn new(number: AttributeNumber) -> Self {
+        Self {
+            number,
+            before: SmallVec::new(),
+            heads: SmallVec::new(),
+            grams: SmallVec::new(),
+            tails: SmallVec::new(),
+            words: Vec::new(),
+            grams_max: GRAMS_KEPT,
+        }
     }
-}
 
-fn collect(row: &CatalogRow, keys: &mut Keys) -> impl FnMut(KeyKind, &[u8]) {
-    let number = row.number;
-    move |kind, value| {
-        keys.insert(key::make(number, kind, value));
+    fn sort_grams(&mut self) {
+        self.grams.sort_unstable();
+        self.grams.dedup();
+    }
+
+    fn finish(mut self) -> Vec<EntryKey> {
+        self.sort_grams();
+        let Self { number, mut before, mut heads, grams, mut tails, mut words, .. } = self;
+        let lists: [&mut [EntryKey]; 4] = [&mut before, &mut heads, &mut tails, &mut words];
+        lists.into_iter().for_each(<[EntryKey]>::sort_unstable);
+        let count = before.len() + heads.len() + grams.len() + tails.len() + words.len();
+        let mut keys = Vec::with_capacity(count);
+        keys.extend(before);
+        keys.extend(heads);
+        keys.extend(grams.iter().map(|gram| {
+            let [_, value @ ..] = gram.to_be_bytes();
+            match key::of_gram(number, value) {
+                Some(whole) => EntryKey::from_slice(&whole),
+                None => EntryKey::from_vec(key::make(number, KeyKind::Any, &value)),
+            }
+        }));
+        keys.extend(tails);
+        keys.extend(words);
+        keys.dedup();
+        keys
     }
 }
 

@@ -200,7 +200,7 @@ pub fn cost<N: Snapshot>(
             for key in keys::stored_attribute_keys(&view.schema, row, kinds, &reader, &stored)? {
                 cost.keys += 1;
                 let length = key.len() as u64;
-                if seen.insert(key) {
+                if seen.insert(key.into_vec()) {
                     cost.different += 1;
                     cost.key_bytes += length;
                 }
