@@ -251,10 +251,7 @@ fn a_home_is_copied_where_it_cannot_be_renamed() {
 
 #[test]
 fn a_home_moves_to_another_file_system() {
-    let elsewhere = match tempfile::tempdir_in("/dev/shm") {
-        Ok(folder) => folder,
-        Err(_) => return,
-    };
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else { return };
     let mut house = House::new(&format!("homedir-regexp ^/fast/([a-z]+)$ {}/$1", elsewhere.path().display()));
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
     if device(house.folder.path()) == device(elsewhere.path()) {
