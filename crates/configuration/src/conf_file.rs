@@ -28,8 +28,12 @@ impl FileText {
             let at = error.utf8_error().valid_up_to();
             fail(format!("`{}` is not UTF-8 text, from byte {at} on", path.display()), "save it as UTF-8")
         })?;
-        let lines = text.lines().map(str::to_owned).collect();
-        Ok((Self { path: Arc::new(path.to_owned()), lines }, text))
+        Ok((Self::of(path, &text), text))
+    }
+
+    /// Of a text that is known.
+    pub(super) fn of(path: &Path, text: &str) -> Self {
+        Self { path: Arc::new(path.to_owned()), lines: text.lines().map(str::to_owned).collect() }
     }
 
     /// An error at a part of a logical line, shown in its physical line.

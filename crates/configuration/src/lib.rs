@@ -72,7 +72,7 @@ pub use overlays::{local_attributes, secret_attributes};
 pub use remote_auth::{Realm, RemoteAuthSettings};
 pub use settings::{Setting, Settings};
 #[cfg(feature = "kv")]
-pub use sharing::{OwnLines, SharedLines};
+pub use sharing::{Followed, OwnLines, SharedLines};
 pub use translucent::TranslucentSettings;
 pub use value_list::ValueList;
 pub use values::PasswordCosts;

@@ -51,6 +51,12 @@ impl Settings {
             .map_or(NONE, |setting| &setting.values)
     }
 
+    /// Adds those of others whose attribute `taken` answers true to.
+    #[cfg(feature = "kv")]
+    pub(super) fn add_all(&mut self, others: &Self, taken: impl Fn(&str) -> bool) {
+        self.0.extend(others.0.iter().filter(|setting| taken(setting.attribute)).cloned());
+    }
+
     /// Keeps the settings that `kept` answers true to.
     #[cfg(feature = "kv")]
     pub(super) fn retain(&mut self, kept: impl Fn(&Setting) -> bool) {

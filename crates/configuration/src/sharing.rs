@@ -2,8 +2,15 @@
 
 use std::path::Path;
 
+use larix_proto::ResultCode;
+
+use super::change::{Changed, ConfigRefusal};
+use super::difference::Difference;
 use super::export::quoted_whole;
-use super::model::{Config, Database};
+use super::kinds::KvSettings;
+use super::model::{Config, Database, Frontend};
+use super::slapd_conf;
+use super::slapd_d::Stamp;
 
 /// Settings of the server as a whole that say what shared entries mean, who may do what with them, and how they are indexed. The others (listeners,
 /// certificates, logs, threads, server ids) are each node's own.
@@ -42,10 +49,14 @@ const ADDED: &[&str] = &["olcTLSCertificateFile", "olcTLSCertificateKeyFile"];
 /// Databases of a node that has joined.
 const KINDS: &[&str] = &["config", "kv", "monitor"];
 /// What each node says of the database.
-const OF_NODE: &[&str] = &["olcLarixKvEngine", "olcLarixKvNode", SERVER_ID];
+const OF_NODE: &[&str] = &["olcLarixKvEngine", "olcLarixKvNode", "olcLarixKvConfiguration", SERVER_ID];
 /// The same at all nodes: where none has it, nodes that join get what `serverID` says.
 const SERVER_ID: &str = "olcLarixKvServerId";
 const DATABASE: &str = "\ndatabase kv\n";
+/// What errors call the lines that a node reads in the engine.
+const NAME: &str = "the nodes' configuration";
+/// What [`SharedLines::of_node`] makes of the root DN beside the database itself.
+const OF_ROOT: [(&str, &str); 2] = [("config", "olcRootDN"), ("monitor", "olcAccess")];
 
 /// Lines of slapd.conf that all nodes of a database have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,6 +110,104 @@ impl Config {
     }
 }
 
+/// What a node's configuration becomes when it takes over what the engine has.
+#[derive(Debug)]
+pub struct Followed {
+    pub changed: Changed,
+    /// What is changed, for people.
+    pub difference: Difference,
+}
+
+impl Config {
+    /// The `database kv` whose first suffix has this normal form.
+    pub fn in_engine(&self, suffix: &str) -> Option<&Database> {
+        self.databases.iter().find(|database| {
+            database.kind.settings::<KvSettings>().is_some()
+                && database.suffixes.first().is_some_and(|own| own.normal.as_str() == suffix)
+        })
+    }
+
+    /// This configuration with what these lines say of its database in an engine, and of the server as a whole. What is each node's own
+    /// stays. None where nothing is different.
+    ///
+    /// # Errors
+    /// The lines cannot be read here, bring something that is each node's own, or do not fit the rest of this configuration.
+    pub fn with_shared_lines(
+        &self,
+        suffix: &str,
+        lines: &SharedLines,
+        stamp: &Stamp<'_>,
+    ) -> Result<Option<Followed>, ConfigRefusal> {
+        let refused = |why: &str| ConfigRefusal::new(ResultCode::UNWILLING_TO_PERFORM, why);
+        let own = self.in_engine(suffix).ok_or_else(|| refused("there is no such `database kv`"))?;
+        let wanted = self.read_shared(own, lines)?;
+        SharedLines::check_alone(&wanted).map_err(|why| refused(&why))?;
+        let theirs = wanted.in_engine(suffix).ok_or_else(|| {
+            refused("they give the database another suffix, which no running node takes: have this node join anew")
+        })?;
+        let before = self.read_shared(own, &self.shared_lines(own)).ok();
+        let mut next = self.clone();
+        next.read_entries = None;
+        next.schema_sections.clone_from(&wanted.schema_sections);
+        next.global.settings.retain(|setting| !OF_ALL.contains(&setting.attribute));
+        next.global.settings.add_all(&wanted.global.settings, |attribute| OF_ALL.contains(&attribute));
+        next.frontend = Frontend { overlays: self.frontend.overlays.clone(), ..wanted.frontend.clone() };
+        for database in &mut next.databases {
+            let kind = database.kind.name();
+            if kind == own.kind.name() && database.suffixes == own.suffixes {
+                follow(database, theirs, self.server_id_of(own) == wanted.server_id_of(theirs));
+            }
+            let of_kind = |config: &Self, attribute: &str| {
+                let found = config.databases.iter().find(|other| other.kind.name() == kind);
+                found.map(|other| other.settings.get(attribute).clone())
+            };
+            for (_, attribute) in OF_ROOT.iter().filter(|(of, _)| *of == kind) {
+                let was = before.as_ref().and_then(|before| of_kind(before, attribute));
+                let becomes = of_kind(&wanted, attribute);
+                // One that somebody has changed here stays.
+                if was != becomes && was.as_ref() == Some(database.settings.get(attribute)) {
+                    database.settings.retain(|setting| setting.attribute != *attribute);
+                    let of_root = wanted.databases.iter().find(|other| other.kind.name() == kind);
+                    of_root.iter().for_each(|other| {
+                        database.settings.add_all(&other.settings, |other| other == *attribute);
+                    });
+                }
+            }
+        }
+        let difference = self.difference(&next);
+        if difference.is_empty() {
+            return Ok(None);
+        }
+        let changed = self.changed_together(&difference.offline_changes(), stamp);
+        let changed = changed.map_err(|(_, refusal)| refusal)?;
+        self.check_served(&changed.config)?;
+        Ok(Some(Followed { changed, difference }))
+    }
+
+    /// The configuration of a node that joins with these lines, and is this one otherwise.
+    fn read_shared(&self, own: &Database, lines: &SharedLines) -> Result<Self, ConfigRefusal> {
+        let settings = own.kind.settings::<KvSettings>();
+        let engine =
+            settings.and_then(|settings| settings.engine.as_ref()).map_or("", |engine| engine.text());
+        let node = settings.map_or("", |settings| &settings.node);
+        let text = lines.of_node(&OwnLines { engine, node, certificate: None });
+        slapd_conf::read_lines(NAME, text).map_err(ConfigRefusal::from)
+    }
+}
+
+/// Gives a database what another node says of it; `same_id`: the server id in its CSNs is no other.
+fn follow(database: &mut Database, theirs: &Database, same_id: bool) {
+    let stays = |attribute: &str| OF_NODE.contains(&attribute) && (attribute != SERVER_ID || same_id);
+    let own = std::mem::take(&mut database.settings);
+    database.settings.add_all(&own, stays);
+    database.settings.add_all(&theirs.settings, |attribute| !stays(attribute));
+    let own = std::mem::replace(&mut database.overlays, theirs.overlays.clone());
+    // `overlay chain` names the other nodes.
+    for (place, overlay) in own.into_iter().enumerate().filter(|(_, overlay)| overlay.chain().is_some()) {
+        database.overlays.insert(place.min(database.overlays.len()), overlay);
+    }
+}
+
 impl SharedLines {
     /// The slapd.conf of another node: the same with its own lines, cn=config for the same administrator, and cn=Monitor.
     pub fn of_node(&self, own: &OwnLines<'_>) -> String {
@@ -110,7 +219,12 @@ impl SharedLines {
         text += &self.head;
         text += "\ndatabase config\n";
         text += &self.root_dn.as_ref().map(|dn| line_of("rootdn", dn)).unwrap_or_default();
-        let own = format!("{}{}", line_of("engine", own.engine), line_of("node", own.node));
+        let own = format!(
+            "{}{}{}",
+            line_of("engine", own.engine),
+            line_of("node", own.node),
+            line_of("node-configuration", "shared")
+        );
         text += &self.database.replacen(DATABASE, &format!("{DATABASE}{own}"), 1);
         text += "\ndatabase monitor\n";
         if let Some(reader) = &self.root_dn {
@@ -150,6 +264,8 @@ impl SharedLines {
 
 #[cfg(test)]
 mod tests {
+    use larix_engine::time::{ManualClock, SeededRandom};
+
     use super::*;
 
     fn read(text: &str) -> Config {
@@ -162,6 +278,85 @@ mod tests {
     fn lines(config: &Config) -> SharedLines {
         let database = config.databases.iter().find(|database| database.kind.name() == "kv");
         config.shared_lines(database.expect("a kv database"))
+    }
+
+    #[test]
+    fn a_node_takes_over_what_is_shared_and_keeps_its_own() {
+        let engine =
+            "engine postgresql://two:hidden@127.0.0.1/d?sslmode=disable\nnode ldap://n2\nsuffix dc=a\n";
+        let first = "schema core\nattributetype ( 1.2.3.4 NAME 'ownThing' SUP name )\nsizelimit 70\n\
+            access to dn.base=\"\" by * read\ndatabase kv\n@rootdn cn=boss,dc=a\nrootpw secret\nindex cn eq\noverlay memberof\n\
+            overlay unique\nunique_uri ldap:///?cn?sub\n";
+        let shared = lines(&read(&first.replace('@', engine)));
+        let joined = shared.of_node(&OwnLines {
+            engine: "postgresql://two:hidden@127.0.0.1/d?sslmode=disable",
+            node: "ldap://n2",
+            certificate: None,
+        });
+        let own = format!(
+            "loglevel stats\npidfile /run/two.pid\n{joined}database mdb\nsuffix dc=own\ndirectory @DATA@\n"
+        );
+        let folder = tempfile::tempdir().expect("a directory");
+        let own = read(&own.replace("@DATA@", &folder.path().display().to_string()));
+        assert_eq!(lines(&own), shared);
+        let (clock, random) = (ManualClock::default(), SeededRandom::new(1));
+        let stamp = Stamp { clock: &clock, random: &random };
+        let follow = |config: &Config, lines: &SharedLines| config.with_shared_lines("dc=a", lines, &stamp);
+        assert!(follow(&own, &shared).expect("the same").is_none());
+
+        let second = first
+            .replace("ownThing", "otherThing")
+            .replace("sizelimit 70", "timelimit 9")
+            .replace("by * read", "by * search")
+            .replace("cn=boss", "cn=chief")
+            .replace("index cn eq\n", "index cn,sn eq\naccess to * by * read\n")
+            .replace("overlay memberof\n", "");
+        let wanted = lines(&read(&second.replace('@', engine)));
+        let Followed { changed, difference } = follow(&own, &wanted).expect("it fits").expect("another");
+        let text = changed.config.to_slapd_conf().text;
+        for kept in
+            ["loglevel stats", "pidfile /run/two.pid", "suffix dc=own", "node ldap://n2", "two:hidden@"]
+        {
+            assert!(text.contains(kept), "{kept}: {text}");
+        }
+        for gone in ["ownThing", "sizelimit", "memberof", "cn=boss"] {
+            assert!(!text.contains(gone), "{gone}: {text}");
+        }
+        assert!(text.contains("rootdn cn=chief,dc=a"), "{text}");
+        assert!(
+            text.contains("access to *\n    by dn.base=cn=chief,dc=a read"),
+            "cn=Monitor's reader: {text}"
+        );
+        assert!(!difference.to_string().contains("hidden"), "{difference}");
+        assert_eq!(lines(&changed.config), wanted);
+        assert!(follow(&changed.config, &wanted).expect("the same").is_none());
+        let back = follow(&changed.config, &shared).expect("it fits").expect("another");
+        assert_eq!(lines(&back.changed.config), shared);
+
+        // What this node cannot take leaves everything as it is.
+        let head = |more: &str| SharedLines { head: format!("{}{more}", wanted.head), ..wanted.clone() };
+        let database = |from: &str, to: &str| SharedLines {
+            database: wanted.database.replace(from, to),
+            ..wanted.clone()
+        };
+        for (refused, expected) in [
+            (head("pidfile /run/it.pid\n"), "olcPidFile"),
+            (head("include /etc/passwd\n"), "cannot be included"),
+            (head("later-word on\n"), "later-word"),
+            (
+                SharedLines {
+                    database: wanted.database.replace("dc=a", "dc=b"),
+                    root_dn: Some("cn=chief,dc=b".to_owned()),
+                    ..wanted.clone()
+                },
+                "have this node join anew",
+            ),
+            (database("suffix dc=a", "suffix dc=a\nsuffix dc=own"), "dc=own"),
+            (database("overlay unique", "overlay uniques"), "uniques"),
+        ] {
+            let why = follow(&own, &refused).expect_err(expected).0.diagnostic;
+            assert!(why.contains(expected) && !why.contains("hidden"), "{expected}: {why}");
+        }
     }
 
     #[test]
@@ -190,7 +385,8 @@ mod tests {
             "authz-regexp",
             "access to dn.base=\"\"\n    by * read\n",
             "TLSCertificateFile /etc/two.pem\n",
-            "database kv\nengine postgresql://two@127.0.0.1/d?sslmode=disable\nnode ldap://n2\nserver-id 7\n",
+            "database kv\nengine postgresql://two@127.0.0.1/d?sslmode=disable\nnode ldap://n2\n\
+             node-configuration shared\nserver-id 7\n",
             "lease 7\n",
             "rootpw {SSHA}AAAA\n",
             "index cn eq\n",

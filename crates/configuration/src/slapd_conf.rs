@@ -22,6 +22,22 @@ pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
     super::validate::complete(reader.builder.finish(Source::File(path.to_owned())))
 }
 
+/// Reads lines that are in no file, and include none; `name` stands for the file in errors.
+#[cfg(feature = "kv")]
+pub(super) fn read_lines(name: &str, text: String) -> Result<Config, ConfigError> {
+    let mut reader = Reader { builder: Builder::new(false), open: Vec::new() };
+    let (path, file) = (PathBuf::from(name), FileText::of(Path::new(name), &text));
+    for logical in line::logical_lines(&text) {
+        let keyword = line::words(&logical.text).0.into_iter().next();
+        if let Some(keyword) = keyword.filter(|keyword| keyword.text.eq_ignore_ascii_case("include")) {
+            let message = "files of this machine cannot be included here".to_owned();
+            return Err(file.error(&logical, keyword.start..keyword.end, message, None));
+        }
+        reader.line(&file, &logical)?;
+    }
+    super::validate::complete(reader.builder.finish(Source::File(path)))
+}
+
 /// Reads files with lines for the database that the builder has last, such as `overlay`, `index` and `schema`.
 ///
 /// # Errors

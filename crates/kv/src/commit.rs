@@ -43,11 +43,12 @@ impl Transaction for KvTransaction<'_> {
         apply(&mut applied, changes)?;
         let rows = applied.rows;
         view.whole()?;
-        view.end();
         let version = view.version();
         if rows.is_empty() {
-            return Ok(CommitId(version));
+            confirm(&view)?;
+            return Ok(CommitId(view.version()));
         }
+        view.end();
         if store.newest() != version {
             return Err(store.conflict());
         }
@@ -75,6 +76,21 @@ impl Transaction for KvTransaction<'_> {
             }),
         }
     }
+
+    fn confirm(self) -> Result<(), CommitError> {
+        confirm(&self.view)
+    }
+}
+
+/// Has the engine say that what was read is what holds, if it has not been asked and reads ask.
+fn confirm(view: &View<'_>) -> Result<(), CommitError> {
+    if !view.is_fixed() && view.store.asks_first() {
+        // What comes of it is found with the others below.
+        let _asked = view.ask(Vec::new());
+    }
+    view.whole()?;
+    // Another handle may have taken over meanwhile.
+    view.store.epoch().map(drop)
 }
 
 /// Rows by table and key; a removal has no value.

@@ -36,7 +36,7 @@ impl Store for KvStore {
 
     fn transaction_with(&self, wanted: &[Wanted]) -> Result<Self::Transaction<'_>, CommitError> {
         self.epoch()?;
-        let asks = self.take_doubt() || self.asks_first();
+        let asks = self.transaction_asks_first();
         let view = View::open_with(self, asks, wanted).map_err(|fault| {
             self.doubt();
             match fault.into_read() {

@@ -111,6 +111,8 @@ pub struct KvStore {
     /// In which it commits; 0 if it may not.
     epoch: AtomicU64,
     newest_epoch: AtomicU64,
+    /// Whether it has taken over: nobody else commits in its epoch.
+    alone: AtomicBool,
     /// The thread that alone commits for now, and in which epoch.
     settling: Mutex<Option<(ThreadId, u64)>>,
     /// Whether the engine has to be asked what is newest before this handle's own memory is used again.
@@ -188,6 +190,7 @@ impl KvStore {
             beginnings: options.beginnings,
             epoch: AtomicU64::new(0),
             newest_epoch: AtomicU64::new(0),
+            alone: AtomicBool::new(false),
             settling: Mutex::default(),
             doubt: AtomicBool::new(true),
             heard: AtomicU64::new(0),
@@ -251,6 +254,7 @@ impl KvStore {
             match self.engine.take_over(&self.new_attempt()) {
                 Ok(epoch) => {
                     self.newest_epoch.fetch_max(epoch, Ordering::AcqRel);
+                    self.alone.store(true, Ordering::Release);
                     return Ok(epoch);
                 }
                 Err(fault) => match fault.into_commit() {
@@ -400,6 +404,13 @@ impl KvStore {
         }
     }
 
+    /// Whether a transaction that is begun now asks for the newest commits first. One of the handle that alone commits need not: the fence
+    /// refuses its commit if another one has come before it, and one without changes [asks in the end](larix_store::Transaction::confirm).
+    pub(crate) fn transaction_asks_first(&self) -> bool {
+        let has_doubt = self.doubt.swap(false, Ordering::AcqRel);
+        has_doubt || !self.alone.load(Ordering::Acquire) && self.asks_first()
+    }
+
     /// Reads of the calling thread that take no round trip and wait for nothing: out of the cache. `None` where something was not
     /// in it, or where a view has to ask first ([`Freshness`]). What `read` made of the rest is not to be believed then, and the
     /// same is to be read again by a thread that may wait.
@@ -424,11 +435,6 @@ impl KvStore {
 
     pub(crate) fn numbers(&self) -> &[u8] {
         &self.numbers
-    }
-
-    /// Whether the engine has to be asked first, which the caller does then.
-    pub(crate) fn take_doubt(&self) -> bool {
-        self.doubt.swap(false, Ordering::AcqRel)
     }
 
     /// What became of a commit without an answer; `None` if there is no such one.

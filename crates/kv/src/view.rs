@@ -69,6 +69,11 @@ impl<'s> View<'s> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the engine was asked, so that the moment is the engine's.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.state().snapshot.is_some()
+    }
+
     /// Whether every question of this view was answered.
     ///
     /// # Errors

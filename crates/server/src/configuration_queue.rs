@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use larix_configuration::Present;
+#[cfg(feature = "kv")]
+use larix_configuration::SharedLines;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, WriteRequest};
@@ -34,10 +36,23 @@ pub(crate) enum ConfigurationRequest {
     Replicate(ReplicatedBatch, Option<Present>, ConfigReplicated),
     /// From now on the databases in these directories are not served, and nobody has their files open; all others are.
     OutOfService(Vec<PathBuf>, SyncSender<Result<Monotonic, String>>),
+    /// Another node of a database in a shared engine has published what all have in common.
+    #[cfg(feature = "kv")]
+    Follow(FollowedConfiguration),
     /// Files of certificates have changed that the balancer may have.
     RenewBalancer,
     /// No more changes are made.
     End,
+}
+
+/// What all nodes of a database in a shared engine are to have in common.
+#[cfg(feature = "kv")]
+pub(crate) struct FollowedConfiguration {
+    /// The first suffix of the database, in its normal form.
+    pub(crate) suffix: String,
+    pub(crate) lines: SharedLines,
+    /// Called with what has changed, for people; none where it was so before. Or with why it cannot be.
+    pub(crate) done: Box<dyn FnOnce(Result<Option<String>, String>) + Send>,
 }
 
 /// Called once with what became of the changes, and how many entries went because they are absent there.
@@ -88,6 +103,12 @@ impl ConfigurationQueue {
         let queue = self.queue.get().ok_or_else(ends)?;
         queue.send(ConfigurationRequest::OutOfService(directories, answer)).map_err(|_| ends())?;
         answered.recv().map_err(|_| ends())?
+    }
+
+    /// Has the configuration become what other nodes have. Whether somebody does it: otherwise it is to be asked for again.
+    #[cfg(feature = "kv")]
+    pub(crate) fn follow(&self, asked: FollowedConfiguration) -> bool {
+        self.queue.get().is_some_and(|queue| queue.try_send(ConfigurationRequest::Follow(asked)).is_ok())
     }
 
     /// Has the balancer read its certificates anew.

@@ -22,6 +22,8 @@ use larix_configuration::values::{AdminAddress, BackupSchedule};
 use larix_configuration::{
     Changed, Config, ConfigChange, ConfigRefusal, Global, Present, Replicated, Requester,
 };
+#[cfg(feature = "kv")]
+use larix_configuration::{Followed, SharedLines};
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Retiring, WriteOutcome, WriteRequest};
@@ -33,6 +35,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::admin::{self, AdminChange, AdminListener};
 use crate::balancer::{self, ServerTls};
 use crate::clock::SystemRandom;
+#[cfg(feature = "kv")]
+use crate::configuration_queue::FollowedConfiguration;
 use crate::configuration_queue::{ConfigurationRequest, QUEUE_LIMIT};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::generation::Generation;
@@ -155,6 +159,11 @@ fn run(
                 // Who asks waits.
                 let _ = answer.send(taken);
             }
+            #[cfg(feature = "kv")]
+            ConfigurationRequest::Follow(FollowedConfiguration { suffix, lines, done }) => {
+                let outcome = panics::contained(|| configurator.follow(&suffix, lines));
+                done(outcome.unwrap_or_else(|_| Err(configurator.internal_error().diagnostic)));
+            }
             ConfigurationRequest::RenewBalancer => {
                 // What was in use stays if it cannot be.
                 let _ = panics::contained(|| configurator.renew_balancer());
@@ -263,7 +272,7 @@ impl Configurator<'_> {
         {
             return refusal(ResultCode::UNWILLING_TO_PERFORM, why).into();
         }
-        match self.carry_out(&earlier, &changed) {
+        match self.carry_out(&earlier, &changed, Maker::Client) {
             Ok(logged) => {
                 let outcome = WriteOutcome { logged, ..changed.outcome() };
                 self.judge.free(changed);
@@ -334,13 +343,41 @@ impl Configurator<'_> {
         });
         let Replicated { changed, applied, absent } = judged.map_err(|refused| refused.0)?;
         if let Some(changed) = changed {
-            self.carry_out(&earlier, &changed)?;
+            self.carry_out(&earlier, &changed, Maker::Server)?;
             self.let_go(earlier);
         }
         Ok((applied, absent))
     }
 
-    fn carry_out(&mut self, earlier: &Generation, changed: &Changed) -> Result<Range<u64>, LdapResult> {
+    /// Changes the configuration to what the nodes of a database in a shared engine have in common. What has changed, for people.
+    ///
+    /// # Errors
+    /// Why it cannot be: then nothing has changed.
+    #[cfg(feature = "kv")]
+    fn follow(&mut self, suffix: &str, lines: SharedLines) -> Result<Option<String>, String> {
+        self.free_unused();
+        let earlier = self.server.generation_in_force();
+        let (clock, config) = (Arc::clone(&self.server.clock), Arc::clone(&earlier.config));
+        let suffix = suffix.to_owned();
+        let judged = self.judge.run(move || {
+            let stamp = Stamp { clock: &*clock, random: &SystemRandom };
+            config.with_shared_lines(&suffix, &lines, &stamp)
+        });
+        let Some(Followed { changed, difference }) = judged.map_err(|refused| refused.0.diagnostic)? else {
+            return Ok(None);
+        };
+        self.carry_out(&earlier, &changed, Maker::Server).map_err(|refused| refused.diagnostic)?;
+        self.judge.free(changed);
+        self.let_go(earlier);
+        Ok(Some(difference.to_string()))
+    }
+
+    fn carry_out(
+        &mut self,
+        earlier: &Generation,
+        changed: &Changed,
+        maker: Maker,
+    ) -> Result<Range<u64>, LdapResult> {
         self.settle = true;
         let around = (self.server, self.endpoints);
         let mut config = changed.config.clone();
@@ -358,7 +395,7 @@ impl Configurator<'_> {
                 Transition::prepare(around, earlier, config, &self.out_of_service)
             },
         )?;
-        ready.carry_out(changed, &mut self.keeper)
+        ready.carry_out(changed, &mut self.keeper, maker)
     }
 }
 
@@ -368,6 +405,14 @@ fn refusal(code: ResultCode, text: impl Into<String>) -> LdapResult {
 
 fn failed(error: impl fmt::Display) -> LdapResult {
     refusal(ResultCode::OTHER, error.to_string())
+}
+
+/// Whose change it is.
+#[derive(Copy, Clone, Debug)]
+enum Maker {
+    Client,
+    /// It was made elsewhere.
+    Server,
 }
 
 /// All that the next configuration needs, ready beside what is in force. Dropping it takes back what was made.
@@ -441,10 +486,16 @@ impl<'s> Transition<'s> {
     ///
     /// # Errors
     /// What cannot be written, or what entries still use: then nothing has changed.
-    fn carry_out(self, changed: &Changed, keeper: &mut Keeper) -> Result<Range<u64>, LdapResult> {
+    fn carry_out(
+        self,
+        changed: &Changed,
+        keeper: &mut Keeper,
+        maker: Maker,
+    ) -> Result<Range<u64>, LdapResult> {
         self.free_schema()
             .and_then(|()| self.forget_indexes())
             .and_then(|()| self.set_file_modes(&self.config))
+            .and_then(|()| self.publish_to_nodes(maker))
             .and_then(|()| changed.commit_by(keeper).map_err(|error| ConfigRefusal::from(error).0))
             .inspect_err(|_| {
                 self.keep_schema();
@@ -457,6 +508,21 @@ impl<'s> Transition<'s> {
         let logged = server.access_logs.configuration_changed(&before, &after);
         self.publish();
         Ok(logged)
+    }
+
+    /// Other nodes of databases in shared engines get to know what a client changes before it is so here: what has been published stays, and
+    /// this node follows it.
+    #[cfg(feature = "kv")]
+    fn publish_to_nodes(&self, maker: Maker) -> Result<(), LdapResult> {
+        match maker {
+            Maker::Client => self.server.nodes.publish_change(&self.earlier.config, &self.config),
+            Maker::Server => Ok(()),
+        }
+    }
+
+    #[cfg(not(feature = "kv"))]
+    fn publish_to_nodes(&self, _: Maker) -> Result<(), LdapResult> {
+        Ok(())
     }
 
     fn staying_databases(&self) -> impl Iterator<Item = &Arc<Served<LmdbStore>>> {

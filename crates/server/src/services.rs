@@ -55,7 +55,7 @@ pub struct Services {
     pub backups: Backups,
     /// Databases that follow a provider.
     pub consumers: Consumers,
-    pub(crate) configuration: ConfigurationQueue,
+    pub(crate) configuration: Arc<ConfigurationQueue>,
     /// Notifies the followers of cn=config.
     pub(crate) configuration_watch: LogWatch,
     /// What they are sent.
@@ -98,7 +98,7 @@ impl Services {
         Self {
             backups: Backups::default(),
             consumers: Consumers::default(),
-            configuration: ConfigurationQueue::default(),
+            configuration: Arc::default(),
             configuration_watch: LogWatch::default(),
             configuration_in_force: ArcSwapOption::empty(),
             access_logs: AccessLogs::default(),

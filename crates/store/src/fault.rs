@@ -423,6 +423,10 @@ impl<S: Store> Transaction for FaultTransaction<'_, S> {
             }
         }
     }
+
+    fn confirm(self) -> Result<(), CommitError> {
+        self.inner.confirm()
+    }
 }
 
 fn planned() -> io::Error {

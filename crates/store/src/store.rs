@@ -283,6 +283,18 @@ pub trait Transaction: Snapshot {
     fn commit(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError>
     where
         Self: Sized;
+
+    /// Ends a transaction that changes nothing: what was read in it may be answered. A store of several machines may have put off the
+    /// question whether it is the newest until here.
+    ///
+    /// # Errors
+    /// Something of it has changed ([`CommitError::Conflict`]), or cannot be known.
+    fn confirm(self) -> Result<(), CommitError>
+    where
+        Self: Sized,
+    {
+        Ok(())
+    }
 }
 
 /// Bulk load: tables are filled in key order, and nothing is durable, nor promised to be readable, before

@@ -208,7 +208,7 @@ impl Config {
     }
 
     /// What the server would refuse to start with, it does not take while it runs.
-    fn check_served(&self, next: &Self) -> Result<(), ConfigRefusal> {
+    pub(super) fn check_served(&self, next: &Self) -> Result<(), ConfigRefusal> {
         let known = self.refusals();
         match next.refusals().into_iter().find(|refusal| !known.contains(refusal)) {
             Some(refusal) => {

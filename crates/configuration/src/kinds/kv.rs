@@ -48,6 +48,8 @@ pub struct KvSettings {
     pub cache_megabytes: u64,
     /// `server-id`: what the changes of all nodes are numbered under; none: each node's `serverID`.
     pub server_id: Option<u16>,
+    /// `node-configuration shared`: what all nodes have in common is as the engine has it.
+    pub shares_configuration: bool,
     pub index: Vec<IndexLine>,
     pub index_config: IndexConfig,
     pub entry_bytes_max: Option<u64>,
@@ -86,6 +88,13 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// As it was given, password and parameters included.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
 impl PartialEq for Engine {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -102,6 +111,7 @@ impl Default for KvSettings {
             consistency: Consistency::Strict,
             cache_megabytes: 64,
             server_id: None,
+            shares_configuration: false,
             index: Vec::new(),
             index_config: IndexConfig::default(),
             entry_bytes_max: None,
@@ -208,6 +218,17 @@ impl KindSettings for KvSettings {
             let help = "give each other database an overlay of its own";
             found.push(ConfigError::new(overlay.origin.clone(), message).with_help(help));
         }
+        let of_config = config.databases.iter().find(|other| other.kind.is_config());
+        if let Some(other) =
+            of_config.filter(|other| self.shares_configuration && !other.sync_replication.is_empty())
+        {
+            let message = format!(
+                "the configuration cannot follow a provider (at {}) and the nodes of a kv database as well",
+                other.origin
+            );
+            let help = "take `syncrepl` out of `database config`, or `node-configuration shared` out of this database";
+            found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
+        }
         for other in config.databases.iter().filter(|other| !other.disabled) {
             let below = |suffix: &super::super::values::ConfigDn| {
                 database.suffixes.iter().any(|own| suffix.normal.is_descendant_of(&own.normal))
@@ -306,6 +327,16 @@ static TABLE: &[Directive] = &[
         kv(b)?.server_id = Some(server_id(c)?);
         Ok(())
     }),
+    Directive::new(
+        "node-configuration",
+        "olcLarixKvConfiguration",
+        Scope::Kind("kv"),
+        Form::Whole,
+        |b, c| {
+            kv(b)?.shares_configuration = c.choice(0, &[("own", false), ("shared", true)])?;
+            Ok(())
+        },
+    ),
     Directive::new("index", "olcDbIndex", Scope::Kind("kv"), Form::Own, |b, c| {
         let schema = b.schema();
         let settings = kv(b)?;
@@ -437,6 +468,8 @@ mod tests {
             "read-consistency bounded 2\n",
             "overlay syncprov\nsyncprov-sessionlog 100\n",
             "server-id 4095\n",
+            "node-configuration shared\n",
+            "node-configuration own\n",
             "syncrepl rid=001 provider=ldap://p searchbase=dc=a\nupdateref ldap://p\n",
         ] {
             assert_eq!(fault(&format!("{WHOLE}{with}")), None, "{with}");
@@ -470,6 +503,14 @@ mod tests {
             (format!("{WHOLE}updateref ldap://p\n"), "are for a kv database that follows"),
             (format!("{WHOLE}server-id 4096\n"), "server ID 4096 is out of range"),
             (format!("{WHOLE}server-id one\n"), "one"),
+            (format!("{WHOLE}node-configuration theirs\n"), "own, shared"),
+            (
+                format!(
+                    "database config\nsyncrepl rid=001 provider=ldap://p searchbase=cn=config\n\
+                     {WHOLE}node-configuration shared\n"
+                ),
+                "cannot follow a provider",
+            ),
             (
                 format!("{WHOLE}overlay psearch\n"),
                 "psearch does not work in a kv database: it sends changes on",

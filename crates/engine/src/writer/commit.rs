@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_store::{CommitError, CommitId, Durability, ReadError, Snapshot, Store, Wanted};
+use larix_store::{CommitError, CommitId, Durability, ReadError, Snapshot, Store, Transaction as _, Wanted};
 
 use super::core::{Core, KnownGeneration};
 use super::entrance::{Job, Work};
@@ -174,7 +174,7 @@ impl<S: Store> Core<S> {
         let walks_anew = group.walks;
         let counters = Counters { csn: None, ..group.counters.clone() };
         let generation = group.generation_behind();
-        let Some(mut ready) = group.ready() else { return Ok(()) };
+        let Some(mut ready) = group.ready() else { return Ok(transaction.confirm()?) };
         if ready.durability == Durability::Sync && !ready.decided && gathering.is_lazy() {
             ready.durability = Durability::NoMetaSync;
         }

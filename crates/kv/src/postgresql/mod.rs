@@ -356,24 +356,24 @@ impl Batch {
         let gone: Vec<&[u8]> = self.gone.keys.iter().map(AsRef::as_ref).collect();
         let put: Vec<&[u8]> = self.put.keys.iter().map(AsRef::as_ref).collect();
         let values: Vec<&[u8]> = self.values.iter().map(AsRef::as_ref).collect();
-        let row = link
-            .client
-            .query_opt(
-                &link.statements.commit,
-                &[
-                    &self.version,
-                    &self.epoch,
-                    &self.attempt,
-                    &self.keys,
-                    &self.gone.tables,
-                    &gone,
-                    &self.put.tables,
-                    &put,
-                    &values,
-                    &self.trimmed,
-                ],
-            )
-            .await?;
-        Ok(row.is_some())
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![
+            &self.version,
+            &self.epoch,
+            &self.attempt,
+            &self.keys,
+            &self.gone.tables,
+            &gone,
+            &self.put.tables,
+            &put,
+            &values,
+            &None::<i64>,
+        ];
+        let statement = if self.trimmed > 0 {
+            parameters.push(&self.trimmed);
+            &link.statements.commit_and_trim
+        } else {
+            &link.statements.commit
+        };
+        Ok(link.client.query_opt(statement, &parameters).await?.is_some())
     }
 }

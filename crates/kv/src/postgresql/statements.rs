@@ -13,6 +13,7 @@ pub(crate) struct Statements {
     pub(crate) newest: Statement,
     pub(crate) outlook: Statement,
     pub(crate) commit: Statement,
+    pub(crate) commit_and_trim: Statement,
     pub(crate) take_over: Statement,
     pub(crate) settle: Statement,
     pub(crate) outcome: Statement,
@@ -41,24 +42,35 @@ const NEWEST: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits WHER
 const OUTLOOK: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits ORDER BY version DESC LIMIT 1";
 
 /// The fence and the changes in one: nothing of them happens unless the row behind version $1 is ours to write. The primary
-/// key lets one writer in; rows of a later epoch keep those of earlier ones out. $10: commits below that may go.
+/// key lets one writer in; rows of a later epoch keep those of earlier ones out. {trims}: [`TRIMS`] or nothing.
+///
+/// $10 is NULL, no limit. The planner expects few rows because of it, whatever the arrays, and keeps one plan. Without it, and with
+/// the range of [`TRIMS`], it makes a plan for each commit, which takes as long as the rest of a small one.
 const COMMIT: &str = "\
 WITH fence AS (
     INSERT INTO {s}.commits (version, epoch, attempt, keys)
     SELECT version + 1, $2, $3, $4 FROM {s}.commits WHERE version = $1 AND epoch <= $2
     RETURNING version
 ), gone AS (
-    DELETE FROM {s}.rows USING unnest($5::smallint[], $6::bytea[]) AS d (t, k)
+    DELETE FROM {s}.rows USING (
+        SELECT t, k FROM unnest($5::smallint[], $6::bytea[]) AS u (t, k) LIMIT $10::bigint
+    ) AS d
     WHERE rows.t = d.t AND rows.k = d.k AND EXISTS (SELECT 1 FROM fence)
 ), put AS (
     INSERT INTO {s}.rows (t, k, v)
-    SELECT t, k, v FROM unnest($7::smallint[], $8::bytea[], $9::bytea[]) AS p (t, k, v)
+    SELECT t, k, v FROM (
+        SELECT t, k, v FROM unnest($7::smallint[], $8::bytea[], $9::bytea[]) AS u (t, k, v) LIMIT $10::bigint
+    ) AS p
     WHERE EXISTS (SELECT 1 FROM fence)
     ON CONFLICT (t, k) DO UPDATE SET v = excluded.v
-), trimmed AS (
-    DELETE FROM {s}.commits WHERE version < $10 AND EXISTS (SELECT 1 FROM fence)
-)
+){trims}
 SELECT version FROM fence";
+
+/// Of a commit that removes old ones, too: those below $11.
+const TRIMS: &str = "\
+, trimmed AS (
+    DELETE FROM {s}.commits WHERE version < $11 AND EXISTS (SELECT 1 FROM fence)
+)";
 
 const TAKE_OVER: &str = "\
 INSERT INTO {s}.commits (version, epoch, attempt, keys)
@@ -178,7 +190,8 @@ impl Statements {
         Ok(Self {
             newest: prepare(NEWEST).await?,
             outlook: prepare(OUTLOOK).await?,
-            commit: prepare(COMMIT).await?,
+            commit: prepare(&COMMIT.replace("{trims}", "")).await?,
+            commit_and_trim: prepare(&COMMIT.replace("{trims}", TRIMS)).await?,
             take_over: prepare(TAKE_OVER).await?,
             settle: prepare(SETTLE).await?,
             outcome: prepare(OUTCOME).await?,

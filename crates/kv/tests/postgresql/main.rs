@@ -53,6 +53,7 @@ over!(
     caches_follow_the_commits_of_others,
     what_is_wanted_comes_at_once,
     round_trips_are_few,
+    a_transaction_without_changes_says_what_holds,
     a_session_sees_its_own_and_never_a_mixture,
     what_is_at_hand_is_of_one_commit,
     a_bounded_view_asks_when_its_time_is_over,

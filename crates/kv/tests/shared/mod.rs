@@ -205,6 +205,36 @@ pub(crate) fn round_trips_are_few(engine: &impl TestEngine) {
         let got: Vec<u64> = steps.into_iter().map(|step| trips(store, step)).collect();
         assert_eq!(got, expected, "{what}");
     }
+    // The one that alone writes leaves it to the fence whether it has missed anything.
+    other.take_over().expect("take over");
+    let got = [trips(&other, &change), trips(&other, &change), trips(&other, &change)];
+    assert_eq!(got, [2, 1, 1], "strict, behind taking over");
+}
+
+/// Who alone writes does not ask before a transaction. If it changes nothing, what was read is looked at in the end.
+pub(crate) fn a_transaction_without_changes_says_what_holds(engine: &impl TestEngine) {
+    let (old, place) = fresh(engine);
+    let new = open(&place, &KvOptions::default()).expect("open");
+    old.take_over().expect("take over");
+    commit(&old, &put(b"a", b"1")).expect("commit");
+    let transaction = |store: &KvStore| -> Result<(), CommitError> {
+        let transaction = store.transaction()?;
+        assert_eq!(transaction.get(ORDERED, b"a").expect("get").as_deref(), Some(&b"1"[..]));
+        transaction.confirm()
+    };
+    transaction(&old).expect("it holds");
+    let before = old.figures().trips;
+    transaction(&old).expect("it holds");
+    assert_eq!(old.figures().trips - before, 1, "one question");
+    let empty = old.transaction().expect("transaction").commit(&WriteSet::new(), Durability::Sync);
+    assert!(empty.is_ok(), "{empty:?}");
+    new.take_over().expect("take over");
+    commit(&new, &put(b"a", b"2")).expect("commit");
+    // It does not know yet that another one writes.
+    let refused = transaction(&old);
+    assert!(matches!(refused, Err(CommitError::Conflict | CommitError::Fenced)), "{refused:?}");
+    assert!(matches!(old.transaction(), Err(CommitError::Fenced)));
+    assert_eq!(get(&old, b"a").as_deref(), Some(&b"2"[..]));
 }
 
 pub(crate) fn a_session_sees_its_own_and_never_a_mixture(engine: &impl TestEngine) {

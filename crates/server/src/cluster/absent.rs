@@ -110,7 +110,7 @@ impl Clusters {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Joining;
+pub(crate) struct Joining {}
 
 impl Joining {
     pub(crate) fn complete(

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use larix_configuration::SharedLines;
+use larix_configuration::Config;
 use larix_engine::access::{AccessPolicy, OtherEntries};
 use larix_engine::write::known::MissingElement;
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Directory, Frontend, Served};
+use larix_proto::LdapResult;
 
 use super::other_databases::AllDatabases;
-use super::{Making, Node, NodeFigures, SharedStore};
+use super::{Making, Node, NodeConfiguration, NodeFigures, SharedStore};
 
 /// A database in a shared engine.
 #[derive(Clone, Debug)]
@@ -81,7 +82,7 @@ impl Clusters {
 
 /// The databases of a generation that is made ready; each with what it is to follow if it was there before, and what other nodes need.
 #[derive(Debug, Default)]
-pub(crate) struct Joining(Vec<(Arc<Node>, Option<Reconfiguration>, SharedLines)>);
+pub(crate) struct Joining(Vec<(Arc<Node>, Option<Reconfiguration>, NodeConfiguration)>);
 
 impl Joining {
     /// Takes part in a database. `alike`: what is configured of it is as it was before.
@@ -132,14 +133,14 @@ pub(crate) struct Turnover {
     /// Nodes that stay, and what their databases follow from then on.
     renewed: Vec<(Arc<Node>, Reconfiguration)>,
     /// What other nodes need of the configuration.
-    shared: Vec<(Arc<Node>, SharedLines)>,
+    shared: Vec<(Arc<Node>, NodeConfiguration)>,
     /// Nodes that the configuration has no more.
     parted: Vec<Arc<Node>>,
 }
 
 impl Turnover {
     pub(crate) fn settle(self) {
-        self.shared.into_iter().for_each(|(node, lines)| node.share(lines));
+        self.shared.into_iter().for_each(|(node, shared)| node.share(shared));
         self.renewed.into_iter().for_each(|(node, next)| node.reconfigure(next));
         self.parted.iter().for_each(|node| node.retire());
     }
@@ -150,6 +151,17 @@ impl Turnover {
 pub(crate) struct Nodes(Mutex<HashMap<String, Weak<Node>>>);
 
 impl Nodes {
+    /// Publishes what a change of the configuration means for the other nodes of each database, before it is made here.
+    ///
+    /// # Errors
+    /// It cannot be published from here, or not now: then it must not be made.
+    pub(crate) fn publish_change(&self, before: &Config, after: &Config) -> Result<(), LdapResult> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<Arc<Node>> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        all.iter().try_for_each(|node| node.publish_change(before, after))
+    }
+
     /// The numbers of all, by suffix.
     pub(crate) fn figures(&self) -> Vec<NodeFigures> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

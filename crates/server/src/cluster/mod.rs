@@ -4,6 +4,7 @@
 
 mod bind_messages;
 mod commit_feed;
+mod following;
 mod generation;
 mod logged;
 mod opening;
@@ -19,7 +20,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use larix_configuration::{Consistency, KvSettings, SharedLines};
+use larix_configuration::{Config, Consistency, KvSettings};
 use larix_engine::Served;
 use larix_engine::database::DatabaseSettings;
 use larix_engine::overlay::BindAttempt;
@@ -27,14 +28,18 @@ use larix_engine::time::Clock;
 use larix_engine::write::WriterEnvironment;
 use larix_engine::writer::Reconfiguration;
 use larix_kv::{Figures, KvStore};
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::Schema;
 
 use crate::clock::SystemClock;
+use crate::configuration_queue::ConfigurationQueue;
 use crate::log::Log;
 use commit_feed::{FeedReader, Listening};
+use following::{ConfigurationState, Follower, Following};
 use opening::{Failure, Opening, Plan};
 use pending_binds::{BindAnswered, MessageReceiver, PendingBinds, not_judged};
 
+pub(crate) use following::NodeConfiguration;
 pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use logged::check as check_logged;
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
@@ -48,6 +53,8 @@ pub use tool::{
 
 /// How long one answer of the engine may take.
 const DEADLINE: Duration = Duration::from_secs(3);
+/// How often a change of the configuration looks whether some node writes.
+const SETTLING_LOOK: Duration = Duration::from_millis(5);
 /// The writer, the thread of the lease and what tools ask take connections beside the threads for reads.
 const CONNECTIONS_BESIDE: usize = 4;
 
@@ -64,6 +71,7 @@ pub(crate) struct Node {
     role: Arc<role::Watch>,
     pending_binds: Arc<PendingBinds>,
     listening: Arc<Listening>,
+    following: Arc<Following>,
     clock: Arc<SystemClock>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -81,6 +89,7 @@ pub(crate) struct NodeFigures {
     /// Operations that wait for a thread, and changes that wait for the writer.
     pub(crate) waiting: u64,
     pub(crate) changes_waiting: u64,
+    pub(crate) configuration: ConfigurationState,
     pub(crate) store: Figures,
 }
 
@@ -101,7 +110,9 @@ pub(crate) struct Making<'a> {
     pub(crate) database: DatabaseSettings,
     pub(crate) environment: WriterEnvironment,
     /// What other nodes need of the configuration.
-    pub(crate) shared: SharedLines,
+    pub(crate) shared: NodeConfiguration,
+    /// Where changes of this server's configuration go.
+    pub(crate) configuration: Arc<ConfigurationQueue>,
     pub(crate) clock: Arc<SystemClock>,
     pub(crate) log: Log,
     /// Whether the engine may be away for now: it is tried again then.
@@ -115,8 +126,9 @@ impl Node {
     /// # Errors
     /// The engine cannot be reached, refuses, or holds something else.
     fn start(making: Making<'_>) -> Result<Self, String> {
-        let Making { suffix, settings, schema, database, environment, shared, clock, log, may_be_away } =
-            making;
+        let Making {
+            suffix, settings, schema, database, environment, shared, clock, log, may_be_away, ..
+        } = making;
         // Strict reads ask themselves; consumers are to hear of changes.
         let listens = settings.consistency != Consistency::Strict || database.provider.is_some();
         let plan = Plan { settings: settings.clone(), schema, database: Arc::new(database), environment };
@@ -141,7 +153,15 @@ impl Node {
         };
         let listening = Arc::new(Listening::default());
         let own_clock = Arc::clone(&clock);
+        let following = Arc::<Following>::default();
+        let follower = Follower {
+            suffix: suffix.clone(),
+            following: Arc::clone(&following),
+            configuration: making.configuration,
+            log: log.clone(),
+        };
         let holder = role::Holder {
+            follower,
             watch: Arc::clone(&role),
             opening: Arc::clone(&opening),
             node: settings.node.clone(),
@@ -153,7 +173,18 @@ impl Node {
         let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || holder.run());
         let thread = Mutex::new(Some(thread.map_err(|error| error.to_string())?));
         let (settings, clock) = (settings.clone(), own_clock);
-        let node = Self { settings, suffix, opening, pool, role, pending_binds, listening, clock, thread };
+        let node = Self {
+            settings,
+            suffix,
+            opening,
+            pool,
+            role,
+            pending_binds,
+            listening,
+            following,
+            clock,
+            thread,
+        };
         let receiver =
             std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || receiver.run());
         receiver.map_err(|error| error.to_string())?;
@@ -222,7 +253,64 @@ impl Node {
             read_only: self.database_settings().read_only,
             waiting: self.pool.waiting() as u64,
             changes_waiting: self.served().map_or(0, |served| served.waiting_writes() as u64),
+            configuration: self.following.state(),
             store,
+        }
+    }
+
+    /// Publishes what all nodes are to have in common, before this node has it. Does nothing where nothing of that changes.
+    ///
+    /// # Errors
+    /// This node does not write, or does not have what the others have; it cannot be written now.
+    fn publish_change(&self, before: &Config, after: &Config) -> Result<(), LdapResult> {
+        let shares = |config: &'_ Config| {
+            let database = config.in_engine(&self.suffix)?;
+            let settings = database.kind.settings::<KvSettings>()?;
+            settings.shares_configuration.then(|| config.shared_lines(database))
+        };
+        let (Some(before), Some(after)) = (shares(before), shares(after)) else { return Ok(()) };
+        if before == after {
+            return Ok(());
+        }
+        let refused = |code, why: String| Err(LdapResult::with(code, format!("\"{}\": {why}", self.suffix)));
+        let Some(served) = self.served() else {
+            return refused(ResultCode::UNAVAILABLE, "the engine has not let this server in".to_owned());
+        };
+        let began = self.clock.monotonic();
+        // Behind a change of its configuration the node takes the right to write again.
+        while self.role() == Role::Vacant
+            && Duration::from_nanos(self.clock.monotonic().0.saturating_sub(began.0)) < DEADLINE
+        {
+            std::thread::park_timeout(SETTLING_LOOK);
+        }
+        match self.role() {
+            Role::Leader => {}
+            Role::Follower(leader) => {
+                return refused(
+                    ResultCode::UNWILLING_TO_PERFORM,
+                    format!(
+                        "all nodes have this setting in common: change it at {leader}, which writes, and this node follows"
+                    ),
+                );
+            }
+            Role::Vacant => {
+                let why = "all nodes have this setting in common, and none writes just now: try again";
+                return refused(ResultCode::UNAVAILABLE, why.to_owned());
+            }
+            Role::CutOff => {
+                let why = "all nodes have this setting in common, and the engine cannot be reached";
+                return refused(ResultCode::UNAVAILABLE, why.to_owned());
+            }
+        }
+        let store = served.database().store();
+        match published::publish_change(
+            store,
+            &self.settings.node,
+            (&before, &after),
+            &self.following.state(),
+        ) {
+            Ok(_) => Ok(()),
+            Err((code, why)) => refused(code, why),
         }
     }
 
@@ -243,8 +331,8 @@ impl Node {
     }
 
     /// What other nodes need of the configuration from now on: published with the next look at the lease, if this node writes.
-    pub(crate) fn share(&self, lines: SharedLines) {
-        self.opening.share(lines);
+    pub(crate) fn share(&self, shared: NodeConfiguration) {
+        self.opening.share(shared);
     }
 
     /// Gives up the lease and takes no more changes.

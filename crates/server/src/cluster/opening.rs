@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use larix_configuration::{Consistency, KvSettings, SharedLines};
+use larix_configuration::{Consistency, KvSettings};
 use larix_engine::database::{DatabaseOpenError, DatabaseSettings, READ_FIRST};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock, RandomSource};
@@ -16,7 +16,7 @@ use larix_schema::Schema;
 use larix_store::CommitError;
 
 use super::logged;
-use super::{CONNECTIONS_BESIDE, DEADLINE, SharedStore, THREADS};
+use super::{CONNECTIONS_BESIDE, DEADLINE, NodeConfiguration, SharedStore, THREADS};
 use crate::clock::{SystemClock, SystemRandom};
 
 /// How long a node that starts waits for another one that makes the database.
@@ -151,21 +151,21 @@ pub(super) struct Opening {
     served: OnceLock<Arc<Served<SharedStore>>>,
     /// What it is opened with, and how often that was replaced.
     plan: Mutex<(Plan, u64)>,
-    shared: Mutex<Arc<SharedLines>>,
+    shared: Mutex<Arc<NodeConfiguration>>,
 }
 
 impl Opening {
-    pub(super) fn new(plan: Plan, shared: SharedLines) -> Self {
+    pub(super) fn new(plan: Plan, shared: NodeConfiguration) -> Self {
         Self { served: OnceLock::new(), plan: Mutex::new((plan, 0)), shared: Mutex::new(Arc::new(shared)) }
     }
 
     /// What other nodes need of the configuration.
-    pub(super) fn shared(&self) -> Arc<SharedLines> {
+    pub(super) fn shared(&self) -> Arc<NodeConfiguration> {
         Arc::clone(&self.shared.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn share(&self, lines: SharedLines) {
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(lines);
+    pub(super) fn share(&self, shared: NodeConfiguration) {
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(shared);
     }
 
     fn lock(&self) -> MutexGuard<'_, (Plan, u64)> {

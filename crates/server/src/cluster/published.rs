@@ -2,9 +2,11 @@
 
 use larix_configuration::SharedLines;
 use larix_engine::tables::{META, meta};
+use larix_proto::ResultCode;
 use larix_store::{CommitError, Durability, Snapshot, Store, Transaction, WriteSet};
 
 use super::SharedStore;
+use super::following::ConfigurationState;
 
 /// The form of what is published. Whoever finds a newer one does not read it, and does not replace it.
 const FORM: u32 = 1;
@@ -95,8 +97,8 @@ pub(super) fn read<N: Snapshot>(snapshot: &N) -> Result<Option<Result<Published,
 /// What came of publishing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Publishing {
-    /// It is there already.
-    Same,
+    /// It is there already, with this generation.
+    Same(u64),
     /// The generation, and which other node's it took the place of.
     Replaced { generation: u64, node: Option<String> },
 }
@@ -113,8 +115,8 @@ pub(super) fn publish(store: &SharedStore, node: &str, lines: &SharedLines) -> R
             Some(Ok(before)) => Some(before),
             Some(Err(Unreadable::Damaged)) | None => None,
         };
-        if before.as_ref().is_some_and(|before| before.lines == *lines) {
-            return Ok(Publishing::Same);
+        if let Some(before) = before.as_ref().filter(|before| before.lines == *lines) {
+            return Ok(Publishing::Same(before.generation));
         }
         let published = Published {
             generation: before.as_ref().map_or(1, |before| before.generation.saturating_add(1)),
@@ -134,6 +136,67 @@ pub(super) fn publish(store: &SharedStore, node: &str, lines: &SharedLines) -> R
         }
     }
     Err("other commits were always first".to_owned())
+}
+
+/// Publishes what the nodes have in common behind a change that this one is to make: the lines before it and those behind it.
+/// Gives the generation.
+///
+/// # Errors
+/// The node does not have what the others have, or another one has changed it; nothing can be written now.
+pub(super) fn publish_change(
+    store: &SharedStore,
+    node: &str,
+    (before, after): (&SharedLines, &SharedLines),
+    state: &ConfigurationState,
+) -> Result<u64, (ResultCode, String)> {
+    let unavailable = |why: String| (ResultCode::UNAVAILABLE, why);
+    for _ in 0..TRIES {
+        let transaction = store.transaction().map_err(|error| unavailable(error.to_string()))?;
+        let found = match read(&transaction).map_err(unavailable)? {
+            Some(Err(newer @ Unreadable::Newer { .. })) => {
+                return Err((ResultCode::UNWILLING_TO_PERFORM, newer.to_string()));
+            }
+            Some(Ok(found)) => Some(found),
+            Some(Err(Unreadable::Damaged)) | None => None,
+        };
+        if let Some(found) = &found {
+            let Published { generation, lines, node, .. } = found;
+            if lines == after {
+                return Ok(*generation);
+            }
+            if lines != before && state.in_force != *generation {
+                return Err(match &state.refused {
+                    Some(why) => (
+                        ResultCode::UNWILLING_TO_PERFORM,
+                        format!(
+                            "this node cannot take over generation {generation} of the nodes' configuration, from {node}: {why}"
+                        ),
+                    ),
+                    None => (
+                        ResultCode::BUSY,
+                        format!(
+                            "this node takes over generation {generation} of the nodes' configuration just now: try again"
+                        ),
+                    ),
+                });
+            }
+        }
+        let generation = found.map_or(1, |found| found.generation.saturating_add(1));
+        let published = Published {
+            generation,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: node.to_owned(),
+            lines: after.clone(),
+        };
+        let mut set = WriteSet::new();
+        set.put(META, meta::NODE_CONFIGURATION, published.encode());
+        match transaction.commit(&set, Durability::Sync) {
+            Ok(_) => return Ok(generation),
+            Err(CommitError::Conflict) => {}
+            Err(error) => return Err(unavailable(error.to_string())),
+        }
+    }
+    Err((ResultCode::BUSY, "other commits were always first: try again".to_owned()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use larix_configuration::SharedLines;
 use larix_engine::database::DatabaseOpenError;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{Database, Served};
@@ -13,9 +12,10 @@ use larix_kv::Lease;
 use larix_store::Store as _;
 
 use super::SharedStore;
+use super::following::{Follower, NodeConfiguration};
 use super::logged;
 use super::opening::{self, Failure, Opening};
-use super::published::{self, Publishing};
+use super::published::{self, Publishing, Unreadable};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
@@ -119,6 +119,7 @@ impl Watch {
 
 /// The thread's own.
 pub(super) struct Holder {
+    pub(super) follower: Follower,
     pub(super) watch: Arc<Watch>,
     pub(super) opening: Arc<Opening>,
     pub(super) node: String,
@@ -131,10 +132,11 @@ pub(super) struct Holder {
 /// What this node has published since it writes, or why it could not.
 #[derive(Default)]
 struct PublishedHere {
-    lines: Option<Arc<SharedLines>>,
+    shared: Option<Arc<NodeConfiguration>>,
     told: String,
-    /// With which commit this node's own was compared with what another one has published, and the generation that differed.
+    /// With which commit this node's own was compared with what another one has published, what it was, and the generation that differed.
     compared: u64,
+    beside: Option<Arc<NodeConfiguration>>,
     differed: u64,
 }
 
@@ -265,24 +267,50 @@ impl Holder {
 
     /// Leaves in the engine what nodes that join need of the configuration, if this node writes and has not done so.
     fn publish_configuration(&self, served: &Served<SharedStore>, role: &Role, here: &mut PublishedHere) {
-        let lines = self.opening.shared();
+        let shared = self.opening.shared();
         if *role != Role::Leader {
-            here.lines = None;
-            return self.compare_configuration(served, &lines, here);
+            here.shared = None;
+            return self.compare_configuration(served, &shared, here);
         }
-        if here.lines.as_ref() == Some(&lines) {
+        if here.shared.as_ref() == Some(&shared) {
             return;
         }
         let suffix = &self.suffix;
-        match published::publish(served.database().store(), &self.node, &lines) {
-            Ok(Publishing::Same) => {}
-            Ok(Publishing::Replaced { generation, node: None }) => self.log.notice(format_args!(
-                "\"{suffix}\": nodes that join get this node's configuration (generation {generation})"
-            )),
-            Ok(Publishing::Replaced { generation, node: Some(other) }) => self.log.warning(format_args!(
-                "\"{suffix}\": this node's configuration is another than that of {other}; nodes that join get this one \
-                 (generation {generation})"
-            )),
+        let store = served.database().store();
+        if shared.is_shared {
+            // The engine has it first: what is there already counts, and a change of this node's is there before it is made.
+            match store
+                .snapshot()
+                .map_err(|error| error.to_string())
+                .and_then(|snapshot| published::read(&snapshot))
+            {
+                Ok(Some(Ok(published))) => {
+                    if published.lines == shared.lines {
+                        here.shared = Some(Arc::clone(&shared));
+                    }
+                    return self.follower.take_over(published, &shared);
+                }
+                Ok(Some(Err(newer @ Unreadable::Newer { .. }))) => return self.follower.keep(&newer),
+                Ok(Some(Err(Unreadable::Damaged)) | None) => {}
+                // It is asked for again with the next look.
+                Err(_) => return,
+            }
+        }
+        let generation = match published::publish(store, &self.node, &shared.lines) {
+            Ok(Publishing::Same(generation)) => generation,
+            Ok(Publishing::Replaced { generation, node: None }) => {
+                self.log.notice(format_args!(
+                    "\"{suffix}\": nodes that join get this node's configuration (generation {generation})"
+                ));
+                generation
+            }
+            Ok(Publishing::Replaced { generation, node: Some(other) }) => {
+                self.log.warning(format_args!(
+                    "\"{suffix}\": this node's configuration is another than that of {other}; nodes that join get this one \
+                     (generation {generation})"
+                ));
+                generation
+            }
             Err(why) => {
                 if why != here.told {
                     self.log.warning(format_args!("\"{suffix}\": the configuration is not published: {why}"));
@@ -290,28 +318,44 @@ impl Holder {
                 }
                 return;
             }
-        }
+        };
         here.told.clear();
-        here.lines = Some(lines);
+        self.follower.following.is_at(generation, shared.is_shared);
+        here.shared = Some(shared);
     }
 
-    /// Says it once for each generation that this node is configured otherwise than the one that writes.
+    /// Takes over what another node has published; one that keeps a configuration of its own says once for each generation that it differs.
     fn compare_configuration(
         &self,
         served: &Served<SharedStore>,
-        lines: &SharedLines,
+        shared: &Arc<NodeConfiguration>,
         here: &mut PublishedHere,
     ) {
         let store = served.database().store();
         let newest = store.commit_counter();
-        if here.compared == newest {
+        if here.compared == newest && here.beside.as_ref() == Some(shared) {
             return;
         }
         // What cannot be read is looked at again with the next commit.
         let found = store.snapshot().map_err(|error| error.to_string());
-        let Ok(Some(Ok(published))) = found.and_then(|snapshot| published::read(&snapshot)) else { return };
-        here.compared = newest;
-        if published.lines == *lines || here.differed == published.generation {
+        let published = match found.and_then(|snapshot| published::read(&snapshot)) {
+            Ok(Some(Ok(published))) => published,
+            Ok(Some(Err(why))) if shared.is_shared => return self.follower.keep(&why),
+            _ => return,
+        };
+        if shared.is_shared {
+            // Until it is in force each look asks again.
+            if published.lines == shared.lines {
+                (here.compared, here.beside) = (newest, Some(Arc::clone(shared)));
+            }
+            return self.follower.take_over(published, shared);
+        }
+        (here.compared, here.beside) = (newest, Some(Arc::clone(shared)));
+        if published.lines == shared.lines {
+            return self.follower.following.is_at(published.generation, false);
+        }
+        self.follower.following.differs(published.generation);
+        if here.differed == published.generation {
             return;
         }
         here.differed = published.generation;

@@ -23,7 +23,11 @@ impl Making<'_> {
             schema: self.config.schema.clone(),
             database: self.config.engine_settings(database)?,
             environment: self.environment(database),
-            shared: self.config.shared_lines(database),
+            shared: cluster::NodeConfiguration {
+                lines: self.config.shared_lines(database),
+                is_shared: settings.shares_configuration,
+            },
+            configuration: Arc::clone(&services.configuration),
             clock: Arc::clone(self.clock),
             log: self.log.clone(),
             // A change of the configuration is refused instead: who makes it sees that.

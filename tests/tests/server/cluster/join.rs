@@ -78,6 +78,13 @@ fn lines() -> (String, &'static str) {
     (format!("{global}database config\nrootdn {ADMIN}\n"), own)
 }
 
+/// The one that is published.
+fn generation(node: &Member) -> u64 {
+    let (_, text) = larix(&["cluster", "status"], node);
+    let number = text.split_once("configuration: generation ").and_then(|(_, rest)| rest.split_once(','));
+    number.and_then(|(number, _)| number.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+}
+
 const PUBLISHED: &str = "nodes that join get this node's configuration (generation 1)";
 
 #[test]
@@ -151,24 +158,92 @@ fn a_node_joins_with_what_the_engine_holds() {
     until("it writes", || change(&nodes[0], &describe("written")) == "=> 0\n");
     assert!(joined.ask(&[&search]).contains("description: written"));
 
-    // What changes later is published anew, and a node that has something else says so.
-    let index = "modify olcDatabase={2}kv,cn=config\n  add olcDbIndex: sn eq";
-    until("the index is configured", || {
-        ["=> 0", "=> 20"].iter().any(|code| change(&nodes[0], index).starts_with(code))
-    });
-    until("it is published", || {
-        larix(&["cluster", "status"], &nodes[0]).1.contains("configuration: generation 2, of ldap")
-    });
-    until("it says so", || {
-        joined.log().contains(&format!(
-            "another than that of {}, which nodes that join get (generation 2)",
-            nodes[0].url()
-        ))
-    });
+    // What changes later is taken over without a restart: the schema, rules, indexes and limits.
+    let changed = |requests: &[&str]| {
+        for request in requests {
+            until("it is configured", || {
+                let answer = change(&nodes[0], request);
+                assert!(
+                    ["=> 0", "=> 20", "=> 52", "=> 53"].iter().any(|code| answer.starts_with(code)),
+                    "{answer}"
+                );
+                ["=> 0", "=> 20"].iter().any(|code| answer.starts_with(code))
+            });
+        }
+    };
+    changed(&[
+        "modify cn=config\n  add olcAttributeTypes: ( 1.2.3.4.6 NAME 'laterThing' SUP name )\n  add olcMaxFilterDepth: 77",
+        "modify olcDatabase={2}kv,cn=config\n  add olcDbIndex: sn eq\n  replace olcAccess: to * by * read",
+    ]);
+    until("the joined node follows", || joined.ask(&[&search]).contains("sn: Lee"));
+    let found = joined.ask(&["search cn=Subschema base (attributeTypes=1.2.3.4.6) 1.1"]);
+    assert!(found.contains("cn=Subschema"), "the schema is in force, too: {found}");
+    let shown = joined.ask(&[&admin, "search cn=config base (objectClass=*) olcMaxFilterDepth olcPidFile"]);
+    assert!(shown.contains("olcMaxFilterDepth: 77"), "{shown}");
+    let nodes_shown = "search cn=Nodes,cn=Larix,cn=Monitor sub (objectClass=*) monitoredInfo";
+    let shown = joined.ask(&[&admin, nodes_shown]);
+    assert!(shown.contains("configuration=shared") && !shown.contains("configurationRefused"), "{shown}");
+    assert!(shown.contains(&format!("configurationGeneration={}\n", generation(&nodes[0]))), "{shown}");
+
+    // What all have in common is changed where changes are taken; the rest is the node's own.
+    let limit = "modify cn=config\n  replace olcMaxFilterDepth: 78";
+    let refused = joined.ask(&[&admin, limit]);
+    assert!(
+        refused.starts_with("=> 53") && refused.contains(&format!("change it at {}", nodes[0].url())),
+        "{refused}"
+    );
+    assert_eq!(joined.ask(&[&admin, "modify cn=config\n  replace olcIdleTimeout: 900"]), "=> 0\n");
+
+    // What it cannot take leaves it as it is, and the next generation is tried. Meanwhile it was stopped.
+    drop(joined);
+    let before = generation(&nodes[0]);
+    changed(&["modify olcDatabase={2}kv,cn=config\n  replace olcAccess: to attrs=sn by * none"]);
+    until("it is published", || generation(&nodes[0]) > before);
+    let newest = generation(&nodes[0]);
+    replaced("overlay memberof", "overlay membersof");
+    let joined = Joined::start(&address, &data, port, &[]);
+    until("it is refused", || joined.log().contains(&format!("generation {newest}, cannot be taken over")));
+    assert!(
+        joined.log().contains("membersof") && joined.log().contains("the one before stays"),
+        "{}",
+        joined.log()
+    );
+    let shown = joined.ask(&[&admin, nodes_shown]);
+    assert!(
+        shown.contains("configurationRefused=") && shown.contains(&format!("configurationNewest={newest}\n")),
+        "{shown}"
+    );
+    assert!(joined.ask(&[&search]).contains("sn: Lee"), "the rules of before");
+    replaced("overlay membersof", "overlay memberof");
+    changed(&["modify cn=config\n  replace olcMaxFilterDepth: 79"]);
+    until("the next one is taken", || !joined.ask(&[&search]).contains("sn: Lee"));
+    let shown = joined.ask(&[&admin, nodes_shown]);
+    assert!(
+        !shown.contains("configurationRefused")
+            && shown.contains(&format!("configurationGeneration={}\n", generation(&nodes[0]))),
+        "{shown}"
+    );
+    drop(joined);
+    changed(&["modify olcDatabase={2}kv,cn=config\n  replace olcAccess: to * by * read"]);
+    let joined = Joined::start(&address, &data, port, &[]);
+    until("it has it when it starts", || joined.ask(&[&search]).contains("sn: Lee"));
+    let shown = joined.ask(&[&admin, "search cn=config base (objectClass=*) olcIdleTimeout"]);
+    assert!(shown.contains("olcIdleTimeout: 900"), "its own stays: {shown}");
 
     nodes[0].kill();
     until("it writes", || joined.ask(&[&admin, &describe("its own")]) == "=> 0\n");
+    // Changes are published from whichever node writes. One that has a configuration of its own keeps it until it is told to share.
+    until("the configuration is changed", || joined.ask(&[&admin, limit]) == "=> 0\n");
     nodes[0].start();
+    until("it says so", || {
+        nodes[0].log().contains(&format!("another than that of {url}, which nodes that join get"))
+    });
+    let shares = "modify olcDatabase={2}kv,cn=config\n  add olcLarixKvConfiguration: shared";
+    assert_eq!(change(&nodes[0], shares), "=> 0\n");
+    until("it follows", || {
+        change(&nodes[0], "search cn=config base (objectClass=*) olcMaxFilterDepth")
+            .contains("olcMaxFilterDepth: 78")
+    });
     drop(joined);
     // It keeps what it was given.
     let text = refusal(&address, "ldap://elsewhere", &data, &[]);

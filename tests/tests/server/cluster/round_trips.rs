@@ -141,6 +141,10 @@ pub(super) fn count(address: &str, most: &Most) {
     fewest(&mut writing, "a modify", most.modify, &|number| {
         format!("modify {}\n  replace sn: other{number}\n  replace description: x", person(number))
     });
+    // The commit, and nothing else.
+    fewest(&mut writing, "a modify of what it knows", 1, &|number| {
+        format!("modify {}\n  replace description: y", person(number))
+    });
     fewest(&mut writing, "an add", most.add, &|number| {
         let number = number + 1000;
         format!("add {}\n  objectClass: person\n  cn: {}\n  sn: new{number}", person(number), name(number))

@@ -16,7 +16,7 @@ pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::R
         return Ok(());
     }
     type Figure = fn(&NodeFigures) -> f64;
-    let gauges: [(&str, &str, Figure); 8] = [
+    let gauges: [(&str, &str, Figure); 9] = [
         ("cluster_leads", "Whether this node writes", |f| f64::from(u8::from(f.role == Role::Leader))),
         ("cluster_cut_off", "Whether the engine is out of reach", |f| {
             f64::from(u8::from(f.role == Role::CutOff))
@@ -24,6 +24,11 @@ pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::R
         ("cluster_read_only", "Whether nobody may change the database here", |f| {
             f64::from(u8::from(f.read_only))
         }),
+        (
+            "cluster_configuration_behind",
+            "Whether the nodes' newest configuration is not in force here",
+            |f| f64::from(u8::from(f.configuration.newest != f.configuration.in_force)),
+        ),
         ("cluster_changes_waiting", "Changes that wait for the writer", |f| f.changes_waiting as f64),
         ("cluster_epoch", "The epoch of the newest commit known", |f| f.store.epoch as f64),
         ("cluster_commit", "The newest commit known", |f| f.store.version as f64),

@@ -21,8 +21,8 @@ impl Monitor<'_> {
         }
         out.push(self.own_container("Nodes", "Databases in engines that several servers share.").build());
         for (n, figures) in self.nodes.iter().enumerate() {
-            let store = &figures.store;
-            let info = [
+            let (store, configuration) = (&figures.store, &figures.configuration);
+            let mut info = vec![
                 format!("role={}", figures.role.name()),
                 format!("readOnly={}", truth(figures.read_only)),
                 format!("node={}", figures.node),
@@ -36,7 +36,11 @@ impl Monitor<'_> {
                 format!("conflicts={}", store.conflicts),
                 format!("operationsWaiting={}", figures.waiting),
                 format!("changesWaiting={}", figures.changes_waiting),
+                format!("configuration={}", if configuration.is_shared { "shared" } else { "own" }),
+                format!("configurationGeneration={}", configuration.in_force),
+                format!("configurationNewest={}", configuration.newest),
             ];
+            info.extend(configuration.refused.as_ref().map(|why| format!("configurationRefused={why}")));
             let built = self.own_child("Nodes", &format!("Node {n}"));
             out.push(built.one("namingContexts", figures.suffix.clone()).add("monitoredInfo", info).build());
         }
