@@ -1,9 +1,10 @@
-//! A configuration with `database kv` in place of `database mdb`, and its entries in a PostgreSQL.
+//! A configuration with `database kv` in place of `database mdb`, and its entries in a PostgreSQL or an etcd.
 
 use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
+use larix_testkit::etcd::Etcd;
 use larix_testkit::postgresql::Engine;
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
@@ -32,6 +33,35 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The password of the root DN while entries are loaded.
 const PASSWORD: &str = "secret";
 
+/// An engine of either kind.
+#[derive(Debug)]
+pub enum AnyEngine {
+    PostgreSql(Engine),
+    Etcd(Etcd),
+}
+
+impl AnyEngine {
+    /// A PostgreSQL, or an etcd where the variable of the environment says `etcd`. `None` where it is not installed.
+    ///
+    /// # Panics
+    /// When the variable names another one.
+    pub fn start(variable: &str) -> Option<Self> {
+        match std::env::var(variable).as_deref() {
+            Ok("etcd") => Etcd::start().map(Self::Etcd),
+            Ok("postgresql") | Err(_) => Engine::start_with(&["max_connections = 400"]).map(Self::PostgreSql),
+            Ok(other) => panic!("{variable} is postgresql or etcd, not {other}"),
+        }
+    }
+
+    /// The address of a place in it that nobody has used.
+    fn place(&self) -> String {
+        match self {
+            Self::PostgreSql(engine) => engine.database().1,
+            Self::Etcd(etcd) => etcd.prefix(),
+        }
+    }
+}
+
 /// A configuration whose stored databases are in an engine.
 #[derive(Debug)]
 pub struct OnEngine {
@@ -47,8 +77,8 @@ impl OnEngine {
     ///
     /// # Panics
     /// When a stored database has no suffix.
-    pub fn new(engine: &Engine, configuration: &str, reads: &str) -> Self {
-        let (_, address) = engine.database();
+    pub fn new(engine: &AnyEngine, configuration: &str, reads: &str) -> Self {
+        let address = engine.place();
         let port = free_port();
         let (global, sections) = sections(configuration);
         let mut body = global.iter().map(|line| format!("{line}\n")).collect::<String>();

@@ -7,11 +7,10 @@ mod proxied;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larix_testkit::postgresql::Engine;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
 use larix_tests::scenario::{self, Step};
-use larix_tests::shared_engine::OnEngine;
+use larix_tests::shared_engine::{AnyEngine, OnEngine};
 
 /// The first line of a file that only Larix is to answer, followed by the reason.
 const SLAPD_IS_NOT_ASKED: &str = "# slapd is not asked:";
@@ -253,7 +252,7 @@ const EXAMPLE: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,d
     index objectClass,uid,uidNumber eq\nindex cn,sn,mail pres,eq,sub\n";
 
 /// What Larix answers with `database kv` in place of `database mdb`; or why nothing is answered.
-fn differences_on_an_engine(engine: &Engine, name: &str, reads: &str) -> Result<Vec<String>, String> {
+fn differences_on_an_engine(engine: &AnyEngine, name: &str, reads: &str) -> Result<Vec<String>, String> {
     let path = folder().join(name);
     let steps = scenario::parse(&std::fs::read_to_string(&path).expect("a scenario"));
     let place = OnEngine::new(engine, &configuration(&steps).unwrap_or_else(|| EXAMPLE.to_owned()), reads);
@@ -268,7 +267,7 @@ fn differences_on_an_engine(engine: &Engine, name: &str, reads: &str) -> Result<
 
 #[test]
 fn databases_in_a_shared_engine() {
-    let Some(engine) = Engine::start_with(&["max_connections = 400"]) else { return };
+    let Some(engine) = AnyEngine::start("LARIX_CONFORMANCE_KV_ENGINE") else { return };
     let names = chosen("LARIX_CONFORMANCE_KV", &ALSO_ON_AN_ENGINE);
     // Every other file each way, unless a variable says one for all.
     let reads = std::env::var("LARIX_CONFORMANCE_KV_READS").ok();

@@ -515,7 +515,13 @@ impl<'s> Transition<'s> {
     #[cfg(feature = "kv")]
     fn publish_to_nodes(&self, maker: Maker) -> Result<(), LdapResult> {
         match maker {
-            Maker::Client => self.server.nodes.publish_change(&self.earlier.config, &self.config),
+            // The nodes that have been until now: a change may make others.
+            Maker::Client => {
+                let (earlier, next) = (&self.earlier.config, &self.config);
+                let mut nodes =
+                    earlier.databases.iter().filter_map(|own| self.earlier.databases.node_of(own));
+                nodes.try_for_each(|node| node.publish_change(earlier, next))
+            }
             Maker::Server => Ok(()),
         }
     }

@@ -2,15 +2,18 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use larix_testkit::Kind;
+use larix_testkit::postgresql::Engine;
 use larix_testkit::process::{Running, Signal, free_ports, signal};
 use larix_testkit::site::schema_directory;
+use larix_tests::client::Client;
+use larix_tests::replicas::{ADMIN, Member, ask};
 
 const SUFFIX: &str = "dc=example,dc=com";
 const PASSWORD: &str = "an admin's word";
@@ -410,4 +413,42 @@ fn settings_that_cannot_be_are_named() {
         assert!(!output.status.success() && said.contains(fault), "{environment:?}: {said}");
         assert!(!data.join("slapd.d").exists(), "{environment:?}");
     }
+}
+
+/// A node whose configuration comes from the engine.
+#[test]
+fn a_container_joins_a_directory_in_an_engine() {
+    let Some(engine) = Engine::start() else { return };
+    let (_, address) = engine.database();
+    let ports = free_ports(2);
+    let body = format!(
+        "database kv\nengine {address}\nnode ldap://127.0.0.1:{}\nlease 120\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\n",
+        ports[0]
+    );
+    let mut first = Member::with(Kind::Larix, ports[0], &body).arguments(&["-d", "256"]);
+    first.start();
+    until("it is published", || first.log().contains("nodes that join get this node's configuration"));
+    let folder = tempfile::tempdir().unwrap();
+    let joining = || {
+        let mut script = script(folder.path(), "start");
+        script
+            .env("LARIX_JOIN_FILE", folder.path().join("engine"))
+            .env("LARIX_DATA", folder.path().join("data"));
+        script
+    };
+    fs::write(folder.path().join("engine"), format!("{address}\n")).unwrap();
+    let refused = joining().output().unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("LARIX_JOIN needs LARIX_NODE"), "{text}");
+    let url = format!("ldap://127.0.0.1:{}", ports[1]);
+    let shown = File::create(folder.path().join("shown")).unwrap();
+    let server = joining().env("LARIX_NODE", &url).env("LARIX_URLS", &url).stderr(shown).spawn().unwrap();
+    let server = Running(server);
+    let address = SocketAddr::from(([127, 0, 0, 1], ports[1]));
+    until("it listens", || Client::try_connect(address).is_ok());
+    let mut client = Client::connect(address);
+    let found = ask(&mut client, "search \"\" base (objectClass=*) namingContexts");
+    assert!(found.contains(&format!("namingContexts: {SUFFIX}")), "{found}");
+    stop(server);
+    first.stop();
 }

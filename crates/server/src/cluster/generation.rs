@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use larix_configuration::Config;
 use larix_engine::access::{AccessPolicy, OtherEntries};
 use larix_engine::write::known::MissingElement;
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Directory, Frontend, Served};
-use larix_proto::LdapResult;
 
 use super::other_databases::AllDatabases;
 use super::{Making, Node, NodeConfiguration, NodeFigures, SharedStore};
@@ -151,17 +149,6 @@ impl Turnover {
 pub(crate) struct Nodes(Mutex<HashMap<String, Weak<Node>>>);
 
 impl Nodes {
-    /// Publishes what a change of the configuration means for the other nodes of each database, before it is made here.
-    ///
-    /// # Errors
-    /// It cannot be published from here, or not now: then it must not be made.
-    pub(crate) fn publish_change(&self, before: &Config, after: &Config) -> Result<(), LdapResult> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<Arc<Node>> = known.values().filter_map(Weak::upgrade).collect();
-        drop(known);
-        all.iter().try_for_each(|node| node.publish_change(before, after))
-    }
-
     /// The numbers of all, by suffix.
     pub(crate) fn figures(&self) -> Vec<NodeFigures> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

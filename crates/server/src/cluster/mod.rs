@@ -262,7 +262,7 @@ impl Node {
     ///
     /// # Errors
     /// This node does not write, or does not have what the others have; it cannot be written now.
-    fn publish_change(&self, before: &Config, after: &Config) -> Result<(), LdapResult> {
+    pub(crate) fn publish_change(&self, before: &Config, after: &Config) -> Result<(), LdapResult> {
         let shares = |config: &'_ Config| {
             let database = config.in_engine(&self.suffix)?;
             let settings = database.kind.settings::<KvSettings>()?;

@@ -234,6 +234,10 @@ fn a_node_joins_with_what_the_engine_holds() {
     until("it writes", || joined.ask(&[&admin, &describe("its own")]) == "=> 0\n");
     // Changes are published from whichever node writes. One that has a configuration of its own keeps it until it is told to share.
     until("the configuration is changed", || joined.ask(&[&admin, limit]) == "=> 0\n");
+    // One that opens the engine otherwise, too.
+    let lease = "modify olcDatabase={1}kv,cn=config\n  replace olcLarixKvLease: 2";
+    until("the lease is changed", || joined.ask(&[&admin, lease]) == "=> 0\n");
+    until("it still writes", || joined.ask(&[&admin, &describe("its own")]) == "=> 0\n");
     nodes[0].start();
     until("it says so", || {
         nodes[0].log().contains(&format!("another than that of {url}, which nodes that join get"))
