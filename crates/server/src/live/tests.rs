@@ -127,7 +127,7 @@ fn a_request_may_end_while_a_change_is_made() {
     let stamp = Stamp { clock: &*server.clock, random: &SystemRandom };
     let changed = earlier.config.changed_together(&changes, &stamp).unwrap();
     drop(request);
-    configurator.carry_out(&earlier, &changed).unwrap();
+    configurator.carry_out(&earlier, &changed, Maker::Client).unwrap();
 }
 
 /// A request that still reads the database is not cut off: the change is refused, and can be made later.
