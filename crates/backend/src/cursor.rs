@@ -131,6 +131,11 @@ pub trait Cursor: Debug + Send {
     fn limit_page(&mut self, _entries: u32) {}
 }
 
+/// A limit of entries that is to be no higher than this.
+pub fn lowered(limit: Option<u32>, entries: u32) -> Option<u32> {
+    Some(limit.map_or(entries, |limit| limit.min(entries)))
+}
+
 /// A cursor around another one: it alters what the other answers, and leaves all else to it.
 pub trait CursorAround: Debug + Send {
     fn inner(&self) -> &dyn Cursor;

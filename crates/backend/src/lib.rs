@@ -20,7 +20,7 @@ mod relay;
 mod router;
 
 pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, Mount, Routing};
-pub use cursor::{Answered, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, slice};
+pub use cursor::{Answered, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, lowered, slice};
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
 pub use intercept::{Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};

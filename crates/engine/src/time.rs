@@ -22,6 +22,19 @@ pub struct Timestamp(pub i64);
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic(pub u64);
 
+impl Monotonic {
+    /// So many seconds later.
+    #[must_use]
+    pub fn plus_seconds(self, seconds: u32) -> Self {
+        Self(self.0.saturating_add(u64::from(seconds) * 1_000_000_000))
+    }
+
+    /// The deadline of a request that has a limit of so many seconds; 0: it has none.
+    pub fn with_limit(self, seconds: u32) -> Option<Self> {
+        (seconds > 0).then(|| self.plus_seconds(seconds))
+    }
+}
+
 /// Where the engine learns what time it is.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The time of day. May jump either way when an administrator sets the clock.

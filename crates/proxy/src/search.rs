@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use larix_backend::{Cursor, Effort, ReadRights, Slice};
+use larix_backend::{Cursor, Effort, ReadRights, Slice, lowered};
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
 use larix_engine::log::Follower;
@@ -155,10 +155,7 @@ impl Following {
             };
             client::search(out, ANY, &search, &controls);
         });
-        let deadline = (wanted.time_limit > 0).then(|| {
-            let nanos = u64::from(wanted.time_limit).saturating_mul(1_000_000_000);
-            Monotonic(asker.began.0.saturating_add(nanos))
-        });
+        let deadline = asker.began.with_limit(wanted.time_limit);
         let patience = asked.until.map(|until| Duration::from_nanos(until.0.saturating_sub(asker.began.0)));
         let feed = Arc::<Feed>::default();
         let asked = RequestContext { until: deadline, ..asked };
@@ -271,8 +268,7 @@ impl Cursor for Following {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        let limit = self.size_limit.map_or(entries, |limit| limit.min(entries));
-        self.size_limit = Some(limit);
+        self.size_limit = lowered(self.size_limit, entries);
     }
 }
 

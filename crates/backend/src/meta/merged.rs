@@ -8,7 +8,7 @@ use larix_engine::time::Monotonic;
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 
 use super::OnError;
-use crate::cursor::{Cursor, Effort, End, Slice};
+use crate::cursor::{Cursor, Effort, End, Slice, lowered};
 
 /// A search under way in several targets.
 #[derive(Debug)]
@@ -205,6 +205,6 @@ impl Cursor for Merged {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        self.size_limit = Some(self.size_limit.map_or(entries, |limit| limit.min(entries)));
+        self.size_limit = lowered(self.size_limit, entries);
     }
 }

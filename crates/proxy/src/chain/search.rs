@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larix_backend::{Cursor, Effort, End, Search, Slice};
+use larix_backend::{Cursor, Effort, End, Search, Slice, lowered};
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
 use larix_engine::log::Follower;
@@ -408,10 +408,7 @@ impl Cursor for Chained {
     }
 
     fn deadline(&self) -> Option<Monotonic> {
-        let own = (self.asked.time_limit > 0).then(|| {
-            let nanos = u64::from(self.asked.time_limit).saturating_mul(1_000_000_000);
-            Monotonic(self.asker.began.0.saturating_add(nanos))
-        });
+        let own = self.asker.began.with_limit(self.asked.time_limit);
         own.into_iter().chain(self.inner.as_ref().and_then(|inner| inner.deadline())).min()
     }
 
@@ -424,7 +421,7 @@ impl Cursor for Chained {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        self.size_limit = Some(self.size_limit.map_or(entries, |limit| limit.min(entries)));
+        self.size_limit = lowered(self.size_limit, entries);
         self.inner.iter_mut().for_each(|inner| inner.limit_size(entries));
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larix_backend::{Cursor, Effort, Slice};
+use larix_backend::{Cursor, Effort, Slice, lowered};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
@@ -181,7 +181,7 @@ impl Cursor for Awaiting {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        self.size_limit = Some(self.size_limit.map_or(entries, |limit| limit.min(entries)));
+        self.size_limit = lowered(self.size_limit, entries);
         if let Some(cursor) = &mut self.cursor {
             cursor.limit_size(entries);
         }

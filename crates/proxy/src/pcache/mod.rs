@@ -307,8 +307,7 @@ struct Asking {
 impl Asking {
     /// When its time is over.
     fn deadline(&self) -> Option<Monotonic> {
-        let nanos = u64::from(self.time_limit).saturating_mul(1_000_000_000);
-        (nanos > 0).then(|| Monotonic(self.asker.began.0.saturating_add(nanos)))
+        self.asker.began.with_limit(self.time_limit)
     }
 }
 

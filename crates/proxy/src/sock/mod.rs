@@ -198,10 +198,7 @@ impl Backend for SocketBackend {
         let mut asking = self.asking(context);
         asking.message = Some(search.message.0);
         let text = text::search(&asking, base, request);
-        let deadline = (request.time_limit > 0).then(|| {
-            let nanos = u64::from(request.time_limit).saturating_mul(1_000_000_000);
-            Monotonic(context.began.0.saturating_add(nanos))
-        });
+        let deadline = context.began.with_limit(request.time_limit);
         let made = Made { text, found, began: context.began };
         Ok(Box::new(SocketSearch::new(&self.calls, made, deadline)))
     }

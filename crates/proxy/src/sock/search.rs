@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_backend::{Cursor, Effort, Slice};
+use larix_backend::{Cursor, Effort, Slice, lowered};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
@@ -93,7 +93,7 @@ impl Cursor for SocketSearch {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        self.size_limit = Some(self.size_limit.map_or(entries, |limit| limit.min(entries)));
+        self.size_limit = lowered(self.size_limit, entries);
     }
 }
 

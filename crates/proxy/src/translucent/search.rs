@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
-use larix_backend::{Cursor, Effort, OUTPUT_HIGH, Slice};
+use larix_backend::{Cursor, Effort, OUTPUT_HIGH, Slice, lowered};
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::EntryId;
@@ -449,10 +449,7 @@ impl Cursor for Translucent {
     }
 
     fn deadline(&self) -> Option<Monotonic> {
-        self.asked.time_limit.map(|seconds| {
-            let nanos = u64::from(seconds).saturating_mul(1_000_000_000);
-            Monotonic(self.asked.asker.began.0.saturating_add(nanos))
-        })
+        self.asked.time_limit.map(|seconds| self.asked.asker.began.plus_seconds(seconds))
     }
 
     fn pause(&mut self) {
@@ -464,7 +461,6 @@ impl Cursor for Translucent {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        let limit = self.asked.size_limit.map_or(entries, |limit| limit.min(entries));
-        self.asked.size_limit = Some(limit);
+        self.asked.size_limit = lowered(self.asked.size_limit, entries);
     }
 }

@@ -29,13 +29,11 @@ use crate::services::Services;
 
 pub(crate) use caching::caching;
 pub(crate) use chained::chained;
-pub(crate) use changelog::{Changelog, Container};
+pub(crate) use changelog::Changelog;
 #[cfg(feature = "kv")]
 pub(crate) use clustered::clustered;
 pub use memory::config_entries_matching;
-pub(crate) use memory::{
-    Configuration, Content, MonitorTree, Null, NullDatabase, RootDseTree, SubschemaTree, Tree,
-};
+pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use out_of_service::OutOfService;
 pub(crate) use passwd::Passwd;
 pub(crate) use proxied::{Proxied, Shadow, connections, connections_of_targets};

@@ -15,9 +15,9 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Changelog, Common, Configuration, Container, Content, MonitorTree, Nowhere, Null, NullDatabase,
-    OutOfService, Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained,
-    connections, connections_of_targets, pbind, remote_auth, translucent,
+    Changelog, Common, Configuration, Content, MonitorTree, Nowhere, Null, OutOfService, Passwd, Proxied,
+    RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets,
+    pbind, remote_auth, translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{
@@ -241,9 +241,10 @@ fn of_targets(
 
 fn changelog(
     common: &Arc<Common>,
-    (database, _, policy): Opened<'_>,
+    opened: Opened<'_>,
     _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let database = opened.0;
     let Some(settings) = database.kind.settings::<ChangelogSettings>() else { return Ok(None) };
     let shown = settings.shown(&common.config, database)?;
     let has = |served: &&Arc<Served<LmdbStore>>| {
@@ -252,32 +253,26 @@ fn changelog(
     };
     let Some(served) = common.directory.databases().iter().find(has) else { return Ok(None) };
     // Its rules may ask for groups and sets among stored entries.
-    common.directory.let_see(&policy);
-    let tree = Tree {
-        content: Container,
-        common: Arc::clone(common),
-        policy,
-        root_dn: database.effective_root(),
-        root_password: database.root_password.clone().map(Zeroizing::new),
-    };
+    common.directory.let_see(&opened.2);
     let rules = database.shared.limits.clone();
     let limits = database.shared.search_limits.into();
-    Ok(Some(Arc::new(Changelog { tree, served: Arc::clone(served), rules, limits })))
+    let content = Changelog { served: Arc::clone(served), rules, limits };
+    Ok(Some(tree(common, opened, content)))
 }
 
 fn passwd(
     common: &Arc<Common>,
-    (database, _, policy): Opened<'_>,
+    opened: Opened<'_>,
     _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let database = opened.0;
     let Some(settings) = database.kind.settings::<PasswdSettings>() else { return Ok(None) };
     let Some(suffix) = database.suffixes.first() else { return Ok(None) };
     // Its rules may ask for groups and sets among stored entries.
-    common.directory.let_see(&policy);
-    let root = (database.effective_root(), database.root_password.clone().map(Zeroizing::new));
+    common.directory.let_see(&opened.2);
     let limits = (database.shared.limits.clone(), database.shared.search_limits.into());
     let suffix = (suffix.normal.clone(), suffix.to_string(), naming_contexts(database));
-    Ok(Some(Arc::new(Passwd::new((common, policy), settings.file(), suffix, root, limits))))
+    Ok(Some(tree(common, opened, Passwd::new(settings.file(), suffix, limits))))
 }
 
 fn sock(
@@ -331,17 +326,14 @@ fn with_root_and_limits(
 }
 
 fn tree<C: Content>(common: &Arc<Common>, opened: Opened<'_>, content: C) -> Arc<dyn Backend> {
-    Arc::new(tree_of(common, opened, content))
-}
-
-fn tree_of<C: Content>(common: &Arc<Common>, (database, _, policy): Opened<'_>, content: C) -> Tree<C> {
-    Tree {
+    let (database, _, policy) = opened;
+    Arc::new(Tree {
         content,
         common: Arc::clone(common),
         policy,
         root_dn: database.effective_root(),
         root_password: database.root_password.clone().map(Zeroizing::new),
-    }
+    })
 }
 
 fn null(
@@ -352,11 +344,12 @@ fn null(
     let database = opened.0;
     let Some(settings) = database.kind.settings::<NullSettings>() else { return Ok(None) };
     let suffix = database.suffixes.first().filter(|_| settings.search_answers);
-    Ok(Some(Arc::new(NullDatabase {
-        tree: tree_of(common, opened, Null { bind_allowed: settings.bind_allowed }),
+    let content = Null {
+        bind_allowed: settings.bind_allowed,
         answer: suffix.map(|suffix| (suffix.normal.clone(), suffix.to_string())),
         naming_contexts: naming_contexts(database),
-    })))
+    };
+    Ok(Some(tree(common, opened, content)))
 }
 
 /// An entry that is part of no database.

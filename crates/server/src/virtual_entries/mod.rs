@@ -6,6 +6,7 @@ pub mod root_dse;
 pub mod subschema;
 
 use larix_engine::entry::{Entry, EntryAttribute};
+use larix_proto::Dn;
 use larix_schema::Schema;
 
 /// Makes one entry by the names of its attributes.
@@ -40,6 +41,14 @@ impl<'s> Builder<'s> {
 
     pub(crate) fn one(self, name: &str, value: impl Into<Vec<u8>>) -> Self {
         self.add(name, [value])
+    }
+
+    /// The values that its name has.
+    pub(crate) fn named(self) -> Self {
+        let dn = self.entry.dn.clone();
+        let Ok(dn) = Dn::parse(&dn) else { return self };
+        let avas = dn.rdns().first().map_or(&[][..], |rdn| rdn.avas());
+        avas.iter().fold(self, |built, ava| built.one(ava.attribute, ava.value.to_vec()))
     }
 
     /// `objectClass` and its structural class, which comes last of `classes`.

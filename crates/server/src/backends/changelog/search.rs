@@ -19,12 +19,11 @@ use larix_store::lmdb::LmdbStore;
 use super::change::Shown;
 use super::numbers::of_filter;
 use super::{Changelog, DAMAGED, NAME};
+use crate::backends::Tree;
 use crate::backends::stored::failure;
 use crate::services::Services;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
-use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
-
-const SECOND: u64 = 1_000_000_000;
+use larix_backend::{Context, Cursor, Effort, End, Search, Slice, lowered};
 
 /// A search below cn=changelog.
 #[derive(Debug)]
@@ -52,41 +51,40 @@ pub(super) struct ChangeSearch {
 
 /// Begins a search of the changes, and of the entry above them if the scope has it.
 pub(super) fn begin(
-    log: &Changelog,
+    tree: &Tree<Changelog>,
     context: &Context<'_>,
-    search: Search<'_>,
-) -> Result<Box<dyn Cursor>, Box<End>> {
-    let refused = |result| Box::new((result, Vec::new()));
-    let (common, served) = (&log.tree.common, &log.served);
-    let schema = &common.config.schema;
-    let first = log.effective(context, &search, 0).map_err(refused)?;
+    search: &Search<'_>,
+) -> Result<Box<dyn Cursor>, LdapResult> {
+    let (log, common) = (&tree.content, &tree.common);
+    let (served, schema) = (&log.served, &common.config.schema);
+    let first = log.effective(tree, context, search, 0)?;
     let pages =
         search.controls.paged.as_ref().map(|asked| {
-            Pages::new(binding(log, context, &search), *served.database().cookie_secret(), asked)
+            Pages::new(binding(log, context, search), *served.database().cookie_secret(), asked)
         });
-    let pages = pages.transpose().map_err(refused)?;
+    let pages = pages.transpose()?;
     let limits = match &pages {
-        Some(pages) => log.effective(context, &search, pages.before()).map_err(refused)?,
+        Some(pages) => log.effective(tree, context, search, pages.before())?,
         None => first,
     };
     if pages.as_ref().is_some_and(Pages::is_abandoned) {
         let text = "search abandoned by pagedResult size=0";
-        return Err(refused(LdapResult::with(ResultCode::SUCCESS, text)));
+        return Err(LdapResult::with(ResultCode::SUCCESS, text));
     }
     let Ok(number) = schema.describe("changeNumber") else {
-        return Err(refused(LdapResult::with(ResultCode::OTHER, "the schema has no changeNumber")));
+        return Err(LdapResult::with(ResultCode::OTHER, "the schema has no changeNumber"));
     };
     let (from, to) = of_filter(&schema.bind_filter(search.request.filter), number.attribute);
     let kept = || -> Result<(u64, u64), Fault> {
         let snapshot = served.database().store().snapshot()?;
         Ok((log::first_number(&snapshot)?, log::last_number(&snapshot)?))
     };
-    let (oldest, newest) = kept().map_err(|fault| refused(log.failure(&fault)))?;
+    let (oldest, newest) = kept().map_err(|fault| failure(&common.services, &fault))?;
     // What is changed while the search goes on is not part of it: it ends.
     let (from, to) = (from.max(oldest), to.min(newest));
     let candidates = if from > to { 0 } else { to - from + 1 };
     if limits.unchecked.is_some_and(|most| candidates > most.into()) {
-        return Err(refused(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED)));
+        return Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED));
     }
     let resumed = pages.as_ref().and_then(Pages::last).map(|(_, last)| last.0);
     let has_top = search.request.scope == Scope::Subtree && resumed.is_none();
@@ -101,17 +99,15 @@ pub(super) fn begin(
     Ok(Box::new(ChangeSearch {
         served: ServedHandle::new(served),
         schema: Arc::clone(schema),
-        policy: Arc::clone(&log.tree.policy),
+        policy: Arc::clone(&tree.policy),
         subject: Arc::clone(context.subject),
         subschema_dn: common.subschema_dn.clone(),
         services: Arc::clone(&common.services),
-        search: found.map_err(refused)?,
-        top: log.tree.tree(context).entries.pop().filter(|_| has_top && !nothing),
+        search: found?,
+        top: tree.tree(context).entries.pop().filter(|_| has_top && !nothing),
         next: from.max(resumed.map_or(0, |last| last.saturating_add(1))),
         to: if nothing { 0 } else { to },
-        deadline: limits
-            .time
-            .map(|seconds| Monotonic(context.began.0.saturating_add(u64::from(seconds) * SECOND))),
+        deadline: limits.time.map(|seconds| context.began.plus_seconds(seconds)),
         limits,
         pages,
         entries: 0,
@@ -256,7 +252,7 @@ impl Cursor for ChangeSearch {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        self.limits.size = Some(self.limits.size.map_or(entries, |limit| limit.min(entries)));
+        self.limits.size = lowered(self.limits.size, entries);
     }
 
     fn limit_page(&mut self, entries: u32) {

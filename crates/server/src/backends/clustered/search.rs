@@ -25,7 +25,7 @@ use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late, too_many};
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::stored::limits_of_subject;
 use crate::cluster::{SharedStore, Turn};
-use larix_backend::{Context, Cursor, Effort, End, First, OUTPUT_HIGH, Search, Slice};
+use larix_backend::{Context, Cursor, Effort, End, First, OUTPUT_HIGH, Search, Slice, lowered};
 
 /// How far a slice on a thread may go: nobody but its client waits for it.
 pub(super) const SLICE_CANDIDATES: u32 = 8_192;
@@ -240,7 +240,7 @@ impl Cursor for ClusteredSearch {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        self.size_limit = Some(self.size_limit.map_or(entries, |limit| limit.min(entries)));
+        self.size_limit = lowered(self.size_limit, entries);
         if let Some(work) = &mut self.work {
             work.asked.size_limit = self.size_limit;
         }

@@ -1,6 +1,7 @@
 //! Trees in memory: cn=config, cn=Monitor, the root DSE, the subschema subentry, and `database null`, which is empty.
 //!
-//! Their entries are made when somebody asks, from what the server knows at that moment; a search is one pass over them.
+//! Their entries are made when somebody asks, from what the server knows at that moment; a search is one pass over them. A tree with
+//! more entries than that makes those which a request names, and has searches of its own (`database passwd`, `database changelog`).
 
 mod config;
 mod config_sync;
@@ -28,7 +29,7 @@ use larix_backend::{
 pub(crate) use config::Configuration;
 pub use config::config_entries_matching;
 pub(crate) use monitor::MonitorTree;
-pub(crate) use null::{Null, NullDatabase};
+pub(crate) use null::Null;
 pub(crate) use root_dse::RootDseTree;
 pub(crate) use subschema::SubschemaTree;
 
@@ -39,8 +40,50 @@ pub(crate) trait Content: Debug + Send + Sync + 'static {
     /// Every client knows that the entry is there: it may be searched, as in OpenLDAP, and the rules decide about its content.
     const KNOWN: bool = false;
 
-    /// The entries, superiors first.
+    /// The entries, superiors first; of a tree with [`Self::begin`] those that every request may need.
     fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry>;
+
+    /// The tree for a request about one name, which is given as it was sent and as it is compared.
+    ///
+    /// # Errors
+    /// What to answer where entries cannot be had.
+    fn named<'a>(
+        &'a self,
+        tree: &'a Tree<Self>,
+        context: &Context<'a>,
+        _name: (&str, &NormalDn),
+    ) -> Result<MemoryTree<'a>, LdapResult>
+    where
+        Self: Sized,
+    {
+        Ok(tree.tree(context))
+    }
+
+    /// Begins a search that is more than one pass over the entries of [`Self::named`].
+    ///
+    /// # Errors
+    /// What is answered without entries.
+    fn begin(
+        &self,
+        _tree: &Tree<Self>,
+        _context: &Context<'_>,
+        _search: &Search<'_>,
+    ) -> Result<Option<Box<dyn Cursor>>, LdapResult>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+
+    fn compare(&self, tree: &Tree<Self>, context: &Context<'_>, compare: &Compare<'_>) -> LdapResult
+    where
+        Self: Sized,
+    {
+        match self.named(tree, context, (compare.request.entry, compare.dn)) {
+            Ok(named) => named.compare(compare.dn, compare.request, compare.controls),
+            Err(refused) => refused,
+        }
+    }
 
     /// Begins a search that asks for the content as a consumer (RFC 4533); only where [`Self::provides_content`] says so.
     fn synchronise(
@@ -96,14 +139,22 @@ impl<C: Content> Tree<C> {
         }
     }
 
+    fn begin(
+        &self,
+        context: &Context<'_>,
+        search: &Search<'_>,
+    ) -> Result<Option<Box<dyn Cursor>>, LdapResult> {
+        self.common.config.global.request_limits.check_search(&search.request, &search.controls)?;
+        self.content.begin(self, context, search)
+    }
+
     fn find(
         &self,
         context: &Context<'_>,
         search: &Search<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Found, LdapResult> {
-        self.common.config.global.request_limits.check_search(&search.request, &search.controls)?;
-        let tree = self.tree(context);
+        let tree = self.content.named(self, context, (search.request.base, search.base))?;
         let Search { base, request, controls, message, .. } = search;
         Ok(match C::KNOWN {
             true => tree.search_known(base, request, controls, *message, out),
@@ -114,9 +165,12 @@ impl<C: Content> Tree<C> {
 
 impl<C: Content> Backend for Tree<C> {
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        let refused = |refused| Box::new((refused, Vec::new()));
+        if let Some(cursor) = self.begin(context, &search).map_err(refused)? {
+            return Ok(cursor);
+        }
         let mut messages = Vec::new();
-        let found = self.find(context, &search, &mut messages);
-        let Found { result, entries } = found.map_err(|refused| Box::new((refused, Vec::new())))?;
+        let Found { result, entries } = self.find(context, &search, &mut messages).map_err(refused)?;
         Ok(Box::new(Answered { messages, result, entries }))
     }
 
@@ -126,6 +180,11 @@ impl<C: Content> Backend for Tree<C> {
                 Some(cursor) => First::Running(cursor),
                 None => First::ended((LdapResult::new(ResultCode::NO_SUCH_OBJECT), Vec::new())),
             };
+        }
+        match self.begin(context, &search) {
+            Ok(Some(cursor)) => return First::slice_of(cursor, context.clock, out),
+            Ok(None) => {}
+            Err(refused) => return First::ended((refused, Vec::new())),
         }
         match self.find(context, &search, out) {
             Ok(Found { result, entries }) => {
@@ -137,8 +196,7 @@ impl<C: Content> Backend for Tree<C> {
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, _: Later<'_, End>) -> Reply<End> {
-        let result = self.tree(context).compare(compare.dn, compare.request, compare.controls);
-        Reply::Now((result, Vec::new()))
+        Reply::Now((self.content.compare(self, context, compare), Vec::new()))
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
@@ -189,6 +247,10 @@ impl<C: Content> Backend for Tree<C> {
 
     fn provides_content(&self) -> bool {
         self.content.provides_content(&self.common)
+    }
+
+    fn refers(&self, _: &NormalDn, _: bool) -> bool {
+        false
     }
 
     fn announce(&self, announced: &mut Announced) {

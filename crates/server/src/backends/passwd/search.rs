@@ -11,14 +11,13 @@ use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 
+use super::super::Tree;
 use super::super::stored::{failure, is_named};
 use super::Passwd;
 use super::accounts::Accounts;
 use crate::services::Services;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
-use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
-
-const SECOND: u64 = 1_000_000_000;
+use larix_backend::{Context, Cursor, Effort, Search, Slice, lowered};
 
 /// A search below the suffix.
 #[derive(Debug)]
@@ -41,15 +40,14 @@ struct AccountSearch {
 
 /// Begins a search of the accounts, and of the entry above them if the scope has it.
 pub(super) fn begin(
-    passwd: &Passwd,
+    tree: &Tree<Passwd>,
     context: &Context<'_>,
-    search: Search<'_>,
-) -> Result<Box<dyn Cursor>, Box<End>> {
-    let refused = |result| Box::new((result, Vec::new()));
-    let (tree, common) = (&passwd.tree, &passwd.tree.common);
+    search: &Search<'_>,
+) -> Result<Box<dyn Cursor>, LdapResult> {
+    let (passwd, common) = (&tree.content, &tree.common);
     if search.controls.sort.as_ref().is_some_and(|asked| asked.critical) {
         let text = "accounts come in the order of their file, and cannot be sorted otherwise";
-        return Err(refused(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)));
+        return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
     }
     let held = (!tree.policy.is_root(context.subject)).then(|| {
         let mut rules = passwd.rules.iter();
@@ -58,7 +56,7 @@ pub(super) fn begin(
     });
     let asked =
         RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page: None };
-    let limits = limits::effective(held.as_ref(), asked).map_err(refused)?;
+    let limits = limits::effective(held.as_ref(), asked)?;
     let schema = &common.config.schema;
     let found = OneByOne::new(
         schema,
@@ -71,7 +69,7 @@ pub(super) fn begin(
     let top = tree.tree(context).entries.pop().filter(|_| has_top);
     let accounts = match search.controls.subentries {
         Some(true) => Arc::default(),
-        _ => passwd.accounts().map_err(refused)?,
+        _ => passwd.accounts(common)?,
     };
     Ok(Box::new(AccountSearch {
         top: top
@@ -82,11 +80,9 @@ pub(super) fn begin(
         policy: Arc::clone(&tree.policy),
         subject: Arc::clone(context.subject),
         services: Arc::clone(&common.services),
-        search: found.map_err(refused)?,
+        search: found?,
         next: 0,
-        deadline: limits
-            .time
-            .map(|seconds| Monotonic(context.began.0.saturating_add(u64::from(seconds) * SECOND))),
+        deadline: limits.time.map(|seconds| context.began.plus_seconds(seconds)),
         limits,
         entries: 0,
         looked: 0,
@@ -182,6 +178,6 @@ impl Cursor for AccountSearch {
     }
 
     fn limit_size(&mut self, entries: u32) {
-        self.limits.size = Some(self.limits.size.map_or(entries, |limit| limit.min(entries)));
+        self.limits.size = lowered(self.limits.size, entries);
     }
 }
