@@ -183,6 +183,14 @@ pub struct Context<'a> {
     pub began: Monotonic,
 }
 
+/// The connection of a request that goes on later, from another thread.
+pub trait KeptClient: Client + Send + Sync {
+    fn as_client(&self) -> &dyn Client;
+
+    /// Calls this with the databases that there were when the request began, unless they are gone.
+    fn with_databases(&self, then: &mut dyn FnMut(&dyn Routing));
+}
+
 /// The connection of a request.
 pub trait Client: Debug {
     /// What does something with it later.
@@ -195,6 +203,11 @@ pub trait Client: Debug {
 
     /// Lives as long as the connection does, for who keeps something for it; none of what is asked inside the server.
     fn lifetime(&self) -> Option<Weak<dyn Any + Send + Sync>> {
+        None
+    }
+
+    /// What a request has of it that goes on later, from another thread; none of what is asked inside the server.
+    fn keep(&self) -> Option<Box<dyn KeptClient>> {
         None
     }
 }

@@ -4,7 +4,7 @@
 //! is no business of these: that runs in the writer ([`larix_engine::overlay`]).
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use larix_engine::Fault;
 use larix_engine::access::{AccessPolicy, Subject};
@@ -144,6 +144,10 @@ pub trait Interceptor: Debug + Send + Sync {
     fn maps_names(&self) -> bool {
         false
     }
+
+    /// It is mounted in front of a database: what comes behind it, for one that lets requests go on later. Of several calls the last
+    /// one counts.
+    fn stands_before(&self, _behind: Behind) {}
 
     /// Alters a result, or adds controls to it, on any thread.
     fn result(&self, _ended: Ended<'_>) {}
@@ -541,7 +545,30 @@ pub struct Intercepted {
 impl Intercepted {
     /// The backend itself, where there are no overlays.
     pub fn with(interceptors: Stack, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        if interceptors.interceptors.is_empty() { backend } else { Arc::new(Self { interceptors, backend }) }
+        if interceptors.interceptors.is_empty() {
+            return backend;
+        }
+        let all = Arc::new(Self { interceptors, backend });
+        for (number, one) in all.interceptors.interceptors.iter().enumerate() {
+            one.stands_before(Behind { all: Arc::downgrade(&all), first: number + 1 });
+        }
+        all
+    }
+}
+
+/// What comes behind an overlay of a database, as long as the database is mounted.
+#[derive(Clone, Debug)]
+pub struct Behind {
+    all: Weak<Intercepted>,
+    first: usize,
+}
+
+impl Behind {
+    /// Goes on there; none: the database is mounted no more.
+    pub fn with<T>(&self, then: impl FnOnce(Next<'_>) -> T) -> Option<T> {
+        let all = self.all.upgrade()?;
+        let interceptors = all.interceptors.interceptors.get(self.first..)?;
+        Some(then(Next { interceptors, backend: &*all.backend }))
     }
 }
 

@@ -11,6 +11,7 @@ mod glue;
 mod glued_pages;
 mod intercept;
 mod judged;
+mod kept;
 pub mod memory_tree;
 pub mod meta;
 mod mounts;
@@ -19,12 +20,13 @@ mod over_glue;
 mod relay;
 mod router;
 
-pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, Mount, Routing};
+pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
 pub use cursor::{Answered, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, lowered, slice};
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
-pub use intercept::{Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};
+pub use intercept::{Behind, Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};
 pub use judged::{ReadRights, RulesInFront};
+pub use kept::{Alone, KeptContext, KeptSearch};
 pub use meta::Meta;
 pub use operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,

@@ -43,6 +43,7 @@ pub use null::NullSettings;
 pub use passwd::PasswdSettings;
 pub use relay::RelaySettings;
 pub use sock::SockSettings;
+pub(super) use sock::{extension as sock_extension, path as sock_path};
 
 /// What is known of a kind of database.
 #[derive(Debug)]

@@ -37,6 +37,7 @@ mod settings;
 mod sharing;
 mod slapd_conf;
 pub mod slapd_d;
+mod sock;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -187,7 +187,9 @@ impl Config {
                 _ if !database.may_have_overlays_over_glue() => {
                     Some("the access rules of its database stand in front of its overlays")
                 }
-                None if overlay.name == super::pcache::NAME => Some("it sees one database alone"),
+                None if [super::pcache::NAME, super::sock::NAME].contains(&&*overlay.name) => {
+                    Some("it sees one database alone")
+                }
                 Some(InGluedDatabases::Refused(why)) => Some(why),
                 // What has no descriptor is about referrals and binds, wherever these come from.
                 _ => None,

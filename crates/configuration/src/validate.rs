@@ -10,7 +10,7 @@ use super::diagnostic::{ConfigError, Origin};
 use super::kinds::relay;
 use super::model::{AccessLine, Config, Database, Overlay};
 use super::values::ChangeLog;
-use super::{balancer, overlays, pbind, pcache, remote_auth, translucent};
+use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -41,6 +41,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     judged_elsewhere(&config)?;
     translucent::complete(&mut config)?;
     pcache::complete(&mut config)?;
+    sock::complete(&mut config)?;
     balance(&mut config)?;
     access(&config)?;
     access_notes(&mut config);

@@ -10,6 +10,7 @@ mod bind;
 mod changes;
 mod database_operation;
 mod extended;
+mod kept;
 mod limits;
 mod password_change;
 mod password_modify;
@@ -49,10 +50,11 @@ use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
-use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, Pending};
+use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, KeptClient, Pending};
 
 pub use background::{BackgroundSearch, Returned};
 use bind::BindOutcome;
+use kept::KeptConnection;
 use password_modify::PasswordOutcome;
 use persistent::{Persistent, Persists};
 pub(crate) use request::Begun;
@@ -193,6 +195,15 @@ impl Client for Dispatcher {
     fn lifetime(&self) -> Option<Weak<dyn Any + Send + Sync>> {
         let record: Arc<dyn Any + Send + Sync> = Arc::clone(&self.record) as _;
         Some(Arc::downgrade(&record))
+    }
+
+    fn keep(&self) -> Option<Box<dyn KeptClient>> {
+        Some(Box::new(KeptConnection {
+            request: self.request(),
+            lifetime: self.lifetime(),
+            events: self.events.clone(),
+            generation: Arc::downgrade(&self.server.generation()),
+        }))
     }
 }
 

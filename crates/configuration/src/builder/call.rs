@@ -56,6 +56,11 @@ impl Fault {
         Self { at: At::Text(offset), message: message.into(), help: None }
     }
 
+    /// The same of another argument.
+    pub(crate) fn at(self, number: usize) -> Self {
+        Self { at: At::Argument(number), ..self }
+    }
+
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self

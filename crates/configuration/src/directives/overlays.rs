@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
 
-use super::super::{chain, pbind, pcache, remote_auth, translucent};
+use super::super::{chain, pbind, pcache, remote_auth, sock, translucent};
 use super::{Cardinality, Directive, Form, Handling, Scope, keep};
 
 /// An overlay that OpenLDAP has.
@@ -36,6 +36,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay(pbind::NAME, "olcPBindConfig", BuiltIn),
     overlay(pcache::NAME, "olcPcacheConfig", BuiltIn),
     overlay("remoteauth", "olcRemoteAuthCfg", BuiltIn),
+    overlay(sock::NAME, "olcOvSocketConfig", BuiltIn),
     overlay(translucent::NAME, "olcTranslucentConfig", BuiltIn),
 ];
 
@@ -92,6 +93,7 @@ pub(super) fn table() -> &'static [Directive] {
                 .chain(pbind::TABLE)
                 .chain(pcache::TABLE)
                 .chain(remote_auth::TABLE)
+                .chain(sock::TABLE)
                 .chain(translucent::TABLE)
                 .cloned(),
         )

@@ -1,5 +1,7 @@
 //! `database sock`: a program behind a local socket answers requests (slapd-sock(5)).
 
+use std::path::{Path, PathBuf};
+
 use larix_proxy::sock::{Extension, PATH_BYTES_MAX, SocketSettings};
 
 use super::super::builder::Builder;
@@ -19,29 +21,37 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
 
 static TABLE: &[Directive] = &[
     Directive::new("socketpath", "olcDbSocketPath", Scope::Kind("sock"), Form::Whole, |b, c| {
-        let path = c.path(0)?;
-        let bytes = path.as_os_str().len();
-        if bytes == 0 || bytes > PATH_BYTES_MAX {
-            let message = format!("a path of {bytes} bytes names no socket");
-            let help = format!("name a local socket by a path of up to {PATH_BYTES_MAX} bytes");
-            return Err(Fault::argument(0, message).with_help(help));
-        }
-        b.settings_of::<SockSettings>()?.socket.path = path;
+        b.settings_of::<SockSettings>()?.socket.path = path(&c.path(0)?)?;
         Ok(())
     }),
     Directive::new("extensions", "olcDbSocketExtensions", Scope::Kind("sock"), Form::Each, extensions).many(),
 ];
 
+/// The path of a local socket.
+pub(crate) fn path(path: &Path) -> Result<PathBuf, Fault> {
+    let bytes = path.as_os_str().len();
+    if bytes == 0 || bytes > PATH_BYTES_MAX {
+        let message = format!("a path of {bytes} bytes names no socket");
+        let help = format!("name a local socket by a path of up to {PATH_BYTES_MAX} bytes");
+        return Err(Fault::argument(0, message).with_help(help));
+    }
+    Ok(path.to_owned())
+}
+
+pub(crate) fn extension(word: &str) -> Result<Extension, Fault> {
+    let known = Extension::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
+    known.ok_or_else(|| {
+        let fault = Fault::argument(0, format!("no extension `{word}`"));
+        fault.with_help("some of binddn, peername, ssf, connid")
+    })
+}
+
 fn extensions(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let extensions = &mut builder.settings_of::<SockSettings>()?.socket.extensions;
     for (number, word) in call.arguments.iter().enumerate() {
-        let known = Extension::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(word));
-        let extension = known.ok_or_else(|| {
-            let fault = Fault::argument(number, format!("no extension `{word}`"));
-            fault.with_help("some of binddn, peername, ssf, connid")
-        })?;
-        if !extensions.contains(extension) {
-            extensions.push(*extension);
+        let extension = extension(word).map_err(|fault| fault.at(number))?;
+        if !extensions.contains(&extension) {
+            extensions.push(extension);
         }
     }
     Ok(())

@@ -34,7 +34,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const SLOW_CLIENT: Duration = Duration::from_secs(30);
 
 /// Says something to the log.
-pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A request.
 pub(super) struct Call {
@@ -47,9 +47,17 @@ pub(super) struct Call {
 
 /// Where the answer goes.
 pub(super) enum Sink {
-    Once(Done<LdapResult>),
+    Once(Done<Said>),
     /// Entries of a search.
     Entries(Box<Found>, FeedEnd),
+}
+
+/// What the program answers to an operation that is no search.
+#[derive(Debug)]
+pub(super) enum Said {
+    Result(LdapResult),
+    /// The operation is to go on behind it.
+    Continue,
 }
 
 /// A feed that ends with an error if nothing else ends it.
@@ -73,6 +81,8 @@ impl fmt::Debug for Call {
 #[derive(Debug, Default)]
 pub(super) struct CallState {
     given_up: AtomicBool,
+    /// The program lets the search go on behind it.
+    goes_on: AtomicBool,
     stream: Mutex<Option<UnixStream>>,
     /// Notified when a feed has room again, and when the request is given up.
     room: (Mutex<()>, Condvar),
@@ -93,6 +103,11 @@ impl CallState {
     pub(super) fn has_room(&self) {
         drop(self.room.0.lock().unwrap_or_else(PoisonError::into_inner));
         self.room.1.notify_all();
+    }
+
+    /// Whether the program has let the search go on behind it.
+    pub(super) fn goes_on(&self) -> bool {
+        self.goes_on.load(Ordering::Acquire)
     }
 
     fn is_given_up(&self) -> bool {
@@ -129,6 +144,8 @@ struct Shared {
     tell: Tell,
     /// [`PATIENCE`], but in tests.
     patience: Duration,
+    /// Something stands behind the program where operations may go on.
+    may_continue: bool,
     /// The program could not be reached the last time: said once.
     is_away: AtomicBool,
     queue: Mutex<Queue>,
@@ -152,12 +169,18 @@ impl Drop for Calls {
 }
 
 impl Calls {
-    pub(super) fn new(path: &Path, clock: Arc<dyn Clock>, tell: Tell, patience: Duration) -> Self {
+    pub(super) fn new(
+        (path, may_continue): (&Path, bool),
+        clock: Arc<dyn Clock>,
+        tell: Tell,
+        patience: Duration,
+    ) -> Self {
         Self(Arc::new(Shared {
             path: path.to_owned(),
             clock,
             tell,
             patience,
+            may_continue,
             is_away: AtomicBool::new(false),
             queue: Mutex::default(),
             wake: Condvar::new(),
@@ -197,7 +220,7 @@ fn busy() -> LdapResult {
 impl Sink {
     fn end(self, result: LdapResult) {
         match self {
-            Self::Once(done) => done(result),
+            Self::Once(done) => done(Said::Result(result)),
             Self::Entries(_, feed) => feed.0.end((result, Vec::new())),
         }
     }
@@ -291,16 +314,18 @@ impl Shared {
         }
     }
 
-    fn one_result(&self, stream: &UnixStream, began: Monotonic) -> LdapResult {
+    fn one_result(&self, stream: &UnixStream, began: Monotonic) -> Said {
         let left = || self.left(began).ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut));
         let mut answer = Answer::new(BufReader::new(Patient { stream, left }));
-        match answer.next() {
+        Said::Result(match answer.next() {
             Ok(SocketResponse::Result(result)) => result,
+            Ok(SocketResponse::Continue) if self.may_continue => return Said::Continue,
+            Ok(SocketResponse::Continue) => self.lie(&nothing_behind()),
             Ok(SocketResponse::Entry(dn, _)) => {
                 self.lie(&AnswerFault::Text(format!("it has the entry \"{dn}\", and was asked for none")))
             }
             Err(fault) => self.lie(&fault),
-        }
+        })
     }
 
     /// Passes entries on, and answers how the search ends.
@@ -324,6 +349,11 @@ impl Shared {
                     Err(ended) => return ended,
                 },
                 Ok(SocketResponse::Result(result)) => return result,
+                Ok(SocketResponse::Continue) if self.may_continue => {
+                    state.goes_on.store(true, Ordering::Release);
+                    return LdapResult::success();
+                }
+                Ok(SocketResponse::Continue) => return self.lie(&nothing_behind()),
                 Err(fault) => return self.lie(&fault),
             }
         }
@@ -351,6 +381,11 @@ impl Shared {
     }
 }
 
+fn nothing_behind() -> AnswerFault {
+    let text = "it says CONTINUE, and nothing stands behind a database that would go on";
+    AnswerFault::Text(text.to_owned())
+}
+
 fn late() -> LdapResult {
     LdapResult::with(ResultCode::UNAVAILABLE, "the program behind the socket does not answer")
 }
@@ -360,7 +395,7 @@ fn broken() -> LdapResult {
 }
 
 /// Connects within a time, which counts for writing, too.
-fn connect(path: &Path, left: Duration) -> io::Result<UnixStream> {
+pub(super) fn connect(path: &Path, left: Duration) -> io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     // A program that takes no connections lets this one wait as long as for writing.

@@ -47,6 +47,18 @@ impl SocketSearch {
     }
 }
 
+impl SocketSearch {
+    /// Whether it has ended because the program lets the search go on behind it.
+    pub(super) fn goes_on(&self) -> bool {
+        self.state.goes_on()
+    }
+
+    /// How many entries it has sent.
+    pub(super) const fn sent(&self) -> u64 {
+        self.sent
+    }
+}
+
 impl Cursor for SocketSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         if let Some(made) = self.made.take() {

@@ -13,7 +13,7 @@ use larix_engine::time::{ManualClock, Monotonic};
 use larix_proto::LdapResult;
 use zeroize::Zeroizing;
 
-use super::calls::{Call, CallState, Calls, Sink};
+use super::calls::{Call, CallState, Calls, Said, Sink};
 
 /// How long a program may take here.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -23,15 +23,18 @@ const LONG: Duration = Duration::from_secs(20);
 fn calls(path: &Path) -> (Calls, Arc<Mutex<Vec<String>>>) {
     let told = Arc::<Mutex<Vec<String>>>::default();
     let log = Arc::clone(&told);
-    let tell = Box::new(move |text: &str| log.lock().unwrap().push(text.to_owned()));
-    (Calls::new(path, Arc::new(ManualClock::default()), tell, PATIENCE), told)
+    let tell = Arc::new(move |text: &str| log.lock().unwrap().push(text.to_owned()));
+    (Calls::new((path, false), Arc::new(ManualClock::default()), tell, PATIENCE), told)
 }
 
 /// A request, and where its result comes.
 fn ask(calls: &Calls) -> (Arc<CallState>, Receiver<LdapResult>) {
     let (sender, results) = mpsc::channel();
     let state = Arc::<CallState>::default();
-    let done = Box::new(move |result| sender.send(result).unwrap_or_default());
+    let done = Box::new(move |said| match said {
+        Said::Result(result) => sender.send(result).unwrap_or_default(),
+        Said::Continue => panic!("nothing stands behind it"),
+    });
     calls.submit(Call {
         text: Zeroizing::new(b"DELETE\nmsgid: 1\ndn: cn=a\n\n".to_vec()),
         began: Monotonic(0),

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use larix_engine::write::{AttributeValues, WriteOperation};
 use larix_proto::ldif::{Body, LdifAttribute, Modification, Reader, Writer};
-use larix_proto::{LdapResult, ResultCode, SearchRequest};
+use larix_proto::{LdapResult, ResultCode, SearchRequest, SearchResultEntry};
 use zeroize::Zeroizing;
 
 use super::Extension;
@@ -27,8 +27,8 @@ pub(super) struct Asking<'a> {
     pub(super) suffixes: &'a [String],
 }
 
-/// A request as it is written.
-#[derive(Debug)]
+/// A request, or an answer that is told, as it is written.
+#[derive(Clone, Debug)]
 pub(super) struct Text(Zeroizing<Vec<u8>>);
 
 impl Text {
@@ -82,6 +82,27 @@ impl Text {
     pub(super) fn base64_line(&mut self, name: &str, value: &[u8]) {
         let encoded = Zeroizing::new(STANDARD.encode(value));
         self.line(name, &encoded);
+    }
+
+    /// The lines of a result that is told.
+    pub(super) fn result(&mut self, result: &LdapResult) {
+        self.line("code", &result.code.0.to_string());
+        for (name, value) in [("matched", &result.matched_dn), ("info", &result.diagnostic)] {
+            if !value.is_empty() {
+                self.line(name, value);
+            }
+        }
+    }
+
+    /// The lines of an entry that is told.
+    pub(super) fn entry(&mut self, entry: &SearchResultEntry<'_>) {
+        let writer = Writer::new(None);
+        writer.value(&mut self.0, "dn", entry.dn.as_bytes());
+        for attribute in entry.attributes.iter() {
+            for value in attribute.values.iter() {
+                writer.value(&mut self.0, attribute.description, value);
+            }
+        }
     }
 
     fn modification(&mut self, modification: &Modification) {
@@ -171,6 +192,8 @@ pub(super) enum SocketResponse {
     /// A DN, and attributes by name.
     Entry(String, Vec<LdifAttribute>),
     Result(LdapResult),
+    /// The operation is to go on behind the program.
+    Continue,
 }
 
 /// What is wrong with an answer.
@@ -213,6 +236,8 @@ impl<R: BufRead> Answer<R> {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
             if text.starts_with(b"#") || begins(text, b"DEBUG:") {
                 block.truncate(before);
+            } else if before == 0 && begins(text, b"CONTINUE") {
+                return Ok(SocketResponse::Continue);
             } else if text.is_empty() && !line.is_empty() {
                 block.truncate(before);
                 if !block.is_empty() {
@@ -237,9 +262,6 @@ fn part(block: &[u8]) -> Result<SocketResponse, AnswerFault> {
     let fault = |text: String| Err(AnswerFault::Text(text));
     if begins(block, b"RESULT") {
         return result(block).map(SocketResponse::Result).map_err(AnswerFault::Text);
-    }
-    if begins(block, b"CONTINUE") {
-        return fault("it says CONTINUE, and nothing stands behind a database that would go on".to_owned());
     }
     match Reader::new(block).read_record() {
         Ok(Some(record)) => match record.body {
@@ -355,6 +377,10 @@ mod tests {
                     parts.push(format!("{} {matched_dn} {diagnostic}", code.0));
                     return parts;
                 }
+                Ok(SocketResponse::Continue) => {
+                    parts.push("go on".to_owned());
+                    return parts;
+                }
                 Err(AnswerFault::Text(fault)) => {
                     parts.push(fault);
                     return parts;
@@ -383,7 +409,8 @@ mod tests {
         ] {
             assert_eq!(read(text), parts, "{text}");
         }
-        assert!(read("CONTINUE\n\n")[0].starts_with("it says CONTINUE"));
+        assert_eq!(read("# on\nCONTINUE\nRESULT\n"), ["go on"]);
+        assert_eq!(read("dn: cn=a,o=x\ncn: a\n\ncontinue"), ["cn=a,o=x 1", "go on"]);
         assert!(read("hello\n\nRESULT\n")[0].starts_with("it has an entry that is no LDIF"));
         assert!(read("dn: cn=a,o=x\njpegPhoto:< file:///etc/passwd\n\n")[0].contains("no LDIF"));
         assert!(read("dn: cn=a,o=x\nchangetype: delete\n\n")[0].contains("is a change"));

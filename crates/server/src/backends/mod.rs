@@ -1,6 +1,5 @@
 //! The backends: one for each kind of served database, and one for names outside every database.
 
-mod alone;
 mod caching;
 mod chained;
 mod changelog;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Backend, Bind, Context, Done, Interceptor, PasswordChange, PasswordChanged, Proof, Reply, Search, Verdict,
+    Alone, Backend, Bind, Context, Done, Interceptor, PasswordChange, PasswordChanged, Proof, Reply, Search, Verdict,
 };
 use larix_configuration::{ConfigError, Database, Overlay};
 use larix_engine::access::{AccessPolicy, Subject};
@@ -24,7 +24,6 @@ use larix_schema::{BoundFilter, NormalDn};
 use larix_store::Store as _;
 use larix_store::lmdb::LmdbStore;
 
-use super::alone::Alone;
 use super::proxied::connections_by_name;
 use super::{Common, Stored};
 use crate::services::Services;

@@ -24,7 +24,7 @@ use larix_backend::{
     Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, Router, RulesInFront, Special, Stack,
 };
 use larix_proxy::ProxyBackend;
-use larix_proxy::sock::SocketBackend;
+use larix_proxy::sock::{ProgramContext, ProgramInFront, SocketBackend};
 use larix_rewrite::NamesInFront;
 
 /// A database, opened if it stores anything, and who may do what to it.
@@ -127,6 +127,10 @@ fn in_front_of(
     }
     if let Some(pbind) = pbind(common, (database, served.as_ref()), overlay)? {
         return Ok(Some(pbind));
+    }
+    if let Some(settings) = overlay.program()? {
+        let context = program_context(common, (database, policy), "overlay sock");
+        return Ok(Some(Arc::new(ProgramInFront::new(settings, context))));
     }
     match remote_auth(common, (database, served.as_ref()), overlay)? {
         Some(remote_auth) => Ok(Some(remote_auth)),
@@ -281,20 +285,33 @@ fn sock(
     _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let Some(SockSettings { socket }) = database.kind.settings() else { return Ok(None) };
+    let context = program_context(common, (database, &policy), "database sock");
+    let backend = SocketBackend::new(socket, context, naming_contexts(database));
+    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(backend))))
+}
+
+/// What requests of a database to a program are made with.
+fn program_context(
+    common: &Arc<Common>,
+    (database, policy): (&Database, &Arc<AccessPolicy>),
+    name: &'static str,
+) -> ProgramContext {
     // Its rules may ask for groups and sets among stored entries.
-    common.directory.let_see(&policy);
+    common.directory.let_see(policy);
     let services = &common.services;
     let teller = Arc::downgrade(services);
-    let tell = Box::new(move |text: &str| {
-        if let Some(services) = teller.upgrade() {
-            services.log.notice(format_args!("database sock: {text}"));
-        }
-    });
-    let rules = (Arc::clone(&common.config.schema), Arc::clone(&policy), common.config.global.request_limits);
-    let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
-    let names = (suffixes, naming_contexts(database));
-    let backend = SocketBackend::new(socket, rules, names, (Arc::clone(&services.clock) as _, tell));
-    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(backend))))
+    ProgramContext {
+        schema: Arc::clone(&common.config.schema),
+        policy: Arc::clone(policy),
+        limits: common.config.global.request_limits,
+        suffixes: database.suffixes.iter().map(ToString::to_string).collect(),
+        clock: Arc::clone(&services.clock) as _,
+        tell: Arc::new(move |text| {
+            if let Some(services) = teller.upgrade() {
+                services.log.notice(format_args!("{name}: {text}"));
+            }
+        }),
+    }
 }
 
 fn judge_in_front(common: &Arc<Common>, policy: &Arc<AccessPolicy>, in_front: &mut Stack) {

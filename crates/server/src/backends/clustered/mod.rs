@@ -27,7 +27,6 @@ use larix_store::Store;
 use zeroize::Zeroizing;
 
 use super::Common;
-use super::alone::Alone;
 use super::engine_database::{self, EngineDatabase, is_root_password};
 use super::passwords::{self, compared_attempt};
 use super::stored::{identities_within, limits_of_subject};
@@ -35,7 +34,7 @@ use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, First, Identities, Later,
+    Alone, Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, First, Identities, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 

@@ -13,11 +13,7 @@ use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::time::Monotonic;
 use larix_engine::{Database, Fault, Limits, View};
 use larix_kv::{KvSnapshot, Noted, take_noted};
-use larix_proto::limits::DecodeLimits;
-use larix_proto::{
-    ControlBuf, LdapResult, Message, MessageId, Request, ResultCode, SearchRequest, client, limits,
-};
-use larix_schema::NormalDn;
+use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_store::{ReadError, Snapshot, Store};
 
 use super::desk::{Left, SharedDesk};
@@ -25,7 +21,9 @@ use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late, too_many};
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::stored::limits_of_subject;
 use crate::cluster::{SharedStore, Turn};
-use larix_backend::{Context, Cursor, Effort, End, First, OUTPUT_HIGH, Search, Slice, lowered};
+use larix_backend::{
+    Context, Cursor, Effort, End, First, KeptSearch, OUTPUT_HIGH, Search, Slice, lowered,
+};
 
 /// How far a slice on a thread may go: nobody but its client waits for it.
 pub(super) const SLICE_CANDIDATES: u32 = 8_192;
@@ -33,11 +31,7 @@ pub(super) const SLICE_NANOS: u64 = 20_000_000;
 
 /// The search as it was asked.
 pub(super) struct OwnedSearch {
-    /// The request once more, as a message: what it borrows outlives it.
-    request: Vec<u8>,
-    message: MessageId,
-    base: NormalDn,
-    controls: RequestControls,
+    kept: KeptSearch,
     subject: Arc<Subject>,
     rules: Vec<LimitRule>,
     began: Monotonic,
@@ -296,7 +290,7 @@ impl Work {
         let Self { part, asked, task, .. } = self;
         let database = part.served().database();
         let snapshot = match task {
-            Some(_) => database.snapshot_for(&[&asked.base])?,
+            Some(_) => database.snapshot_for(&[asked.kept.base()])?,
             None => asked.snapshot(database)?,
         };
         let view = database.view(&snapshot)?;
@@ -321,25 +315,8 @@ pub(super) type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
 
 impl OwnedSearch {
     pub(super) fn new(rules: Vec<LimitRule>, context: &Context<'_>, search: Search<'_>) -> Self {
-        let Search { request, base, controls, message } = search;
-        let attributes: Vec<&str> = request.attributes.iter().collect();
-        let mut encoded = Vec::new();
-        let again = client::Search {
-            base: request.base,
-            scope: request.scope,
-            deref: request.deref,
-            size_limit: request.size_limit,
-            time_limit: request.time_limit,
-            types_only: request.types_only,
-            filter: request.filter,
-            attributes: &attributes,
-        };
-        client::search(&mut encoded, message, &again, &[]);
         Self {
-            request: encoded,
-            message,
-            base: base.clone(),
-            controls,
+            kept: KeptSearch::new(search),
             subject: Arc::clone(context.subject),
             rules,
             began: context.began,
@@ -349,22 +326,13 @@ impl OwnedSearch {
     }
 
     pub(super) fn controls(&self) -> &RequestControls {
-        &self.controls
-    }
-
-    /// The request, which was decoded before.
-    fn request(&self) -> Option<SearchRequest<'_>> {
-        let depth = DecodeLimits { filter_depth: limits::FILTER_DEPTH_CEILING };
-        match Message::decode_with(&self.request, &depth) {
-            Ok(Message { request: Request::Search(request), .. }) => Some(request),
-            _ => None,
-        }
+        self.kept.controls()
     }
 
     /// A snapshot for the first slice, with what that is going to read.
     fn snapshot<'d>(&self, database: &'d Database<SharedStore>) -> Result<KvSnapshot<'d>, ReadError> {
-        match self.request() {
-            Some(request) => snapshot_for_search(database, &request, &self.base),
+        match self.kept.request() {
+            Some(request) => snapshot_for_search(database, &request, self.kept.base()),
             None => database.store().snapshot(),
         }
     }
@@ -380,14 +348,12 @@ impl OwnedSearch {
             true => None,
             false => {
                 let otherwise = view.settings.limits;
-                Some(limits_of_subject(&self.rules, otherwise, &self.subject, &self.base, view)?)
+                Some(limits_of_subject(&self.rules, otherwise, &self.subject, self.kept.base(), view)?)
             }
         };
-        let Some(request) = self.request() else {
+        let Some(search) = self.kept.search() else {
             return Ok(Err((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())));
         };
-        let search =
-            Search { request, base: &self.base, controls: self.controls.clone(), message: self.message };
         let own = (&*part.common, database);
         let begun = engine_search::task(own, view, (&self.subject, self.began), search, (policy, limits));
         Ok(begun.map_err(|end| *end).map(|mut task| {

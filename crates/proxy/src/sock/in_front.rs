@@ -1,0 +1,541 @@
+//! `overlay sock`: a program is asked before a database answers, and told what the database has answered (slapd-sock(5)).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larix_backend::{
+    Behind, Bind, Changes, Compare, Context, Cursor, Done, End, Extended, ExtendedAnswer, Interceptor,
+    KeptContext, KeptSearch, Later, Next, Operations, PasswordChange, PasswordChanged, Pending, Proof, Reply,
+    Search, Verdict,
+};
+use larix_engine::time::Clock;
+use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
+use larix_proto::{CompareRequest, Frame, LdapResult, Response, ResultCode, frame, limits};
+use larix_schema::NormalDn;
+use regex::Regex;
+use zeroize::Zeroizing;
+
+use super::SocketSettings;
+use super::calls::Said;
+use super::notices::{self, Notices};
+use super::program::{Program, ProgramContext};
+use super::text::Text;
+
+mod search;
+
+use search::{Begun, FrontSearch};
+
+/// Requests that the program may be asked (`sockops`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Bind,
+    Unbind,
+    Search,
+    Compare,
+    Modify,
+    ModifyDn,
+    Add,
+    Delete,
+    Extended,
+}
+
+impl Asked {
+    pub const ALL: [Self; 9] = [
+        Self::Bind,
+        Self::Unbind,
+        Self::Search,
+        Self::Compare,
+        Self::Modify,
+        Self::ModifyDn,
+        Self::Add,
+        Self::Delete,
+        Self::Extended,
+    ];
+
+    /// As in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bind => "bind",
+            Self::Unbind => "unbind",
+            Self::Search => "search",
+            Self::Compare => "compare",
+            Self::Modify => "modify",
+            Self::ModifyDn => "modrdn",
+            Self::Add => "add",
+            Self::Delete => "delete",
+            Self::Extended => "extended",
+        }
+    }
+
+    const fn of(operation: &WriteOperation) -> Self {
+        match operation {
+            WriteOperation::Add { .. } => Self::Add,
+            WriteOperation::Delete { .. } => Self::Delete,
+            WriteOperation::Modify { .. } => Self::Modify,
+            WriteOperation::ModifyDn { .. } => Self::ModifyDn,
+        }
+    }
+
+    const fn operations(self) -> Operations {
+        match self {
+            Self::Bind => Operations::BIND,
+            Self::Unbind => Operations::NONE,
+            Self::Search => Operations::SEARCH,
+            Self::Compare => Operations::COMPARE,
+            Self::Modify | Self::ModifyDn | Self::Add | Self::Delete => Operations::UPDATE,
+            Self::Extended => Operations::PASSWORD.and(Operations::EXTENDED),
+        }
+    }
+}
+
+/// Answers of the database that the program may be told (`sockresps`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Result,
+    Search,
+}
+
+impl Told {
+    pub const ALL: [Self; 2] = [Self::Result, Self::Search];
+
+    /// As in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Result => "result",
+            Self::Search => "search",
+        }
+    }
+
+    const fn operations(self) -> Operations {
+        match self {
+            Self::Search => Operations::SEARCH,
+            Self::Result => Operations::SEARCH
+                .and(Operations::COMPARE)
+                .and(Operations::BIND)
+                .and(Operations::UPDATE)
+                .and(Operations::PASSWORD)
+                .and(Operations::EXTENDED),
+        }
+    }
+}
+
+/// What the overlay is configured with.
+#[derive(Clone, Debug, Default)]
+pub struct OverlaySettings {
+    pub socket: SocketSettings,
+    pub asked: Vec<Asked>,
+    pub told: Vec<Told>,
+    /// Names that requests are asked about; none: all.
+    pub pattern: Option<Regex>,
+}
+
+/// The overlay in front of one database.
+#[derive(Debug)]
+pub struct ProgramInFront {
+    program: Program,
+    settings: OverlaySettings,
+    notices: Option<Arc<Notices>>,
+    clock: Arc<dyn Clock>,
+    /// Where requests go on.
+    behind: Mutex<Option<Behind>>,
+}
+
+/// Where a request goes on that the program was asked about, and under what.
+#[derive(Debug)]
+struct GoingOn {
+    behind: Option<Behind>,
+    context: KeptContext,
+}
+
+impl GoingOn {
+    /// # Errors
+    /// The databases of the request are there no more.
+    fn with<T>(&self, then: impl FnOnce(Next<'_>, &Context<'_>) -> T) -> Result<T, LdapResult> {
+        let went = self.context.with(|context| self.behind.as_ref()?.with(|next| then(next, context)));
+        went.flatten().ok_or_else(|| {
+            let text = "the configuration has changed while the program behind the socket was asked: try again";
+            LdapResult::with(ResultCode::UNAVAILABLE, text)
+        })
+    }
+}
+
+/// What the program is told of one request.
+#[derive(Clone, Debug)]
+struct Telling {
+    notices: Arc<Notices>,
+    result: Option<Text>,
+    entry: Option<Text>,
+}
+
+impl Telling {
+    fn result(&self, result: &LdapResult) {
+        if let Some(mut text) = self.result.clone() {
+            text.result(result);
+            self.notices.add(text.end());
+        }
+    }
+
+    /// The entries among some messages.
+    fn entries(&self, mut messages: &[u8]) {
+        let Some(begun) = &self.entry else { return };
+        while let Ok(Frame::Complete { len }) = frame(messages, limits::PDU_CEILING) {
+            let (message, rest) = messages.split_at(len);
+            messages = rest;
+            if let Ok(decoded) = Response::decode_message(message)
+                && let Response::Entry(entry) = decoded.response
+            {
+                let mut text = begun.clone();
+                text.entry(&entry);
+                self.notices.add(text.end());
+            }
+        }
+    }
+
+    /// Tells the result before it is answered.
+    fn before<T: 'static>(self, done: Done<T>, result: fn(&T) -> &LdapResult) -> Done<T> {
+        Box::new(move |answer| {
+            self.result(result(&answer));
+            done(answer);
+        })
+    }
+}
+
+/// An operation that is under way behind the program, for who gives it up.
+#[derive(Debug, Default)]
+struct Continued(Mutex<(bool, Pending)>);
+
+impl Continued {
+    fn lock(&self) -> MutexGuard<'_, (bool, Pending)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.lock().0
+    }
+
+    fn goes_on(&self, pending: Pending) {
+        let mut state = self.lock();
+        state.1 = pending;
+        let give_up = if state.0 { state.1.give_up.take() } else { None };
+        drop(state);
+        give_up.into_iter().for_each(|give_up| give_up());
+    }
+
+    fn give_up(&self) {
+        let mut state = self.lock();
+        state.0 = true;
+        let give_up = state.1.give_up.take();
+        drop(state);
+        give_up.into_iter().for_each(|give_up| give_up());
+    }
+}
+
+/// Has `ask` answered by `done`, now or later.
+fn answered_by<T: 'static>(done: Done<T>, ask: impl FnOnce(Later<'_, T>) -> Reply<T>) -> Pending {
+    let mut done = Some(done);
+    let reply = ask(&mut || done.take().unwrap_or_else(|| Box::new(drop)));
+    match (reply, done) {
+        (Reply::Now(answer), Some(done)) => done(answer),
+        (Reply::Now(_), None) => {}
+        (Reply::Later(pending), _) => return pending,
+    }
+    Pending::default()
+}
+
+impl ProgramInFront {
+    pub fn new(settings: OverlaySettings, context: ProgramContext) -> Self {
+        let clock = Arc::clone(&context.clock);
+        let is_told = !settings.told.is_empty();
+        let notices = is_told.then(|| {
+            let path = &settings.socket.path;
+            Arc::new(Notices::new(path, Arc::clone(&context.tell), notices::PATIENCE))
+        });
+        let program = Program::new(&settings.socket, context, true);
+        Self { program, settings, notices, clock, behind: Mutex::default() }
+    }
+
+    /// Whether the program is asked about such a request.
+    fn asks(&self, kind: Asked, dn: &NormalDn) -> bool {
+        let of_name = |pattern: &Regex| pattern.is_match(dn.as_str());
+        self.settings.asked.contains(&kind) && self.settings.pattern.as_ref().is_none_or(of_name)
+    }
+
+    fn going_on(&self, context: &Context<'_>) -> GoingOn {
+        let behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        GoingOn { behind, context: KeptContext::new(context, &self.clock) }
+    }
+
+    /// What is told of a request; none: nothing.
+    fn telling(&self, context: &Context<'_>) -> Option<Telling> {
+        let notices = self.notices.clone()?;
+        let mut asking = self.program.asking(context);
+        asking.suffixes = &[];
+        let begun = |told: Told, command: &str| {
+            self.settings.told.contains(&told).then(|| Text::begin(command, &asking))
+        };
+        let (result, entry) = (begun(Told::Result, "RESULT"), begun(Told::Search, "ENTRY"));
+        Some(Telling { notices, result, entry })
+    }
+
+    /// Passes on what the program is not asked about.
+    fn pass<T: 'static>(
+        &self,
+        context: &Context<'_>,
+        later: Later<'_, T>,
+        result: fn(&T) -> &LdapResult,
+        ask: impl FnOnce(Later<'_, T>) -> Reply<T>,
+    ) -> Reply<T> {
+        let Some(telling) = self.telling(context) else { return ask(later) };
+        let reply = ask(&mut || telling.clone().before(later(), result));
+        if let Reply::Now(answer) = &reply {
+            telling.result(result(answer));
+        }
+        reply
+    }
+
+    /// Asks the program: its result is the answer, or the request goes on by `go_on`.
+    fn ask<T: From<LdapResult> + 'static>(
+        &self,
+        context: &Context<'_>,
+        text: Zeroizing<Vec<u8>>,
+        (done, result): (Done<T>, fn(&T) -> &LdapResult),
+        go_on: impl FnOnce(Next<'_>, &Context<'_>, Done<T>) -> Pending + Send + 'static,
+    ) -> Pending {
+        let (going_on, telling) = (self.going_on(context), self.telling(context));
+        let continued = Arc::<Continued>::default();
+        let state = Arc::clone(&continued);
+        let answered = move |said| match said {
+            Said::Result(result) => done(result.into()),
+            Said::Continue if state.is_given_up() => done(LdapResult::new(ResultCode::CANCELED).into()),
+            Said::Continue => {
+                let mut done = Some(match telling {
+                    Some(telling) => telling.before(done, result),
+                    None => done,
+                });
+                let went = going_on.with(|next, context| {
+                    done.take().map_or_else(Pending::default, |done| go_on(next, context, done))
+                });
+                match (went, done) {
+                    (Ok(pending), _) => state.goes_on(pending),
+                    (Err(gone), Some(done)) => done(gone.into()),
+                    (Err(_), None) => {}
+                }
+            }
+        };
+        let asked = self.program.ask(context, text, Box::new(answered));
+        let give_up = move || {
+            asked.give_up();
+            continued.give_up();
+        };
+        // The program has its own time, and so has what stands behind it.
+        Pending { deadline: None, give_up: Some(Box::new(give_up)) }
+    }
+}
+
+impl Interceptor for ProgramInFront {
+    fn requests(&self) -> Operations {
+        let asked = self.settings.asked.iter().map(|asked| asked.operations());
+        let told = self.settings.told.iter().map(|told| told.operations());
+        asked.chain(told).fold(Operations::NONE, Operations::and)
+    }
+
+    fn stands_before(&self, behind: Behind) {
+        *self.behind.lock().unwrap_or_else(PoisonError::into_inner) = Some(behind);
+    }
+
+    fn sees(&self, search: &Search<'_>) -> bool {
+        self.notices.is_some() || self.asks(Asked::Search, search.base)
+    }
+
+    fn open(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        search: Search<'_>,
+    ) -> Result<Box<dyn Cursor>, Box<End>> {
+        let telling = self.telling(context);
+        if self.asks(Asked::Search, search.base) {
+            let asked = self.program.search(context, &search);
+            let asked = asked.map_err(|refused| Box::new((refused, Vec::new())))?;
+            let begun = Begun::Asked {
+                asked: Box::new(asked),
+                then: Box::new((self.going_on(context), KeptSearch::new(search))),
+            };
+            return Ok(Box::new(FrontSearch::new(begun, telling)));
+        }
+        let Some(telling) = telling else { return next.open(context, search) };
+        match next.open(context, search) {
+            Ok(cursor) => Ok(Box::new(FrontSearch::new(Begun::Passed(cursor), Some(telling)))),
+            Err(end) => {
+                telling.result(&end.0);
+                Err(end)
+            }
+        }
+    }
+
+    fn compare(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        compare: &Compare<'_>,
+        later: Later<'_, End>,
+    ) -> Reply<End> {
+        if !self.asks(Asked::Compare, compare.dn) {
+            return self.pass(context, later, |end| &end.0, |later| next.compare(context, compare, later));
+        }
+        let text = match self.program.compare(context, compare) {
+            Ok(text) => text,
+            Err(refused) => return Reply::Now((refused, Vec::new())),
+        };
+        let CompareRequest { entry, attribute, value } = compare.request;
+        let (entry, attribute, value) = ((*entry).to_owned(), (*attribute).to_owned(), value.to_vec());
+        let (dn, controls) = (compare.dn.clone(), compare.controls.clone());
+        let done = later();
+        let told: Done<EndOf> = Box::new(move |EndOf(end)| done(end));
+        Reply::Later(self.ask(context, text, (told, |EndOf(end)| &end.0), move |next, context, done| {
+            let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
+            let compare = Compare { request: &request, dn: &dn, controls: &controls };
+            let done: Done<End> = Box::new(move |end| done(EndOf(end)));
+            answered_by(done, |later| next.compare(context, &compare, later))
+        }))
+    }
+
+    fn bind(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        bind: &Bind<'_>,
+        later: Later<'_, Verdict>,
+    ) -> Reply<Verdict> {
+        let password = match bind.proof {
+            Proof::Password(password) if self.asks(Asked::Bind, bind.dn) => password,
+            // As in slapd, a mechanism's binds are no business of a database.
+            _ => {
+                return self.pass(
+                    context,
+                    later,
+                    |verdict| &verdict.result,
+                    |later| next.bind(context, bind, later),
+                );
+            }
+        };
+        let text = match self.program.bind(context, bind.dn, password) {
+            Ok(text) => text,
+            Err(refused) => return Reply::Now(refused.into()),
+        };
+        let (dn, password) = (bind.dn.clone(), Zeroizing::new(password.to_vec()));
+        let (by_mechanism, policy_control) = (bind.by_mechanism, bind.policy_control);
+        let controls = bind.controls.clone();
+        let answer: (Done<Verdict>, fn(&Verdict) -> &LdapResult) = (later(), |verdict| &verdict.result);
+        Reply::Later(self.ask(context, text, answer, move |next, context, done| {
+            let proof = Proof::Password(&password);
+            let bind = Bind { dn: &dn, proof, by_mechanism, policy_control, controls: &controls };
+            answered_by(done, |later| next.bind(context, &bind, later))
+        }))
+    }
+
+    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        let of_text = |dn: &str| self.program.schema().parse_dn(dn).ok();
+        let is_asked = |operation: &WriteOperation| {
+            of_text(operation.target()).is_some_and(|dn| self.asks(Asked::of(operation), &dn))
+        };
+        if !changes.operations().any(is_asked) {
+            let done = match self.telling(context) {
+                Some(telling) => telling.before(done, |outcome: &WriteOutcome| &outcome.result),
+                None => done,
+            };
+            return next.update(context, changes, done);
+        }
+        let (request, target) = match changes {
+            Changes::One(request, target) => (request, target),
+            Changes::Together(_) => {
+                let text = "a program behind a socket is asked about one change at a time (overlay sock)";
+                done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+                return Pending::default();
+            }
+        };
+        let text = match self.program.change(context, &request.operation) {
+            Ok(text) => text,
+            Err(refused) => {
+                done(refused.into());
+                return Pending::default();
+            }
+        };
+        let answer: (Completion, fn(&WriteOutcome) -> &LdapResult) = (done, |outcome| &outcome.result);
+        self.ask(context, text, answer, move |next, context, done| {
+            next.update(context, Changes::One(request, target), done)
+        })
+    }
+
+    fn modify_password(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        if !self.asks(Asked::Extended, change.dn) {
+            return self.pass(
+                context,
+                later,
+                |changed| &changed.result,
+                |later| next.modify_password(context, change, later),
+            );
+        }
+        // Nobody can be asked later, so an old password counts as wrong from now on until it was right.
+        if change.old.is_some()
+            && let Err(refused) = (change.proof_begins)()
+        {
+            return Reply::Now(refused.into());
+        }
+        let text = self.program.password(context, &change);
+        let PasswordChange { dn, target, old, new, policy_control, hops, .. } = change;
+        let (dn, counted, done) = (dn.clone(), old.is_some(), later());
+        let done: Done<PasswordChanged> = Box::new(move |mut changed: PasswordChanged| {
+            let is_wrong = changed.result.code == ResultCode::INVALID_CREDENTIALS;
+            changed.proof = changed.proof.or_else(|| counted.then_some(!is_wrong));
+            done(changed);
+        });
+        let answer: (Done<PasswordChanged>, fn(&PasswordChanged) -> &LdapResult) =
+            (done, |changed| &changed.result);
+        Reply::Later(self.ask(context, text, answer, move |next, context, done| {
+            let proof_begins = &|| Ok(());
+            let change = PasswordChange { dn: &dn, target, old, new, policy_control, hops, proof_begins };
+            answered_by(done, |later| next.modify_password(context, change, later))
+        }))
+    }
+
+    fn extended(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        if !self.asks(Asked::Extended, asked.dn) {
+            return self.pass(
+                context,
+                later,
+                |answer| &answer.result,
+                |later| next.extended(context, asked, later),
+            );
+        }
+        let text = self.program.extended(context, asked.oid, asked.value);
+        let (oid, controls) = (asked.oid.to_owned(), asked.controls.clone());
+        let (dn, value) = (asked.dn.clone(), asked.value.map(<[u8]>::to_vec));
+        let answer: (Done<ExtendedAnswer>, fn(&ExtendedAnswer) -> &LdapResult) =
+            (later(), |answer| &answer.result);
+        Reply::Later(self.ask(context, text, answer, move |next, context, done| {
+            let asked = Extended { oid: &oid, controls: &controls, dn: &dn, value: value.as_deref() };
+            answered_by(done, |later| next.extended(context, &asked, later))
+        }))
+    }
+}
+
+/// The answer to a compare, which a result alone can be.
+struct EndOf(End);
+
+impl From<LdapResult> for EndOf {
+    fn from(result: LdapResult) -> Self {
+        Self((result, Vec::new()))
+    }
+}

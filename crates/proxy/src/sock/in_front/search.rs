@@ -1,0 +1,164 @@
+//! A search that a program is asked about before it goes on, or is told the answers of.
+
+use std::sync::Arc;
+
+use larix_backend::{Cursor, Effort, End, KeptSearch, Slice, lowered};
+use larix_engine::log::Follower;
+use larix_engine::search::task::Budget;
+use larix_engine::time::Monotonic;
+use larix_proto::{LdapResult, ResultCode};
+
+use super::super::search::SocketSearch;
+use super::{GoingOn, Telling};
+
+/// How far a search has come.
+#[derive(Debug)]
+pub(super) enum Begun {
+    /// The program is asked.
+    Asked { asked: Box<SocketSearch>, then: Box<(GoingOn, KeptSearch)> },
+    /// The database behind is.
+    Passed(Box<dyn Cursor>),
+}
+
+#[derive(Debug)]
+pub(super) struct FrontSearch {
+    begun: Begun,
+    telling: Option<Telling>,
+    follower: Option<Arc<Follower>>,
+    /// What the program has sent.
+    before: u64,
+    limit: Option<u32>,
+    page: Option<u32>,
+}
+
+impl FrontSearch {
+    pub(super) const fn new(begun: Begun, telling: Option<Telling>) -> Self {
+        Self { begun, telling, follower: None, before: 0, limit: None, page: None }
+    }
+
+    fn cursor(&self) -> &dyn Cursor {
+        match &self.begun {
+            Begun::Asked { asked, .. } => &**asked,
+            Begun::Passed(cursor) => &**cursor,
+        }
+    }
+
+    fn cursor_mut(&mut self) -> &mut dyn Cursor {
+        match &mut self.begun {
+            Begun::Asked { asked, .. } => &mut **asked,
+            Begun::Passed(cursor) => &mut **cursor,
+        }
+    }
+
+    /// Begins the search behind the program.
+    fn go_on(&mut self) -> Result<(), Box<End>> {
+        let Begun::Asked { asked, then } = &self.begun else { return Ok(()) };
+        self.before = asked.sent();
+        let (going_on, kept) = &**then;
+        let opened = going_on.with(|next, context| match kept.search() {
+            Some(search) => next.open(context, search),
+            None => Err(Box::new((LdapResult::new(ResultCode::OTHER), Vec::new()))),
+        });
+        let mut cursor = opened.map_err(|gone| Box::new((gone, Vec::new())))??;
+        if let Some(page) = self.page {
+            cursor.limit_page(page);
+        }
+        let limit = self.limit.map_or(cursor.size_limit(), |limit| lowered(cursor.size_limit(), limit));
+        if let Some(limit) = limit {
+            let before = u32::try_from(self.before).unwrap_or(u32::MAX);
+            cursor.limit_size(limit.saturating_sub(before));
+        }
+        if cursor.waits()
+            && let Some(follower) = &self.follower
+        {
+            cursor.follow(Arc::clone(follower));
+        }
+        self.begun = Begun::Passed(cursor);
+        Ok(())
+    }
+
+    fn ended(&self, (result, controls): End) -> Slice {
+        if let Some(telling) = &self.telling {
+            telling.result(&result);
+        }
+        Slice::Done(result, controls)
+    }
+}
+
+impl Cursor for FrontSearch {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        if let Begun::Asked { asked, .. } = &mut self.begun {
+            match asked.step(budget, out) {
+                Slice::Done(..) if asked.goes_on() => {}
+                // What the program itself answers it is not told.
+                slice => return slice,
+            }
+            if let Err(end) = self.go_on() {
+                return self.ended(*end);
+            }
+        }
+        if let (Some(telling), Some(follower)) = (&self.telling, &self.follower)
+            && telling.entry.is_some()
+            && telling.notices.delays(follower)
+        {
+            return Slice::Waiting;
+        }
+        let before = out.len();
+        let slice = self.cursor_mut().step(budget, out);
+        if let Some(telling) = &self.telling {
+            telling.entries(out.get(before..).unwrap_or_default());
+        }
+        match slice {
+            Slice::Done(result, controls) => self.ended((result, controls)),
+            slice => slice,
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        let before = Effort { entries: self.before, candidates: self.before };
+        before.plus(self.cursor().effort())
+    }
+
+    fn waits(&self) -> bool {
+        let tells_entries = self.telling.as_ref().is_some_and(|telling| telling.entry.is_some());
+        tells_entries || self.cursor().waits()
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        let cursor = self.cursor_mut();
+        if cursor.waits() {
+            cursor.follow(Arc::clone(&follower));
+        }
+        self.follower = Some(follower);
+    }
+
+    fn waits_for_changes(&self) -> bool {
+        self.cursor().waits_for_changes()
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.cursor().deadline()
+    }
+
+    fn pause(&mut self) {
+        self.cursor_mut().pause();
+    }
+
+    fn is_dear(&self) -> bool {
+        self.cursor().is_dear()
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.cursor().size_limit()
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        self.limit = lowered(self.limit, entries);
+        self.cursor_mut().limit_size(entries);
+    }
+
+    fn limit_page(&mut self, entries: u32) {
+        self.page = Some(entries);
+        self.cursor_mut().limit_page(entries);
+    }
+}
