@@ -41,9 +41,8 @@ fn operation(word: &str) -> Result<Asked, Fault> {
 
 fn answer(word: &str) -> Result<Told, Fault> {
     let known = Told::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
-    known.ok_or_else(|| {
-        Fault::argument(0, format!("no answer `{word}`")).with_help("result, search, or both")
-    })
+    known
+        .ok_or_else(|| Fault::argument(0, format!("no answer `{word}`")).with_help("result, search, or both"))
 }
 
 fn pattern(text: &str) -> Result<Regex, Fault> {

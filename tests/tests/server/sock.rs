@@ -1,4 +1,4 @@
-//! `database sock`: a program behind a local socket answers requests.
+//! `database sock`: a program behind a local socket answers requests. `overlay sock`: it is asked before a database.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixListener;
@@ -174,4 +174,144 @@ fn a_program_that_hangs_delays_nobody_else() {
     assert!(
         run(&mut other, "search \"\" base (objectClass=*) namingContexts").contains("namingContexts: o=x")
     );
+}
+
+/// The lines of a server with a stored database that a program is asked before.
+fn overlay_lines(kind: Kind, socket: &Path) -> String {
+    let module = if kind == Kind::Slapd { "moduleload back_sock\n" } else { "" };
+    format!(
+        "{module}database mdb\nsuffix o=x\nrootdn cn=root,o=x\nrootpw secret\ndirectory @DATA@\n\
+         access to attrs=userPassword by * auth\naccess to * by * write\n\
+         overlay sock\nsocketpath {}\nextensions binddn\n\
+         sockops bind search compare modify modrdn\nsockops add delete extended\nsockresps result search\n\
+         sockdnpat ^(cn=.*,)?o=x$\n",
+        socket.display()
+    )
+}
+
+const STORED: &str = "dn: o=x\nobjectClass: organization\no: x\n\n\
+    dn: ou=quiet,o=x\nobjectClass: organizationalUnit\nou: quiet\n\n\
+    dn: cn=ann,o=x\nobjectClass: person\ncn: ann\nsn: archer\nuserPassword: pw\n";
+
+/// Answers some requests itself, and lets the others go on; what it was asked and told.
+fn decide(listener: UnixListener) -> Receiver<String> {
+    let (sender, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut text = String::new();
+            let mut input = BufReader::new(stream.try_clone().unwrap());
+            while input.read_line(&mut text).is_ok_and(|read| read > 1) {}
+            let has = |part: &str| text.contains(part);
+            let found = |name: &str| format!("dn: cn={name},o=x\nobjectClass: person\ncn: {name}\nsn: s\n\n");
+            let answer = if text.starts_with("RESULT") || text.starts_with("ENTRY") {
+                String::new()
+            } else if has("base: cn=virtual") {
+                found("virtual") + "RESULT\ncode: 0\n\n"
+            } else if has("filter: (cn=both)") {
+                found("both") + "CONTINUE\n\n"
+            } else if has("\ncred: outside\n") {
+                "RESULT\ncode: 0\n\n".to_owned()
+            } else if has("dn: cn=refused") {
+                "RESULT\ncode: 53\ninfo: not today\n\n".to_owned()
+            } else {
+                "CONTINUE\n\n".to_owned()
+            };
+            // A server that hangs up has heard enough.
+            let _ = stream.write_all(answer.as_bytes());
+            if sender.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    requests
+}
+
+/// What a server of this kind answers, and in short what the program was asked and told.
+fn decided(kind: Kind, requests: &[&str]) -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let heard = decide(UnixListener::bind(&socket).unwrap());
+    let server = Running::start(kind, &overlay_lines(kind, &socket), STORED);
+    let mut client = server.client();
+    let answers = requests.iter().map(|request| {
+        let answer = run(&mut client, request);
+        let mut short = String::new();
+        while let Ok(text) = heard.recv_timeout(Duration::from_millis(150)) {
+            let told = ["suffix:", "binddn:", "dn:", "base:", "cred:", "oid:", "code:", "matched:", "info:"];
+            let mut lines = text.lines();
+            short += lines.next().unwrap_or_default();
+            for line in lines.filter(|line| told.iter().any(|own| line.starts_with(own))) {
+                short += &format!(" {line}");
+            }
+            short.push('\n');
+        }
+        (answer, short)
+    });
+    answers.collect()
+}
+
+#[test]
+fn a_program_is_asked_before_a_database_and_told_its_answers() {
+    const PERSON: &str = "\n  objectClass: person\n  sn: e";
+    let (eve, refused) = (format!("add cn=eve,o=x{PERSON}"), format!("add cn=refused,o=x{PERSON}"));
+    // Each: the answer's end, and what the program hears.
+    let cases: &[(&str, &str, &str)] = &[
+        (
+            "as cn=ann,o=x pw",
+            "=> 0",
+            "BIND binddn:  suffix: o=x dn: cn=ann,o=x cred: pw\nRESULT binddn:  code: 0\n",
+        ),
+        // What the program itself says it is not told.
+        (
+            "as cn=ann,o=x outside",
+            "=> 0",
+            "BIND binddn: cn=ann,o=x suffix: o=x dn: cn=ann,o=x cred: outside\n",
+        ),
+        ("whoami", "dn:cn=ann,o=x", ""),
+        ("as cn=ann,o=x wrong", "=> 49", "BIND"),
+        ("as cn=root,o=x secret", "=> 0", "BIND"),
+        (
+            "search o=x sub (cn=ann) cn",
+            "cn: ann",
+            "SEARCH binddn: cn=root,o=x suffix: o=x base: o=x\nENTRY binddn: cn=root,o=x dn: cn=ann,o=x\n\
+             RESULT binddn: cn=root,o=x code: 0\n",
+        ),
+        (
+            "search cn=virtual,o=x sub (objectClass=*) cn",
+            "cn: virtual",
+            "SEARCH binddn: cn=root,o=x suffix: o=x base: cn=virtual,o=x\n",
+        ),
+        ("search o=x sub (cn=both) cn", "cn: both", "SEARCH"),
+        ("search cn=nobody,o=x sub (cn=*)", "=> 32", "matched: o=x"),
+        (&eve, "=> 0", "ADD binddn: cn=root,o=x suffix: o=x dn: cn=eve,o=x\nRESULT"),
+        (&eve, "=> 68", "code: 68"),
+        (&refused, "=> 53 not today", "ADD binddn: cn=root,o=x suffix: o=x dn: cn=refused,o=x\n"),
+        ("compare cn=eve,o=x sn:e", "=> 6", "RESULT binddn: cn=root,o=x code: 6\n"),
+        ("modify cn=eve,o=x\n  replace sn: f", "=> 0", "MODIFY"),
+        ("passwd cn=eve,o=x new=secret", "=> 0", "EXTENDED"),
+        ("as cn=eve,o=x secret", "=> 0", "BIND"),
+        // What the pattern leaves out is told all the same, as by slapd.
+        ("modify ou=quiet,o=x\n  replace description: d", "=> 0", "RESULT binddn: cn=eve,o=x code: 0\n"),
+        ("modrdn cn=eve,o=x cn=eva delete", "=> 0", "MODRDN"),
+        ("delete cn=eva,o=x", "=> 0", "DELETE"),
+        ("delete cn=eva,o=x", "=> 32", "matched: o=x"),
+    ];
+    let requests: Vec<&str> = cases.iter().map(|(request, ..)| *request).collect();
+    let ours = decided(Kind::Larix, &requests);
+    for ((request, answer, heard), (answered, told)) in cases.iter().zip(&ours) {
+        assert!(answered.contains(answer), "{request}: {answered} lacks {answer}");
+        assert!(
+            told.contains(heard) && heard.is_empty() == told.is_empty(),
+            "{request}: {told} lacks {heard}"
+        );
+    }
+    if Kind::Slapd.is_lacking() || !Path::new("/usr/lib/ldap/back_sock.la").exists() {
+        return;
+    }
+    let theirs = decided(Kind::Slapd, &requests);
+    for ((request, own), other) in requests.iter().zip(&ours).zip(&theirs) {
+        assert_eq!(own.1, other.1, "{request}");
+        assert_eq!(codes_alone(&own.0), codes_alone(&other.0), "{request}");
+    }
 }

@@ -152,7 +152,8 @@ impl GoingOn {
     fn with<T>(&self, then: impl FnOnce(Next<'_>, &Context<'_>) -> T) -> Result<T, LdapResult> {
         let went = self.context.with(|context| self.behind.as_ref()?.with(|next| then(next, context)));
         went.flatten().ok_or_else(|| {
-            let text = "the configuration has changed while the program behind the socket was asked: try again";
+            let text =
+                "the configuration has changed while the program behind the socket was asked: try again";
             LdapResult::with(ResultCode::UNAVAILABLE, text)
         })
     }

@@ -124,7 +124,11 @@ impl Program {
     ///
     /// # Errors
     /// A filter that costs more steps than one request may.
-    pub(super) fn search(&self, context: &Context<'_>, search: &Search<'_>) -> Result<SocketSearch, LdapResult> {
+    pub(super) fn search(
+        &self,
+        context: &Context<'_>,
+        search: &Search<'_>,
+    ) -> Result<SocketSearch, LdapResult> {
         let request = &search.request;
         // Below a database that this one is glued to, the base is not what the request says.
         let is_own = self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);
@@ -232,7 +236,12 @@ impl Program {
         }
     }
 
-    pub(super) fn extended(&self, context: &Context<'_>, oid: &str, value: Option<&[u8]>) -> Zeroizing<Vec<u8>> {
+    pub(super) fn extended(
+        &self,
+        context: &Context<'_>,
+        oid: &str,
+        value: Option<&[u8]>,
+    ) -> Zeroizing<Vec<u8>> {
         let mut text = Text::begin("EXTENDED", &self.asking(context));
         text.line("oid", oid);
         if let Some(value) = value {

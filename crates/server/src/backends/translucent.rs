@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Alone, Backend, Bind, Context, Done, Interceptor, PasswordChange, PasswordChanged, Proof, Reply, Search, Verdict,
+    Alone, Backend, Bind, Context, Done, Interceptor, PasswordChange, PasswordChanged, Proof, Reply, Search,
+    Verdict,
 };
 use larix_configuration::{ConfigError, Database, Overlay};
 use larix_engine::access::{AccessPolicy, Subject};

@@ -21,9 +21,7 @@ use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late, too_many};
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::stored::limits_of_subject;
 use crate::cluster::{SharedStore, Turn};
-use larix_backend::{
-    Context, Cursor, Effort, End, First, KeptSearch, OUTPUT_HIGH, Search, Slice, lowered,
-};
+use larix_backend::{Context, Cursor, Effort, End, First, KeptSearch, OUTPUT_HIGH, Search, Slice, lowered};
 
 /// How far a slice on a thread may go: nobody but its client waits for it.
 pub(super) const SLICE_CANDIDATES: u32 = 8_192;

@@ -31,7 +31,8 @@ impl Null {
         let Some((dn, shown)) = &self.answer else { return Ok(0) };
         let config = &tree.common.config;
         let (schema, limits) = (&config.schema, &config.global.request_limits);
-        let entry = Builder::new(schema, shown.clone()).named().one("objectClass", "extensibleObject").build();
+        let entry =
+            Builder::new(schema, shown.clone()).named().one("objectClass", "extensibleObject").build();
         let writer = OneByOne::new(schema, limits, &search.request, &search.controls, search.message)?;
         let seen = tree.tree(context);
         let may_read = seen.allows(dn, &entry, Item::Entry, Privilege::Read);

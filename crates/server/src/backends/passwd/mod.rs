@@ -45,11 +45,8 @@ impl Passwd {
     }
 
     fn accounts(&self, common: &Common) -> Result<Arc<Accounts>, LdapResult> {
-        let names = Names {
-            schema: &common.config.schema,
-            suffix: &self.name,
-            subschema_dn: &common.subschema_dn,
-        };
+        let names =
+            Names { schema: &common.config.schema, suffix: &self.name, subschema_dn: &common.subschema_dn };
         self.file.accounts(&names).map_err(|error| self.unreadable(common, &error))
     }
 
