@@ -31,6 +31,8 @@ pub(crate) struct Backend {
     pub(crate) latency: f64,
     /// The configuration does not name it any more: it has no new connection, and its place may be another's.
     pub(crate) is_gone: bool,
+    /// The log was told that it does not know Verify Credentials.
+    pub(crate) lacks_verification: bool,
     pub(crate) figures: Recorder,
     pub(crate) counts: OperationCounts,
 }
@@ -47,6 +49,7 @@ impl Backend {
             turn: [0; 2],
             latency: 0.0,
             is_gone: false,
+            lacks_verification: false,
             figures: Recorder::default(),
             counts: OperationCounts::default(),
         }

@@ -440,7 +440,7 @@ impl Balancer {
             (UrlScheme::Ldaps, _) => Security::Ldaps(tls()?),
             (UrlScheme::Ldapi, _) | (_, StartTls::No) => Security::Clear,
             // Passwords of clients would go in the clear.
-            (_, StartTls::Yes) if wanted.pool == Pool::Bind => {
+            (_, StartTls::Yes) if wanted.pool == Pool::Bind || self.settings.verifies_credentials => {
                 Security::StartTls { client: tls()?, required: true }
             }
             (_, StartTls::Yes) => Security::StartTls { client: tls()?, required: false },

@@ -1,8 +1,8 @@
 //! Messages under another id: operation and controls stay as they are, byte for byte.
 
 use larix_proto::ber::{Reader, Tag, write};
-use larix_proto::{ControlBuf, MessageId, oid};
-use larix_proto::{Controls, DecodeError};
+use larix_proto::extended::{ExtendedValue as _, VerifyCredentials};
+use larix_proto::{BindRequest, ControlBuf, Controls, DecodeError, MessageId, client, oid};
 
 /// Proxies that a request may have come through.
 pub(crate) const HOPS_MAX: u8 = 8;
@@ -63,6 +63,22 @@ impl<'a> Request<'a> {
     }
 }
 
+impl Request<'_> {
+    /// Appends a message that asks to verify the credentials of this bind, with the controls that the bind has.
+    pub(crate) fn verification(&self, out: &mut Vec<u8>, id: MessageId, bind: &BindRequest<'_>) {
+        let mut own = Vec::new();
+        let others = self.controls.iter().filter(|control| control.oid != oid::PROXY_HOPS);
+        others.for_each(|control| control.to_owned().encode(&mut own));
+        // They were decoded once.
+        let controls = Controls::check(&own).unwrap_or_default();
+        let (name, authentication) = (bind.name, bind.authentication);
+        let value = VerifyCredentials { cookie: None, name, authentication, controls }.encode();
+        let hops = ControlBuf { oid: oid::PROXY_HOPS.into(), critical: false, value: Some(vec![self.hops]) };
+        let hops = if self.is_counted { &[hops][..] } else { &[] };
+        client::extended(out, id, oid::VERIFY_CREDENTIALS, value.as_deref(), hops);
+    }
+}
+
 /// An answer behind its message id.
 pub(crate) fn behind_id(pdu: &[u8]) -> &[u8] {
     let rest = || {
@@ -94,7 +110,7 @@ pub(crate) fn answer(out: &mut Vec<u8>, id: u32, behind_id: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larix_proto::{Message, client};
+    use larix_proto::Message;
 
     #[test]
     fn answers_have_the_lengths_that_their_ids_need() {

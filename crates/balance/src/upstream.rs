@@ -71,6 +71,8 @@ pub(crate) struct Operation {
 pub(crate) enum Kind {
     Plain(ResponseOp),
     Bind(Binding),
+    /// The same by Verify Credentials, over a connection that clients share.
+    Verify(Binding),
     /// Who a bind was that succeeded, and the answer that waits for it, from behind its message id.
     WhoAmI(Vec<u8>),
 }
@@ -86,11 +88,16 @@ pub(crate) enum Binding {
 }
 
 impl Kind {
-    /// The type of the answer.
+    /// Whether others may be under way beside it: its connection is one that clients share.
+    pub(crate) const fn is_shared(&self) -> bool {
+        matches!(self, Self::Plain(_) | Self::Verify(_))
+    }
+
+    /// The type of the answer that its client gets.
     pub(crate) const fn response(&self) -> ResponseOp {
         match self {
             Self::Plain(op) => *op,
-            Self::Bind(_) | Self::WhoAmI(_) => ResponseOp::Bind,
+            Self::Bind(_) | Self::Verify(_) | Self::WhoAmI(_) => ResponseOp::Bind,
         }
     }
 }

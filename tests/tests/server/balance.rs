@@ -261,32 +261,39 @@ impl Person {
 fn everybody_is_himself_through_it() {
     let sites = [site(), site()];
     let servers = [sites[0].start().unwrap(), sites[1].start().unwrap()];
-    let balance = Balance::start(&servers.each_ref().map(|server| server.address.port()), "");
-    let mut person = Person::connect(&balance);
+    let ports = servers.each_ref().map(|server| server.address.port());
+    for feature in ["", "feature vc"] {
+        let balance = Balance::start(&ports, feature);
+        is_himself(&balance, feature);
+        balance.stop();
+    }
+    for server in servers {
+        assert!(server.stop());
+    }
+}
+
+fn is_himself(balance: &Balance, feature: &str) {
+    let mut person = Person::connect(balance);
     // More rounds than there are connections, so that each of them has had everybody.
     for round in 0..6 {
         for number in [1, 2] {
-            assert_eq!(person.bind(number, "wrong"), 49, "{}", balance.log());
-            assert_eq!(person.who(), (0, String::new()), "round {round}");
+            assert_eq!(person.bind(number, "wrong"), 49, "{feature}: {}", balance.log());
+            assert_eq!(person.who(), (0, String::new()), "{feature}, round {round}");
             assert_eq!(person.search("(cn=user3)"), (32, vec![]));
             assert_eq!(person.bind(number, &format!("pw{number}")), 0);
-            assert_eq!(person.who(), (0, format!("dn:cn=user{number},{SUFFIX}")), "round {round}");
+            assert_eq!(person.who(), (0, format!("dn:cn=user{number},{SUFFIX}")), "{feature}, round {round}");
             let found = vec![format!("cn=user3,{SUFFIX}")];
             assert_eq!(person.search("(cn=user3)"), (0, found));
             assert_eq!(person.describe(number, "own"), 0);
             assert_eq!(person.describe(3, "another's"), 50);
         }
     }
-    let mut anonymous = Person::connect(&balance);
+    let mut anonymous = Person::connect(balance);
     assert_eq!(anonymous.who(), (0, String::new()));
     // The balancer's own identity goes on behalf of nobody.
     let own = format!("cn=balancer,{SUFFIX}");
     assert_eq!(anonymous.ask(|out, id| client::simple_bind(out, id, &own, b"balance", &[])).0, 0);
     assert_eq!(anonymous.who(), (0, format!("dn:{own}")));
-    balance.stop();
-    for server in servers {
-        assert!(server.stop());
-    }
 }
 
 #[test]

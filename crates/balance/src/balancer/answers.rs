@@ -121,7 +121,15 @@ impl Balancer {
                     response @ Response::Extended { .. } => identity_of(response),
                     _ => None,
                 };
-                let answer = BindAnswer { code, behind_id: behind_id(answer.pdu).to_vec(), identity };
+                let answer = match operation.kind {
+                    Kind::Verify(_) => BindAnswer::of_verification(&answer.message.response),
+                    _ => BindAnswer {
+                        code,
+                        behind_id: behind_id(answer.pdu).to_vec(),
+                        identity,
+                        is_unknown: false,
+                    },
+                };
                 let Some(operation) = pending.remove(&message) else { continue };
                 return Next::Bind(operation, answer);
             }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use larix_client::PeerFault;
+use larix_proto::extended::VerifyCredentialsResponse;
 use larix_proto::{
-    Authentication, BindRequest, Dn, LdapResult, MessageId, Response, ResponseOp, ResultCode, client, encode,
-    oid,
+    Authentication, BindRequest, Dn, LdapResult, Message, MessageId, Response, ResponseOp, ResultCode,
+    client, encode, oid,
 };
 
 use super::Balancer;
-use super::choice::Choice;
 use super::requests::Forwarded;
 use crate::client::{Restriction, State};
 use crate::envelope;
@@ -24,6 +24,41 @@ pub(super) struct BindAnswer {
     pub(super) behind_id: Vec<u8>,
     /// Of "Who am I?".
     pub(super) identity: Option<String>,
+    /// The server does not know Verify Credentials.
+    pub(super) is_unknown: bool,
+}
+
+const NOT_VERIFIED: &str = "the server does not verify credentials (feature vc): \
+    have it load its module vc, or take the feature out";
+
+impl BindAnswer {
+    /// The answer to a bind whose credentials were verified. What says nothing of them is no success.
+    pub(super) fn of_verification(response: &Response<'_>) -> Self {
+        let refused = |code, text: &str| (LdapResult::with(code, text), Vec::new());
+        let (mut is_unknown, other) = (false, ResultCode::OTHER);
+        let (result, controls) = match response {
+            Response::Extended { result, value, .. } => match VerifyCredentialsResponse::decode(*value) {
+                Ok(told) if told.code == ResultCode::SUCCESS && result.code != ResultCode::SUCCESS => {
+                    refused(result.code, "")
+                }
+                Ok(told) if told.code == ResultCode::SASL_BIND_IN_PROGRESS => {
+                    refused(other, "the server answered a simple bind with a step of another mechanism")
+                }
+                Ok(told) => (LdapResult::with(told.code, told.diagnostic), told.controls),
+                Err(_) if result.code == ResultCode::PROTOCOL_ERROR => {
+                    is_unknown = true;
+                    refused(other, NOT_VERIFIED)
+                }
+                Err(_) if result.code != ResultCode::SUCCESS => refused(result.code, result.diagnostic),
+                Err(_) => refused(other, "the server does not say whether the credentials are right"),
+            },
+            _ => refused(other, "the server did not answer whether the credentials are right"),
+        };
+        let mut pdu = Vec::new();
+        encode::bind_result(&mut pdu, MessageId(1), &result, None, &controls);
+        let behind_id = envelope::behind_id(&pdu).to_vec();
+        Self { code: result.code, behind_id, identity: None, is_unknown }
+    }
 }
 
 impl Balancer {
@@ -73,7 +108,41 @@ impl Balancer {
                 return true;
             }
         };
-        self.bind_at_server(sent, kind, sasl, now)
+        match bind.authentication {
+            // Of other names than DNs an answer would not say whose they are.
+            Authentication::Simple(_)
+                if self.settings.verifies_credentials && !matches!(kind, Binding::Unknown) =>
+            {
+                self.release(sasl, id);
+                self.verify(sent, bind, kind, now)
+            }
+            _ => self.bind_at_server(sent, kind, sasl, now),
+        }
+    }
+
+    /// Has a server verify the credentials of a simple bind, over a connection that clients share. False: it waits.
+    fn verify(&mut self, sent: &Forwarded<'_>, bind: &BindRequest<'_>, kind: Binding, now: Duration) -> bool {
+        let choice = self.choose(Pool::Shared);
+        let upstream = match self.chosen(sent, (choice, false), Pool::Shared, now) {
+            Ok(upstream) => upstream,
+            Err(is_over) => return is_over,
+        };
+        let mut pdu = Vec::new();
+        sent.request.verification(&mut pdu, sent.message, bind);
+        let Ok(request) = Message::decode(&pdu)
+            .map_err(|error| error.error)
+            .and_then(|message| envelope::Request::of(&pdu, message.controls))
+        else {
+            let text = "the credentials cannot be verified (feature vc)";
+            self.refused(sent.id, sent.message, ResponseOp::Bind, ResultCode::OTHER, text);
+            return true;
+        };
+        let verification = Forwarded { request, is_write: false, ..*sent };
+        let is_sent = self.send(upstream, &verification, Kind::Verify(kind), now);
+        if is_sent {
+            self.bind_is_sent(sent);
+        }
+        is_sent
     }
 
     fn bind_at_server(
@@ -91,22 +160,13 @@ impl Balancer {
         });
         let upstream = match own {
             Some(number) => number,
-            None => match self.choose(Pool::Bind) {
-                Choice::Upstream(_) if self.waking.is_none() && !self.waiting[1].is_empty() => {
-                    self.wait(id, Pool::Bind, now);
-                    return false;
+            None => {
+                let choice = self.choose(Pool::Bind);
+                match self.chosen(sent, (choice, false), Pool::Bind, now) {
+                    Ok(number) => number,
+                    Err(is_over) => return is_over,
                 }
-                Choice::Upstream(number) => number,
-                Choice::Busy => {
-                    self.wait(id, Pool::Bind, now);
-                    return false;
-                }
-                Choice::None => {
-                    let result = self.none_there(false);
-                    self.reject(id, sent.message, ResponseOp::Bind, &result);
-                    return true;
-                }
-            },
+            }
         };
         if let Some(found) = self.upstreams.get_mut(&upstream) {
             found.reserved = None;
@@ -114,14 +174,18 @@ impl Balancer {
         if !self.send(upstream, sent, Kind::Bind(kind), now) {
             return false;
         }
+        self.bind_is_sent(sent);
+        true
+    }
+
+    fn bind_is_sent(&mut self, sent: &Forwarded<'_>) {
         self.counters.binds += 1;
-        if let Some(client) = self.clients.get_mut(&id)
+        if let Some(client) = self.clients.get_mut(&sent.id)
             && client.state == State::Open
             && client.pending.contains_key(&sent.message.0)
         {
             client.state = State::Binding;
         }
-        true
     }
 
     /// A connection that a SASL bind had for itself is everybody's again.
@@ -204,7 +268,28 @@ impl Balancer {
                     }
                 }
             }
+            Kind::Verify(binding) => {
+                let backend = self.upstreams.get(&number).map(|upstream| upstream.backend);
+                if let Some(backend) = backend {
+                    self.one_less(backend);
+                    self.note_verification(backend, answer.is_unknown);
+                }
+                if answer.code == ResultCode::SUCCESS
+                    && let (Some((id, _)), Binding::Name(name)) = (operation.to, binding)
+                {
+                    self.identify(id, &name, &format!("dn:{name}"));
+                }
+                self.finish_bind(operation.to, &answer.behind_id, now);
+            }
             Kind::Plain(_) => {}
+        }
+    }
+
+    /// Says once that a server does not know Verify Credentials.
+    fn note_verification(&mut self, backend: usize, is_unknown: bool) {
+        let Some(backend) = self.backends.get_mut(backend) else { return };
+        if !std::mem::replace(&mut backend.lacks_verification, is_unknown) && is_unknown {
+            (self.tell)(&format!("{}: {}", backend.settings.url, NOT_VERIFIED));
         }
     }
 

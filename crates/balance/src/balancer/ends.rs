@@ -7,7 +7,7 @@ use larix_proto::{LdapResult, MessageId, ResponseOp, ResultCode, client, encode,
 
 use super::{Balancer, OPENING, SASL_PAUSE, SHORT_LIFE};
 use crate::client::{PendingOperation, State};
-use crate::upstream::{Kind, Pool};
+use crate::upstream::{Kind, Operation, Pool};
 
 impl Balancer {
     // --- clients ---
@@ -165,15 +165,21 @@ impl Balancer {
         for (_, operation) in under_way {
             self.counters.unavailable += u64::from(operation.to.is_some());
             self.counters.operations(operation.kind.response() == ResponseOp::Bind).failed += 1;
-            if matches!(operation.kind, Kind::Plain(_)) {
-                self.one_less(upstream.backend);
-                self.answer_for(&operation, &result);
-            } else {
-                self.fail_bind(operation.to, &result, now);
-            }
+            self.fail(&operation, upstream.backend, &result, now);
         }
         // The next operation is told of a connection that it needs; who waits is looked at again.
         self.freed = [true; 2];
+    }
+
+    /// Ends an operation that the server does not answer any more.
+    fn fail(&mut self, operation: &Operation, backend: usize, result: &LdapResult, now: Duration) {
+        if operation.kind.is_shared() {
+            self.one_less(backend);
+        }
+        match operation.kind {
+            Kind::Plain(_) => self.answer_for(operation, result),
+            _ => self.fail_bind(operation.to, result, now),
+        }
     }
 
     // --- time ---
@@ -200,20 +206,18 @@ impl Balancer {
                 if let Some(backend) = self.backends.get_mut(upstream.backend) {
                     backend.figures.late += 1;
                 }
-                let is_plain = upstream
-                    .pending
-                    .get(&message)
-                    .is_some_and(|operation| matches!(operation.kind, Kind::Plain(_)));
-                if !is_plain {
+                let is_shared =
+                    upstream.pending.get(&message).is_some_and(|operation| operation.kind.is_shared());
+                if !is_shared {
                     // Whose the connection is cannot be known without the answer.
                     self.lost(id, &PeerFault::Late("the bind"), now);
                     break;
                 }
                 let backend = upstream.backend;
                 if let Some(operation) = upstream.abandon(message) {
-                    self.count_failed(id, false);
-                    self.one_less(backend);
-                    self.answer_for(&operation, &LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text));
+                    self.count_failed(id, operation.kind.response() == ResponseOp::Bind);
+                    let result = LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text);
+                    self.fail(&operation, backend, &result, now);
                 }
                 self.touch_upstream(id);
                 self.close_if_retired(id);

@@ -27,7 +27,9 @@ impl Balancer {
     /// its connections, unless `bindconf` is another; those that are not wanted any more end behind their last operation.
     pub(crate) fn reload(&mut self, new: Reloaded) {
         let Reloaded { settings, upstream_tls, client_tls } = new;
-        let keeps_connections = self.settings.bind == settings.bind;
+        // Connections that passwords are sent over are made with more care.
+        let keeps_connections = self.settings.bind == settings.bind
+            && (self.settings.verifies_credentials || !settings.verifies_credentials);
         let mut left: Vec<usize> = (0..self.backends.len())
             .filter(|at| self.backends.get(*at).is_some_and(|own| !own.is_gone))
             .collect();

@@ -166,28 +166,42 @@ impl Balancer {
         sent.is_write |= action == Action::Write;
         let is_restricted = client.restriction != Restriction::None;
         let choice = self.choose_for(id, now);
-        let upstream = match choice {
-            // Those that wait come first.
-            Choice::Upstream(_) if self.waking.is_none() && !self.waiting[0].is_empty() => {
-                self.wait(id, Pool::Shared, now);
-                return false;
-            }
-            Choice::Upstream(upstream) => upstream,
-            Choice::Busy => {
-                self.wait(id, Pool::Shared, now);
-                return false;
-            }
-            Choice::None => {
-                let result = self.none_there(is_restricted);
-                self.reject(id, sent.message, op, &result);
-                return true;
-            }
+        let upstream = match self.chosen(&sent, (choice, is_restricted), Pool::Shared, now) {
+            Ok(upstream) => upstream,
+            Err(is_over) => return is_over,
         };
         let is_sent = self.send(upstream, &sent, Kind::Plain(op), now);
         if is_sent {
             self.restrict(id, upstream, action, sent.is_write, now);
         }
         is_sent
+    }
+
+    /// The connection that was chosen for a request.
+    ///
+    /// # Errors
+    /// There is none: whether the request is over, or waits.
+    pub(super) fn chosen(
+        &mut self,
+        sent: &Forwarded<'_>,
+        (choice, is_restricted): (Choice, bool),
+        pool: Pool,
+        now: Duration,
+    ) -> Result<u64, bool> {
+        // Those that wait come first.
+        let is_behind = self.waking.is_none() && !self.queue(pool).is_empty();
+        match choice {
+            Choice::Upstream(upstream) if !is_behind => Ok(upstream),
+            Choice::Upstream(_) | Choice::Busy => {
+                self.wait(sent.id, pool, now);
+                Err(false)
+            }
+            Choice::None => {
+                let result = self.none_there(is_restricted);
+                self.reject(sent.id, sent.message, sent.op, &result);
+                Err(true)
+            }
+        }
     }
 
     /// What the rules for its controls and its OID come to.
@@ -269,7 +283,9 @@ impl Balancer {
         else {
             return true;
         };
-        let extra: &[u8] = if upstream.pool == Pool::Shared { &client.authorization } else { &[] };
+        // Credentials are the balancer's to verify.
+        let is_of_client = upstream.pool == Pool::Shared && matches!(kind, Kind::Plain(_));
+        let extra: &[u8] = if is_of_client { &client.authorization } else { &[] };
         let deadline = self.settings.bind.timeout.map(|timeout| now + timeout);
         let pool = upstream.pool;
         let given = upstream

@@ -8,6 +8,7 @@ mod headers;
 mod random;
 mod reload;
 mod routes;
+mod verified;
 
 use std::sync::Mutex;
 

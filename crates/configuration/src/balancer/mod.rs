@@ -291,7 +291,7 @@ fn restriction(settings: &mut BalanceSettings, arguments: &[String], keyword: &s
 
 fn feature(settings: &mut BalanceSettings, arguments: &[String], keyword: &str) -> Result<(), WrongAt> {
     if arguments.is_empty() {
-        return Err((None, Wrong::new(format!("`{keyword}` names no feature"), "proxyauthz")));
+        return Err((None, Wrong::new(format!("`{keyword}` names no feature"), "proxyauthz, vc")));
     }
     for (at, name) in arguments.iter().enumerate() {
         match name.to_ascii_lowercase().as_str() {
@@ -302,12 +302,8 @@ fn feature(settings: &mut BalanceSettings, arguments: &[String], keyword: &str) 
                     "{keyword} read_pause: without effect: connections to servers always pause for clients that do not read"
                 ));
             }
-            "vc" => {
-                let message = format!("the feature `{name}` is not supported");
-                let help = "take it out: binds go to connections of their own";
-                return Err((Some(at), Wrong::new(message, help)));
-            }
-            _ => return Err((Some(at), Wrong::new(format!("unknown feature `{name}`"), "proxyauthz"))),
+            "vc" => settings.verifies_credentials = keyword != "disable",
+            _ => return Err((Some(at), Wrong::new(format!("unknown feature `{name}`"), "proxyauthz, vc"))),
         }
     }
     Ok(())

@@ -20,6 +20,8 @@ pub struct BalanceSettings {
     pub is_bind_given: bool,
     /// Operations carry the proxied authorization control (RFC 4370) with the identity of their client.
     pub proxy_authorization: bool,
+    /// Simple binds are judged by the extended operation Verify Credentials, over connections that clients share.
+    pub verifies_credentials: bool,
     /// In the order in which they are tried.
     pub tiers: Vec<TierSettings>,
     /// How long a connection may take nothing of what waits to be written, and how long a request may wait for a connection.
@@ -195,6 +197,7 @@ impl Default for BalanceSettings {
             bind: BindSettings::default(),
             is_bind_given: false,
             proxy_authorization: true,
+            verifies_credentials: false,
             tiers: Vec::new(),
             io_timeout: Some(WAIT),
             idle_timeout: None,

@@ -152,7 +152,7 @@ fn wrong_lines_are_named_with_the_mend() {
         ("bindconf bindmethod=other", "FILE:1:10: `other` is not possible for bindmethod", "simple or sasl"),
         ("restrict_exop 1.2.3 refuse", "FILE:1:21: `refuse` is no action", "reject"),
         ("restrict_control paged reject", "FILE:1:18: `paged` is no OID", "1.2.840"),
-        ("feature vc", "FILE:1:9: the feature `vc` is not supported", "take it out"),
+        ("feature vcs", "FILE:1:9: unknown feature `vcs`", "proxyauthz, vc"),
         ("write_coherence soon", "FILE:1:17: `soon` is not possible for write_coherence", "seconds"),
         ("iotimeout -3", "FILE:1:11: `-3` is not possible for iotimeout", "milliseconds"),
         ("sockbuf_max_incoming_client 0", "FILE:1:29: `0` is not possible", "bytes"),
