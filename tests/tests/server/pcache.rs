@@ -389,14 +389,18 @@ fn a_cache_survives_a_restart() {
 #[test]
 fn kept_answers_are_forgotten_on_request() {
     let remote = remote();
-    let front = in_front(Kind::Larix, remote.server.address, ("", ""));
+    let monitor = "database monitor\naccess to * by * read\n";
+    let front = in_front(Kind::Larix, remote.server.address, ("", monitor));
     let (mut client, mut admin) = (front.client(), admin(&remote));
-    let request = |tag: u8, name: &str| {
+    let request_of = |tag: u8, name: &str, number: &[u8]| {
         let length = u8::try_from(name.len()).unwrap();
-        let bytes = [0x30, length + 2, tag, length].into_iter().chain(name.bytes());
+        let behind = if number.is_empty() { vec![] } else { [&[0xa2, 16], number].concat() };
+        let whole = length + 2 + u8::try_from(behind.len()).unwrap();
+        let bytes = [0x30, whole, tag, length].into_iter().chain(name.bytes()).chain(behind);
         let hex: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
         format!("extended 1.3.6.1.4.1.4203.666.11.9.6.1 \"{}\"", hex.join(" "))
     };
+    let request = |tag: u8, name: &str| request_of(tag, name, &[]);
     let entry = request(0xa1, "uid=ann,ou=users,o=x");
     let mail = |client: &mut Client, uid: &str| {
         let answer = run(client, &format!("search o=x sub (uid={uid}) mail"));
@@ -421,7 +425,21 @@ fn kept_answers_are_forgotten_on_request() {
     assert_eq!(mails(&mut client), "new@x bob@x");
     assert!(run(&mut root, &request(0xa0, "ou=nowhere,o=x")).starts_with("=> 0"));
     assert_eq!(mails(&mut client), "new@x bob@x");
-    assert!(run(&mut root, &request(0xa0, "o=x")).starts_with("=> 0"));
+    // One query by its UUID, which cn=Monitor shows: the one that was used last.
+    assert_eq!(mail(&mut client, "bob"), "bob@x");
+    let url = client.value("cn=Overlay 0,cn=Database 1,cn=Databases,cn=Monitor", "pcacheQueryURL").unwrap();
+    assert!(url.contains("(uid=bob)"), "{url}");
+    let (_, uuid) = url.split_once("x-uuid=").unwrap();
+    let digits: String = uuid.chars().filter(|digit| *digit != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).unwrap().to_be_bytes();
+    let one = request_of(0xa0, "o=x", &number);
+    assert!(run(&mut eve, &one).starts_with("=> 50"));
+    assert!(run(&mut root, &one).starts_with("=> 0"));
+    assert!(run(&mut root, &one).starts_with("=> 32"));
     assert_eq!(mails(&mut client), "new@x new@x");
+    set(&mut admin, "bob", "newer@x");
+    assert_eq!(mail(&mut client, "bob"), "new@x");
+    assert!(run(&mut root, &request(0xa0, "o=x")).starts_with("=> 0"));
+    assert_eq!(mails(&mut client), "new@x newer@x");
     assert!(run(&mut root, "extended 1.3.6.1.4.1.4203.666.11.9.6.1").starts_with("=> 2"));
 }

@@ -48,5 +48,10 @@ fn url(kept: &KeptAnswer, settings: &Settings, at: &dyn Fn(Monotonic) -> i64) ->
     if let Some(refresh) = kept.refresh {
         let _ = write!(url, ",x-refresh={}", at(refresh));
     }
+    url.push_str(",x-uuid=");
+    for (at, byte) in kept.id.iter().enumerate() {
+        let dash = if [4, 6, 8, 10].contains(&at) { "-" } else { "" };
+        let _ = write!(url, "{dash}{byte:02x}");
+    }
     url
 }

@@ -8,6 +8,7 @@ use larix_proto::ber::{DecodeError, Reader, Tag};
 use larix_proto::{LdapResult, ResultCode};
 
 use super::CachingBackend;
+use super::store::QueryId;
 
 pub(super) const OID: &str = "1.3.6.1.4.1.4203.666.11.9.6.1";
 
@@ -26,7 +27,7 @@ struct Wanted<'v> {
     /// Answers that this entry is in, or may be missing in; otherwise those to searches of this base and below it.
     is_entry: bool,
     /// One query alone is meant.
-    has_number: bool,
+    number: Option<QueryId>,
 }
 
 impl<'v> Wanted<'v> {
@@ -38,13 +39,16 @@ impl<'v> Wanted<'v> {
             let mut outer = Reader::new(value);
             let mut reader = outer.sequence("queryDelete")?;
             let (tag, name) = reader.element("name")?;
-            let has_number = !reader.is_empty();
-            let number = if has_number { Some(reader.expect(QUERY, "queryUUID")?) } else { None };
+            let number = match reader.is_empty() {
+                false => Some(QueryId::try_from(reader.expect(QUERY, "queryUUID")?)),
+                true => None,
+            };
             reader.finish("queryDelete")?;
             outer.finish("queryDelete")?;
-            let is_known = [BASE, ENTRY].contains(&tag) && number.is_none_or(|number| number.len() == 16);
+            let is_known = [BASE, ENTRY].contains(&tag);
             let name = std::str::from_utf8(name).ok().filter(|_| is_known);
-            Ok(name.map(|name| Self { name, is_entry: tag == ENTRY, has_number }))
+            let number = number.transpose().ok();
+            Ok(name.zip(number).map(|(name, number)| Self { name, is_entry: tag == ENTRY, number }))
         };
         decode().ok().flatten().ok_or_else(|| fault("queryDelete data decoding error"))
     }
@@ -68,13 +72,14 @@ impl CachingBackend {
             let text = "who has answers forgotten needs `manage` there";
             return LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text);
         }
-        if wanted.has_number {
-            let text = "queries have no pcacheQueryId here: send the name of an entry or of a base alone";
-            return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
-        }
-        match wanted.is_entry {
-            true => self.cache.forget_entry(asked.dn),
-            false => self.cache.forget_searches(asked.dn),
+        match (wanted.number, wanted.is_entry) {
+            (Some(number), is_entry) if !self.cache.forget_query(&number, asked.dn, is_entry) => {
+                let text = "no query with this pcacheQueryId is kept there";
+                return LdapResult::with(ResultCode::NO_SUCH_OBJECT, text);
+            }
+            (Some(_), _) => {}
+            (None, true) => self.cache.forget_entry(asked.dn),
+            (None, false) => self.cache.forget_searches(asked.dn),
         }
         LdapResult::success()
     }
@@ -86,16 +91,16 @@ mod tests {
 
     #[test]
     fn requests_are_decoded() {
-        let wanted = |name, is_entry, has_number| Some(Wanted { name, is_entry, has_number });
+        let wanted = |name, is_entry, number| Some(Wanted { name, is_entry, number });
         let number = |length: u8| {
             let mut bytes = vec![0x30, 7 + length, 0xa0, 3, b'o', b'=', b'x', 0xa2, length];
             bytes.extend(std::iter::repeat_n(1, length.into()));
             bytes
         };
         for (value, expected) in [
-            (&[0x30, 5, 0xa0, 3, b'o', b'=', b'x'][..], wanted("o=x", false, false)),
-            (&[0x30, 5, 0xa1, 3, b'o', b'=', b'x'], wanted("o=x", true, false)),
-            (&number(16), wanted("o=x", false, true)),
+            (&[0x30, 5, 0xa0, 3, b'o', b'=', b'x'][..], wanted("o=x", false, None)),
+            (&[0x30, 5, 0xa1, 3, b'o', b'=', b'x'], wanted("o=x", true, None)),
+            (&number(16), wanted("o=x", false, Some([1; 16]))),
             (&number(15), None),
             (&[0x30, 5, 0xa3, 3, b'o', b'=', b'x'], None),
             (&[0x30, 5, 0xa0, 3, b'o', b'=', 0xff], None),

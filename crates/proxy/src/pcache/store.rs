@@ -9,6 +9,7 @@ use std::time::Duration;
 use larix_engine::time::Monotonic;
 use larix_proto::FilterBuf;
 use larix_schema::{BoundFilter, NormalDn, Schema};
+use sha2::{Digest, Sha256};
 
 use super::binds::Binds;
 use super::containment::{self, Region};
@@ -92,9 +93,13 @@ impl Answer {
     }
 }
 
+/// By which clients know a query: a UUID (OpenLDAP's pcacheQueryId). It stays as long as the query is known.
+pub(super) type QueryId = [u8; 16];
+
 /// An answer with its times.
 #[derive(Debug)]
 pub(super) struct KeptAnswer {
+    pub(super) id: QueryId,
     pub(super) query: Query,
     pub(super) answer: Answer,
     pub(super) expires: Monotonic,
@@ -111,6 +116,7 @@ pub(super) struct Times {
 
 #[derive(Debug)]
 struct Stored {
+    id: QueryId,
     query: Query,
     answer: Answer,
     expires: Monotonic,
@@ -150,6 +156,8 @@ struct State {
     bytes: usize,
     /// Of identifiers and of uses.
     next: u64,
+    /// What the UUIDs of queries begin with: those of another cache, or of another run, are others.
+    id_prefix: u64,
     /// Changes that went through so far.
     changes: u64,
     check_at: Option<Monotonic>,
@@ -196,8 +204,10 @@ fn later(now: Monotonic, time: Duration) -> Monotonic {
 impl Cache {
     /// `secret`: random bytes, with which passwords are hashed.
     pub fn new(secret: [u8; 32]) -> Self {
+        let digest = Sha256::new_with_prefix(b"pcacheQueryId").chain_update(secret).finalize();
+        let id_prefix = digest.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte));
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(State { id_prefix, ..State::default() }),
             binds: Binds::new(secret),
             reading: AtomicUsize::new(0),
             flights: Mutex::default(),
@@ -222,6 +232,7 @@ impl Cache {
             let (_, stored) = state.stored.get(number)?;
             let refresh = stored.refresh.load(Ordering::Relaxed);
             Some(KeptAnswer {
+                id: stored.id,
                 query: stored.query.clone(),
                 answer: stored.answer.clone(),
                 expires: stored.expires,
@@ -293,6 +304,8 @@ impl Cache {
         }
         let refresh = times.refresh.map_or(u64::MAX, |time| later(now, time).0);
         let stored = Stored {
+            // It is given one with its place.
+            id: QueryId::default(),
             query,
             answer,
             expires: later(now, times.ttl),
@@ -362,6 +375,25 @@ impl Cache {
         self.binds.forget(dn);
     }
 
+    /// Forgets the query with this UUID if it is about a base below this one, or if its answer has this entry; whether there is one.
+    pub(super) fn forget_query(&self, id: &QueryId, dn: &NormalDn, is_entry: bool) -> bool {
+        let mut state = self.state();
+        let is_meant = |stored: &Stored| {
+            let is_about = match (&stored.answer, is_entry) {
+                (Answer::Entries(entries), true) => entries.iter().any(|entry| entry.dn == *dn),
+                (Answer::TooMany, true) => false,
+                (_, false) => stored.query.region.base.is_within(dn),
+            };
+            stored.id == *id && is_about
+        };
+        let found = state.stored.iter().find(|(_, (_, stored))| is_meant(stored)).map(|(number, _)| *number);
+        if let Some(number) = found {
+            state.changes += 1;
+            state.remove(number);
+        }
+        found.is_some()
+    }
+
     /// Forgets the answers to searches of this base, and of those below it.
     pub(super) fn forget_searches(&self, base: &NormalDn) {
         let mut state = self.state();
@@ -423,6 +455,12 @@ impl Cache {
     }
 }
 
+/// A UUID of version 8 (RFC 9562).
+fn query_id(prefix: u64, number: u64) -> QueryId {
+    let (high, low) = (prefix & !0xf000 | 0x8000, number & (u64::MAX >> 2) | 1 << 63);
+    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
+}
+
 fn best_is_same(best: Option<&(u64, Arc<Stored>)>, query: &Query) -> bool {
     best.is_some_and(|(_, stored)| stored.query.region.base == query.region.base)
 }
@@ -448,7 +486,7 @@ impl State {
         }
     }
 
-    fn insert(&mut self, stored: Stored, settings: &Settings) {
+    fn insert(&mut self, mut stored: Stored, settings: &Settings) {
         let (group, values) = (stored.query.group(), stored.query.values());
         let (count, bytes) = (stored.answer.size().0, stored.bytes);
         // What the same search was answered before goes.
@@ -459,6 +497,7 @@ impl State {
             })
         };
         let same: Vec<u64> = same.into_iter().flatten().filter(is_same).copied().collect();
+        let known = same.first().and_then(|number| Some(self.stored.get(number)?.1.id));
         same.into_iter().for_each(|number| self.remove(number));
         while self.stored.len() >= settings.queries_max
             || self.entries + count > settings.entries_max
@@ -472,6 +511,7 @@ impl State {
         }
         self.next += 1;
         let number = self.next;
+        stored.id = known.unwrap_or_else(|| query_id(self.id_prefix, number));
         let queries = self.groups.entry(group).or_default();
         let places = queries.equal.entry(values).or_default();
         places.push(number);

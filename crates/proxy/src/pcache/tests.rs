@@ -564,3 +564,34 @@ fn a_cache_is_kept_in_a_file() {
     }
     assert!(matches!(restored(&mut world, b"", &proxy), Err(NotRestored::Damaged(_))));
 }
+
+#[test]
+fn a_query_is_forgotten_by_its_uuid_where_it_is() {
+    let world = world();
+    let base = |name: &str| world.schema.parse_dn(name).unwrap();
+    let read = |uid: &str| {
+        let filter = format!("(uid={uid})");
+        world.read(("", "o=x", &filter), vec![person(uid)], ResultCode::SUCCESS);
+    };
+    let knows = |uid: &str| world.answer("", "o=x", &format!("(uid={uid})")).is_some();
+    read("ann");
+    read("bob");
+    let ids: Vec<_> = world.cache.all().iter().map(|kept| kept.id).collect();
+    assert_ne!(ids[0], ids[1]);
+    assert!(ids.iter().all(|id| id[6] >> 4 == 8 && id[8] >> 6 == 2), "{ids:02x?}");
+    // What is read again keeps its UUID.
+    read("ann");
+    assert!(world.cache.all().iter().any(|kept| kept.id == ids[0]));
+    for (id, name, is_entry, expected) in [
+        (&ids[0], "o=y", false, false),
+        (&ids[0], "uid=bob,o=x", true, false),
+        (&[7; 16], "o=x", false, false),
+        (&ids[0], "uid=ann,o=x", true, true),
+        (&ids[0], "o=x", false, false),
+    ] {
+        assert_eq!(world.cache.forget_query(id, &base(name), is_entry), expected, "{name}");
+    }
+    assert!(!knows("ann") && knows("bob"));
+    assert!(world.cache.forget_query(&ids[1], &base("o=x"), false));
+    assert!(!knows("bob"));
+}
