@@ -119,7 +119,8 @@ mod tests {
     fn read(lines: &str) -> Result<Config, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("slapd.conf");
-        std::fs::write(&path, format!("database null\nsuffix o=x\noverlay sock\n{lines}\n")).unwrap();
+        std::fs::write(&path, format!("schema core\ndatabase null\nsuffix o=x\noverlay sock\n{lines}\n"))
+            .unwrap();
         let config = Config::from_slapd_conf(&path).map_err(|error| error.to_string())?;
         match config.refusals().first() {
             Some(refusal) => Err(refusal.to_string()),
@@ -170,7 +171,8 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("slapd.conf");
-        std::fs::write(&path, "overlay sock\nsocketpath /run/a\ndatabase null\nsuffix o=x\n").unwrap();
+        std::fs::write(&path, "schema core\noverlay sock\nsocketpath /run/a\ndatabase null\nsuffix o=x\n")
+            .unwrap();
         let error = Config::from_slapd_conf(&path).unwrap_err().to_string();
         assert!(error.contains("put it behind a `database` line"), "{error}");
     }

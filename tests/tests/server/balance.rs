@@ -28,7 +28,7 @@ fn site() -> Site {
     let site = Site::new(
         Kind::Larix,
         &format!(
-            "authz-policy to\ndatabase mdb\nsuffix {SUFFIX}\nrootdn cn=admin,{SUFFIX}\nrootpw secret\ndirectory @DATA@\n\
+            "moduleload vc\nauthz-policy to\ndatabase mdb\nsuffix {SUFFIX}\nrootdn cn=admin,{SUFFIX}\nrootpw secret\ndirectory @DATA@\n\
              access to attrs=userPassword by self write by anonymous auth by * none\n\
              access to * by self write by users read by * none\n"
         ),

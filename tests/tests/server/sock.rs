@@ -263,11 +263,7 @@ fn a_program_is_asked_before_a_database_and_told_its_answers() {
             "BIND binddn:  suffix: o=x dn: cn=ann,o=x cred: pw\nRESULT binddn:  code: 0\n",
         ),
         // What the program itself says it is not told.
-        (
-            "as cn=ann,o=x outside",
-            "=> 0",
-            "BIND binddn: cn=ann,o=x suffix: o=x dn: cn=ann,o=x cred: outside\n",
-        ),
+        ("as cn=ann,o=x outside", "=> 0", "BIND binddn:  suffix: o=x dn: cn=ann,o=x cred: outside\n"),
         ("whoami", "dn:cn=ann,o=x", ""),
         ("as cn=ann,o=x wrong", "=> 49", "BIND"),
         ("as cn=root,o=x secret", "=> 0", "BIND"),
@@ -286,7 +282,7 @@ fn a_program_is_asked_before_a_database_and_told_its_answers() {
         ("search cn=nobody,o=x sub (cn=*)", "=> 32", "matched: o=x"),
         (&eve, "=> 0", "ADD binddn: cn=root,o=x suffix: o=x dn: cn=eve,o=x\nRESULT"),
         (&eve, "=> 68", "code: 68"),
-        (&refused, "=> 53 not today", "ADD binddn: cn=root,o=x suffix: o=x dn: cn=refused,o=x\n"),
+        (&refused, "=> 53 text \"not today\"", "ADD binddn: cn=root,o=x suffix: o=x dn: cn=refused,o=x\n"),
         ("compare cn=eve,o=x sn:e", "=> 6", "RESULT binddn: cn=root,o=x code: 6\n"),
         ("modify cn=eve,o=x\n  replace sn: f", "=> 0", "MODIFY"),
         ("passwd cn=eve,o=x new=secret", "=> 0", "EXTENDED"),
@@ -311,7 +307,17 @@ fn a_program_is_asked_before_a_database_and_told_its_answers() {
     }
     let theirs = decided(Kind::Slapd, &requests);
     for ((request, own), other) in requests.iter().zip(&ours).zip(&theirs) {
-        assert_eq!(own.1, other.1, "{request}");
+        // Of a bind that succeeds slapd tells nothing, and it asks about the change that a password change makes, too.
+        let without = |text: &str, kind: &str| {
+            let lines = text.lines().filter(|line| !line.starts_with(kind));
+            lines.map(|line| format!("{line}\n")).collect::<String>()
+        };
+        let (own_text, other_text) = match request.split(' ').next() {
+            Some("as") if own.0.starts_with("=> 0") => (without(&own.1, "RESULT"), other.1.clone()),
+            Some("passwd") => (own.1.clone(), without(&other.1, "MODIFY")),
+            _ => (own.1.clone(), other.1.clone()),
+        };
+        assert_eq!(own_text, other_text, "{request}");
         assert_eq!(codes_alone(&own.0), codes_alone(&other.0), "{request}");
     }
 }

@@ -133,7 +133,10 @@ fn what_cannot_be_is_refused_with_the_mend() {
         (server("a", "cn={0}first", "olcBkLloadStartTLS: yes\n").replace("ldap:", "ldaps:"), "write ldap://"),
         (server("a", "cn={0}first", "olcBkLloadWriteCoherence: 3\n"), "not allowed"),
         (modify(BALANCER, "delete: olcBkLloadBindconf"), "olcBkLloadBindconf"),
-        (modify(BALANCER, "add: olcBkLloadFeatureEnable\nolcBkLloadFeatureEnable: vc"), "the feature `vc`"),
+        (
+            modify(BALANCER, "add: olcBkLloadFeatureEnable\nolcBkLloadFeatureEnable: vcs"),
+            "unknown feature `vcs`",
+        ),
         (
             modify(
                 BALANCER,
