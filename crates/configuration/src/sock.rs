@@ -1,6 +1,6 @@
 //! `overlay sock` (slapd-sock(5)): a program is asked before a database answers, and told what it answers.
 
-use larix_proxy::sock::{Asked, Extension, OverlaySettings, Told};
+use larix_proxy::sock::{Extension, OverlaySettings, SocketNotice, SocketOperation};
 use larix_rewrite::posix_regex;
 use regex::Regex;
 
@@ -31,16 +31,16 @@ fn each<T>(call: &Call<'_>, read: fn(&str) -> Result<T, Fault>) -> Result<(), Fa
     words.map(|(number, word)| read(word).map_err(|fault| fault.at(number)).map(|_| ())).collect()
 }
 
-fn operation(word: &str) -> Result<Asked, Fault> {
-    let known = Asked::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
+fn operation(word: &str) -> Result<SocketOperation, Fault> {
+    let known = SocketOperation::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
     known.ok_or_else(|| {
         let fault = Fault::argument(0, format!("no operation `{word}`"));
         fault.with_help("some of bind, unbind, search, compare, modify, modrdn, add, delete, extended")
     })
 }
 
-fn answer(word: &str) -> Result<Told, Fault> {
-    let known = Told::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
+fn answer(word: &str) -> Result<SocketNotice, Fault> {
+    let known = SocketNotice::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(word));
     known
         .ok_or_else(|| Fault::argument(0, format!("no answer `{word}`")).with_help("result, search, or both"))
 }
@@ -97,7 +97,7 @@ pub(super) fn complete(config: &mut Config) -> Result<(), ConfigError> {
     let mut notes = Vec::new();
     for overlay in config.databases.iter().flat_map(|database| &database.overlays) {
         let Some(settings) = overlay.program()? else { continue };
-        if settings.asked.contains(&Asked::Unbind) {
+        if settings.asked.contains(&SocketOperation::Unbind) {
             notes.push((overlay.origin.clone(), "sockops: the program does not hear of unbinds"));
         }
         if settings.asked.is_empty() && settings.told.is_empty() {
@@ -138,8 +138,11 @@ mod tests {
             let settings = config.databases[1].overlays[0].program().unwrap().unwrap();
             assert_eq!(settings.socket.path, std::path::Path::new("/run/a"));
             assert_eq!(settings.socket.extensions, [Extension::Connection, Extension::Strength]);
-            assert_eq!(settings.asked, [Asked::Bind, Asked::Add, Asked::Extended]);
-            assert_eq!(settings.told, [Told::Result, Told::Search]);
+            assert_eq!(
+                settings.asked,
+                [SocketOperation::Bind, SocketOperation::Add, SocketOperation::Extended]
+            );
+            assert_eq!(settings.told, [SocketNotice::Result, SocketNotice::Search]);
             let pattern = settings.pattern.unwrap();
             assert!(pattern.is_match("UID=a,o=x") && !pattern.is_match("uid=a,ou=b,o=x"));
         }

@@ -26,7 +26,7 @@ use search::{Begun, FrontSearch};
 
 /// Requests that the program may be asked (`sockops`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum SocketOperation {
     Bind,
     Unbind,
     Search,
@@ -38,7 +38,7 @@ pub enum Asked {
     Extended,
 }
 
-impl Asked {
+impl SocketOperation {
     pub const ALL: [Self; 9] = [
         Self::Bind,
         Self::Unbind,
@@ -89,12 +89,12 @@ impl Asked {
 
 /// Answers of the database that the program may be told (`sockresps`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum SocketNotice {
     Result,
     Search,
 }
 
-impl Told {
+impl SocketNotice {
     pub const ALL: [Self; 2] = [Self::Result, Self::Search];
 
     /// As in the configuration.
@@ -122,8 +122,8 @@ impl Told {
 #[derive(Clone, Debug, Default)]
 pub struct OverlaySettings {
     pub socket: SocketSettings,
-    pub asked: Vec<Asked>,
-    pub told: Vec<Told>,
+    pub asked: Vec<SocketOperation>,
+    pub told: Vec<SocketNotice>,
     /// Names that requests are asked about; none: all.
     pub pattern: Option<Regex>,
 }
@@ -255,7 +255,7 @@ impl ProgramInFront {
     }
 
     /// Whether the program is asked about such a request.
-    fn asks(&self, kind: Asked, dn: &NormalDn) -> bool {
+    fn asks(&self, kind: SocketOperation, dn: &NormalDn) -> bool {
         let of_name = |pattern: &Regex| pattern.is_match(dn.as_str());
         self.settings.asked.contains(&kind) && self.settings.pattern.as_ref().is_none_or(of_name)
     }
@@ -270,10 +270,10 @@ impl ProgramInFront {
         let notices = self.notices.clone()?;
         let mut asking = self.program.asking(context);
         asking.suffixes = &[];
-        let begun = |told: Told, command: &str| {
+        let begun = |told: SocketNotice, command: &str| {
             self.settings.told.contains(&told).then(|| Text::begin(command, &asking))
         };
-        let (result, entry) = (begun(Told::Result, "RESULT"), begun(Told::Search, "ENTRY"));
+        let (result, entry) = (begun(SocketNotice::Result, "RESULT"), begun(SocketNotice::Search, "ENTRY"));
         Some(Telling { notices, result, entry })
     }
 
@@ -344,7 +344,7 @@ impl Interceptor for ProgramInFront {
     }
 
     fn sees(&self, search: &Search<'_>) -> bool {
-        self.notices.is_some() || self.asks(Asked::Search, search.base)
+        self.notices.is_some() || self.asks(SocketOperation::Search, search.base)
     }
 
     fn open(
@@ -354,7 +354,7 @@ impl Interceptor for ProgramInFront {
         search: Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
         let telling = self.telling(context);
-        if self.asks(Asked::Search, search.base) {
+        if self.asks(SocketOperation::Search, search.base) {
             let asked = self.program.search(context, &search);
             let asked = asked.map_err(|refused| Box::new((refused, Vec::new())))?;
             let begun = Begun::Asked {
@@ -380,7 +380,7 @@ impl Interceptor for ProgramInFront {
         compare: &Compare<'_>,
         later: Later<'_, End>,
     ) -> Reply<End> {
-        if !self.asks(Asked::Compare, compare.dn) {
+        if !self.asks(SocketOperation::Compare, compare.dn) {
             return self.pass(context, later, |end| &end.0, |later| next.compare(context, compare, later));
         }
         let text = match self.program.compare(context, compare) {
@@ -408,7 +408,7 @@ impl Interceptor for ProgramInFront {
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
         let password = match bind.proof {
-            Proof::Password(password) if self.asks(Asked::Bind, bind.dn) => password,
+            Proof::Password(password) if self.asks(SocketOperation::Bind, bind.dn) => password,
             // As in slapd, a mechanism's binds are no business of a database.
             _ => {
                 return self.pass(
@@ -437,7 +437,7 @@ impl Interceptor for ProgramInFront {
     fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         let of_text = |dn: &str| self.program.schema().parse_dn(dn).ok();
         let is_asked = |operation: &WriteOperation| {
-            of_text(operation.target()).is_some_and(|dn| self.asks(Asked::of(operation), &dn))
+            of_text(operation.target()).is_some_and(|dn| self.asks(SocketOperation::of(operation), &dn))
         };
         if !changes.operations().any(is_asked) {
             let done = match self.telling(context) {
@@ -474,7 +474,7 @@ impl Interceptor for ProgramInFront {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        if !self.asks(Asked::Extended, change.dn) {
+        if !self.asks(SocketOperation::Extended, change.dn) {
             return self.pass(
                 context,
                 later,
@@ -512,7 +512,7 @@ impl Interceptor for ProgramInFront {
         asked: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        if !self.asks(Asked::Extended, asked.dn) {
+        if !self.asks(SocketOperation::Extended, asked.dn) {
             return self.pass(
                 context,
                 later,

@@ -30,7 +30,7 @@ use calls::{PATIENCE, Said};
 use program::{GRACE, Program};
 
 pub use calls::Tell;
-pub use in_front::{Asked, OverlaySettings, ProgramInFront, Told};
+pub use in_front::{OverlaySettings, ProgramInFront, SocketNotice, SocketOperation};
 pub use program::ProgramContext;
 
 /// Bytes of the path of a local socket (unix(7)).
