@@ -27,8 +27,8 @@ pub(super) static TABLE: &[Directive] = &[
 
 /// Checks each word of a line.
 fn each<T>(call: &Call<'_>, read: fn(&str) -> Result<T, Fault>) -> Result<(), Fault> {
-    let words = call.arguments.iter().enumerate();
-    words.map(|(number, word)| read(word).map_err(|fault| fault.at(number)).map(|_| ())).collect()
+    let mut words = call.arguments.iter().enumerate();
+    words.try_for_each(|(number, word)| read(word).map_err(|fault| fault.at(number)).map(|_| ()))
 }
 
 fn operation(word: &str) -> Result<SocketOperation, Fault> {

@@ -63,7 +63,8 @@ impl FrontSearch {
         if let Some(page) = self.page {
             cursor.limit_page(page);
         }
-        let limit = self.limit.map_or(cursor.size_limit(), |limit| lowered(cursor.size_limit(), limit));
+        let own = cursor.size_limit();
+        let limit = self.limit.map_or(own, |limit| lowered(own, limit));
         if let Some(limit) = limit {
             let before = u32::try_from(self.before).unwrap_or(u32::MAX);
             cursor.limit_size(limit.saturating_sub(before));
