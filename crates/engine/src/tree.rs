@@ -358,11 +358,26 @@ impl<'s, S: Snapshot> Names<'s, S> {
     /// Appends the DN as it is shown.
     pub fn append_dn(&self, entry: &EntryView<'_>, out: &mut String) -> Result<(), Fault> {
         let superior = self.superior(entry.parent())?;
-        out.reserve(entry.rdn().len() + superior.as_ref().map_or(0, |superior| 1 + superior.dn.len()));
         out.push_str(entry.rdn());
         if let Some(superior) = superior {
             out.push(',');
             out.push_str(&superior.dn);
+        }
+        Ok(())
+    }
+
+    /// The same as octets. `superior` is what is known of the [superior](Self::superior) that the entry has.
+    pub(crate) fn append_octets(
+        &self,
+        entry: &EntryView<'_>,
+        superior: Option<&Superior>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let found = if superior.is_some() { None } else { self.superior(entry.parent())? };
+        out.extend_from_slice(entry.rdn_octets());
+        if let Some(superior) = superior.or(found.as_deref()) {
+            out.push(b',');
+            out.extend_from_slice(superior.dn.as_bytes());
         }
         Ok(())
     }
@@ -375,11 +390,6 @@ impl<'s, S: Snapshot> Names<'s, S> {
             None => NormalDn::from_normal(rdn),
             Some(superior) => NormalDn::join(&NormalRdn::from_normal(rdn), &superior.normal),
         })
-    }
-
-    /// Whether the entry is below the entry of this name (at any depth, itself excluded).
-    pub(crate) fn is_below_name(&self, entry: &EntryView<'_>, name: &NormalDn) -> Result<bool, Fault> {
-        Ok(self.superior(entry.parent())?.is_some_and(|superior| superior.normal.is_within(name)))
     }
 
     /// Notes where the entry is, for who asks for it by its name.

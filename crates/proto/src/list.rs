@@ -124,7 +124,7 @@ impl<'a> Strings<'a> {
     pub fn check(contents: &'a [u8], field: &'static str) -> Result<Self, DecodeError> {
         let mut rest = Reader::new(contents);
         while !rest.is_empty() {
-            rest.string(field)?;
+            rest.text(field)?;
         }
         Ok(Self { ber: contents })
     }
@@ -181,7 +181,11 @@ impl<'a> Attribute<'a> {
     }
 
     fn decode_checked(rest: &mut Reader<'a>) -> Result<(), DecodeError> {
-        Values::check(Self::decode(rest)?.values.ber)?;
+        let mut attribute = rest.sequence("attribute")?;
+        attribute.text("type")?;
+        let values = attribute.expect(Tag::SET, "vals")?;
+        attribute.ignore_rest("attribute")?;
+        Values::check(values)?;
         Ok(())
     }
 }

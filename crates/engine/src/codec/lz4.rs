@@ -11,8 +11,12 @@ use std::ops::Range;
 pub const DICTIONARY_BYTES_MAX: usize = 32 << 10;
 /// Longest record that is packed, before packing.
 pub const RECORD_BYTES_MAX: usize = (32 << 10) - 1;
-/// Bytes that a dictionary and a buffer to unpack into have behind what counts, so that copies need not be exact.
-pub(super) const SLACK: usize = LITERALS + STEP;
+/// Bytes that room to unpack into has behind what counts, so that copies need not be exact.
+const SLACK: usize = 64;
+/// What a record is unpacked in: the dictionary, the record behind it, and some bytes more. A place in it is a number of 16 bits,
+/// so that steps of fixed length from there on are within.
+pub(super) const ROOM_BYTES: usize = OFFSET_MAX + 1 + SLACK;
+pub(super) type Room = [u8; ROOM_BYTES];
 
 /// Shortest match of the format.
 const MATCH_MIN: usize = 4;
@@ -21,9 +25,10 @@ const LITERALS_AT_END: usize = 5;
 const NO_MATCH_AT_END: usize = 12;
 /// Farthest that a match reaches back.
 const OFFSET_MAX: usize = u16::MAX as usize;
-/// Bytes that are copied at once of literals, and of a match.
+/// Bytes that are copied at once of literals, of a match, and of a longer one.
 const LITERALS: usize = 16;
 const STEP: usize = 32;
+const LONG_STEP: usize = SLACK;
 /// A length of this or more is continued in further bytes.
 const LONG: usize = 15;
 /// Candidates of one hash that are looked at.
@@ -39,7 +44,8 @@ const LONG_BITS: u32 = 14;
 const OWN_BITS: u32 = 10;
 
 // Everything can be reached from everywhere: no match has to be checked for its distance.
-const _: () = assert!(DICTIONARY_BYTES_MAX + RECORD_BYTES_MAX <= OFFSET_MAX);
+const _: () =
+    assert!(DICTIONARY_BYTES_MAX + RECORD_BYTES_MAX <= OFFSET_MAX && LITERALS <= STEP && STEP <= SLACK);
 
 /// Where a dictionary has which bytes. Offsets are counted from 1; 0 is none.
 #[derive(Debug)]
@@ -319,143 +325,128 @@ fn put_length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// Unpacks a block into `out[place]`; before it stands the head of the record. `dictionary` and `out` have [`SLACK`]
-/// bytes more. `None` when the block is damaged or does not fill the place exactly.
-pub(super) fn unpack(dictionary: &[u8], block: &[u8], out: &mut [u8], place: Range<usize>) -> Option<()> {
-    let Range { start: mut at, end } = place;
+/// Unpacks a block into `room[place]`; before it stand the dictionary, from the beginning on, and the head of the record, which stay as
+/// they are. `None` when the block is damaged or does not fill the place exactly.
+pub(super) fn unpack(block: &[u8], room: &mut Room, place: Range<usize>) -> Option<()> {
+    let (mut at, end) = (u16::try_from(place.start).ok()?, u16::try_from(place.end).ok()?);
     let mut input = block;
-    out.get(..end.checked_add(SLACK)?)?;
     loop {
-        while let Some((rest, next)) = unpack_short(dictionary, input, out, at) {
+        while let Some((rest, next)) = unpack_short(input, room, at, end) {
             (input, at) = (rest, next);
         }
-        let (&token, rest) = input.split_first()?;
-        input = rest;
-        let mut length = usize::from(token >> 4);
-        if length == LONG {
-            length = length.checked_add(take_length(&mut input)?)?;
+        match unpack_any(input, room, at.into(), end.into())? {
+            Unpacked::Sequence(rest, next) => (input, at) = (rest, next as u16),
+            Unpacked::End => return Some(()),
         }
-        let (literals, rest) = input.split_at_checked(length)?;
-        out.get_mut(at..at.checked_add(length)?)?.copy_from_slice(literals);
-        at += length;
-        input = rest;
-        if input.is_empty() {
-            return (at == end).then_some(());
-        }
-        let (offset, rest) = input.split_first_chunk()?;
-        input = rest;
-        let offset = usize::from(u16::from_le_bytes(*offset));
-        let mut length = usize::from(token & 15);
-        if length == LONG {
-            length = length.checked_add(take_length(&mut input)?)?;
-        }
-        length = length.checked_add(MATCH_MIN)?;
-        if length > end.checked_sub(at)? {
-            return None;
-        }
-        if offset <= at {
-            copy_own(out, at - offset, at, length)?;
-        } else {
-            copy_foreign(dictionary, offset - at, out, at, length)?;
-        }
-        at += length;
     }
 }
 
-/// Bytes of a sequence in which at most one byte stands beside the token for the lengths.
-const SHORT_SEQUENCE: usize = 1 + LONG + 2 + 1;
+/// Bytes of a sequence with few literals, and at most two bytes beside the token for the length of its match.
+const SHORT_SEQUENCE: usize = 1 + LONG + 2 + 2;
 
 /// Unpacks the next sequence in steps of fixed length, which need not be exact: one of few literals, as nearly all are. Answers what
-/// follows it in the block and in `out`. `None`: it is another one, or damaged, and nothing up to `at` has changed.
+/// follows it in the block and in the room. `None`: it is another one, or damaged, and nothing up to `at` has changed.
 #[inline(always)]
-fn unpack_short<'b>(
-    dictionary: &[u8],
-    input: &'b [u8],
-    out: &mut [u8],
-    at: usize,
-) -> Option<(&'b [u8], usize)> {
-    let [token, literals @ ..] = input.first_chunk::<SHORT_SEQUENCE>()?;
+fn unpack_short<'b>(input: &'b [u8], room: &mut Room, at: u16, end: u16) -> Option<(&'b [u8], u16)> {
+    let sequence = input.first_chunk::<SHORT_SEQUENCE>()?;
+    let [token, literals @ ..] = sequence;
     let count = usize::from(token >> 4);
     if count == LONG {
         return None;
     }
-    let place = array_mut::<SLACK>(out, at)?;
-    *place.first_chunk_mut::<LITERALS>()? = *literals.first_chunk()?;
+    *piece_mut::<LITERALS>(room, at)? = *literals.first_chunk()?;
     let behind = literals.get(count..)?;
     let offset = usize::from(u16::from_le_bytes(*behind.first_chunk()?));
     let (mut length, mut read) = (usize::from(token & 15) + MATCH_MIN, 1 + count + 2);
     if length == LONG + MATCH_MIN {
         let more = *behind.get(2)?;
-        if more == u8::MAX {
-            return None;
-        }
         length += usize::from(more);
         read += 1;
+        if more == u8::MAX {
+            let more = *behind.get(3).filter(|more| **more < u8::MAX)?;
+            length += usize::from(more);
+            read += 1;
+        }
     }
-    let at = at + count;
-    if offset > at {
-        let back = offset - at;
-        let from = dictionary.len().checked_sub(SLACK + back)?;
-        // One that goes on behind the dictionary has two parts.
-        if length > back {
-            return None;
-        }
-        if length <= STEP {
-            *place.get_mut(count..)?.first_chunk_mut::<STEP>()? = *array(dictionary, from)?;
-        } else {
-            out.get_mut(at..at + length)?.copy_from_slice(dictionary.get(from..from + length)?);
-        }
-    } else {
-        // One that repeats itself has to be copied piece by piece.
-        if length > offset || length > STEP {
-            return None;
-        }
-        let step: [u8; STEP] = *array(out, at - offset)?;
-        *array_mut(out, at)? = step;
+    let at = usize::from(at) + count;
+    let next = at + length;
+    let from = at.checked_sub(offset)?;
+    // One that repeats itself has to be copied piece by piece.
+    if next > usize::from(end) || length > offset {
+        return None;
     }
-    Some((input.get(read..)?, at + length))
+    let step: [u8; STEP] = *piece(room, from as u16)?;
+    *piece_mut(room, at as u16)? = step;
+    let mut done = STEP;
+    while done < length {
+        let step: [u8; LONG_STEP] = *piece(room, (from + done) as u16)?;
+        *piece_mut(room, (at + done) as u16)? = step;
+        done += LONG_STEP;
+    }
+    Some((input.get(read..)?, next as u16))
 }
 
-/// A match within what is unpacked already.
-fn copy_own(out: &mut [u8], from: usize, at: usize, length: usize) -> Option<()> {
-    let offset = at.checked_sub(from)?;
-    if offset >= length {
-        let (before, after) = out.split_at_mut_checked(at)?;
-        after.get_mut(..length)?.copy_from_slice(before.get(from..)?.get(..length)?);
-    } else {
-        // The match repeats itself; an offset of 0 is no match.
-        let repeated = out.get_mut(from..at + length)?;
-        if offset == 0 {
-            return None;
-        }
-        let mut done = offset;
-        while done < repeated.len() {
-            let (before, after) = repeated.split_at_mut_checked(done)?;
-            let step = done.min(after.len());
-            after.get_mut(..step)?.copy_from_slice(before.get(..step)?);
-            done += step;
-        }
+enum Unpacked<'b> {
+    /// A sequence with a match: what follows it in the block and in the room.
+    Sequence(&'b [u8], usize),
+    /// The last one.
+    End,
+}
+
+/// Unpacks the next sequence, whatever it is like. `None`: it is damaged, or not the last one at the end.
+#[inline(never)]
+fn unpack_any<'b>(input: &'b [u8], room: &mut Room, at: usize, end: usize) -> Option<Unpacked<'b>> {
+    let (&token, mut input) = input.split_first()?;
+    let mut length = usize::from(token >> 4);
+    if length == LONG {
+        length = length.checked_add(take_length(&mut input)?)?;
+    }
+    let (literals, rest) = input.split_at_checked(length)?;
+    room.get_mut(at..end)?.get_mut(..length)?.copy_from_slice(literals);
+    let at = at + length;
+    if rest.is_empty() {
+        return (at == end).then_some(Unpacked::End);
+    }
+    let (offset, mut input) = rest.split_first_chunk()?;
+    let offset = usize::from(u16::from_le_bytes(*offset));
+    let mut length = usize::from(token & 15);
+    if length == LONG {
+        length = length.checked_add(take_length(&mut input)?)?;
+    }
+    let length = length.checked_add(MATCH_MIN)?;
+    if length > end - at {
+        return None;
+    }
+    let from = at.checked_sub(offset)?;
+    let (before, after) = room.split_at_mut_checked(at)?;
+    let (before, after) = (before.get(from..)?, after.get_mut(..length)?);
+    match before.get(..length) {
+        Some(whole) => after.copy_from_slice(whole),
+        None => repeat(before, after)?,
+    }
+    Some(Unpacked::Sequence(input, at + length))
+}
+
+/// Fills `after` with what stands before it, again and again; nothing is no match.
+fn repeat(before: &[u8], after: &mut [u8]) -> Option<()> {
+    let (start, mut rest) = after.split_at_mut_checked(before.len()).filter(|_| !before.is_empty())?;
+    start.copy_from_slice(before);
+    while !rest.is_empty() {
+        let (step, behind) = rest.split_at_mut(before.len().min(rest.len()));
+        step.copy_from_slice(before.get(..step.len())?);
+        rest = behind;
     }
     Some(())
 }
 
-/// A match that begins `back` bytes before the end of the dictionary, and may go on at the beginning of `out`.
-fn copy_foreign(dictionary: &[u8], back: usize, out: &mut [u8], at: usize, length: usize) -> Option<()> {
-    let from = dictionary.len().checked_sub(SLACK)?.checked_sub(back)?;
-    let foreign = length.min(back);
-    out.get_mut(at..at + foreign)?.copy_from_slice(dictionary.get(from..from + foreign)?);
-    if foreign < length {
-        copy_own(out, 0, at + foreign, length - foreign)?;
-    }
-    Some(())
+#[inline(always)]
+fn piece<const N: usize>(room: &Room, at: u16) -> Option<&[u8; N]> {
+    room.get(usize::from(at)..)?.first_chunk()
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
-    bytes.get(at..)?.first_chunk()
-}
-
-fn array_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
-    bytes.get_mut(at..)?.first_chunk_mut()
+#[inline(always)]
+fn piece_mut<const N: usize>(room: &mut Room, at: u16) -> Option<&mut [u8; N]> {
+    room.get_mut(usize::from(at)..)?.first_chunk_mut()
 }
 
 fn take_length(input: &mut &[u8]) -> Option<usize> {

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use scratch::Scratch;
 
@@ -62,10 +63,14 @@ impl fmt::Debug for Record<'_> {
     }
 }
 
+/// The number of the next dictionary that this process makes or reads.
+static INSTANCES: AtomicU64 = AtomicU64::new(1);
+
 /// Bytes that the records of a database have in common.
 pub struct Dictionary {
-    /// The dictionary, and zeros behind it for copies that need not be exact.
-    padded: Box<[u8]>,
+    bytes: Box<[u8]>,
+    /// Tells dictionaries of this process apart; never 0.
+    instance: u64,
     /// Made when the first record is packed: who only reads needs none.
     places: OnceLock<lz4::DictionaryIndex>,
 }
@@ -80,12 +85,12 @@ impl Dictionary {
     /// Of at most [`DICTIONARY_BYTES_MAX`] bytes; what is more is cut at the front.
     pub fn new(bytes: &[u8]) -> Self {
         let bytes = bytes.get(bytes.len().saturating_sub(DICTIONARY_BYTES_MAX)..).unwrap_or_default();
-        let padded = [bytes, &[0; lz4::SLACK]].concat().into_boxed_slice();
-        Self { padded, places: OnceLock::new() }
+        let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
+        Self { bytes: bytes.into(), instance, places: OnceLock::new() }
     }
 
     pub fn bytes(&self) -> &[u8] {
-        self.padded.get(..self.padded.len() - lz4::SLACK).unwrap_or_default()
+        &self.bytes
     }
 
     /// Appends a plain record, packed under the number that the dictionary has. False when the record had better stay
@@ -130,17 +135,19 @@ impl Dictionary {
     /// Unpacks what stands behind the head of a record.
     fn unpack(&self, id: EntryId, packed: &Packed<'_>) -> Result<Scratch, RecordError> {
         let damaged = || RecordError::BadPacking { entry: id };
-        let end = packed.head.len() + packed.length;
-        if end > RECORD_BYTES_MAX {
+        if packed.head.len() + packed.length > RECORD_BYTES_MAX {
             return Err(damaged());
         }
-        let mut scratch = Scratch::take(end + lz4::SLACK);
-        let out = scratch.bytes_mut();
-        let head = out.get_mut(..packed.head.len()).ok_or_else(damaged)?;
+        let start = self.bytes.len();
+        let behind = start + packed.head.len();
+        let end = behind + packed.length;
+        let mut scratch = Scratch::behind(self.instance, &self.bytes).ok_or_else(damaged)?;
+        let room = scratch.room_mut().ok_or_else(damaged)?;
+        let head = room.get_mut(start..behind).ok_or_else(damaged)?;
         head.copy_from_slice(packed.head);
         head.iter_mut().take(1).for_each(|codec| *codec = CODEC_PLAIN);
-        lz4::unpack(&self.padded, packed.block, out, packed.head.len()..end).ok_or_else(damaged)?;
-        scratch.set_length(end);
+        lz4::unpack(packed.block, room, behind..end).ok_or_else(damaged)?;
+        scratch.set_place(start..end);
         Ok(scratch)
     }
 }

@@ -2,41 +2,68 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
-/// Buffers a thread keeps; more than this many records are hardly ever read at once.
+use super::lz4::{ROOM_BYTES, Room};
+
+/// Buffers a thread keeps; more than this many records are hardly ever read at once, and a database has hardly ever more
+/// dictionaries.
 const KEPT: usize = 8;
-/// Bytes of a buffer that is kept.
-const KEPT_BYTES: usize = 256 << 10;
 
 thread_local! {
-    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    /// The one that was used last stands last.
+    static FREE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer lent by the thread. Bytes behind its length are of earlier uses.
-#[derive(Default)]
+/// Room that begins with a dictionary, so that a block refers to one stretch of bytes.
+struct Buffer {
+    /// Which dictionary stands there; 0 is none.
+    dictionary: u64,
+    room: Box<Room>,
+}
+
+impl Buffer {
+    fn new() -> Option<Self> {
+        // The pages that nothing is written to are never touched.
+        let room = vec![0; ROOM_BYTES].into_boxed_slice().try_into().ok()?;
+        Some(Self { dictionary: 0, room })
+    }
+}
+
+/// A buffer lent by the thread. Bytes behind its record are of earlier uses.
 pub(super) struct Scratch {
-    bytes: Vec<u8>,
-    length: usize,
+    buffer: Option<Buffer>,
+    /// Where the record stands.
+    place: Range<usize>,
 }
 
 impl Scratch {
-    /// A buffer of at least `capacity` bytes, of whatever content.
-    pub(super) fn take(capacity: usize) -> Self {
-        let mut bytes = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten().unwrap_or_default();
-        if bytes.len() < capacity {
-            bytes.resize(capacity, 0);
+    /// A buffer that begins with a dictionary. What its number is stands for the same bytes in the whole process.
+    pub(super) fn behind(number: u64, dictionary: &[u8]) -> Option<Self> {
+        let kept = FREE.try_with(|free| {
+            let mut free = free.borrow_mut();
+            match free.iter().rposition(|buffer| buffer.dictionary == number) {
+                Some(at) => Some(free.swap_remove(at)),
+                None if free.len() < KEPT => None,
+                None => Some(free.remove(0)),
+            }
+        });
+        let mut buffer = kept.ok().flatten().or_else(Buffer::new)?;
+        if buffer.dictionary != number {
+            buffer.room.get_mut(..dictionary.len())?.copy_from_slice(dictionary);
+            buffer.dictionary = number;
         }
-        Self { bytes, length: 0 }
+        Some(Self { buffer: Some(buffer), place: 0..0 })
     }
 
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+    /// All of it. The dictionary has to stay as it is.
+    pub(super) fn room_mut(&mut self) -> Option<&mut Room> {
+        Some(&mut *self.buffer.as_mut()?.room)
     }
 
-    /// Says how many bytes count.
-    pub(super) fn set_length(&mut self, length: usize) {
-        self.length = length.min(self.bytes.len());
+    /// Says where the record stands.
+    pub(super) fn set_place(&mut self, place: Range<usize>) {
+        self.place = place;
     }
 }
 
@@ -44,27 +71,24 @@ impl Deref for Scratch {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
+        self.buffer.as_ref().and_then(|buffer| buffer.room.get(self.place.clone())).unwrap_or_default()
     }
 }
 
 impl fmt::Debug for Scratch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scratch").field("length", &self.length).finish_non_exhaustive()
+        f.debug_struct("Scratch").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.bytes.is_empty() || self.bytes.len() > KEPT_BYTES {
-            return;
-        }
-        let bytes = std::mem::take(&mut self.bytes);
+        let Some(buffer) = self.buffer.take() else { return };
         // While a thread ends its buffers are gone already: then this one goes, too.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.len() < KEPT {
-                free.push(bytes);
+                free.push(buffer);
             }
         });
     }

@@ -174,6 +174,48 @@ fn damage_is_an_error() {
     assert!(unpack(&Dictionary::new(b"short"), &packed).is_err());
 }
 
+/// A thread unpacks behind a copy of the dictionary that it keeps.
+#[test]
+fn records_of_many_dictionaries_are_read_in_turn_and_at_once() {
+    let trained = train(&people(400), None).unwrap();
+    let cut = |number: usize| trained.bytes().get(number * 300..).unwrap();
+    let dictionaries: Vec<Dictionary> = (0..20).map(|number| Dictionary::new(cut(number))).collect();
+    let plain = person(777);
+    let packed: Vec<Vec<u8>> = dictionaries.iter().map(|own| pack(own, &plain).unwrap()).collect();
+    let mut held = Vec::new();
+    for round in 0..60 {
+        for (at, (dictionary, packed)) in dictionaries.iter().zip(&packed).enumerate() {
+            let mut damaged = packed.clone();
+            let bit = (round * 131 + at * 17) % (8 * (packed.len() - 40)) + 8 * 40;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let _ = unpack(dictionary, &damaged);
+            assert_eq!(unpack(dictionary, packed).unwrap(), plain, "{round} {at}");
+            if round % 20 == 0 {
+                held.push(dictionary.unpacked(ENTRY, packed).unwrap());
+            }
+        }
+    }
+    assert!(held.iter().all(|record| **record == *plain));
+}
+
+/// Runs of one byte and of a few are matches that repeat themselves; long ones are copied in steps.
+#[test]
+fn matches_of_all_lengths_and_distances_come_back() {
+    let dictionary = Dictionary::new(&(0..4_000_u32).map(|n| ((n * n) >> 5) as u8).collect::<Vec<_>>());
+    for period in [1, 2, 3, 7, 15, 31, 32, 33, 63, 64, 65, 200] {
+        for length in (0..400).chain([1_000, 5_000]) {
+            let mut plain = vec![CODEC_PLAIN, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, b'a', 0];
+            plain.extend_from_slice(&dictionary.bytes()[period..period + 300]);
+            let unit: Vec<u8> = (0..period).map(|at| (at * 37 + 11) as u8).collect();
+            plain.extend(unit.iter().cycle().take(length));
+            plain.extend_from_slice(&dictionary.bytes()[2_000..2_000 + length.min(2_000)]);
+            let packed = pack(&dictionary, &plain).unwrap();
+            assert_eq!(unpack(&dictionary, &packed).unwrap(), plain, "{period} {length}");
+            assert_eq!(foreign(&dictionary, &packed), plain[13..], "{period} {length}");
+        }
+    }
+}
+
 #[test]
 fn small_and_incompressible_records_stay_plain() {
     let dictionary = train(&people(400), None).unwrap();

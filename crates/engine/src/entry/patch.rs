@@ -107,7 +107,7 @@ impl<'r> Patch<'r> {
     ) -> Result<u64, Fault> {
         // The object classes stay as they are, and with them what they say.
         let flags = RecordFlags(view.flags().0 & RecordFlags::OF_CLASSES);
-        let mut writer = RecordWriter::new(view.parent(), view.rdn(), view.normal_rdn(), flags);
+        let mut writer = RecordWriter::of_octets(view.parent(), view.rdn_octets(), view.normal_rdn(), flags);
         let stored = |piece: &Range<usize>| {
             let damaged = Fault::Damaged { what: "a record that was read before" };
             view.attribute_bytes().get(piece.clone()).ok_or(damaged)

@@ -1,5 +1,8 @@
 //! Records read in place.
 
+use larix_proto::ber::is_text;
+use larix_proto::encode::VALUES_ROOM;
+
 use super::numbers::{take, take_ber_length, take_varint};
 use super::{
     BLOB_REFERENCE, CODEC_LZ4, CODEC_PLAIN, DIGEST_LENGTH, Form, OCTET_STRING, RecordError, RecordFlags,
@@ -14,7 +17,7 @@ pub struct EntryView<'a> {
     packed: bool,
     flags: RecordFlags,
     parent: EntryId,
-    rdn: &'a str,
+    rdn: &'a [u8],
     normal_rdn: &'a [u8],
     attributes: &'a [u8],
 }
@@ -31,10 +34,12 @@ impl<'a> EntryView<'a> {
         let (parent, mut rest) = rest.split_first_chunk::<8>().ok_or_else(|| truncated.clone())?;
         let length = take_varint(&mut rest).ok_or_else(|| truncated.clone())?;
         let rdn = take(&mut rest, length).ok_or_else(|| truncated.clone())?;
-        let rdn = std::str::from_utf8(rdn).map_err(|_| RecordError::NotUtf8 { entry: id })?;
+        if !is_text(rdn) {
+            return Err(RecordError::NotUtf8 { entry: id });
+        }
         let length = take_varint(&mut rest).ok_or_else(|| truncated.clone())?;
         let normal_rdn = match length.checked_sub(1) {
-            None => rdn.as_bytes(),
+            None => rdn,
             Some(length) => take(&mut rest, length).ok_or(truncated)?,
         };
         let parent = EntryId(u64::from_be_bytes(*parent));
@@ -62,6 +67,11 @@ impl<'a> EntryView<'a> {
 
     /// The RDN as it is shown; of a suffix, its whole DN.
     pub fn rdn(&self) -> &'a str {
+        std::str::from_utf8(self.rdn).unwrap_or_default()
+    }
+
+    /// The same, which is text.
+    pub(crate) fn rdn_octets(&self) -> &'a [u8] {
         self.rdn
     }
 
@@ -87,12 +97,15 @@ impl<'a> EntryView<'a> {
     }
 }
 
+/// Bytes behind which a record has to go on for an attribute to be read as [`ShortAttribute`]: three numbers, and what its values may have.
+const SHORT_ROOM: usize = 3 + VALUES_ROOM;
+
 /// An attribute whose numbers are of one byte each, and whose values all stand in the record.
 pub(crate) struct ShortAttribute<'a> {
     pub(crate) number: AttributeNumber,
     pub(crate) length: usize,
     /// The record from its values on, which are the first `length` bytes.
-    pub(crate) values: &'a [u8],
+    pub(crate) values: &'a [u8; VALUES_ROOM],
     behind: &'a [u8],
 }
 
@@ -141,20 +154,18 @@ impl<'a> AttributesIter<'a> {
         if self.packed { None } else { self.read_short() }
     }
 
-    /// The next attribute, as [`read_short`](Self::read_short) does, of a record that is not packed. For who goes over all attributes of
-    /// many records: it is not passed over before [`pass`](Self::pass) is called, so that the iterator itself can read it.
+    /// The next attribute, as [`read_short`](Self::read_short) does, of a record that is not packed, unless the record ends soon
+    /// behind it. For who goes over all attributes of many records: it is not passed over before [`pass`](Self::pass) is called, so that the
+    /// iterator itself can read it.
     #[inline(always)]
     pub(crate) fn short(&self) -> Option<ShortAttribute<'a>> {
-        if let &[number, count, length, ref values @ ..] = self.rest
-            && (number | count | length) < 0x80
-            && count & 3 == 0
-            && !self.packed
-            && let Some(behind) = values.get(usize::from(length)..)
-        {
-            let (number, length) = (AttributeNumber(number.into()), length.into());
-            return Some(ShortAttribute { number, length, values, behind });
+        let [number, count, length, values @ ..] = self.rest.first_chunk::<SHORT_ROOM>()?;
+        if (number | count | length) & 0x80 != 0 || count & 3 != 0 || self.packed {
+            return None;
         }
-        None
+        let length = usize::from(length & 0x7f);
+        let behind = self.rest.get(SHORT_ROOM - VALUES_ROOM + length..)?;
+        Some(ShortAttribute { number: AttributeNumber((*number).into()), length, values, behind })
     }
 
     /// Passes over what [`short`](Self::short) gave.
@@ -169,6 +180,16 @@ impl<'a> AttributesIter<'a> {
         // Nearly always the number is of one byte in the record.
         let short = u8::try_from(number.0).ok().filter(|short| *short < 0x80 && !self.packed);
         loop {
+            while let Some(short) = short
+                && let Some([own, count, length, ..]) = self.rest.first_chunk::<SHORT_ROOM>()
+                && *own != short
+                && (own | count | length) & 0x80 == 0
+                && count & 3 != 3
+                && let Some(rest) = self.rest.get(SHORT_ROOM - VALUES_ROOM + usize::from(length & 0x7f)..)
+            {
+                self.rest = rest;
+            }
+            // The same near the end of the record.
             while let Some(short) = short
                 && let &[own, count, length, ref rest @ ..] = self.rest
                 && own != short

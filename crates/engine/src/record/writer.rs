@@ -19,12 +19,17 @@ const USUAL_BYTES: usize = 2048;
 
 impl RecordWriter {
     pub fn new(parent: EntryId, rdn: &str, normal_rdn: &[u8], flags: RecordFlags) -> Self {
+        Self::of_octets(parent, rdn.as_bytes(), normal_rdn, flags)
+    }
+
+    /// The same with an RDN that stood in a record.
+    pub(crate) fn of_octets(parent: EntryId, rdn: &[u8], normal_rdn: &[u8], flags: RecordFlags) -> Self {
         let mut out = Vec::with_capacity(USUAL_BYTES);
         out.extend_from_slice(&[CODEC_PLAIN, flags.0]);
         out.extend_from_slice(&parent.to_bytes());
         put_varint(&mut out, rdn.len() as u64);
-        out.extend_from_slice(rdn.as_bytes());
-        if normal_rdn == rdn.as_bytes() {
+        out.extend_from_slice(rdn);
+        if normal_rdn == rdn {
             put_varint(&mut out, 0);
         } else {
             put_varint(&mut out, normal_rdn.len() as u64 + 1);

@@ -1,6 +1,6 @@
 //! An entry into the output buffer.
 
-use larix_proto::encode::EntryEncoder;
+use larix_proto::encode::{AttributeRun, EntryEncoder, VALUES_ROOM};
 use larix_proto::{ControlBuf, MessageId};
 use larix_schema::{AttributeDescription, BoundFilter, Match, Schema, Scratch};
 use larix_store::Snapshot;
@@ -12,7 +12,7 @@ use super::selection::{Computed, Selection};
 use super::shown;
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
-use crate::entry::{EntryId, ValuesView};
+use crate::entry::{AttributeNumber, EntryId, ValuesView};
 use crate::fault::Fault;
 use crate::filter::{charge, value_steps};
 use crate::log;
@@ -45,25 +45,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Appends the entry, unless its attributes are all that the subject may not see: then the entry itself is shown
+    /// Appends the entry under its name, or another one, unless its attributes are all that the subject may not see: then the entry itself is shown
     /// without. Answers false if the entry may not be read at all.
     pub fn append<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,
-        dn: &mut String,
-        out: &mut Vec<u8>,
-        controls: &[ControlBuf],
-    ) -> Result<bool, Fault> {
-        dn.clear();
-        seen.view.names.append_dn(&seen.reader.view, dn)?;
-        self.append_named(seen, dn, out, controls)
-    }
-
-    /// The same under this name.
-    pub fn append_named<N: Snapshot>(
-        &self,
-        seen: &Seen<'_, N>,
-        dn: &str,
+        dn: &[u8],
         out: &mut Vec<u8>,
         controls: &[ControlBuf],
     ) -> Result<bool, Fault> {
@@ -73,7 +60,7 @@ impl Answer {
         if !seen.shown().is_empty()
             && let Some(attributes) = shown::altered(self, seen)?
         {
-            let mut encoder = EntryEncoder::begin(out, self.message, dn);
+            let mut encoder = EntryEncoder::begin_octets(out, self.message, dn);
             for attribute in &attributes {
                 encoder.begin_attribute(&attribute.description.to_text(&seen.view.schema));
                 attribute.values.iter().for_each(|value| encoder.value(value));
@@ -81,7 +68,7 @@ impl Answer {
             }
             return self.end(seen, dn, encoder, controls);
         }
-        let mut encoder = EntryEncoder::begin(out, self.message, dn);
+        let mut encoder = EntryEncoder::begin_octets(out, self.message, dn);
         let mut computed = self.computed_by_overlays(seen)?;
         let mut attributes = seen.reader.view.attributes();
         // No filter looks at single values: attributes that may be read as a whole are copied.
@@ -128,7 +115,7 @@ impl Answer {
     fn end<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,
-        dn: &str,
+        dn: &[u8],
         mut encoder: EntryEncoder<'_>,
         controls: &[ControlBuf],
     ) -> Result<bool, Fault> {
@@ -310,7 +297,7 @@ impl Answer {
         &self,
         seen: &Seen<'_, N>,
         computed: Computed,
-        dn: &str,
+        dn: &[u8],
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
         let Ok(description) = seen.view.schema.describe(computed.name()) else { return Ok(()) };
@@ -327,6 +314,7 @@ impl Answer {
                 return Ok(());
             }
         }
+        let dn = std::str::from_utf8(dn).map_err(|_| Fault::Damaged { what: "the name of an entry" })?;
         let values = computed_values(seen, computed, dn)?;
         if values.is_empty() {
             return Ok(());
@@ -357,28 +345,81 @@ fn copy_plain(
     may_read: impl Fn(&AttributeDescription) -> Result<bool, Fault>,
 ) -> Result<(), Fault> {
     let mut rest = attributes.clone();
-    let mut run = encoder.run();
-    let mut copied = Ok(());
-    while let Some(attribute) = rest.short() {
-        if let Some(row) = rows.get(attribute.number.0 as usize)
-            && selection.has(attribute.number, row.operational)
-        {
-            // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
-            let Some(description) = &row.description else { break };
-            match may_read(description) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(fault) => {
-                    copied = Err(fault);
-                    break;
+    let copied = encoder.run(|run| {
+        loop {
+            while let Some(attribute) = rest.short() {
+                match Plain::of((rows, selection), attribute.number, &may_read)? {
+                    Plain::Copy(row) if run.short(&row.head, attribute.length, attribute.values) => {}
+                    Plain::Pass => {}
+                    Plain::Copy(row) => {
+                        run.long(&row.text, attribute.values.get(..attribute.length).unwrap_or_default());
+                    }
+                    Plain::Stop => return Ok(()),
                 }
+                rest.pass(&attribute);
             }
-            run.attribute(&row.head, &row.text, attribute.length, attribute.values);
+            // The same near the end of the record.
+            let mut next = rest.clone();
+            while let Some((number, values)) = next.next_short() {
+                match (Plain::of((rows, selection), number, &may_read)?, values.as_ber()) {
+                    (Plain::Pass, _) => {}
+                    (Plain::Copy(row), Some(values)) => copy_at_end(row, values, run),
+                    _ => return Ok(()),
+                }
+                rest.clone_from(&next);
+            }
+            // A long one.
+            let mut next = rest.clone();
+            let Some(Ok((number, values))) = next.next() else { return Ok(()) };
+            match (Plain::of((rows, selection), number, &may_read)?, values.as_ber()) {
+                (Plain::Copy(row), Some(values)) => run.long(&row.text, values),
+                (Plain::Pass, _) => {}
+                _ => return Ok(()),
+            }
+            rest = next;
         }
-        rest.pass(&attribute);
-    }
+    });
     *attributes = rest;
     copied
+}
+
+/// Copies an attribute behind whose values there is not much in the record.
+#[inline(always)]
+fn copy_at_end(row: &CatalogRow, values: &[u8], run: &mut AttributeRun<'_>) {
+    let mut room = [0; VALUES_ROOM];
+    let start = room.get_mut(..values.len());
+    let is_short = start.map(|start| start.copy_from_slice(values)).is_some();
+    if !(is_short && run.short(&row.head, values.len(), &room)) {
+        run.long(&row.text, values);
+    }
+}
+
+/// What becomes of an attribute.
+enum Plain<'r> {
+    Copy(&'r CatalogRow),
+    /// It is not asked for.
+    Pass,
+    /// It takes more.
+    Stop,
+}
+
+impl<'r> Plain<'r> {
+    #[inline(always)]
+    fn of(
+        (rows, selection): (&'r [CatalogRow], &Selection),
+        number: AttributeNumber,
+        may_read: &impl Fn(&AttributeDescription) -> Result<bool, Fault>,
+    ) -> Result<Self, Fault> {
+        let Some(row) = rows.get(number.0 as usize).filter(|row| selection.has(number, row.operational))
+        else {
+            return Ok(Self::Pass);
+        };
+        // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
+        match &row.description {
+            Some(description) if may_read(description)? => Ok(Self::Copy(row)),
+            _ => Ok(Self::Stop),
+        }
+    }
 }
 
 /// Calls its argument with each value until that answers false; answers false then.

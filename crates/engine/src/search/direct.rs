@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use larix_proto::{DerefAliases, Filter, FilterNode, MessageId, Scope, SearchRequest};
+use larix_proto::{DerefAliases, Filter, MessageId, Scope, SearchRequest};
 use larix_schema::{BoundAssertion, NormalDn, Scratch};
 use larix_store::Snapshot;
 use smallvec::SmallVec;
@@ -148,8 +148,8 @@ fn add_terms<'v, N: Snapshot>(
     filter: Filter<'_>,
     terms: &mut Terms<'v>,
 ) -> Option<()> {
-    match filter.node() {
-        FilterNode::And(set) => {
+    match filter.conjunction() {
+        Some(set) => {
             for part in set.iter() {
                 if terms.len() == TERMS_MAX {
                     return None;
@@ -157,7 +157,7 @@ fn add_terms<'v, N: Snapshot>(
                 terms.push(term(view, gate, part)?);
             }
         }
-        _ => terms.push(term(view, gate, filter)?),
+        None => terms.push(term(view, gate, filter)?),
     }
     (!terms.is_empty()).then_some(())
 }
@@ -242,13 +242,18 @@ impl<N: Snapshot> Direct<'_, '_, N> {
             if head.flags().has(RecordFlags::OF_CLASSES) || out.len() >= self.bytes {
                 return Ok(None);
             }
-            if !(whole || id == base || view.names.is_below_name(&head, self.base)?) {
-                continue;
+            let mut superior = None;
+            if !(whole || id == base) {
+                superior = view.names.superior(head.parent())?;
+                // What is at the base or below it is above the entry then.
+                if !superior.as_ref().is_some_and(|superior| superior.normal.is_within(self.base)) {
+                    continue;
+                }
             }
             let record = view.unpacked(id, &*stored)?;
             let seen = Seen::new(view, view.reader_of(head, &stored, &record), self.gate.clone());
             let Some(matches) = self.matches(&seen, Some(proved))? else { return Ok(None) };
-            if matches && run::append(&self.answer, &seen, out, &[])? {
+            if matches && run::append_below(&self.answer, &seen, superior.as_deref(), out)? {
                 if answered.entries >= self.most {
                     return Ok(None);
                 }

@@ -9,7 +9,7 @@ use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
 use crate::database::{HardLimit, Limits};
-use crate::fixture::{Fixture, SUFFIX, SearchSpec, schema};
+use crate::fixture::{Attributes, Fixture, SUFFIX, SearchSpec, schema};
 
 const INDEXES: &[(&str, &str)] = &[("uid,mail,sn,objectClass", "eq")];
 
@@ -183,6 +183,65 @@ fn rights_that_differ_between_entries_are_left_to_a_task() {
         assert!(direct(&fixture, &ann).is_none_or(|found| Some(found) == want), "{rules:?}");
         fixture.subject = Arc::default();
         assert_eq!(direct(&fixture, &ann), want, "{rules:?}");
+    }
+}
+
+/// Short attributes are copied in steps, and what the step has beside the value, or what stands near the end of a record, is no
+/// attribute's.
+#[test]
+fn attributes_of_all_lengths_are_answered_as_they_are_stored() {
+    let mut fixture = Fixture::memory(INDEXES, PEOPLE);
+    let mut want: Vec<(String, Attributes)> = Vec::new();
+    for length in (0..140).chain([200, 254, 255, 256, 300, 1_100]) {
+        let uid = format!("v{length}");
+        let value = |fill: char| std::iter::repeat_n(fill, length + 1).collect::<String>();
+        let mut attributes = vec![
+            ("objectClass", vec!["inetOrgPerson".to_owned()]),
+            ("uid", vec![uid.clone()]),
+            ("description", vec![value('d'), "short".to_owned()]),
+            ("cn", vec![value('c')]),
+            ("cn;lang-de", vec![value('e')]),
+            ("sn", vec!["S".to_owned()]),
+            ("employeeNumber", (0..length % 50).map(|number| format!("{number}")).collect()),
+            ("title", vec![value('t')]),
+        ];
+        // Another one is the last each time.
+        let behind = length % 5;
+        attributes.get_mut(2..).expect("attributes").rotate_left(behind);
+        attributes.retain(|(_, values)| !values.is_empty());
+        let dn = format!("uid={uid},{SUFFIX}");
+        let lines = attributes
+            .iter()
+            .flat_map(|(name, values)| values.iter().map(move |value| format!("{name}: {value}\n")));
+        fixture.load(&format!("dn: {dn}\n{}", lines.collect::<String>()));
+        want.push((dn, attributes.into_iter().map(|(name, values)| (name.to_owned(), values)).collect()));
+    }
+    for rules in [
+        &[][..],
+        &["to attrs=sn,title by * none", "to attrs=description val.regex=d by * none", "to * by * read"],
+    ] {
+        if !rules.is_empty() {
+            fixture.restrict(rules);
+        }
+        for (dn, attributes) in &want {
+            let mut attributes = attributes.clone();
+            if !rules.is_empty() {
+                attributes.retain(|(name, _)| name != "sn" && name != "title");
+                let descriptions = attributes.iter_mut().filter(|(name, _)| name == "description");
+                descriptions.for_each(|(_, values)| values.retain(|value| !value.contains('d')));
+            }
+            let read = SearchSpec { base: dn, scope: Scope::Base, ..SearchSpec::default() };
+            let by_uid = format!("({})", dn.split(',').next().expect("an RDN"));
+            for asked in [read, below(&by_uid)] {
+                let some = SearchSpec { attributes: &["cn", "employeeNumber"], ..asked.clone() };
+                let answered = [fixture.search(&asked), fixture.search(&some)];
+                assert_eq!(answered[0].entries, [(dn.clone(), attributes.clone())]);
+                let is_asked =
+                    |(name, _): &&(String, Vec<String>)| name.starts_with("cn") || name == "employeeNumber";
+                let some: Attributes = attributes.iter().filter(is_asked).cloned().collect();
+                assert_eq!(answered[1].entries, [(dn.clone(), some)]);
+            }
+        }
     }
 }
 

@@ -47,17 +47,27 @@ pub struct Gate<'a> {
 impl<'a> Gate<'a> {
     pub fn new(policy: &'a AccessPolicy, subject: &'a Subject) -> Self {
         let decisions = policy.decisions(subject);
-        let (search_all, read_all) = match decisions {
+        let all = match decisions {
             Some(decisions) => (decisions.search_all, decisions.read_all),
             None => {
                 (policy.grants_all(subject, Privilege::Search), policy.grants_all(subject, Privilege::Read))
             }
         };
-        Self::again(policy, subject, search_all, read_all)
+        Self::with(policy, subject, all, decisions)
     }
 
     /// For another snapshot, with what was found before.
     pub fn again(policy: &'a AccessPolicy, subject: &'a Subject, search_all: bool, read_all: bool) -> Self {
+        Self::with(policy, subject, (search_all, read_all), policy.decisions(subject))
+    }
+
+    #[inline]
+    fn with(
+        policy: &'a AccessPolicy,
+        subject: &'a Subject,
+        (search_all, read_all): (bool, bool),
+        decisions: Option<&'a Decisions>,
+    ) -> Self {
         let memo = (!search_all || !read_all).then(Rc::default);
         Self {
             policy,
@@ -69,7 +79,7 @@ impl<'a> Gate<'a> {
             steps: u64::MAX,
             computed: &[],
             shown: &[],
-            decisions: policy.decisions(subject),
+            decisions,
             memo,
         }
     }

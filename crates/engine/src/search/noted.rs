@@ -5,7 +5,7 @@ use larix_proto::{ControlBuf, LdapResult};
 use larix_store::Snapshot;
 
 use super::entry::{Gate, Seen};
-use super::run::{Looked, Proved};
+use super::run::{Looked, Proved, append};
 use super::scope::Area;
 use super::synchronised::EntryIds;
 use super::task::{End, SearchTask, storage_failure};
@@ -100,12 +100,10 @@ impl SearchTask {
         if !matches!(self.look(&seen, area.base, Proved::Nothing)?, Looked::Match) || !seen.is_shown()? {
             return Ok(false);
         }
-        if let Some(controls) = send {
-            let mut dn = std::mem::take(&mut self.scratch);
-            if self.answer.append(&seen, &mut dn, out, controls)? {
-                self.entries = self.entries.saturating_add(1);
-            }
-            self.scratch = dn;
+        if let Some(controls) = send
+            && append(&self.answer, &seen, out, controls)?
+        {
+            self.entries = self.entries.saturating_add(1);
         }
         Ok(true)
     }

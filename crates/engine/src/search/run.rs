@@ -26,7 +26,7 @@ use crate::filter::Filter;
 use crate::overlay::{AnsweredEntry, Interests};
 use crate::plan::{Candidates, IdSet, Owed, Plan};
 use crate::tables::ENTRIES;
-use crate::tree;
+use crate::tree::{self, Superior};
 
 /// Below this many candidates the scope is not looked at first.
 const FEW: u64 = 16;
@@ -40,7 +40,7 @@ const NAME_BYTES: usize = 4096;
 
 thread_local! {
     /// Memory for the name of the entry that is answered, for all searches of this thread.
-    static NAME: Cell<String> = const { Cell::new(String::new()) };
+    static NAME: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Appends an entry, with the thread's memory for its name; false when the subject may not read it.
@@ -50,8 +50,30 @@ pub(super) fn append<N: Snapshot>(
     out: &mut Vec<u8>,
     controls: &[ControlBuf],
 ) -> Result<bool, Fault> {
+    append_with(answer, (seen, None), out, controls)
+}
+
+/// The same with what is known of its superior.
+pub(super) fn append_below<N: Snapshot>(
+    answer: &Answer,
+    seen: &Seen<'_, N>,
+    superior: Option<&Superior>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Fault> {
+    append_with(answer, (seen, superior), out, &[])
+}
+
+#[inline]
+fn append_with<N: Snapshot>(
+    answer: &Answer,
+    (seen, superior): (&Seen<'_, N>, Option<&Superior>),
+    out: &mut Vec<u8>,
+    controls: &[ControlBuf],
+) -> Result<bool, Fault> {
     let mut dn = NAME.take();
-    let sent = answer.append(seen, &mut dn, out, controls);
+    dn.clear();
+    let named = seen.view.names.append_octets(&seen.reader.view, superior, &mut dn);
+    let sent = named.and_then(|()| answer.append(seen, &dn, out, controls));
     if dn.capacity() <= NAME_BYTES {
         NAME.set(dn);
     }

@@ -67,6 +67,10 @@ const EXTENSIBLE_OBJECT: &str = "1.3.6.1.4.1.1466.101.120.111";
 impl Selection {
     /// Unknown attributes and classes are ignored, as the RFC wants.
     pub fn new(schema: &Schema, catalog: &Catalog, names: Strings<'_>) -> Self {
+        if names.is_empty() {
+            let known = catalog.rows().len();
+            return Self { all_user: true, names_none: true, known, ..Self::default() };
+        }
         Self::from_names(schema, catalog, names.iter())
     }
 

@@ -301,7 +301,7 @@ impl SearchTask {
                 self.refer_to(&seen, &controls, out)?;
             } else {
                 let name = name.as_deref().unwrap_or(&entry.dn);
-                self.answer.append_named(&seen, name, out, &controls)?;
+                self.answer.append(&seen, name.as_bytes(), out, &controls)?;
                 self.entries = self.entries.saturating_add(1);
             }
         }

@@ -148,7 +148,8 @@ impl<V: Snapshot> Operator<'_, V> {
             now: self.envelope.now,
         };
         let mut message = Vec::new();
-        if !answer.append(&seen, &mut String::new(), &mut message, &[])? {
+        let dn = view.dn(&seen.reader.view)?;
+        if !answer.append(&seen, dn.as_bytes(), &mut message, &[])? {
             return Ok(None);
         }
         // The control's value is the bare protocolOp of the message.

@@ -6,8 +6,8 @@ mod tag;
 pub mod write;
 
 pub use error::{DecodeError, Fault};
-pub use reader::Reader;
-pub(crate) use reader::{boolean, integer, unsigned, utf8};
+pub use reader::{Reader, is_text};
+pub(crate) use reader::{boolean, check_text, integer, unsigned, utf8};
 pub use tag::Tag;
 
 #[cfg(test)]

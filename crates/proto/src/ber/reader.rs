@@ -94,6 +94,12 @@ impl<'a> Reader<'a> {
         utf8(self.octets(field)?, field)
     }
 
+    /// Passes over an LDAPString.
+    #[inline]
+    pub(crate) fn text(&mut self, field: &'static str) -> Result<(), DecodeError> {
+        check_text(self.octets(field)?, field)
+    }
+
     #[inline]
     pub fn boolean(&mut self, field: &'static str) -> Result<bool, DecodeError> {
         boolean(self.expect(Tag::BOOLEAN, field)?, field)
@@ -105,19 +111,40 @@ impl<'a> Reader<'a> {
         self.optional(Tag::BOOLEAN, field)?.map_or(Ok(false), |contents| boolean(contents, field))
     }
 
+    /// Reads a number of one octet that is not negative, as nearly all are; `None` says nothing.
+    #[inline]
+    fn small(&mut self, tag: Tag) -> Option<u8> {
+        match *self.rest {
+            [found, 1, number @ 0..0x80, ref rest @ ..] if found == tag.0 => {
+                self.rest = rest;
+                Some(number)
+            }
+            _ => None,
+        }
+    }
+
     #[inline]
     pub fn integer(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+        if let Some(number) = self.small(Tag::INTEGER) {
+            return Ok(number.into());
+        }
         integer(self.expect(Tag::INTEGER, field)?, field)
     }
 
     /// Reads an INTEGER of the range 0 ..  maxInt (2^31 - 1, RFC 4511 section 4.1.1).
     #[inline]
     pub fn unsigned(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        if let Some(number) = self.small(Tag::INTEGER) {
+            return Ok(number.into());
+        }
         unsigned(self.expect(Tag::INTEGER, field)?, field)
     }
 
     #[inline]
     pub fn enumerated(&mut self, field: &'static str) -> Result<i64, DecodeError> {
+        if let Some(number) = self.small(Tag::ENUMERATED) {
+            return Ok(number.into());
+        }
         integer(self.expect(Tag::ENUMERATED, field)?, field)
     }
 
@@ -144,6 +171,26 @@ impl<'a> Reader<'a> {
             left => DecodeError::new(field, Fault::Truncated { needed: 2, left }),
         }
     }
+}
+
+/// Whether octets are text in UTF-8. Nearly always they are of ASCII, and few: so they are looked at eight at a time first.
+#[inline]
+pub fn is_text(octets: &[u8]) -> bool {
+    const NOT_ASCII: u64 = 0x8080_8080_8080_8080;
+    let (words, rest) = octets.as_chunks::<8>();
+    let mut seen = words.iter().fold(0, |seen, word| seen | u64::from_le_bytes(*word));
+    match octets.last_chunk() {
+        _ if rest.is_empty() => {}
+        Some(last) => seen |= u64::from_le_bytes(*last),
+        None => rest.iter().for_each(|octet| seen |= u64::from(*octet)),
+    }
+    seen & NOT_ASCII == 0 || std::str::from_utf8(octets).is_ok()
+}
+
+/// Checks the contents of an LDAPString.
+#[inline]
+pub(crate) fn check_text(contents: &[u8], field: &'static str) -> Result<(), DecodeError> {
+    if is_text(contents) { Ok(()) } else { utf8(contents, field).map(drop) }
 }
 
 /// The contents of an LDAPString.

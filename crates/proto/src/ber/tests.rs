@@ -84,3 +84,22 @@ fn errors_name_the_field() {
     let mut reader = Reader::new(b"\x04\x01a");
     check(reader.set("vals").unwrap_err(), "vals: expected tag 0x31, found 0x04");
 }
+
+#[test]
+fn text_is_what_the_library_takes_for_text() {
+    for length in 0..40_usize {
+        let ascii: Vec<u8> = (0..length as u8).map(|at| b'a' + at % 26).collect();
+        assert!(is_text(&ascii), "{length}");
+        for at in 0..length {
+            for byte in [0x7f, 0x80, 0xc3, 0xff] {
+                let mut octets = ascii.clone();
+                octets[at] = byte;
+                assert_eq!(is_text(&octets), std::str::from_utf8(&octets).is_ok(), "{octets:?}");
+                if let Some(next) = octets.get_mut(at + 1) {
+                    *next = 0xa4;
+                    assert_eq!(is_text(&octets), std::str::from_utf8(&octets).is_ok(), "{octets:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Search result entries, attribute by attribute (RFC 4511 section 4.5.2).
 
+use std::cell::Cell;
+
 use crate::ber::Tag;
 use crate::ber::write::{self, Open};
 use crate::control::ControlBuf;
@@ -24,32 +26,42 @@ pub struct EntryEncoder<'o> {
 #[derive(Clone, Debug)]
 pub struct AttributeHead {
     /// With a hole for each of the two lengths that depend on the values, and zeros behind it.
-    octets: [u8; HEAD_OCTETS_MAX],
-    /// 0: a longer description has no such head.
+    octets: [u8; HEAD_ROOM],
+    /// A longer description has no such head: then it is [`SHORT`].
     length: u8,
 }
 
 /// Octets of a head beside the description: four before it, two behind.
 const HEAD_BESIDE: usize = 6;
-/// Octets of a head at most.
-const HEAD_OCTETS_MAX: usize = 64;
+/// A head is shorter than this.
+const HEAD_ROOM: usize = 64;
 /// An attribute whose three lengths are of one octet each is shorter than this.
 const SHORT: usize = 0x80 + 2;
-/// So many octets of values are copied where they are no more, as nearly always, else all that a short attribute may have.
+/// Octets that can be read where the values of an attribute stand that is [copied in steps](AttributeRun::short).
+pub const VALUES_ROOM: usize = 128;
+/// So many of them are copied where they are no more, as nearly always, else all that a short attribute may have.
 const STEP: usize = 32;
-const VALUES: usize = 128;
 /// Where a short attribute is written, with what is written behind its values.
-const PLACE: usize = HEAD_OCTETS_MAX + VALUES;
-/// Octets of the output that are made ready at once.
-const READY: usize = 2048;
+const PLACE: usize = HEAD_ROOM + VALUES_ROOM;
+/// Octets after which what is written goes to the output.
+const FULL: usize = 4096;
+const ROOM: usize = FULL + PLACE;
 
-const _: () = assert!(PLACE <= READY && SHORT - HEAD_BESIDE <= VALUES);
+// The mask of a place, and the longest values of a short attribute.
+const _: () = assert!(FULL.is_power_of_two() && HEAD_ROOM.is_power_of_two());
+const _: () = assert!(SHORT - HEAD_BESIDE <= VALUES_ROOM && STEP <= VALUES_ROOM && HEAD_ROOM < SHORT);
+
+thread_local! {
+    /// Room that attributes are written to, for all runs of this thread.
+    static KEPT: Cell<Option<Box<[u8; ROOM]>>> = const { Cell::new(None) };
+}
 
 impl AttributeHead {
     pub fn new(description: &str) -> Self {
-        let mut head = Self { octets: [0; HEAD_OCTETS_MAX], length: 0 };
+        let mut head = Self { octets: [0; HEAD_ROOM], length: SHORT as u8 };
         let length = description.len() + HEAD_BESIDE;
-        if let Some(octets) = head.octets.get_mut(..length)
+        if length < HEAD_ROOM
+            && let Some(octets) = head.octets.get_mut(..length)
             && let [sequence, _, string, name_length, name @ .., set, _] = octets
         {
             (*sequence, *string, *set) = (Tag::SEQUENCE.0, Tag::OCTET_STRING.0, Tag::SET.0);
@@ -64,65 +76,67 @@ impl AttributeHead {
 /// Writes attributes one after another: see [`EntryEncoder::run`].
 #[derive(Debug)]
 pub struct AttributeRun<'e> {
-    /// What is written, and what is ready to be written to behind it.
     out: &'e mut Vec<u8>,
+    /// What is written and not in the output yet.
+    room: &'e mut [u8; ROOM],
     written: usize,
 }
 
 impl AttributeRun<'_> {
     /// Adds an attribute whose values are OCTET STRING elements already: the first `length` octets of `values`. What stands behind
-    /// them may be read, and is not taken over.
+    /// them is not taken over. False: the attribute is too long for that, and is not added.
     #[inline(always)]
-    pub fn attribute(&mut self, head: &AttributeHead, description: &str, length: usize, values: &[u8]) {
+    pub fn short(&mut self, head: &AttributeHead, length: usize, values: &[u8; VALUES_ROOM]) -> bool {
         let head_length = usize::from(head.length);
         let whole = head_length + length;
-        if whole >= SHORT || head_length == 0 {
-            return self.long(description, values.get(..length).unwrap_or_default());
+        if whole >= SHORT {
+            return false;
         }
-        if self.out.len() < self.written + PLACE {
-            self.make_ready();
+        if self.written >= FULL {
+            self.hand_over();
         }
-        let place = self.out.get_mut(self.written..).and_then(|out| out.first_chunk_mut::<PLACE>());
-        let Some(place) = place else { return };
-        if let Some((start, _)) = place.split_first_chunk_mut() {
+        let place = self.room.get_mut(self.written % FULL..).and_then(|room| room.first_chunk_mut::<PLACE>());
+        let Some(place) = place else { return false };
+        if let Some(start) = place.first_chunk_mut() {
             *start = head.octets;
         }
-        // The usual case: all three lengths are of one octet.
+        // All three lengths are of one octet.
         place[1] = (whole - 2) as u8;
-        place[(head_length - 1) % HEAD_OCTETS_MAX] = length as u8;
-        let Some(to) = place.get_mut(head_length..) else { return };
-        match (values.first_chunk::<VALUES>(), to.first_chunk_mut::<VALUES>()) {
-            (Some(from), Some(to)) if length > STEP => *to = *from,
-            (Some(from), Some(to)) => {
-                if let (Some(from), Some(to)) = (from.first_chunk::<STEP>(), to.first_chunk_mut()) {
-                    *to = *from;
-                }
+        let last = (head_length - 1) % HEAD_ROOM;
+        place[last] = length as u8;
+        let Some(to) = place.get_mut(last + 1..) else { return false };
+        if length <= STEP {
+            if let (Some(to), Some(from)) = (to.first_chunk_mut::<STEP>(), values.first_chunk()) {
+                *to = *from;
             }
-            // The end of what can be read.
-            _ => to.iter_mut().zip(values.iter().take(length)).for_each(|(to, from)| *to = *from),
+        } else if let Some(to) = to.first_chunk_mut() {
+            *to = *values;
         }
         self.written += whole;
+        true
     }
 
-    #[cold]
-    fn make_ready(&mut self) {
-        self.out.resize(self.written + READY, 0);
-    }
-
-    #[inline(never)]
-    fn long(&mut self, description: &str, values: &[u8]) {
-        self.out.truncate(self.written);
+    /// The same of any length.
+    #[inline]
+    pub fn long(&mut self, description: &str, values: &[u8]) {
+        self.hand_over();
         put_attribute(self.out, description, values);
-        self.written = self.out.len();
+    }
+
+    #[inline]
+    fn hand_over(&mut self) {
+        put_written(self.out, self.room, self.written);
+        self.written = 0;
     }
 }
 
-impl Drop for AttributeRun<'_> {
-    fn drop(&mut self) {
-        self.out.truncate(self.written);
-    }
+/// Apart, so that the run stays in registers.
+#[inline(never)]
+fn put_written(out: &mut Vec<u8>, room: &[u8; ROOM], written: usize) {
+    out.extend_from_slice(room.get(..written).unwrap_or_default());
 }
 
+#[inline(never)]
 fn put_attribute(out: &mut Vec<u8>, description: &str, values_ber: &[u8]) {
     let content = write::element_len(description.len()) + write::element_len(values_ber.len());
     write::header(out, Tag::SEQUENCE, content);
@@ -132,21 +146,26 @@ fn put_attribute(out: &mut Vec<u8>, description: &str, values_ber: &[u8]) {
 
 impl<'o> EntryEncoder<'o> {
     pub fn begin(out: &'o mut Vec<u8>, id: MessageId, dn: &str) -> Self {
+        Self::begin_octets(out, id, dn.as_bytes())
+    }
+
+    /// The same where nobody has looked whether the name is text.
+    pub fn begin_octets(out: &'o mut Vec<u8>, id: MessageId, dn: &[u8]) -> Self {
         let start = out.len();
         let message = Open::wide(out, Tag::SEQUENCE);
-        write::integer(out, Tag::INTEGER, i64::from(id.0));
+        super::message_id(out, id);
         Self::begin_operation(out, start, Some(message), dn)
     }
 
     /// Writes the entry without a message around it: the value of a pre-read or post-read control (RFC 4527).
     pub fn begin_value(out: &'o mut Vec<u8>, dn: &str) -> Self {
         let start = out.len();
-        Self::begin_operation(out, start, None, dn)
+        Self::begin_operation(out, start, None, dn.as_bytes())
     }
 
-    fn begin_operation(out: &'o mut Vec<u8>, start: usize, message: Option<Open>, dn: &str) -> Self {
+    fn begin_operation(out: &'o mut Vec<u8>, start: usize, message: Option<Open>, dn: &[u8]) -> Self {
         let operation = Open::wide(out, Tag::application_constructed(4));
-        write::string(out, dn);
+        write::octets(out, Tag::OCTET_STRING, dn);
         let attributes = Open::wide(out, Tag::SEQUENCE);
         Self { out, start, open: Some((message, operation, attributes)), attribute: None }
     }
@@ -159,11 +178,16 @@ impl<'o> EntryEncoder<'o> {
 
     /// As [`Self::attribute`], for attributes one after another, with the heads of their descriptions made before.
     #[inline]
-    pub fn run(&mut self) -> AttributeRun<'_> {
+    pub fn run<T>(&mut self, write: impl FnOnce(&mut AttributeRun<'_>) -> T) -> T {
         if self.attribute.is_some() {
             self.end_attribute();
         }
-        AttributeRun { written: self.out.len(), out: self.out }
+        let mut room = KEPT.take().unwrap_or_else(|| Box::new([0; ROOM]));
+        let mut run = AttributeRun { out: self.out, room: &mut room, written: 0 };
+        let result = write(&mut run);
+        run.hand_over();
+        KEPT.set(Some(room));
+        result
     }
 
     /// As [`Self::attribute`], with the head of the description made before.
@@ -174,8 +198,7 @@ impl<'o> EntryEncoder<'o> {
         }
         let (at, head_length) = (self.out.len(), usize::from(head.length));
         let whole = head_length + values_ber.len();
-        let Some(head) = head.octets.get(..head_length).filter(|head| whole < SHORT && !head.is_empty())
-        else {
+        let Some(head) = head.octets.get(..head_length).filter(|_| whole < SHORT) else {
             return put_attribute(self.out, description, values_ber);
         };
         self.out.extend_from_slice(head);

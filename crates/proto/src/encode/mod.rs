@@ -9,7 +9,7 @@ use crate::message_id::MessageId;
 use crate::oid;
 use crate::result::{LdapResult, ResponseOp, ResultCode};
 
-pub use entry::{AttributeHead, AttributeRun, EntryEncoder};
+pub use entry::{AttributeHead, AttributeRun, EntryEncoder, VALUES_ROOM};
 
 /// A response that is nothing but a result (RFC 4511 section 4.1.9).
 pub fn result(
@@ -19,12 +19,52 @@ pub fn result(
     result: &LdapResult,
     controls: &[ControlBuf],
 ) {
-    if result.code == ResultCode::UNANSWERED {
+    if result.code == ResultCode::UNANSWERED || bare_result(out, id, tag(op), result, controls) {
         return;
     }
     message(out, id, controls, |out| {
         write::constructed(out, tag(op), |out| components(out, result));
     });
+}
+
+/// Appends a result that is nothing but its code, as nearly all are; false, with nothing appended, if it is another one.
+fn bare_result(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    tag: Tag,
+    result: &LdapResult,
+    controls: &[ControlBuf],
+) -> bool {
+    let LdapResult { code, matched_dn, diagnostic, referrals } = result;
+    let is_bare =
+        matched_dn.is_empty() && diagnostic.is_empty() && referrals.is_empty() && controls.is_empty();
+    let Some(code @ 0..0x80) = u8::try_from(code.0).ok().filter(|_| is_bare) else { return false };
+    let begin = out.len();
+    out.extend_from_slice(&[Tag::SEQUENCE.0, 0]);
+    message_id(out, id);
+    let string = Tag::OCTET_STRING.0;
+    out.extend_from_slice(&[tag.0, 7, Tag::ENUMERATED.0, 1, code, string, 0, string, 0]);
+    // Some seven octets of an id, and nine.
+    let length = out.len() - begin - 2;
+    if let Some(octet) = out.get_mut(begin + 1) {
+        *octet = (length & 0x7f) as u8;
+    }
+    true
+}
+
+/// Appends the number of a message.
+#[inline]
+pub(crate) fn message_id(out: &mut Vec<u8>, id: MessageId) {
+    // The highest bit is not set, so that it is no more than four octets.
+    let Some(zeros) = id.0.leading_zeros().checked_sub(1) else {
+        return write::integer(out, Tag::INTEGER, i64::from(id.0));
+    };
+    let skip = (zeros / 8).min(3);
+    let octets = 4 - skip as u8;
+    let [a, b, c, d] = (id.0 << (8 * skip)).to_be_bytes();
+    let end = out.len() + 2 + usize::from(octets);
+    out.extend_from_slice(&[Tag::INTEGER.0, octets, a, b, c, d]);
+    out.truncate(end);
 }
 
 /// RFC 4511 section 4.2.2.
@@ -36,6 +76,9 @@ pub fn bind_result(
     controls: &[ControlBuf],
 ) {
     if result.code == ResultCode::UNANSWERED {
+        return;
+    }
+    if server_sasl.is_none() && bare_result(out, id, tag(ResponseOp::Bind), result, controls) {
         return;
     }
     message(out, id, controls, |out| {
@@ -105,7 +148,7 @@ pub(crate) fn message(
     operation: impl FnOnce(&mut Vec<u8>),
 ) {
     let message = Open::short(out, Tag::SEQUENCE);
-    write::integer(out, Tag::INTEGER, i64::from(id.0));
+    message_id(out, id);
     operation(out);
     self::controls(out, controls);
     message.close(out);

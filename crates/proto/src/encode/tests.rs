@@ -96,22 +96,31 @@ fn attributes_in_a_run_are_the_same_as_one_by_one() {
     let names: Vec<&str> = names.into_iter().chain([long.as_str()]).collect();
     let heads: Vec<AttributeHead> = names.iter().map(|name| AttributeHead::new(name)).collect();
     let octets: Vec<u8> = (0..=255).cycle().take(400).collect();
-    for behind in [0, 1, 31, 32, 100] {
+    // What stands behind the values is not taken over, whatever it is.
+    for behind in [0, 9] {
         let write = |in_run: bool| {
             encoded(|out| {
                 let mut entry = EntryEncoder::begin(out, MessageId(1), "cn=x");
                 for round in 0..3 {
                     let mut one_by_one = Vec::new();
-                    for length in (0..135).chain([200, 300]) {
+                    for length in (0..135).chain([200, 300]).chain(0..128) {
                         let at = (length + round) % names.len();
                         let (head, name) = (&heads[at], names[at]);
                         one_by_one.push((head, name, length));
                     }
                     if in_run {
-                        let mut run = entry.run();
-                        for (head, name, length) in one_by_one {
-                            run.attribute(head, name, length, &octets[..length + behind]);
-                        }
+                        entry.run(|run| {
+                            for (head, name, length) in one_by_one {
+                                let mut values = octets.clone();
+                                values.iter_mut().skip(length).for_each(|octet| *octet = behind);
+                                let room = values
+                                    .first_chunk()
+                                    .filter(|room: &&[u8; VALUES_ROOM]| length <= room.len());
+                                if !room.is_some_and(|room| run.short(head, length, room)) {
+                                    run.long(name, &values[..length]);
+                                }
+                            }
+                        });
                     } else {
                         for (_, name, length) in one_by_one {
                             entry.attribute(name, &octets[..length]);
@@ -125,6 +134,33 @@ fn attributes_in_a_run_are_the_same_as_one_by_one() {
             })
         };
         assert_eq!(write(true), write(false), "{behind}");
+    }
+}
+
+#[test]
+fn bare_results_are_written_as_others() {
+    for id in [0, 1, 127, 128, 255, 256, 0x7fff, 0x8000, 0xffff, 0x7f_ffff, 0x80_0000, 0x7fff_ffff, u32::MAX]
+    {
+        for code in [0, 5, 6, 32, 127, 128, 4096] {
+            let (id, result) = (MessageId(id), LdapResult::new(ResultCode(code)));
+            for op in [ResponseOp::SearchDone, ResponseOp::Compare, ResponseOp::Modify, ResponseOp::Bind] {
+                let whole = encoded(|out| {
+                    message(out, id, &[], |out| {
+                        write::constructed(out, tag(op), |out| components(out, &result));
+                    });
+                });
+                let is_bare = result.code != ResultCode::UNANSWERED;
+                let want = if is_bare { whole } else { Vec::new() };
+                assert_eq!(encoded(|out| super::result(out, id, op, &result, &[])), want, "{id:?} {code}");
+                if op == ResponseOp::Bind {
+                    assert_eq!(
+                        encoded(|out| bind_result(out, id, &result, None, &[])),
+                        want,
+                        "{id:?} {code}"
+                    );
+                }
+            }
+        }
     }
 }
 

@@ -46,8 +46,8 @@ pub(super) fn check(ber: &[u8], max_depth: usize) -> Result<(), DecodeError> {
 #[inline]
 fn item(tag: Tag, contents: &[u8]) -> Result<(), DecodeError> {
     match tag {
-        EQUALITY | GREATER_OR_EQUAL | LESS_OR_EQUAL | APPROX => super::assertion(contents).map(drop),
-        PRESENT => ber::utf8(contents, "present").map(drop),
+        EQUALITY | GREATER_OR_EQUAL | LESS_OR_EQUAL | APPROX => assertion(contents),
+        PRESENT => ber::check_text(contents, "present"),
         SUBSTRINGS => substrings(contents),
         EXTENSIBLE => {
             let assertion = super::extensible(contents)?;
@@ -60,6 +60,14 @@ fn item(tag: Tag, contents: &[u8]) -> Result<(), DecodeError> {
         _ if tag.is_context() => Ok(()),
         found => Err(DecodeError::new("filter", Fault::UnexpectedTag { expected: AND, found })),
     }
+}
+
+#[inline]
+fn assertion(contents: &[u8]) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(contents);
+    reader.text("attributeDesc")?;
+    reader.octets("assertionValue")?;
+    reader.ignore_rest("assertion")
 }
 
 fn substrings(contents: &[u8]) -> Result<(), DecodeError> {

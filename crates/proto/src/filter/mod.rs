@@ -134,6 +134,15 @@ impl<'a> Filter<'a> {
         }
     }
 
+    /// The filters of which all have to match; `None` of any other choice.
+    #[inline]
+    pub fn conjunction(&self) -> Option<FilterSet<'a>> {
+        match Reader::new(self.ber).element("filter") {
+            Ok((AND, ber)) => Some(FilterSet { ber }),
+            _ => None,
+        }
+    }
+
     /// The outermost choice.
     #[inline]
     pub fn node(&self) -> FilterNode<'a> {

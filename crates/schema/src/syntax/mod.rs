@@ -7,6 +7,8 @@ mod x509;
 
 use std::borrow::Cow;
 
+use larix_proto::ber::is_text;
+
 use crate::dn::{parse_name_and_uid, pretty_dn_text, pretty_rdn_text};
 use crate::error::InvalidValue;
 use crate::lexical::{is_bit_string, is_oid};
@@ -40,7 +42,7 @@ impl Syntax {
             SyntaxKind::SubstringAssertion => guide::is_substring_assertion(value),
             SyntaxKind::TeletexTerminalIdentifier => guide::is_teletex_terminal(value),
             SyntaxKind::DeliveryMethod => text::is_delivery_method(value),
-            SyntaxKind::DirectoryString => !value.is_empty() && std::str::from_utf8(value).is_ok(),
+            SyntaxKind::DirectoryString => !value.is_empty() && is_text(value),
             SyntaxKind::GeneralizedTime => time::GeneralizedTime::parse(value).is_some(),
             SyntaxKind::Ia5String => value.is_ascii(),
             SyntaxKind::Integer => text::is_integer(value),
@@ -55,7 +57,7 @@ impl Syntax {
             SyntaxKind::PrivateKey => x509::is_private_key(value),
             SyntaxKind::Sequence => x509::is_sequence(value),
             SyntaxKind::UtcTime => time::is_utc_time(value),
-            SyntaxKind::Utf8String => std::str::from_utf8(value).is_ok(),
+            SyntaxKind::Utf8String => is_text(value),
             SyntaxKind::Uuid => text::is_uuid(value),
             SyntaxKind::Aci
             | SyntaxKind::AttributeCertificateExactAssertion
