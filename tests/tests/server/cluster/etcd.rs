@@ -5,8 +5,8 @@ use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{
-    binds, change, consistency, describe, description, fill, larix, leader, lose_nothing, nodes, round_trips,
-    until, write_at_one_and_read_at_all,
+    binds, change, consistency, describe, description, fill, follower, larix, leader, lose_nothing, nodes,
+    provider, round_trips, until, write_at_one_and_read_at_all,
 };
 
 #[test]
@@ -25,6 +25,20 @@ fn nodes_hear_of_changes_without_asking() {
 fn wrong_passwords_are_counted_whichever_node_is_asked() {
     let Some(etcd) = Etcd::start() else { return };
     binds::count_wrong_passwords(&etcd.prefix());
+}
+
+#[test]
+#[ignore = "each run has it with PostgreSQL; the engine makes no difference above the store"]
+fn consumers_follow_whichever_node_they_ask() {
+    let Some(etcd) = Etcd::start() else { return };
+    provider::follow_nodes(&etcd.prefix());
+}
+
+#[test]
+#[ignore = "each run has it with PostgreSQL; the engine makes no difference above the store"]
+fn the_node_that_writes_follows_and_the_next_one_goes_on() {
+    let Some(etcd) = Etcd::start() else { return };
+    follower::follow_a_provider(&etcd.prefix());
 }
 
 /// etcd answers one step of a path at a time.

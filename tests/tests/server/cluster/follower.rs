@@ -24,12 +24,17 @@ fn churn(provider: &Member, round: usize) {
 #[test]
 fn the_node_that_writes_follows_and_the_next_one_goes_on() {
     let Some(engine) = Engine::start() else { return };
+    follow_a_provider(&engine.database().1);
+}
+
+/// Nodes on this engine.
+pub(super) fn follow_a_provider(address: &str) {
     let kind = if Kind::Slapd.is_lacking() { Kind::Larix } else { Kind::Slapd };
     let mut provider = Member::new(kind, "serverID 5", "overlay syncprov").started();
     BASE.split("\n\n").for_each(|request| provider.change(request));
     let follow =
         format!("server-id 7\n{}updateref {}\noverlay syncprov", syncrepl(provider.port), provider.url());
-    let nodes = nodes(&engine.database().1, 2, &follow);
+    let nodes = nodes(address, 2, &follow);
     let mut nodes: Vec<Member> = nodes.into_iter().map(|node| node.arguments(&["-d", "16640"])).collect();
     nodes.iter_mut().for_each(Member::start);
     // A replica of the node that does not write.
