@@ -184,7 +184,7 @@ fn what_cannot_be_is_refused_and_nothing_changes() {
         (&one, "olcBkLloadStartTLS", "perhaps", "yes or critical"),
         (&one, "olcBkLloadBackendUri", "http://127.0.0.1/", "uri=ldap://"),
         (BALANCER, "olcBkLloadBindconf", "bindmethod=simple binddn=cn=x", "credentials=PASSWORD"),
-        (BALANCER, "olcBkLloadFeatureEnable", "vc", "the feature `vc` is not supported"),
+        (BALANCER, "olcBkLloadFeatureEnable", "vcs", "unknown feature `vcs`"),
         (BALANCER, "olcBkLloadRestrictExop", "1.2.3 refuse", "ignore, write, backend, connection or reject"),
         (BALANCER, "olcBkLloadTLSCertificateFile", "/no/such/file", "/no/such/file"),
         (BALANCER, "olcBkLloadListen", "http://127.0.0.1/", "is no URL to listen on"),
