@@ -287,7 +287,7 @@ fn a_program_is_asked_before_a_database_and_told_its_answers() {
         ("modify cn=eve,o=x\n  replace sn: f", "=> 0", "MODIFY"),
         ("passwd cn=eve,o=x new=secret", "=> 0", "EXTENDED"),
         ("as cn=eve,o=x secret", "=> 0", "BIND"),
-        // What the pattern leaves out is told all the same, as by slapd.
+        // The program receives answers about names that the pattern leaves out, too, as from slapd.
         ("modify ou=quiet,o=x\n  replace description: d", "=> 0", "RESULT binddn: cn=eve,o=x code: 0\n"),
         ("modrdn cn=eve,o=x cn=eva delete", "=> 0", "MODRDN"),
         ("delete cn=eva,o=x", "=> 0", "DELETE"),
@@ -307,7 +307,7 @@ fn a_program_is_asked_before_a_database_and_told_its_answers() {
     }
     let theirs = decided(Kind::Slapd, &requests);
     for ((request, own), other) in requests.iter().zip(&ours).zip(&theirs) {
-        // Of a bind that succeeds slapd tells nothing, and it asks about the change that a password change makes, too.
+        // slapd says nothing about a bind that succeeds, and it asks about the change that a password change makes, too.
         let without = |text: &str, kind: &str| {
             let lines = text.lines().filter(|line| !line.starts_with(kind));
             lines.map(|line| format!("{line}\n")).collect::<String>()

@@ -66,7 +66,7 @@ WITH fence AS (
 ){trims}
 SELECT version FROM fence";
 
-/// Of a commit that removes old ones, too: those below $11.
+/// A commit that also removes old ones: those below $11.
 const TRIMS: &str = "\
 , trimmed AS (
     DELETE FROM {s}.commits WHERE version < $11 AND EXISTS (SELECT 1 FROM fence)

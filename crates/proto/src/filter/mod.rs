@@ -119,7 +119,7 @@ impl<'a> Filter<'a> {
     }
 
     /// The name of an attribute that is to be there, or with the value that it is to equal; `None` of any other choice. The octets of
-    /// the name are text: who looks it up need not be told so again.
+    /// the name are text: who looks it up need not check that again.
     #[inline]
     pub fn term(&self) -> Option<(&'a [u8], Option<&'a [u8]>)> {
         let (tag, contents) = Reader::new(self.ber).element("filter").ok()?;

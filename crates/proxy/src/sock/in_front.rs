@@ -87,7 +87,7 @@ impl SocketOperation {
     }
 }
 
-/// Answers of the database that the program may be told (`sockresps`).
+/// Answers of the database that the program may receive (`sockresps`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SocketNotice {
     Result,
@@ -159,7 +159,7 @@ impl GoingOn {
     }
 }
 
-/// What the program is told of one request.
+/// What the program receives about one request.
 #[derive(Clone, Debug)]
 struct Telling {
     notices: Arc<Notices>,
@@ -265,7 +265,7 @@ impl ProgramInFront {
         GoingOn { behind, context: KeptContext::new(context, &self.clock) }
     }
 
-    /// What is told of a request; none: nothing.
+    /// What the program receives about a request; none: nothing.
     fn telling(&self, context: &Context<'_>) -> Option<Telling> {
         let notices = self.notices.clone()?;
         let mut asking = self.program.asking(context);

@@ -1,4 +1,4 @@
-//! What a program is told and answers nothing to: results and entries of the database behind it. One thread writes them, in their order,
+//! What a program receives and does not answer: results and entries of the database behind it. One thread writes them, in their order,
 //! each to a connection of its own. Searches wait for it; what else comes while too much waits is lost, and the log says how much.
 
 use std::collections::VecDeque;
@@ -85,7 +85,7 @@ impl Notices {
         self.0.wake.notify_one();
     }
 
-    /// Whether a search is to wait before it finds more; its follower is told when it may go on.
+    /// Whether a search is to wait before it finds more; the queue calls its follower when it may go on.
     pub(super) fn delays(&self, follower: &Arc<Follower>) -> bool {
         let mut queue = self.0.lock();
         follower.looks();

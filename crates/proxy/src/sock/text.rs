@@ -27,7 +27,7 @@ pub(super) struct Asking<'a> {
     pub(super) suffixes: &'a [String],
 }
 
-/// A request, or an answer that is told, as it is written.
+/// A request, or an answer for the program, as it is written.
 #[derive(Clone, Debug)]
 pub(super) struct Text(Zeroizing<Vec<u8>>);
 
@@ -84,7 +84,7 @@ impl Text {
         self.line(name, &encoded);
     }
 
-    /// The lines of a result that is told.
+    /// The lines of a result.
     pub(super) fn result(&mut self, result: &LdapResult) {
         self.line("code", &result.code.0.to_string());
         for (name, value) in [("matched", &result.matched_dn), ("info", &result.diagnostic)] {
@@ -94,7 +94,7 @@ impl Text {
         }
     }
 
-    /// The lines of an entry that is told.
+    /// The lines of an entry.
     pub(super) fn entry(&mut self, entry: &SearchResultEntry<'_>) {
         let writer = Writer::new(None);
         writer.value(&mut self.0, "dn", entry.dn.as_bytes());

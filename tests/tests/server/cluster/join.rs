@@ -232,7 +232,7 @@ fn a_node_joins_with_what_the_engine_holds() {
 
     nodes[0].kill();
     until("it writes", || joined.ask(&[&admin, &describe("its own")]) == "=> 0\n");
-    // Changes are published from whichever node writes. One that has a configuration of its own keeps it until it is told to share.
+    // Changes are published from whichever node writes. One that has a configuration of its own keeps it until it shares.
     until("the configuration is changed", || joined.ask(&[&admin, limit]) == "=> 0\n");
     // One that opens the engine otherwise, too.
     let lease = "modify olcDatabase={1}kv,cn=config\n  replace olcLarixKvLease: 2";

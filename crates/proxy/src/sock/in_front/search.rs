@@ -1,4 +1,4 @@
-//! A search that a program is asked about before it goes on, or is told the answers of.
+//! A search that a program answers or lets go on, or whose answers it receives.
 
 use std::sync::Arc;
 
