@@ -50,6 +50,14 @@ pub(crate) enum ConfigurationRequest {
 pub(crate) struct FollowedConfiguration {
     /// The first suffix of the database, in its normal form.
     pub(crate) suffix: String,
+    /// Reads it when its turn has come: a change of this node's own, which waited before it, may have been published since. None: it
+    /// cannot be read, and is asked for again.
+    pub(crate) newest: Box<dyn FnOnce() -> Option<NewestConfiguration> + Send>,
+}
+
+/// What has been published last.
+#[cfg(feature = "kv")]
+pub(crate) struct NewestConfiguration {
     pub(crate) lines: SharedLines,
     /// Called with what has changed, for people; none where it was so before. Or with why it cannot be.
     pub(crate) done: Box<dyn FnOnce(Result<Option<String>, String>) + Send>,

@@ -35,9 +35,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::admin::{self, AdminChange, AdminListener};
 use crate::balancer::{self, ServerTls};
 use crate::clock::SystemRandom;
-#[cfg(feature = "kv")]
-use crate::configuration_queue::FollowedConfiguration;
 use crate::configuration_queue::{ConfigurationRequest, QUEUE_LIMIT};
+#[cfg(feature = "kv")]
+use crate::configuration_queue::{FollowedConfiguration, NewestConfiguration};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::generation::Generation;
 use crate::http::{HttpChange, HttpListener};
@@ -160,9 +160,11 @@ fn run(
                 let _ = answer.send(taken);
             }
             #[cfg(feature = "kv")]
-            ConfigurationRequest::Follow(FollowedConfiguration { suffix, lines, done }) => {
-                let outcome = panics::contained(|| configurator.follow(&suffix, lines));
-                done(outcome.unwrap_or_else(|_| Err(configurator.internal_error().diagnostic)));
+            ConfigurationRequest::Follow(FollowedConfiguration { suffix, newest }) => {
+                if let Ok(Some(NewestConfiguration { lines, done })) = panics::contained(newest) {
+                    let outcome = panics::contained(|| configurator.follow(&suffix, lines));
+                    done(outcome.unwrap_or_else(|_| Err(configurator.internal_error().diagnostic)));
+                }
             }
             ConfigurationRequest::RenewBalancer => {
                 // What was in use stays if it cannot be.

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larix_configuration::SharedLines;
 
-use super::published::{Published, Unreadable};
-use crate::configuration_queue::{ConfigurationQueue, FollowedConfiguration};
+use super::SharedStore;
+use super::published::{self, Published, Unreadable};
+use crate::configuration_queue::{ConfigurationQueue, FollowedConfiguration, NewestConfiguration};
 use crate::log::{Log, LogLevel};
 
 /// What this node's configuration says of what all nodes have in common.
@@ -123,35 +124,34 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Takes over what another node has published, on another thread, unless this was tried.
-    pub(super) fn take_over(&self, published: Published, own: &Arc<NodeConfiguration>) {
-        let Published { generation, node, version, lines } = published;
-        if lines == own.lines {
-            return self.following.is_at(generation, own.is_shared);
+    pub(super) fn take_over(&self, store: &SharedStore, published: Published, own: &Arc<NodeConfiguration>) {
+        if published.lines == own.lines {
+            return self.following.is_at(published.generation, own.is_shared);
         }
-        if !self.following.begin(generation, own) {
+        if !self.following.begin(published.generation, own) {
             return;
         }
-        let (following, log, suffix) = (Arc::clone(&self.following), self.log.clone(), self.suffix.clone());
-        let done = move |outcome: Result<Option<String>, String>| {
-            following.end(generation, outcome.as_ref().err().map(String::as_str));
-            match outcome {
-                Ok(None) => {}
-                Ok(Some(difference)) => {
-                    log.notice(format_args!(
-                        "\"{suffix}\": the configuration of {node}, generation {generation}, is in force here"
-                    ));
-                    difference.lines().for_each(|line| log.line(LogLevel::CONFIG, format_args!("{line}")));
-                }
-                Err(why) => log.warning(format_args!(
-                    "\"{suffix}\": the configuration of {node} (Larix {version}), generation {generation}, cannot be taken over: \
-                     {why}; the one before stays, and the next generation is tried"
-                )),
+        let (store, ending) = (Arc::clone(store), self.ending());
+        let newest = move || match published::newest(&store) {
+            Some(Published { generation, node, version, lines }) => {
+                let done =
+                    move |outcome| ending.end(generation, &format!("{node} (Larix {version})"), outcome);
+                Some(NewestConfiguration { lines, done: Box::new(done) })
+            }
+            None => {
+                ending.following.put_off();
+                None
             }
         };
-        let asked = FollowedConfiguration { suffix: self.suffix.clone(), lines, done: Box::new(done) };
+        let asked = FollowedConfiguration { suffix: self.suffix.clone(), newest: Box::new(newest) };
         if !self.configuration.follow(asked) {
             self.following.put_off();
         }
+    }
+
+    fn ending(&self) -> Ending {
+        let (following, log, suffix) = (Arc::clone(&self.following), self.log.clone(), self.suffix.clone());
+        Ending { following, log, suffix }
     }
 
     /// What is in the engine cannot be read, and this node keeps what it has.
@@ -159,6 +159,34 @@ impl Follower {
         let why = why.to_string();
         if self.following.cannot_read(&why) {
             self.log.warning(format_args!("\"{}\": {why}; what was in force stays", self.suffix));
+        }
+    }
+}
+
+/// Where it is noted what came of a configuration.
+struct Ending {
+    following: Arc<Following>,
+    log: Log,
+    suffix: String,
+}
+
+impl Ending {
+    /// `outcome`: what has changed, if anything has, or why it cannot be.
+    fn end(&self, generation: u64, node: &str, outcome: Result<Option<String>, String>) {
+        let (log, suffix) = (&self.log, &self.suffix);
+        self.following.end(generation, outcome.as_ref().err().map(String::as_str));
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(difference)) => {
+                log.notice(format_args!(
+                    "\"{suffix}\": the configuration of {node}, generation {generation}, is in force here"
+                ));
+                difference.lines().for_each(|line| log.line(LogLevel::CONFIG, format_args!("{line}")));
+            }
+            Err(why) => log.warning(format_args!(
+                "\"{suffix}\": the configuration of {node}, generation {generation}, cannot be taken over: {why}; the one before stays, \
+                 and the next generation is tried"
+            )),
         }
     }
 }

@@ -94,6 +94,14 @@ pub(super) fn read<N: Snapshot>(snapshot: &N) -> Result<Option<Result<Published,
     Ok(value.map(|value| Published::decode(&value)))
 }
 
+/// What has been published last, by a question to the engine; none if it cannot be read.
+pub(super) fn newest(store: &SharedStore) -> Option<Published> {
+    store.afresh(|| match read(&store.snapshot().ok()?) {
+        Ok(Some(Ok(newest))) => Some(newest),
+        _ => None,
+    })
+}
+
 /// What came of publishing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Publishing {

@@ -288,7 +288,7 @@ impl Holder {
                     if published.lines == shared.lines {
                         here.shared = Some(Arc::clone(&shared));
                     }
-                    return self.follower.take_over(published, &shared);
+                    return self.follower.take_over(store, published, &shared);
                 }
                 Ok(Some(Err(newer @ Unreadable::Newer { .. }))) => return self.follower.keep(&newer),
                 Ok(Some(Err(Unreadable::Damaged)) | None) => {}
@@ -348,7 +348,7 @@ impl Holder {
             if published.lines == shared.lines {
                 (here.compared, here.beside) = (newest, Some(Arc::clone(shared)));
             }
-            return self.follower.take_over(published, shared);
+            return self.follower.take_over(store, published, shared);
         }
         (here.compared, here.beside) = (newest, Some(Arc::clone(shared)));
         if published.lines == shared.lines {
