@@ -51,7 +51,10 @@ fn what_is_known_is_true() {
             let as_of = newest - numbers.below(newest.min(3) + 1);
             let state = states[usize::try_from(as_of).expect("small")].clone();
             match numbers.below(10) {
-                0 => commit(&mut numbers, &mut states, &mut cache),
+                0 => {
+                    commit(&mut numbers, &mut states, &mut cache);
+                    cache.tables.iter().for_each(Table::check);
+                }
                 1..5 => {
                     let range = range_of(&mut numbers);
                     let records: Vec<Record> = within(&state, &range)
@@ -59,6 +62,7 @@ fn what_is_known_is_true() {
                         .map(|(key, value)| (key.as_slice().into(), value.as_slice().into()))
                         .collect();
                     cache.fill(&range, &records, as_of);
+                    cache.tables.iter().for_each(Table::check);
                     assert!(cache.bytes() <= room, "{} bytes", cache.bytes());
                 }
                 5 | 6 => match cache.first(&range_of_same(&mut numbers), as_of) {
@@ -154,4 +158,90 @@ fn a_gap_in_the_commits_empties_it() {
     cache.advance(vec![(7, Some(Keys::new()))]);
     assert_eq!((cache.version(), cache.get(1, b"a", 7)), (7, Found::Unknown));
     assert!(cache.changed(&Range::key(1, b"a"), 5), "nobody knows what the one between changed");
+}
+
+const MANY: u64 = 4_000;
+
+fn record(key: u64) -> Record {
+    ((&key.to_be_bytes()[..]).into(), [7; 20][..].into())
+}
+
+/// From one number's key to before another's.
+fn from_to(from: u64, to: u64) -> Range {
+    Range { table: 1, from: from.to_be_bytes().to_vec(), to: Some(to.to_be_bytes().to_vec()) }
+}
+
+fn steps<T>(work: impl FnOnce() -> T) -> (usize, T) {
+    let before = table::STEPS.get();
+    let done = work();
+    (table::STEPS.get() - before, done)
+}
+
+/// Commits rows, each in one of its own, and what a read of everything then looks at.
+fn read_behind(cache: &mut Cache, rows: impl Iterator<Item = (u64, bool)>, together: bool) -> usize {
+    let all = Range { table: 1, from: Vec::new(), to: None };
+    let mut looked = 0;
+    let row = |(key, stays): (u64, bool)| -> Row {
+        (1, key.to_be_bytes().into(), stays.then(|| [7; 20][..].into()))
+    };
+    let commits: Vec<Vec<Row>> = match together {
+        true => vec![rows.map(row).collect()],
+        false => rows.map(|one| vec![row(one)]).collect(),
+    };
+    for rows in commits {
+        let version = cache.version() + 1;
+        cache.committed(version, Some(Keys::new()), &mut rows.into_iter());
+        let (first, _) = steps(|| cache.first(&all, version));
+        let (last, _) = steps(|| cache.last(&all, version));
+        looked += first.max(last);
+    }
+    looked
+}
+
+/// What is read or filled takes as long as what it brings, whatever was known or removed there before.
+#[test]
+fn no_read_and_no_fill_goes_through_what_it_does_not_bring() {
+    let all = || Range { table: 1, from: Vec::new(), to: None };
+    let one = usize::try_from(MANY).expect("small");
+    let keys = || 0..MANY;
+    // Keys of posting lists that are new, each asked for the first block from there on: all find the record behind the last.
+    type Order = fn() -> Box<dyn Iterator<Item = u64>>;
+    let orders: [(&str, Order); 3] = [
+        ("ascending", || Box::new(0..MANY)),
+        ("descending", || Box::new((0..MANY).rev())),
+        ("from both ends", || Box::new((0..MANY).map(|at| if at % 2 == 0 { at } else { MANY - at }))),
+    ];
+    for (order, keys) in orders {
+        let mut cache = Cache::new(2, 1 << 30, 0);
+        let (looked, ()) = steps(|| {
+            for key in keys() {
+                cache.fill(&from_to(key, MANY + 2), &[record(MANY + 1)], 0);
+                cache.fill(&Range { from: vec![0], ..from_to(0, key + 1) }, &[], 0);
+            }
+        });
+        assert!(looked < 8 * one, "first blocks, {order}: {looked} entries for {one} lists");
+        let (looked, found) = steps(|| cache.first(&Range { from: vec![0], ..all() }, 0));
+        assert!(looked < 4 && found == Found::Some(record(MANY + 1)), "{order}: {looked}");
+        cache.tables.iter().for_each(Table::check);
+    }
+    // A queue that is worked off, from its beginning and all at once, and one that grows meanwhile.
+    for (what, removed, together) in [
+        ("one after the other", keys().map(|key| (key, false)).collect::<Vec<_>>(), false),
+        ("from the end", keys().rev().map(|key| (key, false)).collect(), false),
+        ("at once", keys().map(|key| (key, false)).collect(), true),
+        ("while it grows", keys().flat_map(|key| [(MANY + key, true), (key, false)]).collect(), false),
+    ] {
+        let mut cache = Cache::new(2, 1 << 30, 0);
+        cache.fill(&all(), &keys().map(record).collect::<Vec<_>>(), 0);
+        let commits = if together { 1 } else { removed.len() };
+        let looked = read_behind(&mut cache, removed.into_iter(), together);
+        assert!(looked <= 3 * commits, "{what}: {looked} entries for {commits} reads");
+        let version = cache.version();
+        let stays: Vec<Record> =
+            if what == "while it grows" { keys().map(|key| record(MANY + key)).collect() } else { Vec::new() };
+        let (looked, ()) = steps(|| cache.fill(&all(), &stays, version));
+        let stays = stays.len();
+        assert!(looked <= 2 * stays + 3, "{what}: {looked} entries for a range with {stays} records");
+        cache.tables.iter().for_each(Table::check);
+    }
 }
