@@ -102,6 +102,9 @@ pub(crate) enum Fault {
     /// All connections were taken for that long.
     #[cfg(feature = "postgresql")]
     Busy { connections: usize, waited: Duration },
+    /// The system has nothing left for one more connection.
+    #[cfg(feature = "postgresql")]
+    NoLoop(io::Error),
     /// The thread that talks to engines has ended.
     Ended,
     /// What came back is not what a store of ours answers.
@@ -281,7 +284,7 @@ impl Fault {
             #[cfg(feature = "etcd")]
             Self::TooLarge(_) => Verdict::Failed,
             #[cfg(feature = "postgresql")]
-            Self::Busy { .. } => Verdict::Failed,
+            Self::Busy { .. } | Self::NoLoop(_) => Verdict::Failed,
             Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale | Self::NotAtHand => {
                 Verdict::Failed
             }
@@ -320,6 +323,8 @@ impl Fault {
                 "all {connections} connections to the engine were in use for {} ms",
                 waited.as_millis()
             ),
+            #[cfg(feature = "postgresql")]
+            Self::NoLoop(error) => format!("no more connections to the engine, the system says: {error}"),
             Self::Ended => "the store is being closed".to_owned(),
             Self::Lie(what) => format!("the engine answers what no store of ours holds: {what}"),
             Self::Behind { known } => format!(

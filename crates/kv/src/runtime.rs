@@ -1,4 +1,5 @@
-//! The thread that talks to an engine. No caller waits longer than the deadline.
+//! Who talks to an engine: a thread of the store, or, over a connection that nobody else uses meanwhile, the thread that waits for the
+//! answer. No caller waits longer than the deadline.
 
 use std::future::Future;
 use std::io;
@@ -75,6 +76,71 @@ impl Drop for Runtime {
     }
 }
 
+/// An event loop without a thread: whoever waits for something in it runs it, so that no other thread has to be woken to send a question, nor
+/// this one when the answer is there. Between two questions nothing in it moves.
+#[cfg(feature = "postgresql")]
+#[derive(Debug)]
+pub(crate) struct OwnLoop(Option<tokio::runtime::Runtime>);
+
+#[cfg(feature = "postgresql")]
+impl OwnLoop {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(Some(Builder::new_current_thread().enable_all().build()?)))
+    }
+
+    /// Carries out `work` on this thread, up to `deadline`.
+    pub(crate) fn call<T: Send>(
+        &self,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, Fault>> + Send,
+    ) -> Result<T, Fault> {
+        self.run(async move {
+            tokio::time::timeout(deadline, work).await.unwrap_or(Err(Fault::Late(deadline)))
+        })
+    }
+
+    /// Sends what `work` has to send, and does not wait for the answer.
+    pub(crate) fn begin(&self, work: impl Future + Send) -> Result<(), Fault> {
+        self.run(async move {
+            let mut work = std::pin::pin!(work);
+            std::future::poll_fn(|context| {
+                let _answer_of_nobody = work.as_mut().poll(context).is_ready();
+                std::task::Poll::Ready(())
+            })
+            .await;
+            tokio::task::yield_now().await;
+            Ok(())
+        })
+    }
+
+    /// Looks at what has come in since the last call.
+    pub(crate) fn look(&self) -> Result<(), Fault> {
+        self.run(async {
+            // The first one hears of it, with the second one the connection takes it.
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+            Ok(())
+        })
+    }
+
+    fn run<T: Send>(&self, work: impl Future<Output = Result<T, Fault>> + Send) -> Result<T, Fault> {
+        let runtime = self.0.as_ref().ok_or(Fault::Ended)?;
+        if Handle::try_current().is_err() {
+            return runtime.block_on(work);
+        }
+        // A thread that is in an event loop cannot enter another one.
+        thread::scope(|scope| scope.spawn(|| runtime.block_on(work)).join().unwrap_or(Err(Fault::Ended)))
+    }
+}
+
+#[cfg(feature = "postgresql")]
+impl Drop for OwnLoop {
+    fn drop(&mut self) {
+        // This thread may be in an event loop, and must not wait for a name that is being looked up.
+        self.0.take().into_iter().for_each(tokio::runtime::Runtime::shutdown_background);
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct AbortOnDrop(pub(crate) Option<AbortHandle>);
 
@@ -83,5 +149,37 @@ impl Drop for AbortOnDrop {
         if let Some(connection) = &self.0 {
             connection.abort();
         }
+    }
+}
+
+#[cfg(all(test, feature = "postgresql"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_of_its_own_is_run_by_whoever_waits() {
+        let deadline = Duration::from_secs(60);
+        let own = OwnLoop::new().expect("a loop");
+        let on = || async { Ok(thread::current().id()) };
+        assert_eq!(own.call(deadline, on()).expect("an answer"), thread::current().id());
+        // From within another event loop as well, where it is another thread.
+        let other = Builder::new_current_thread().build().expect("a loop");
+        let ran = other.block_on(async { own.call(deadline, on()) }).expect("an answer");
+        assert_ne!(ran, thread::current().id());
+        let late = own.call(Duration::ZERO, std::future::pending::<Result<(), Fault>>());
+        assert!(matches!(late, Err(Fault::Late(_))), "{late:?}");
+        // What others wait for in it moves while somebody runs it, and is begun without waiting for its end.
+        let (told, mut heard) = oneshot::channel();
+        own.begin(async {
+            tokio::spawn(async move {
+                let _gone = told.send(7);
+                std::future::pending::<()>().await;
+            })
+            .await
+        })
+        .expect("begun");
+        own.look().expect("looked");
+        assert_eq!(heard.try_recv(), Ok(7));
+        other.block_on(async { drop(own) });
     }
 }

@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL, in a pool.
+//! Connections to PostgreSQL, in a pool. Each has an event loop of its own, which the thread runs that has asked something over it.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -8,27 +8,32 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client};
 
 use super::address::Address;
 use super::statements::Statements;
 use crate::engine::Limits;
 use crate::error::Fault;
-use crate::runtime::{AbortOnDrop, GRACE, Runtime, call};
+use crate::runtime::{AbortOnDrop, GRACE, OwnLoop, Runtime, call};
 
 /// A connection with its prepared statements.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) client: Client,
     pub(crate) statements: Statements,
-    connection: AbortHandle,
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        // Without this a connection to an engine that hangs would stay.
-        self.connection.abort();
+/// A connection, and the loop that moves its bytes.
+#[derive(Debug)]
+struct Wire {
+    link: Arc<Link>,
+    own_loop: OwnLoop,
+}
+
+impl Wire {
+    /// Whether the other side has not ended it, as far as has come here.
+    fn is_open(&self) -> bool {
+        self.own_loop.look().is_ok() && !self.link.client.is_closed()
     }
 }
 
@@ -45,8 +50,11 @@ pub(crate) struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    idle: Vec<Arc<Link>>,
+    idle: Vec<Wire>,
     taken: usize,
+    /// The one for the lease, and whether somebody has it.
+    apart: Option<Wire>,
+    is_apart_taken: bool,
 }
 
 impl Pool {
@@ -100,32 +108,50 @@ impl Pool {
             state = waited;
         }
         state.taken += 1;
-        let idle = std::iter::from_fn(|| state.idle.pop()).find(|link| !link.client.is_closed());
         drop(state);
-        let mut lease = Lease { pool: self, link: idle, transaction: false };
-        if lease.link.is_none() {
-            lease.link = Some(self.connect()?);
+        let mut lease = Lease { pool: self, wire: None, transaction: false, is_apart: false };
+        loop {
+            let idle = self.lock().idle.pop();
+            match idle {
+                // One that has ended meanwhile is of no use.
+                Some(wire) if !wire.is_open() => {}
+                idle => {
+                    lease.wire = Some(idle.map_or_else(|| self.connect(), Ok)?);
+                    return Ok(lease);
+                }
+            }
         }
+    }
+
+    /// The connection for who must not wait until others give one back: who holds the right to write loses it otherwise. One beyond the most
+    /// that there may be; if it is in use, one like all others.
+    pub(crate) fn lease_apart(&self) -> Result<Lease<'_>, Fault> {
+        let apart = {
+            let mut state = self.lock();
+            if std::mem::replace(&mut state.is_apart_taken, true) {
+                drop(state);
+                return self.lease();
+            }
+            state.apart.take()
+        };
+        let mut lease = Lease { pool: self, wire: None, transaction: false, is_apart: true };
+        lease.wire = Some(apart.filter(Wire::is_open).map_or_else(|| self.connect(), Ok)?);
         Ok(lease)
     }
 
-    fn connect(&self) -> Result<Arc<Link>, Fault> {
-        let (address, schema, deadline) = (self.address.clone(), self.schema.clone(), self.limits.deadline);
-        let (client, connection) = self.runtime.call(self.connect_deadline(), async move {
-            let (client, connection) = address.connect().await?;
-            let connection = tokio::spawn(async move {
+    fn connect(&self) -> Result<Wire, Fault> {
+        let deadline = self.limits.deadline;
+        let own_loop = OwnLoop::new().map_err(Fault::NoLoop)?;
+        let client = own_loop.call(self.connect_deadline(), async {
+            let (client, connection) = self.address.connect().await?;
+            tokio::spawn(async move {
                 // The next request sees its end.
                 let _end = connection.await;
             });
-            Ok((client, connection.abort_handle()))
+            Ok(client)
         })?;
-        let abort = AbortOnDrop(Some(connection));
-        self.runtime.call(deadline, async move {
-            let mut abort = abort;
-            let statements = Statements::prepare(&client, &schema, deadline).await?;
-            let connection = abort.0.take().ok_or(Fault::Ended)?;
-            Ok(Arc::new(Link { client, statements, connection }))
-        })
+        let statements = own_loop.call(deadline, Statements::prepare(&client, &self.schema, deadline))?;
+        Ok(Wire { link: Arc::new(Link { client, statements }), own_loop })
     }
 
     /// A connection without prepared statements: to make what they speak of.
@@ -232,36 +258,37 @@ impl Pool {
 pub(crate) struct Lease<'p> {
     pool: &'p Pool,
     /// None once it is of no use.
-    link: Option<Arc<Link>>,
+    wire: Option<Wire>,
     /// Whether a transaction may be open on it.
     transaction: bool,
+    is_apart: bool,
 }
 
 impl Lease<'_> {
     /// One round trip, or several that are sent together.
-    pub(crate) fn call<T: Send + 'static, F>(&mut self, work: impl FnOnce(Arc<Link>) -> F) -> Result<T, Fault>
+    pub(crate) fn call<T: Send, F>(&mut self, work: impl FnOnce(Arc<Link>) -> F) -> Result<T, Fault>
     where
-        F: Future<Output = Result<T, Fault>> + Send + 'static,
+        F: Future<Output = Result<T, Fault>> + Send,
     {
         self.call_within(self.pool.limits.deadline, work)
     }
 
     /// The same with a deadline of its own.
-    pub(crate) fn call_within<T: Send + 'static, F>(
+    pub(crate) fn call_within<T: Send, F>(
         &mut self,
         deadline: Duration,
         work: impl FnOnce(Arc<Link>) -> F,
     ) -> Result<T, Fault>
     where
-        F: Future<Output = Result<T, Fault>> + Send + 'static,
+        F: Future<Output = Result<T, Fault>> + Send,
     {
-        let link = self.link.clone().ok_or(Fault::Ended)?;
+        let wire = self.wire.as_ref().ok_or(Fault::Ended)?;
         self.pool.trips.fetch_add(1, Ordering::Relaxed);
-        let result = self.pool.runtime.call(deadline, work(link));
+        let result = wire.own_loop.call(deadline, work(Arc::clone(&wire.link)));
         if let Err(fault) = &result
             && fault.ends_connection()
         {
-            self.link = None;
+            self.wire = None;
         }
         result
     }
@@ -279,21 +306,20 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if let Some(link) = self.link.take().filter(|link| !link.client.is_closed()) {
-            if self.transaction {
-                // Sent before whatever is sent next on it. Nobody waits for the answer; a connection that ends instead is
-                // found closed.
-                let ended = Arc::clone(&link);
-                self.pool.runtime.handle.spawn(async move {
-                    let _answer = ended.client.batch_execute("ROLLBACK").await;
-                });
-            }
-            let mut state = self.pool.lock();
-            state.idle.push(link);
-            state.taken -= 1;
-        } else {
-            self.pool.lock().taken -= 1;
+        let wire = self.wire.take().filter(|wire| !wire.link.client.is_closed());
+        // Sent before whatever is sent next on it. Nobody waits for the answer; a connection that ends instead is found closed.
+        let wire = wire.filter(|wire| {
+            !self.transaction || wire.own_loop.begin(wire.link.client.batch_execute("ROLLBACK")).is_ok()
+        });
+        let mut state = self.pool.lock();
+        if self.is_apart {
+            state.apart = wire;
+            state.is_apart_taken = false;
+            return;
         }
+        state.idle.extend(wire);
+        state.taken -= 1;
+        drop(state);
         self.pool.given_back.notify_one();
     }
 }

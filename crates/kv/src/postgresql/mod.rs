@@ -71,14 +71,28 @@ impl PostgreSql {
     /// Rows of one statement.
     fn query<F>(&self, work: impl FnOnce(Arc<Link>) -> F) -> Result<Vec<Row>, Fault>
     where
-        F: Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'static,
+        F: Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send,
     {
-        let mut lease = self.pool.lease()?;
-        lease.call(|link| {
-            let work = work(link);
-            async move { Ok(work.await?) }
-        })
+        rows(self.pool.lease()?, work)
     }
+
+    /// The same of a question about the lease, which waits for nobody else's.
+    fn query_apart<F>(&self, work: impl FnOnce(Arc<Link>) -> F) -> Result<Vec<Row>, Fault>
+    where
+        F: Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send,
+    {
+        rows(self.pool.lease_apart()?, work)
+    }
+}
+
+fn rows<F>(mut lease: Lease<'_>, work: impl FnOnce(Arc<Link>) -> F) -> Result<Vec<Row>, Fault>
+where
+    F: Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send,
+{
+    lease.call(|link| {
+        let work = work(link);
+        async move { Ok(work.await?) }
+    })
 }
 
 impl From<tokio_postgres::Error> for Fault {
@@ -242,7 +256,8 @@ impl Engine for PostgreSql {
     }
 
     fn lease(&self) -> Result<Option<HeldLease>, Fault> {
-        let rows = self.query(|link| async move { link.client.query(&link.statements.lease, &[]).await })?;
+        let rows =
+            self.query_apart(|link| async move { link.client.query(&link.statements.lease, &[]).await })?;
         let Some(row) = rows.first() else { return Ok(None) };
         let left = Duration::from_millis(u64::try_from(row.try_get::<_, i64>(2)?).unwrap_or(0));
         Ok(Some(HeldLease { holder: row.try_get(0)?, node: row.try_get(1)?, left }))
@@ -250,7 +265,7 @@ impl Engine for PostgreSql {
 
     fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
         let (holder, node, time) = (holder.to_vec(), node.to_owned(), milliseconds(time));
-        let held = self.query(|link| async move {
+        let held = self.query_apart(|link| async move {
             let values: [&(dyn ToSql + Sync); 3] = [&holder, &node, &time];
             link.client.query(&link.statements.hold_lease, &values).await
         })?;
@@ -259,8 +274,10 @@ impl Engine for PostgreSql {
 
     fn release_lease(&self, holder: &[u8]) -> Result<(), Fault> {
         let holder = holder.to_vec();
-        self.query(|link| async move { link.client.query(&link.statements.release_lease, &[&holder]).await })
-            .map(drop)
+        self.query_apart(|link| async move {
+            link.client.query(&link.statements.release_lease, &[&holder]).await
+        })
+        .map(drop)
     }
 
     fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault> {

@@ -176,6 +176,33 @@ fn the_engine_is_gone_and_comes_back() {
     until("it hears again", || feed.wait(Duration::from_secs(1)).expect("a feed"));
 }
 
+/// Reads hold all connections that there may be, and the node that writes keeps its right to.
+#[test]
+fn the_lease_waits_for_no_read() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let deadline = Duration::from_millis(500);
+    let options = KvOptions { connections: 2, deadline, ..KvOptions::default() };
+    let store = open(&engine, &name, &options).expect("open");
+    let lease = Duration::from_secs(600);
+    for round in 0..3 {
+        let reads = [store.snapshot().expect("snapshot"), store.snapshot().expect("snapshot")];
+        let third = store.snapshot().map(|_| ()).expect_err("no connection is left");
+        assert!(third.to_string().contains("all 2 connections"), "{third}");
+        assert!(store.hold_lease("ldap://one", lease).expect("renewed"), "round {round}");
+        assert!(store.lease().expect("the lease").is_own);
+        if round == 1 {
+            // Its connection ends unnoticed, and another one takes the place.
+            let others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%lease%' AND \
+                          pid <> pg_backend_pid()";
+            assert_ne!(engine.sql("postgres", others).as_deref(), Some("0"));
+            until("it is renewed", || store.hold_lease("ldap://one", lease).is_ok());
+        }
+        drop(reads);
+        store.release_lease().expect("released");
+    }
+}
+
 #[test]
 fn a_node_is_removed() {
     let Some(engine) = Engine::start() else { return };
