@@ -190,12 +190,16 @@ impl Holder {
         let pause = self.lease / LOOKS;
         let mut seen = 0;
         let mut last = self.clock.monotonic();
-        let mut told = String::new();
+        let (mut told, mut lacking) = (String::new(), String::new());
         let mut here = PublishedHere::default();
         loop {
             let began = self.clock.monotonic();
-            match self.look(served) {
+            let led = self.watch.role() == Role::Leader;
+            match self.look(served, &mut lacking) {
                 Ok(role) => {
+                    if led && role != Role::Leader {
+                        self.tell_lost(last, began);
+                    }
                     last = began;
                     told.clear();
                     // Before changes are taken: they would only be in each other's way.
@@ -230,6 +234,19 @@ impl Holder {
             // Without it others wait for the lease's end.
             let _released = store.release_lease();
         }
+    }
+
+    /// Says why another node may write now: a renewal that began late or took long, or neither where somebody had it step down.
+    fn tell_lost(&self, last: Monotonic, began: Monotonic) {
+        let milliseconds = |from: Monotonic, to: Monotonic| to.0.saturating_sub(from.0) / 1_000_000;
+        self.log.warning(format_args!(
+            "\"{}\": this node has lost the right to write: it asked for it {} ms after the last time, and had the answer {} ms later; the \
+             lease lasts {} ms",
+            self.suffix,
+            milliseconds(last, began),
+            milliseconds(began, self.clock.monotonic()),
+            self.lease.as_millis()
+        ));
     }
 
     fn is_over(&self, since: Monotonic) -> bool {
@@ -366,7 +383,8 @@ impl Holder {
     }
 
     /// Holds the lease, takes it if nobody has it, or learns who has.
-    fn look(&self, served: &Served<SharedStore>) -> Result<Role, Trouble> {
+    /// `lacking`: what was said last of why this node does not.
+    fn look(&self, served: &Served<SharedStore>, lacking: &mut String) -> Result<Role, Trouble> {
         let _turn = self.watch.turn();
         let store = served.database().store();
         let text = |error: &dyn std::fmt::Display| error.to_string();
@@ -385,12 +403,55 @@ impl Holder {
         if let Some(leader) = leader.filter(|_| !is_own) {
             return Ok(Role::Follower(leader));
         }
+        // Whoever holds the lease had the configuration when it took it.
+        let lacks = if is_own { None } else { self.lacks_configuration(store)? };
+        if let Some(why) = lacks {
+            if *lacking != why {
+                self.log.warning(format_args!("\"{}\": {why}", self.suffix));
+                *lacking = why;
+            }
+            return Ok(Role::Vacant);
+        }
+        lacking.clear();
         if !store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
             let leader = store.lease().map_err(|error| text(&error))?.leader;
             return Ok(leader.map_or(Role::Vacant, Role::Follower));
         }
         take_over(served)?;
         Ok(Role::Leader)
+    }
+}
+
+impl Holder {
+    /// Why this node may not write although nobody else does: the others made their changes under a configuration that is not in force
+    /// here.
+    fn lacks_configuration(&self, store: &SharedStore) -> Result<Option<Trouble>, Trouble> {
+        let shared = self.opening.shared();
+        if !shared.is_shared {
+            return Ok(None);
+        }
+        let snapshot = store.snapshot().map_err(|error| error.to_string())?;
+        let (found, why) = match published::read(&snapshot)? {
+            Some(Ok(found)) => {
+                let state = self.follower.following.state();
+                if found.lines == shared.lines || state.in_force == found.generation {
+                    return Ok(None);
+                }
+                let refused = state.refused.filter(|_| state.newest == found.generation);
+                (format!("generation {}, from {}", found.generation, found.node), refused)
+            }
+            Some(Err(newer @ Unreadable::Newer { .. })) => ("the newest".to_owned(), Some(newer.to_string())),
+            Some(Err(Unreadable::Damaged)) | None => return Ok(None),
+        };
+        Ok(Some(match why {
+            Some(why) => format!(
+                "nobody writes, and this node does not take its turn, because the configuration of the nodes ({found}) is not in force \
+                 here: {why}; start a node that has it, or take `node-configuration shared` out here to go on with this one"
+            ),
+            None => format!(
+                "nobody writes, and this node takes its turn when it has the configuration of the nodes ({found})"
+            ),
+        }))
     }
 }
 

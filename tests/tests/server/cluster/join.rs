@@ -214,6 +214,12 @@ fn a_node_joins_with_what_the_engine_holds() {
         "{shown}"
     );
     assert!(joined.ask(&[&search]).contains("sn: Lee"), "the rules of before");
+    // It does not write either: the others' changes were made under rules that it does not have.
+    nodes[0].kill();
+    until("it says why", || joined.log().contains("this node does not take its turn"));
+    let refused = joined.ask(&[&admin, &describe("in vain")]);
+    assert!(refused.starts_with("=> 52") && joined.log().contains("start a node that has it"), "{refused}");
+    nodes[0].start();
     replaced("overlay membersof", "overlay memberof");
     changed(&["modify cn=config\n  replace olcMaxFilterDepth: 79"]);
     until("the next one is taken", || !joined.ask(&[&search]).contains("sn: Lee"));
