@@ -94,9 +94,9 @@ impl OwnLoop {
         deadline: Duration,
         work: impl Future<Output = Result<T, Fault>> + Send,
     ) -> Result<T, Fault> {
-        self.run(async move {
-            tokio::time::timeout(deadline, work).await.unwrap_or(Err(Fault::Late(deadline)))
-        })
+        self.run(
+            async move { tokio::time::timeout(deadline, work).await.unwrap_or(Err(Fault::Late(deadline))) },
+        )
     }
 
     /// Sends what `work` has to send, and does not wait for the answer.

@@ -237,8 +237,11 @@ fn no_read_and_no_fill_goes_through_what_it_does_not_bring() {
         let looked = read_behind(&mut cache, removed.into_iter(), together);
         assert!(looked <= 3 * commits, "{what}: {looked} entries for {commits} reads");
         let version = cache.version();
-        let stays: Vec<Record> =
-            if what == "while it grows" { keys().map(|key| record(MANY + key)).collect() } else { Vec::new() };
+        let stays: Vec<Record> = if what == "while it grows" {
+            keys().map(|key| record(MANY + key)).collect()
+        } else {
+            Vec::new()
+        };
         let (looked, ()) = steps(|| cache.fill(&all(), &stays, version));
         let stays = stays.len();
         assert!(looked <= 2 * stays + 3, "{what}: {looked} entries for a range with {stays} records");

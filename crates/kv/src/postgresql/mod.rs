@@ -274,9 +274,9 @@ impl Engine for PostgreSql {
 
     fn release_lease(&self, holder: &[u8]) -> Result<(), Fault> {
         let holder = holder.to_vec();
-        self.query_apart(|link| async move {
-            link.client.query(&link.statements.release_lease, &[&holder]).await
-        })
+        self.query_apart(
+            |link| async move { link.client.query(&link.statements.release_lease, &[&holder]).await },
+        )
         .map(drop)
     }
 

@@ -159,10 +159,10 @@ fn a_node_joins_with_what_the_engine_holds() {
     assert!(joined.ask(&[&search]).contains("description: written"));
 
     // What changes later is taken over without a restart: the schema, rules, indexes and limits.
-    let changed = |requests: &[&str]| {
+    let changed = |node: &Member, requests: &[&str]| {
         for request in requests {
             until("it is configured", || {
-                let answer = change(&nodes[0], request);
+                let answer = change(node, request);
                 assert!(
                     ["=> 0", "=> 20", "=> 52", "=> 53"].iter().any(|code| answer.starts_with(code)),
                     "{answer}"
@@ -171,10 +171,13 @@ fn a_node_joins_with_what_the_engine_holds() {
             });
         }
     };
-    changed(&[
-        "modify cn=config\n  add olcAttributeTypes: ( 1.2.3.4.6 NAME 'laterThing' SUP name )\n  add olcMaxFilterDepth: 77",
-        "modify olcDatabase={2}kv,cn=config\n  add olcDbIndex: sn eq\n  replace olcAccess: to * by * read",
-    ]);
+    changed(
+        &nodes[0],
+        &[
+            "modify cn=config\n  add olcAttributeTypes: ( 1.2.3.4.6 NAME 'laterThing' SUP name )\n  add olcMaxFilterDepth: 77",
+            "modify olcDatabase={2}kv,cn=config\n  add olcDbIndex: sn eq\n  replace olcAccess: to * by * read",
+        ],
+    );
     until("the joined node follows", || joined.ask(&[&search]).contains("sn: Lee"));
     let found = joined.ask(&["search cn=Subschema base (attributeTypes=1.2.3.4.6) 1.1"]);
     assert!(found.contains("cn=Subschema"), "the schema is in force, too: {found}");
@@ -197,7 +200,7 @@ fn a_node_joins_with_what_the_engine_holds() {
     // What it cannot take leaves it as it is, and the next generation is tried. Meanwhile it was stopped.
     drop(joined);
     let before = generation(&nodes[0]);
-    changed(&["modify olcDatabase={2}kv,cn=config\n  replace olcAccess: to attrs=sn by * none"]);
+    changed(&nodes[0], &["modify olcDatabase={2}kv,cn=config\n  replace olcAccess: to attrs=sn by * none"]);
     until("it is published", || generation(&nodes[0]) > before);
     let newest = generation(&nodes[0]);
     replaced("overlay memberof", "overlay membersof");
@@ -221,7 +224,7 @@ fn a_node_joins_with_what_the_engine_holds() {
     assert!(refused.starts_with("=> 52") && joined.log().contains("start a node that has it"), "{refused}");
     nodes[0].start();
     replaced("overlay membersof", "overlay memberof");
-    changed(&["modify cn=config\n  replace olcMaxFilterDepth: 79"]);
+    changed(&nodes[0], &["modify cn=config\n  replace olcMaxFilterDepth: 79"]);
     until("the next one is taken", || !joined.ask(&[&search]).contains("sn: Lee"));
     let shown = joined.ask(&[&admin, nodes_shown]);
     assert!(
@@ -230,7 +233,7 @@ fn a_node_joins_with_what_the_engine_holds() {
         "{shown}"
     );
     drop(joined);
-    changed(&["modify olcDatabase={2}kv,cn=config\n  replace olcAccess: to * by * read"]);
+    changed(&nodes[0], &["modify olcDatabase={2}kv,cn=config\n  replace olcAccess: to * by * read"]);
     let joined = Joined::start(&address, &data, port, &[]);
     until("it has it when it starts", || joined.ask(&[&search]).contains("sn: Lee"));
     let shown = joined.ask(&[&admin, "search cn=config base (objectClass=*) olcIdleTimeout"]);
