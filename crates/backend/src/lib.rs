@@ -30,7 +30,7 @@ pub use kept::{Alone, KeptContext, KeptSearch};
 pub use meta::Meta;
 pub use operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
+    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict, answered_by,
 };
 pub use over_glue::OverGlue;
 pub use relay::Relay;

@@ -241,6 +241,18 @@ impl Debug for Pending {
     }
 }
 
+/// Has `ask` answered by `done`, now or later.
+pub fn answered_by<T: 'static>(done: Done<T>, ask: impl FnOnce(Later<'_, T>) -> Reply<T>) -> Pending {
+    let mut done = Some(done);
+    let reply = ask(&mut || done.take().unwrap_or_else(|| Box::new(drop)));
+    match (reply, done) {
+        (Reply::Now(answer), Some(done)) => done(answer),
+        (Reply::Now(_), None) => {}
+        (Reply::Later(pending), _) => return pending,
+    }
+    Pending::default()
+}
+
 /// A search for an identity.
 #[derive(Debug)]
 pub struct Identities<'a> {

@@ -4,6 +4,7 @@
 //! [`DESCRIPTORS`], and one in the server's table of backends.
 
 mod changelog;
+mod dnssrv;
 mod foreign;
 #[cfg(feature = "kv")]
 mod kv;
@@ -30,6 +31,7 @@ use super::settings::Settings;
 use super::values::ChangeLog;
 
 pub use changelog::ChangelogSettings;
+pub use dnssrv::DnssrvSettings;
 #[cfg(feature = "kv")]
 pub use kv::{Consistency, KvSettings, check_node};
 pub use ldap::LdapSettings;
@@ -124,6 +126,7 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &null::DESCRIPTOR,
     &passwd::DESCRIPTOR,
     &sock::DESCRIPTOR,
+    &dnssrv::DESCRIPTOR,
     &changelog::DESCRIPTOR,
 ];
 

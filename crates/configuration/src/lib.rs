@@ -57,9 +57,9 @@ pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;
 pub use interceptors::{InFront, MakeInterceptor};
 pub use kinds::{
-    ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, LdapSettings,
-    MdbSettings, MetaSettings, MetaTarget, NullSettings, PasswdSettings, RelaySettings, SockSettings,
-    StoredSettings,
+    ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, DnssrvSettings, KindSettings,
+    LdapSettings, MdbSettings, MetaSettings, MetaTarget, NullSettings, PasswdSettings, RelaySettings,
+    SockSettings, StoredSettings,
 };
 #[cfg(feature = "kv")]
 pub use kinds::{Consistency, KvSettings, check_node};

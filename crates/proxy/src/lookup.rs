@@ -1,15 +1,13 @@
-//! One entry of the remote server, read for a request that goes on when it is known.
+//! A search of the remote server that is read to its end, for what goes on when that is known.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use larix_backend::{Cursor as _, End, OUTPUT_HIGH, Pending, Slice, slice};
+use larix_backend::{Cursor, End, OUTPUT_HIGH, Pending, Slice, slice};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Clock;
 use larix_proto::{LdapResult, ResultCode};
-
-use crate::search::Following;
 
 /// Bytes of one entry that is read for a request.
 pub(crate) const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -25,7 +23,7 @@ pub(crate) type Found = Result<Option<Vec<u8>>, LdapResult>;
 pub(crate) type Then = Box<dyn FnOnce(Found) + Send>;
 
 struct Reading {
-    cursor: Option<Following>,
+    cursor: Option<Box<dyn Cursor>>,
     messages: Vec<u8>,
     then: Option<Then>,
 }
@@ -37,8 +35,8 @@ struct Lookup {
     clock: Arc<dyn Clock>,
 }
 
-/// Reads what a search of one entry finds. `then` is called once, here or on the thread of the connections, unless the request is given up.
-pub(crate) fn read(cursor: Following, clock: Arc<dyn Clock>, then: Then) -> Pending {
+/// Reads what a search finds, usually one entry. `then` is called once, here or on the thread of the connections, unless the request is given up.
+pub(crate) fn read(cursor: Box<dyn Cursor>, clock: Arc<dyn Clock>, then: Then) -> Pending {
     let deadline = cursor.deadline();
     let reading = Mutex::new(Reading { cursor: None, messages: Vec::new(), then: Some(then) });
     let lookup = Arc::new(Lookup { reading, again: AtomicBool::new(false), clock });
@@ -49,7 +47,7 @@ pub(crate) fn read(cursor: Following, clock: Arc<dyn Clock>, then: Then) -> Pend
 }
 
 impl Lookup {
-    fn begin(self: &Arc<Self>, mut cursor: Following) {
+    fn begin(self: &Arc<Self>, mut cursor: Box<dyn Cursor>) {
         let followed = Arc::clone(self);
         cursor.follow(Follower::new(Box::new(move || followed.go_on())));
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).cursor = Some(cursor);

@@ -48,6 +48,7 @@ mod processor_time;
 mod proxies;
 mod proxy_header;
 mod replication;
+mod resolver;
 pub mod restrictions;
 pub mod sasl;
 mod sasl_mechanisms;

@@ -25,6 +25,7 @@ use crate::log::Log;
 use crate::overlay_threads::OverlayThreads;
 use crate::password_pool::PasswordPool;
 use crate::proxies::{Caches, Proxies};
+use crate::resolver::Resolver;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::tls::TlsContext;
 use crate::traces::Traces;
@@ -65,6 +66,8 @@ pub struct Services {
     pub(crate) proxies: Proxies,
     /// What was cached of them.
     pub(crate) caches: Caches,
+    /// Who serves domains (`database dnssrv`).
+    pub(crate) resolver: Resolver,
     /// Of databases in engines that several servers share.
     #[cfg(feature = "kv")]
     pub(crate) nodes: Nodes,
@@ -104,6 +107,7 @@ impl Services {
             access_logs: AccessLogs::default(),
             proxies: Proxies::default(),
             caches: Caches::default(),
+            resolver: Resolver::new(Arc::clone(&clock) as _),
             #[cfg(feature = "kv")]
             nodes: Nodes::default(),
             overlay_threads: OverlayThreads::default(),

@@ -1,5 +1,6 @@
 //! For tests only: servers started on loopback and ended by their own process id.
 
+pub mod dns;
 pub mod etcd;
 pub mod pki;
 mod ports;

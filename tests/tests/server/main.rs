@@ -13,6 +13,7 @@ mod churn;
 mod cluster;
 mod crash;
 mod disclosure;
+mod dnssrv;
 mod gssapi;
 mod hostile;
 mod http;

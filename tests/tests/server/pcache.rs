@@ -239,6 +239,81 @@ fn changes_through_the_proxy_are_seen() {
     while !run(&mut reader, "search o=x sub (sn=annson) mail").contains("fourth@x") {
         assert!(!has_passed(&mut since, Duration::from_secs(30)), "it is not read anew");
     }
+    // What is there no more is not answered until it would have expired.
+    assert!(run(&mut admin, "delete uid=ann,ou=users,o=x").contains("=> 0"));
+    let mut since = None;
+    while run(&mut reader, "search o=x sub (sn=annson) mail").contains("mail:") {
+        assert!(!has_passed(&mut since, Duration::from_secs(30)), "it stays");
+    }
+}
+
+/// An answer that is used is read again while searches go on with what there is: none of them waits for the remote server.
+#[test]
+fn no_search_waits_for_an_answer_that_is_read_again() {
+    let remote = remote();
+    let relay = Relay::start();
+    relay.lead_to(remote.server.address);
+    let body = format!(
+        "database ldap\nsuffix o=x\nuri ldap://{}\ntimeout search=20\noverlay pcache\npcache mdb 100 1 3 10\n\
+         pcacheAttrset 0 mail\npcacheTemplate (sn=) 0 1h 0 0 1\n",
+        relay.address
+    );
+    let front = Running::start(Kind::Larix, &body, "");
+    let (mut client, mut admin) = (front.client(), admin(&remote));
+    let request = "search o=x sub (sn=annson) mail";
+    assert!(run(&mut client, request).contains("mail: ann@x"));
+    set(&mut admin, "ann", "new@x");
+    relay.set(Passage::Silent);
+    let mut since = None;
+    while !has_passed(&mut since, Duration::from_secs(3)) {
+        let mut began = None;
+        has_passed(&mut began, Duration::ZERO);
+        assert!(run(&mut client, request).contains("mail: ann@x"));
+        assert!(!has_passed(&mut began, Duration::from_secs(5)), "a search has waited");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    relay.set(Passage::Open);
+    let mut since = None;
+    while !run(&mut client, request).contains("mail: new@x") {
+        assert!(!has_passed(&mut since, Duration::from_secs(30)), "it is not read again");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// The root DN sees what is kept by OpenLDAP's control privateDB, with the queries that it is kept for.
+#[test]
+fn the_root_dn_sees_what_is_kept() {
+    const CONTROL: &str = "1.3.6.1.4.1.4203.666.11.9.5.1";
+    let remote = remote();
+    let front = in_front(Kind::Larix, remote.server.address, ("", ""));
+    let (mut client, mut root) = (front.client(), front.client());
+    assert!(run(&mut root, "as cn=root,o=x secret").contains("=> 0"));
+    let asked =
+        |client: &mut Client, what: &str, control: &str| run(client, &format!("{what} with {control}"));
+    let all = "search o=x sub (objectClass=*) cn mobile pcacheQueryID";
+    let empty = asked(&mut root, all, &format!("!{CONTROL}"));
+    assert!(empty.starts_with("=> 0") && !empty.contains("uid="), "{empty}");
+    for request in
+        ["search o=x sub (uid=ann) cn", "search o=x sub (uid=a*) mobile", "search o=x sub (uid=bob) cn"]
+    {
+        assert!(run(&mut client, request).contains("=> 0"));
+    }
+    for (request, control, entries, ids, code) in [
+        (all, "!", 2, 3, "=> 0"),
+        ("search uid=ann,ou=users,o=x base (uid=ann) pcacheQueryID", "!", 1, 2, "=> 0"),
+        ("search ou=users,o=x one (cn=bob) pcacheQueryID", "!", 1, 1, "=> 0"),
+        ("search o=x sub (objectClass=*) pcacheQueryID size=1", "!", 1, 2, "=> 4"),
+        ("search uid=eve,ou=users,o=x base (objectClass=*)", "!", 0, 0, "=> 32"),
+        (all, "", 0, 0, "=> 2"),
+        ("compare uid=ann,ou=users,o=x cn:ann", "!", 0, 0, "=> 12"),
+    ] {
+        let answer = asked(&mut root, request, &format!("{control}{CONTROL}"));
+        assert!(answer.contains(code), "{request}: {answer}");
+        let count = |what: &str| answer.matches(what).count();
+        assert_eq!((count("-> uid="), count("pcacheQueryID: ")), (entries, ids), "{request}: {answer}");
+    }
+    let refused = asked(&mut client, all, &format!("!{CONTROL}"));
+    assert!(refused.starts_with("=> 53"), "{refused}");
 }
 
 /// Many clients ask for the same at once while it changes: who has changed something sees it, and nobody sees half of an answer.

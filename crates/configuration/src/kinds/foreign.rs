@@ -11,7 +11,6 @@ const fn kind(name: &'static str, class: Option<&'static str>) -> Descriptor {
 pub(super) static DESCRIPTORS: &[Descriptor] = &[
     kind("perl", Some("olcPerlConfig")),
     kind("sql", Some("olcSqlConfig")),
-    kind("dnssrv", None),
     kind("ndb", None),
     kind("wt", Some("olcWtConfig")),
     kind("shell", None),

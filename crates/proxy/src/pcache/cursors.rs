@@ -286,10 +286,11 @@ impl Reading {
             }
             ResultCode::SUCCESS => (Answer::Entries(entries.into()), template.ttl),
             ResultCode::SIZE_LIMIT_EXCEEDED if !entries.is_empty() => (Answer::TooMany, template.limit_ttl),
+            ResultCode::NO_SUCH_OBJECT => return cache.forget_answer(&query),
             _ => return,
         };
         if ttl.is_zero() {
-            return;
+            return cache.forget_answer(&query);
         }
         let refresh = template.refresh.filter(|_| matches!(answer, Answer::Entries(_)));
         cache.insert(query, answer, Times { ttl, refresh }, (&settings, clock.monotonic(), changes));

@@ -6,7 +6,7 @@ use larix_engine::time::{Clock, Monotonic};
 use larix_proto::Scope;
 use larix_proto::url::percent_encode;
 
-use super::store::{Answer, KeptAnswer};
+use super::store::{Answer, KeptAnswer, QueryId};
 use super::{Cache, Settings};
 
 /// So many are listed, those last used.
@@ -49,9 +49,17 @@ fn url(kept: &KeptAnswer, settings: &Settings, at: &dyn Fn(Monotonic) -> i64) ->
         let _ = write!(url, ",x-refresh={}", at(refresh));
     }
     url.push_str(",x-uuid=");
-    for (at, byte) in kept.id.iter().enumerate() {
-        let dash = if [4, 6, 8, 10].contains(&at) { "-" } else { "" };
-        let _ = write!(url, "{dash}{byte:02x}");
-    }
+    url.push_str(&query_id_text(&kept.id));
     url
+}
+
+/// A UUID as text (RFC 9562 section 4).
+pub(super) fn query_id_text(id: &QueryId) -> String {
+    let mut text = String::new();
+    for (at, byte) in id.iter().enumerate() {
+        let dash = if [4, 6, 8, 10].contains(&at) { "-" } else { "" };
+        // Writing to a text does not fail.
+        let _ = write!(text, "{dash}{byte:02x}");
+    }
+    text
 }

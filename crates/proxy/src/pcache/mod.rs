@@ -9,7 +9,9 @@ mod containment;
 mod cursors;
 mod flights;
 mod listed;
+mod private_db;
 mod query_delete;
+mod refreshing;
 mod saved;
 mod showing;
 mod store;
@@ -27,7 +29,7 @@ use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
 };
-use larix_engine::access::AccessPolicy;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::budget::RequestLimits;
 use larix_engine::controls::RequestControls;
 use larix_engine::time::{Clock, Monotonic};
@@ -50,13 +52,14 @@ use crate::settings::Kind;
 use containment::Region;
 use cursors::{Answering, Keeping, Reading};
 use flights::{Awaiting, Boarding, Leading};
+use refreshing::{AskAgain, Identity};
 use showing::Showing;
 use store::{Found, Query};
 use template::Wanted;
 
 /// Bytes of a filter that is looked for in the cache.
 const FILTER_BYTES_MAX: usize = 1024;
-/// How long the remote server may say nothing about the entry of a bind.
+/// How long the remote server may say nothing about the entry of a bind, or about an answer that is read again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the overlay says what it does with requests.
@@ -102,21 +105,42 @@ impl CachingBackend {
                 && self.settings.sets.get(template.set).is_some_and(|set| set.covers(schema, &wanted))
         };
         let template = templates.into_iter().position(fits)?;
+        let identity = self.identity(asker, search.controls.hops)?;
         Some(Query {
-            asker: self.identity(asker, search.controls.hops)?,
+            asker: (!self.settings.shared).then_some(identity),
             template,
             region: Region { base: search.base.clone(), scope: request.scope, deref: request.deref },
             filter,
             sent: Arc::new(request.filter.to_owned()),
             unknown: wanted.unknown,
+            again: None,
         })
     }
 
     /// Who the requester is to the remote server; none: nobody.
-    fn identity(&self, asker: &Asker, hops: u8) -> Option<store::Asker> {
+    fn identity(&self, asker: &Asker, hops: u8) -> Option<Identity> {
         let asked = self.inner.proxy.asked(asker, hops, Kind::Search).ok()?;
-        let identity = (asked.chosen.owner, asked.chosen.acting.map(|(name, _)| name));
-        Some((!self.settings.shared).then_some(identity))
+        Some((asked.chosen.owner, asked.chosen.acting.map(|(name, _)| name)))
+    }
+
+    /// What it takes to ask for the same once more in the background; none: its template has no time to refresh.
+    fn again(&self, search: &Search<'_>, asker: &Asker, template: usize) -> Option<Arc<AskAgain>> {
+        self.settings.templates.get(template)?.refresh?;
+        let seen_by = (&self.inner.entry_policy, &Arc::default());
+        Some(Arc::new(AskAgain {
+            asker: asker.clone(),
+            identity: self.identity(asker, search.controls.hops)?,
+            showing: self.showing_to(seen_by, search).ok()?,
+            base: self.base(search),
+            controls: search.controls.with(|values| values.paged = None),
+        }))
+    }
+
+    /// The base as the remote server is asked for it.
+    fn base(&self, search: &Search<'_>) -> String {
+        // Below a database that this one is glued to, the base is not what the request says.
+        let is_own = self.inner.schema.parse_dn(search.request.base).is_ok_and(|dn| dn == *search.base);
+        if is_own { search.request.base.to_owned() } else { search.base.as_str().to_owned() }
     }
 
     /// What the remote server is asked for: the template's attributes, and those that the filter is about.
@@ -136,16 +160,25 @@ impl CachingBackend {
         names
     }
 
+    /// What the requester sees of an answer.
     fn showing(&self, context: &Context<'_>, search: &Search<'_>) -> Result<Arc<Showing>, LdapResult> {
+        self.showing_to((&self.inner.policy, context.subject), search)
+    }
+
+    fn showing_to(
+        &self,
+        (policy, subject): (&Arc<AccessPolicy>, &Arc<Subject>),
+        search: &Search<'_>,
+    ) -> Result<Arc<Showing>, LdapResult> {
         let request = &search.request;
         let none = RequestControls::default();
         let limits = &self.request_limits;
         let schema = &self.inner.schema;
         Ok(Arc::new(Showing {
             schema: Arc::clone(schema),
-            policy: Arc::clone(&self.inner.policy),
+            policy: Arc::clone(policy),
             open_policy: Arc::clone(&self.inner.entry_policy),
-            subject: Arc::clone(context.subject),
+            subject: Arc::clone(subject),
             asked: OneByOne::new(schema, limits, request, &none, search.message)?,
             names: request.attributes.iter().map(str::to_owned).collect(),
             types_only: request.types_only,
@@ -181,7 +214,8 @@ impl CachingBackend {
         };
         let rules = (&self.inner.schema, &self.inner.entry_policy);
         let judge = Judge::new(&self.inner.proxy, rules, &asked.asker, &wanted);
-        let inner = Following::new(&self.inner.proxy, &asked.asker, &wanted, judge)?;
+        let mut inner = Following::new(&self.inner.proxy, &asked.asker, &wanted, judge)?;
+        asked.patience.into_iter().for_each(|time| inner.be_patient_at_most(time));
         let keeping = Keeping {
             cache: Arc::clone(&self.cache),
             settings: Arc::clone(&self.settings),
@@ -302,6 +336,8 @@ struct Asking {
     size_limit: Option<u32>,
     /// Seconds; 0: no limit.
     time_limit: u32,
+    /// How long the remote server may say nothing, where neither its settings nor a client say so.
+    patience: Option<Duration>,
 }
 
 impl Asking {
@@ -388,6 +424,9 @@ fn write_template(filter: Filter<'_>, out: &mut String) {
 impl Backend for CachingBackend {
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         let refused = |result| Box::new((result, Vec::new()));
+        if private_db::is_sent(&search.controls) {
+            return self.search_kept(context, &search).map_err(refused);
+        }
         let now = self.now();
         self.cache.check(&self.settings, now);
         self.tell_of(search.request.filter);
@@ -400,6 +439,7 @@ impl Backend for CachingBackend {
         // Before it is looked up: what changes from here on makes the answer one that is not kept.
         let changes = self.cache.changes();
         let found = self.cache.find(&self.inner.schema, &query, &self.settings, now);
+        self.refresh();
         let size_limit = (search.request.size_limit > 0).then_some(search.request.size_limit);
         let showing = self.showing(context, &search).map_err(refused)?;
         let mut before = None;
@@ -425,15 +465,14 @@ impl Backend for CachingBackend {
             self.tell(format_args!("QUERY NOT CACHEABLE"));
             return self.inner.open(context, search);
         }
-        // Below a database that this one is glued to, the base is not what the request says.
-        let is_own = query.region.base == *search.base
-            && self.inner.schema.parse_dn(search.request.base).is_ok_and(|dn| dn == *search.base);
+        let again = self.again(&search, &asker, query.template);
         let asked = Asking {
-            base: if is_own { search.request.base.to_owned() } else { search.base.as_str().to_owned() },
+            base: self.base(&search),
             controls: search.controls.with(|values| values.paged = None),
             time_limit: search.request.time_limit,
+            patience: None,
             asker,
-            query,
+            query: Query { again, ..query },
             showing,
             size_limit,
         };
@@ -496,7 +535,7 @@ impl Backend for CachingBackend {
                     done(verdict);
                 });
                 // Nobody gives it up: it ends by its own patience.
-                drop(lookup::read(following, clock, then));
+                drop(lookup::read(Box::new(following), clock, then));
             })
         })
     }
@@ -565,8 +604,15 @@ impl Backend for CachingBackend {
         self.inner.policy(dn)
     }
 
+    fn heeds(&self, control: &str) -> bool {
+        control == private_db::CONTROL.oid || self.inner.heeds(control)
+    }
+
     fn announce(&self, announced: &mut Announced) {
         self.inner.announce(announced);
+        if !announced.controls.contains(&&private_db::CONTROL) {
+            announced.controls.push(&private_db::CONTROL);
+        }
         if announced.operations.iter().all(|known| known.oid != query_delete::OID) {
             announced.operations.push(&query_delete::OPERATION);
         }

@@ -202,7 +202,12 @@ fn read_kept(
     };
     let filter = schema.bind_filter(sent.as_filter());
     let region = Region { base, scope, deref };
-    Ok((Query { asker, template, region, filter, sent: Arc::new(sent), unknown }, answer, expires, refresh))
+    Ok((
+        Query { asker, template, region, filter, sent: Arc::new(sent), unknown, again: None },
+        answer,
+        expires,
+        refresh,
+    ))
 }
 
 fn read_asker(reader: &mut Reader<'_>) -> Result<Asker, NotRestored> {

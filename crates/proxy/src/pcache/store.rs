@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 use super::binds::Binds;
 use super::containment::{self, Region};
 use super::flights::{Boarding, Flight, Leading};
+use super::refreshing::{AskAgain, Identity, Refreshes};
 use super::template::Settings;
-use crate::job::Owner;
 
 /// Cached queries with parts of values, or with bounds, that are looked at for one search, the newest first.
 const WIDE_MAX: usize = 128;
@@ -23,11 +23,13 @@ const WIDE_MAX: usize = 128;
 const PLACES_MAX: usize = 64;
 /// Bytes that a query takes beside its entries, roughly.
 const QUERY_BYTES: usize = 512;
+/// And so many more if it is asked once more in the background.
+const AGAIN_BYTES: usize = 1024;
 /// Bytes that an entry takes beside its message, roughly.
 const ENTRY_BYTES: usize = 128;
 
 /// Who has asked the remote server: none where answers are for all.
-pub(super) type Asker = Option<(Owner, Option<String>)>;
+pub(super) type Asker = Option<Identity>;
 
 /// A search that may be cached.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub(super) struct Query {
     pub(super) sent: Arc<FilterBuf>,
     /// Names of attributes that the schema does not know.
     pub(super) unknown: Vec<String>,
+    /// By what it is asked once more in the background; none: by the next search alone.
+    pub(super) again: Option<Arc<AskAgain>>,
 }
 
 impl Query {
@@ -130,6 +134,19 @@ impl Stored {
     fn is_live(&self, now: Monotonic, offline: bool) -> bool {
         offline || now < self.expires
     }
+
+    /// How long its time to be read again is over, in nanoseconds.
+    fn overdue(&self, now: Monotonic) -> Option<u64> {
+        now.0.checked_sub(self.refresh.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is time to read it again, and the caller's turn: the next one is when as much time has passed once more.
+    fn takes_turn(&self, settings: &Settings, now: Monotonic) -> bool {
+        let due = self.refresh.load(Ordering::Relaxed);
+        let again = settings.templates.get(self.query.template).and_then(|template| template.refresh);
+        let next = again.map_or(u64::MAX, |time| later(now, time.max(settings.check_period)).0);
+        due <= now.0 && self.refresh.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
 }
 
 pub(super) type Group = (Asker, usize);
@@ -189,6 +206,7 @@ pub struct Cache {
     reading: AtomicUsize,
     /// Searches that the remote server is answering, by what they are kept by.
     flights: Mutex<Flights>,
+    pub(super) refreshes: Refreshes,
 }
 
 impl fmt::Debug for Cache {
@@ -211,6 +229,7 @@ impl Cache {
             binds: Binds::new(secret),
             reading: AtomicUsize::new(0),
             flights: Mutex::default(),
+            refreshes: Refreshes::default(),
         }
     }
 
@@ -270,18 +289,23 @@ impl Cache {
         let Answer::Entries(entries) = &stored.answer else { return Found::Nothing };
         let entries = Arc::clone(entries);
         self.state().use_now(number);
-        let due = stored.refresh.load(Ordering::Relaxed);
-        if !settings.offline && due <= now.0 {
-            if stored.query.region != query.region || stored.query.values() != query.values() {
+        if let Some(overdue) = stored.overdue(now).filter(|_| !settings.offline) {
+            // Until the next check of the cache nobody waits for it.
+            let is_early = u128::from(overdue) <= settings.check_period.as_nanos();
+            let in_background = stored.query.again.is_some() && is_early;
+            if !in_background
+                && (stored.query.region != query.region || stored.query.values() != query.values())
+            {
                 // A part of it cannot stand for the whole: the remote server is asked for the part.
                 return Found::Nothing;
             }
-            let again = settings.templates.get(query.template).and_then(|template| template.refresh);
-            let next = again.map_or(u64::MAX, |time| later(now, time.max(settings.check_period)).0);
             // One reads it anew; the others go on with what there is.
-            if stored.refresh.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                let answered = stored.answered.fetch_add(1, Ordering::Relaxed) + 1;
-                return Found::Refresh { entries, answered };
+            if stored.takes_turn(settings, now) {
+                if !in_background {
+                    let answered = stored.answered.fetch_add(1, Ordering::Relaxed) + 1;
+                    return Found::Refresh { entries, answered };
+                }
+                self.refreshes.note([number], settings.queries_max);
             }
         }
         let is_same = stored.query.region.base == query.region.base;
@@ -298,7 +322,8 @@ impl Cache {
         (settings, now, changes): (&Settings, Monotonic, u64),
     ) -> bool {
         let (count, bytes) = answer.size();
-        let bytes = bytes + QUERY_BYTES;
+        let again = query.again.as_ref().map_or(0, |_| AGAIN_BYTES);
+        let bytes = bytes + QUERY_BYTES + again;
         if count > settings.entries_max || bytes > settings.bytes_max || settings.queries_max == 0 {
             return false;
         }
@@ -417,7 +442,7 @@ impl Cache {
         is_as_it_was && self.binds.keep(name, password, times, most)
     }
 
-    /// Forgets what has expired, now and then.
+    /// Forgets what has expired, now and then, and notes what is to be read again.
     pub(super) fn check(&self, settings: &Settings, now: Monotonic) {
         if settings.offline {
             return;
@@ -430,8 +455,25 @@ impl Cache {
         let expired = state.stored.iter().filter(|(_, (_, stored))| !stored.is_live(now, false));
         let expired: Vec<u64> = expired.map(|(number, _)| *number).collect();
         expired.into_iter().for_each(|number| state.remove(number));
+        // What was used since it was read will be asked for again.
+        let is_used =
+            |stored: &Stored| stored.query.again.is_some() && stored.answered.load(Ordering::Relaxed) > 0;
+        let due = state.stored.iter().filter(|(_, (_, one))| is_used(one) && one.takes_turn(settings, now));
+        let due: Vec<u64> = due.map(|(number, _)| *number).collect();
         drop(state);
+        self.refreshes.note(due, settings.queries_max);
         self.binds.check(now);
+    }
+
+    /// The search that is answered by the one with this number, if that is there.
+    pub(super) fn query_of(&self, number: u64) -> Option<Query> {
+        self.state().stored.get(&number).map(|(_, stored)| stored.query.clone())
+    }
+
+    /// Forgets what this very search was answered: the remote server answers something else, which is not kept.
+    pub(super) fn forget_answer(&self, query: &Query) {
+        let mut state = self.state();
+        state.same(query).into_iter().for_each(|number| state.remove(number));
     }
 
     /// Takes room for an answer that is being read; whether there is any.
@@ -486,17 +528,22 @@ impl State {
         }
     }
 
+    /// What the same search was answered.
+    fn same(&self, query: &Query) -> Vec<u64> {
+        let same = self.groups.get(&query.group()).and_then(|queries| queries.equal.get(&query.values()));
+        let is_same = |number: &&u64| {
+            self.stored.get(number).is_some_and(|(_, old)| {
+                old.query.region == query.region && old.query.unknown == query.unknown
+            })
+        };
+        same.into_iter().flatten().filter(is_same).copied().collect()
+    }
+
     fn insert(&mut self, mut stored: Stored, settings: &Settings) {
         let (group, values) = (stored.query.group(), stored.query.values());
         let (count, bytes) = (stored.answer.size().0, stored.bytes);
         // What the same search was answered before goes.
-        let same = self.groups.get(&group).and_then(|queries| queries.equal.get(&values));
-        let is_same = |number: &&u64| {
-            self.stored.get(number).is_some_and(|(_, old)| {
-                old.query.region == stored.query.region && old.query.unknown == stored.query.unknown
-            })
-        };
-        let same: Vec<u64> = same.into_iter().flatten().filter(is_same).copied().collect();
+        let same = self.same(&stored.query);
         let known = same.first().and_then(|number| Some(self.stored.get(number)?.1.id));
         same.into_iter().for_each(|number| self.remove(number));
         while self.stored.len() >= settings.queries_max

@@ -21,10 +21,12 @@ use larix_schema::{NormalDn, Schema};
 use super::containment::Region;
 use super::cursors::{Answering, Keeping, Reading};
 use super::flights::{Awaiting, Boarding};
+use super::refreshing::AskAgain;
 use super::showing::Showing;
-use super::store::{Cache, Found, Query};
+use super::store::{Answer, Cache, CachedEntry, Found, Query, Times};
 use super::template::tests::schema;
 use super::{AttributeSet, NotRestored, Settings, Shape, Template};
+use crate::identity::Asker;
 use crate::job::Owner;
 use crate::settings::ProxySettings;
 
@@ -136,6 +138,7 @@ impl World {
             filter: bound,
             sent: Arc::new(sent),
             unknown: Vec::new(),
+            again: None,
         }
     }
 
@@ -594,4 +597,119 @@ fn a_query_is_forgotten_by_its_uuid_where_it_is() {
     assert!(!knows("ann") && knows("bob"));
     assert!(world.cache.forget_query(&ids[1], &base("o=x"), false));
     assert!(!knows("bob"));
+}
+
+impl World {
+    /// Keeps an answer that can be read again in the background, after five seconds.
+    fn keep_refreshed(&self, filter: &str) {
+        let again = AskAgain {
+            asker: Asker {
+                subject: Arc::default(),
+                client: None,
+                began: self.clock.monotonic(),
+                is_root: false,
+                root_acts: false,
+            },
+            identity: (Owner::Anonymous, None),
+            showing: self.showing(filter, &["cn"]),
+            base: "o=x".to_owned(),
+            controls: RequestControls::default(),
+        };
+        let query = Query { again: Some(Arc::new(again)), ..self.query("", "o=x", filter) };
+        let dn = self.schema.parse_dn("uid=ann,o=x").unwrap();
+        let entries = vec![CachedEntry { dn, message: person("ann").into() }];
+        let times = Times { ttl: seconds(60), refresh: Some(seconds(5)) };
+        let facts = (&self.settings, self.clock.monotonic(), self.cache.changes());
+        assert!(self.cache.insert(query, Answer::Entries(entries.into()), times, facts));
+    }
+
+    /// What is to be read again: the filters.
+    fn due(&self) -> Vec<String> {
+        let mut due = Vec::new();
+        while let Some((query, _)) = self.cache.next_refresh() {
+            due.push(query.sent.to_string());
+        }
+        due
+    }
+}
+
+/// What a search finds when its time has come is read again, and nobody waits for that; what no search has found for longer is read by
+/// the search that finds it.
+#[test]
+fn answers_are_read_again_in_the_background() {
+    let world = world();
+    let (whole, part) = ("(sn=Smi*)", "(sn=Smith)");
+    let found = |filter: &str| match world.find(&world.query("", "o=x", filter)) {
+        Found::Entries { .. } => "entries",
+        Found::Refresh { .. } => "refresh",
+        Found::Nothing => "nothing",
+        Found::TooMany => "too many",
+    };
+    world.keep_refreshed(whole);
+    for (advance, searches, due) in [
+        (4, &[(whole, "entries")][..], &[][..]),
+        (1, &[(part, "entries"), (whole, "entries"), (whole, "entries")], &[whole]),
+        // Nothing has come of it.
+        (5, &[(whole, "entries")], &[whole]),
+        (7, &[(part, "nothing"), (whole, "refresh"), (whole, "entries"), (part, "entries")], &[]),
+    ] {
+        world.advance(advance);
+        for (filter, expected) in searches {
+            assert_eq!(found(filter), *expected, "{advance} {filter}");
+        }
+        assert_eq!(world.due(), due, "{advance}");
+    }
+}
+
+/// A check has what was used read again, and no more at a time than may be.
+#[test]
+fn a_check_has_what_is_used_read_again() {
+    let world = world();
+    let check = || world.cache.check(&world.settings, world.clock.monotonic());
+    let filters: Vec<String> = (0..10).map(|number| format!("(sn=s{number})")).collect();
+    filters.iter().for_each(|filter| world.keep_refreshed(filter));
+    for filter in filters.iter().skip(1) {
+        assert!(matches!(world.find(&world.query("", "o=x", filter)), Found::Entries { .. }));
+    }
+    check();
+    assert!(world.due().is_empty());
+    world.advance(5);
+    check();
+    let mut turns = Vec::new();
+    let begin = |turns: &mut Vec<_>| {
+        while let Some(turn) = world.cache.next_refresh() {
+            turns.push(turn);
+        }
+    };
+    begin(&mut turns);
+    assert_eq!(turns.len(), 8);
+    turns.pop();
+    begin(&mut turns);
+    assert_eq!(turns.len(), 8, "nine of ten were used, and eight are under way");
+    // What has gone meanwhile is not asked for.
+    world.advance(6);
+    check();
+    world.cache.forget(&NormalDn::root());
+    turns.clear();
+    assert!(world.due().is_empty());
+}
+
+/// What the remote server has no more is not answered until it would have expired.
+#[test]
+fn an_answer_that_is_nothing_takes_the_one_before_with_it() {
+    let world = world();
+    let smith = ("", "o=x", "(sn=Smi*)");
+    let mut settings = world.settings.clone();
+    settings.templates[1].negative_ttl = Duration::ZERO;
+    let world = World { settings, ..world };
+    for (messages, end, expected) in [
+        (vec![], ResultCode::SUCCESS, None),
+        (vec![], ResultCode::NO_SUCH_OBJECT, None),
+        (vec![], ResultCode::OTHER, Some(1)),
+        (vec![person("ann"), person("bob")], ResultCode::SUCCESS, Some(2)),
+    ] {
+        world.read(smith, vec![person("ann")], ResultCode::SUCCESS);
+        world.read(smith, messages, end);
+        assert_eq!(world.answer("", "o=x", "(sn=Smi*)").map(|names| names.len()), expected, "{end:?}");
+    }
 }

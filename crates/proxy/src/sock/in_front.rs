@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larix_backend::{
     Behind, Bind, Changes, Compare, Context, Cursor, Done, End, Extended, ExtendedAnswer, Interceptor,
     KeptContext, KeptSearch, Later, Next, Operations, PasswordChange, PasswordChanged, Pending, Proof, Reply,
-    Search, Verdict,
+    Search, Verdict, answered_by,
 };
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
@@ -228,18 +228,6 @@ impl Continued {
         drop(state);
         give_up.into_iter().for_each(|give_up| give_up());
     }
-}
-
-/// Has `ask` answered by `done`, now or later.
-fn answered_by<T: 'static>(done: Done<T>, ask: impl FnOnce(Later<'_, T>) -> Reply<T>) -> Pending {
-    let mut done = Some(done);
-    let reply = ask(&mut || done.take().unwrap_or_else(|| Box::new(drop)));
-    match (reply, done) {
-        (Reply::Now(answer), Some(done)) => done(answer),
-        (Reply::Now(_), None) => {}
-        (Reply::Later(pending), _) => return pending,
-    }
-    Pending::default()
 }
 
 impl ProgramInFront {

@@ -148,7 +148,7 @@ impl Changing {
                 self.carry_out(plan, 1, done);
             }
         };
-        lookup::read(cursor, clock, Box::new(then))
+        lookup::read(Box::new(cursor), clock, Box::new(then))
     }
 
     fn plan_modify(
@@ -283,7 +283,7 @@ impl Changing {
                 self.carry_out(plan, 1, Box::new(begun));
             }
         };
-        lookup::read(cursor, clock, Box::new(then))
+        lookup::read(Box::new(cursor), clock, Box::new(then))
     }
 }
 

@@ -5,6 +5,7 @@ mod chained;
 mod changelog;
 #[cfg(feature = "kv")]
 mod clustered;
+mod dnssrv;
 mod engine_database;
 mod engine_search;
 mod memory;
@@ -31,6 +32,7 @@ pub(crate) use chained::chained;
 pub(crate) use changelog::Changelog;
 #[cfg(feature = "kv")]
 pub(crate) use clustered::clustered;
+pub(crate) use dnssrv::DnsReferrals;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use out_of_service::OutOfService;

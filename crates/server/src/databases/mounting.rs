@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larix_configuration::{
-    ChangelogSettings, Config, ConfigError, Database, MetaSettings, NullSettings, Overlay, PasswdSettings,
-    RelaySettings, SockSettings,
+    ChangelogSettings, Config, ConfigError, Database, DnssrvSettings, MetaSettings, NullSettings, Overlay,
+    PasswdSettings, RelaySettings, SockSettings,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::{Frontend, Served};
@@ -15,9 +15,9 @@ use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backends::{
-    Changelog, Common, Configuration, Content, MonitorTree, Nowhere, Null, OutOfService, Passwd, Proxied,
-    RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, connections, connections_of_targets,
-    pbind, remote_auth, translucent,
+    Changelog, Common, Configuration, Content, DnsReferrals, MonitorTree, Nowhere, Null, OutOfService,
+    Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, connections,
+    connections_of_targets, pbind, remote_auth, translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{
@@ -46,6 +46,7 @@ const BACKENDS: &[(&str, Make)] = &[
     ("changelog", changelog),
     ("passwd", passwd),
     ("sock", sock),
+    ("dnssrv", dnssrv),
     ("config", |common, opened, _| Ok(Some(tree(common, opened, Configuration)))),
     ("monitor", |common, opened, _| {
         let owner = opened.0.root_dn.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -287,6 +288,23 @@ fn sock(
     let Some(SockSettings { socket }) = database.kind.settings() else { return Ok(None) };
     let context = program_context(common, (database, &policy), "database sock");
     let backend = SocketBackend::new(socket, context, naming_contexts(database));
+    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(backend))))
+}
+
+fn dnssrv(
+    common: &Arc<Common>,
+    (database, _, policy): Opened<'_>,
+    _: &mut Stack,
+) -> Result<Option<Arc<dyn Backend>>, OpenError> {
+    let Some(DnssrvSettings { servers }) = database.kind.settings() else { return Ok(None) };
+    // Its rules may ask for groups and sets among stored entries.
+    common.directory.let_see(&policy);
+    let backend = DnsReferrals {
+        common: Arc::clone(common),
+        policy: Arc::clone(&policy),
+        servers: servers.clone().into(),
+        naming_contexts: naming_contexts(database),
+    };
     Ok(Some(with_root_and_limits(common, (database, policy), Box::new(backend))))
 }
 
