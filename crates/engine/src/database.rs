@@ -32,7 +32,7 @@ use crate::overlay::Interests;
 use crate::overlay::Overlay;
 use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::internal_search::OtherDatabases;
-use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
+use crate::tables::{FORMAT, FORMAT_OLDEST, FORMAT_SHARED, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{FoundChildren, Names};
 use facts::CommitFacts;
@@ -606,8 +606,9 @@ fn prepare<S: Store>(
     }
     let transaction = store.transaction()?;
     let mut set = WriteSet::new();
-    if check_format(&transaction)? != Some(FORMAT) {
-        set.put(META, meta::FORMAT, FORMAT.to_be_bytes());
+    let format = if S::SHARED { FORMAT_SHARED } else { FORMAT };
+    if check_format(&transaction)? != Some(format) {
+        set.put(META, meta::FORMAT, format.to_be_bytes());
         set.put(META, meta::WRITTEN_BY, VERSION.as_bytes());
     }
     if settings.log && log::history(&transaction)?.is_none() {

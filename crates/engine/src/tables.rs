@@ -76,7 +76,10 @@ pub mod meta {
 }
 
 /// The disk format that this code writes.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
+/// What it writes to a store that has [several writers](larix_store::Store::SHARED), where each contextCSN has its row.
+pub const FORMAT_SHARED: u32 = 4;
 /// The oldest disk format that this code reads; a store opened for writing becomes [`FORMAT`]. Before 2 there were no
-/// packed records, before 3 no table [`PENDING`], before 4 no history of the change log.
+/// packed records, before 3 no table [`PENDING`], before 4 no history of the change log, and before 5 its last record did not say
+/// what the contextCSN is.
 pub const FORMAT_OLDEST: u32 = 1;

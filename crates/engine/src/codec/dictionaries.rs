@@ -16,6 +16,8 @@ use crate::tables::{META, meta};
 
 /// Most dictionaries of a database. Each takes 32 KiB of memory, and some 160 more while records are packed with it.
 pub(super) const DICTIONARIES_MAX: usize = 64;
+/// Bytes by which a packed record seldom grows when it is changed.
+const USUAL_GROWTH: usize = 64;
 /// The first byte of a stored dictionary: for [`CODEC_LZ4`].
 const KIND: u8 = CODEC_LZ4;
 
@@ -65,12 +67,15 @@ impl Dictionaries {
         self.packed_over(plain, None)
     }
 
-    /// As [`Self::packed`], for a record that replaces another: the common beginning is not packed again.
-    pub(crate) fn packed_over(&self, plain: Vec<u8>, before: Option<&Record<'_>>) -> Vec<u8> {
+    /// As [`Self::packed`], for a record that replaces another: the common beginning is not packed again. With the other record comes
+    /// how many bytes are known to be alike, from the RDN on.
+    pub(crate) fn packed_over(&self, plain: Vec<u8>, before: Option<(&Record<'_>, usize)>) -> Vec<u8> {
         let Some((number, dictionary)) = self.list.len().checked_sub(1).zip(self.list.last()) else {
             return plain;
         };
-        let mut out = Vec::with_capacity(plain.len() / 2);
+        let packed = before.and_then(|(before, _)| before.packed());
+        let room = packed.map_or(plain.len() / 2, |packed| packed.len() + USUAL_GROWTH);
+        let mut out = Vec::with_capacity(room);
         if dictionary.pack_over(number as u32, &plain, before, &mut out) { out } else { plain }
     }
 

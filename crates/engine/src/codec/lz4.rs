@@ -168,14 +168,17 @@ impl<'a> Finder<'a> {
     ) -> usize {
         let mut at = at;
         let mut input = earlier.block;
-        while let Some(Sequence { literals, length, offset, rest }) = Sequence::read(input) {
+        // A match that ends where the records begin to differ might be longer now.
+        let (alike, far) = ((earlier.alike.max(1) - 1).min(self.end), self.dictionary.len());
+        while let Some(Sequence { literals, length, offset, rest }) =
+            Sequence::read_short(input).or_else(|| Sequence::read(input))
+        {
             let (begin, end) = (at + literals, at + literals + length);
-            // A match that ends where the records begin to differ might be longer now.
-            let is_alike = end < earlier.alike && begin < matches_start && end <= self.end;
+            let is_alike = end <= alike && begin < matches_start;
             // What is referred to has to be alike, too.
             let is_within = match begin.checked_sub(offset) {
                 Some(place) => place >= self.start && offset > 0,
-                None => (length..=self.dictionary.len()).contains(&(offset - begin)),
+                None => (length..=far).contains(&(offset - begin)),
             };
             if !(is_alike && is_within) {
                 break;
@@ -250,6 +253,24 @@ struct Sequence<'a> {
 }
 
 impl<'a> Sequence<'a> {
+    /// One of few literals and a match that is not long, as nearly all are. `None`: it is another one, or the block ends soon.
+    #[inline(always)]
+    fn read_short(block: &'a [u8]) -> Option<Self> {
+        let [token, behind @ ..] = block.first_chunk::<SHORT_SEQUENCE>()?;
+        let (literals, mut length) = (usize::from(token >> 4), usize::from(token & 15));
+        if literals == LONG {
+            return None;
+        }
+        let offset = behind.get(literals..)?.first_chunk()?;
+        let mut read = 1 + literals + offset.len();
+        if length == LONG {
+            let more = *behind.get(literals + 2).filter(|more| **more < u8::MAX)?;
+            (length, read) = (length + usize::from(more), read + 1);
+        }
+        let offset = usize::from(u16::from_le_bytes(*offset));
+        Some(Self { literals, length: length + MATCH_MIN, offset, rest: block.get(read..)? })
+    }
+
     /// `None`: there is no match any more.
     fn read(block: &'a [u8]) -> Option<Self> {
         let (&token, mut rest) = block.split_first()?;

@@ -100,8 +100,14 @@ impl Dictionary {
     }
 
     /// As [`Self::pack`]. What the record begins with as another one does that was packed with this dictionary is taken over
-    /// from there.
-    fn pack_over(&self, number: u32, plain: &[u8], before: Option<&Record<'_>>, out: &mut Vec<u8>) -> bool {
+    /// from there. With the other record comes up to where both are known to be alike, from the RDN on.
+    fn pack_over(
+        &self,
+        number: u32,
+        plain: &[u8],
+        before: Option<(&Record<'_>, usize)>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let head = head_length(plain).and_then(|length| plain.get(..length));
         let Some((head, [CODEC_PLAIN, rest_of_head @ ..])) = head.map(|head| (head, head)) else {
             return false;
@@ -115,9 +121,16 @@ impl Dictionary {
         put_varint(out, u64::from(number));
         put_varint(out, (plain.len() - head.len()) as u64);
         let places = self.places.get_or_init(|| lz4::DictionaryIndex::new(self.bytes()));
-        let earlier = before.and_then(|before| {
+        let earlier = before.and_then(|(before, known)| {
             let packed = Packed::parse(before.packed()?).filter(|packed| packed.dictionary == number)?;
-            let alike = RDN_IN_RECORD + lz4::equal_start(tail(before), tail(plain));
+            let known = known.max(RDN_IN_RECORD);
+            debug_assert_eq!(
+                before.get(RDN_IN_RECORD..known),
+                plain.get(RDN_IN_RECORD..known),
+                "what is said to be alike"
+            );
+            let behind = |record| <[u8]>::get(record, known..).unwrap_or_default();
+            let alike = known + lz4::equal_start(behind(before), behind(plain));
             Some(lz4::Earlier { block: packed.block, alike })
         });
         lz4::pack(self.bytes(), places, plain, RDN_IN_RECORD..head.len(), earlier, out);
@@ -150,11 +163,6 @@ impl Dictionary {
         scratch.set_place(start..end);
         Ok(scratch)
     }
-}
-
-/// What of a record a block may refer to: all but codec, flags and superior.
-fn tail(record: &[u8]) -> &[u8] {
-    record.get(RDN_IN_RECORD..).unwrap_or_default()
 }
 
 /// The parts of a packed record.

@@ -67,7 +67,7 @@ fn what_is_packed_is_unpacked_here_and_elsewhere() {
 fn pack_over(dictionary: &Dictionary, before: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let before = dictionary.unpacked(ENTRY, before).unwrap();
-    dictionary.pack_over(5, plain, Some(&before), &mut out).then_some(out)
+    dictionary.pack_over(5, plain, Some((&before, 0)), &mut out).then_some(out)
 }
 
 #[test]

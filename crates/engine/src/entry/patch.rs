@@ -2,19 +2,21 @@
 //!
 //! Whatever does not stand in the record itself is not for this: blobs and large sets go the long way, by an [`Entry`] with
 //! all of its attributes.
+//!
+//! [`Entry`]: super::Entry
 
 use std::ops::Range;
 
-use larix_schema::Schema;
+use larix_schema::{AttributeDescription, Schema};
 use larix_store::WriteSet;
 use smallvec::SmallVec;
 
-use super::{AttributeNumber, Entry, EntryAttribute, Record};
+use super::{AttributeNumber, EntryAttribute, Record};
 use crate::catalog::{Catalog, CatalogEdit, CatalogRow};
 use crate::fault::Fault;
 use crate::record::{
-    EntryView, Form, INLINE_COUNT_LIMIT, INLINE_VALUE_LIMIT, RecordError, RecordFlags, RecordWriter,
-    StoredValue, ValuesView,
+    EntryView, Form, INLINE_COUNT_LIMIT, INLINE_VALUE_LIMIT, RDN_IN_RECORD, RecordError, RecordFlags,
+    RecordWriter, StoredValue, ValuesView,
 };
 use crate::tables::ENTRIES;
 
@@ -29,23 +31,61 @@ pub(crate) enum Touch {
     Drop,
 }
 
+/// What stands in the place of the attributes that were loaded or dropped.
+#[derive(Debug)]
+pub(crate) enum After<'c> {
+    /// First what was loaded, in the order of the record, then what is new.
+    Edited(Vec<EntryAttribute>),
+    /// All changes replace, each another attribute: what they say is what comes, in their order.
+    Replaced(SmallVec<[(&'c AttributeDescription, &'c [Vec<u8>]); 8]>),
+}
+
+/// An attribute of the next record that changed.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Changed<'p> {
+    pub(crate) description: &'p AttributeDescription,
+    /// Never empty.
+    pub(crate) values: &'p [Vec<u8>],
+    /// Where it began in the stored record, if it was loaded.
+    place: Option<u32>,
+    is_large: bool,
+}
+
+impl<'p> Changed<'p> {
+    fn edited(attribute: &'p EntryAttribute) -> Self {
+        let EntryAttribute { description, values, large, place, .. } = attribute;
+        Self { description, values, place: *place, is_large: large.is_some() }
+    }
+
+    fn replaced((description, values): (&'p AttributeDescription, &'p [Vec<u8>])) -> Self {
+        Self { description, values, place: None, is_large: false }
+    }
+
+    /// The same for who reads attributes of an entry.
+    pub(crate) fn to_attribute(self) -> EntryAttribute {
+        EntryAttribute::new(self.description.clone(), self.values.to_vec())
+    }
+}
+
 /// A stored entry in which a few attributes change.
 #[derive(Debug)]
-pub(crate) struct Patch<'r> {
-    /// What changes: first what was loaded, in the order of the record, then what is new.
-    pub(crate) entry: Entry,
+pub(crate) struct Patch<'r, 'c> {
+    /// The DN as it is shown.
+    pub(crate) dn: String,
+    pub(crate) after: After<'c>,
     /// The bytes of the attributes that stay, joined where they follow each other.
     kept: SmallVec<[Range<usize>; 8]>,
     /// Those that were loaded or dropped, as they were.
     pub(crate) touched: SmallVec<[(AttributeNumber, ValuesView<'r>); 8]>,
 }
 
-impl<'r> Patch<'r> {
+impl<'r, 'c> Patch<'r, 'c> {
     /// Reads a record. `touch` says of each attribute what becomes of it, and ends the reading with `None`: then, and for a
     /// record that has something outside, there is no patch.
     ///
     /// # Errors
     /// A damaged record.
+    #[inline(always)]
     pub(crate) fn read(
         catalog: &Catalog,
         view: &EntryView<'r>,
@@ -56,15 +96,17 @@ impl<'r> Patch<'r> {
             return Ok(None);
         }
         let length = view.attribute_bytes().len();
-        let mut patch = Self { entry: Entry::new(dn), kept: SmallVec::new(), touched: SmallVec::new() };
+        let (mut kept, mut touches) = (SmallVec::new(), SmallVec::new());
+        let mut loads = Vec::new();
         let mut attributes = view.attributes();
+        // Where the run begins of what stays.
+        let (mut run, mut begin) = (0, 0);
         loop {
-            let begin = length - attributes.rest();
             let (number, stored) = match attributes.next_short() {
                 Some(attribute) => attribute,
                 None => match attributes.next() {
                     Some(attribute) => attribute?,
-                    None => return Ok(Some(patch)),
+                    None => break,
                 },
             };
             let end = length - attributes.rest();
@@ -72,23 +114,40 @@ impl<'r> Patch<'r> {
             let Some((row, touched)) = row.and_then(|row| Some((row, touch(row, &stored)?))) else {
                 return Ok(None);
             };
-            match (touched, patch.kept.last_mut()) {
-                (Touch::Keep, Some(last)) if last.end == begin => last.end = end,
-                (Touch::Keep, _) => patch.kept.push(begin..end),
-                (Touch::Drop, _) => patch.touched.push((number, stored)),
-                (Touch::Load, _) => {
+            if touched != Touch::Keep {
+                if touched == Touch::Load {
                     let Some(loaded) = loaded(row, &stored, begin)? else { return Ok(None) };
-                    patch.entry.attributes.push(loaded);
-                    patch.touched.push((number, stored));
+                    loads.push(loaded);
                 }
+                touches.push((number, stored));
+                if run < begin {
+                    kept.push(run..begin);
+                }
+                run = end;
             }
+            begin = end;
         }
+        if run < begin {
+            kept.push(run..begin);
+        }
+        Ok(Some(Self { dn, after: After::Edited(loads), kept, touched: touches }))
+    }
+
+    /// What changed, but for attributes that have gone.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = Changed<'_>> {
+        let (edited, replaced) = match &self.after {
+            After::Edited(attributes) => (attributes.as_slice(), &[][..]),
+            After::Replaced(changes) => (&[][..], changes.as_slice()),
+        };
+        let edited = edited.iter().map(Changed::edited);
+        let all = edited.chain(replaced.iter().copied().map(Changed::replaced));
+        all.filter(|changed| !changed.values.is_empty() || changed.is_large)
     }
 
     /// Whether all that changed still has its place in the record.
     pub(crate) fn fits(&self) -> bool {
-        self.entry.attributes.iter().all(|attribute| {
-            attribute.large.is_none()
+        self.changed().all(|attribute| {
+            !attribute.is_large
                 && attribute.values.len() <= INLINE_COUNT_LIMIT
                 && attribute.values.iter().all(|value| value.len() <= INLINE_VALUE_LIMIT)
         })
@@ -108,18 +167,20 @@ impl<'r> Patch<'r> {
         // The object classes stay as they are, and with them what they say.
         let flags = RecordFlags(view.flags().0 & RecordFlags::OF_CLASSES);
         let mut writer = RecordWriter::of_octets(view.parent(), view.rdn_octets(), view.normal_rdn(), flags);
+        let head = RDN_IN_RECORD..writer.written().len();
+        let is_head_alike = record.get(head.clone()) == writer.written().get(head.clone());
         let stored = |piece: &Range<usize>| {
             let damaged = Fault::Damaged { what: "a record that was read before" };
             view.attribute_bytes().get(piece.clone()).ok_or(damaged)
         };
         let mut kept = self.kept.iter().peekable();
-        for attribute in self.entry.attributes.iter().filter(|attribute| !attribute.values.is_empty()) {
+        for attribute in self.changed() {
             let is_before =
                 |piece: &&Range<usize>| attribute.place.is_none_or(|place| piece.start < place as usize);
             while let Some(piece) = kept.next_if(is_before) {
                 writer.unchanged_bytes(stored(piece)?);
             }
-            let number = catalog.number(schema, &attribute.description);
+            let number = catalog.number(schema, attribute.description);
             // None is long enough for a blob.
             writer.attribute(number, attribute.values.iter().map(Vec::as_slice), |_, _| ());
         }
@@ -128,24 +189,29 @@ impl<'r> Patch<'r> {
         }
         let changed = writer.finish();
         let bytes = changed.len() as u64;
-        let packed = catalog.catalog().dictionaries().packed_over(changed, Some(record));
+        let alike = match self.kept.first() {
+            Some(piece) if is_head_alike && piece.start == 0 => head.end + piece.end,
+            _ => 0,
+        };
+        let packed = catalog.catalog().dictionaries().packed_over(changed, Some((record, alike)));
         set.put(ENTRIES, &view.id().to_bytes(), packed);
         Ok(bytes)
     }
 
     /// The new values of an attribute that was touched; none when it has gone.
-    pub(crate) fn attribute(&self, row: &CatalogRow) -> Option<&EntryAttribute> {
-        self.entry.attribute(row.description.as_ref()?)
+    pub(crate) fn attribute(&self, row: &CatalogRow) -> Option<EntryAttribute> {
+        let description = row.description.as_ref()?;
+        self.changed().find(|changed| changed.description == description).map(Changed::to_attribute)
     }
 
     /// Attributes that the record did not have.
     pub(crate) fn new_ones<'p>(
         &'p self,
         catalog: &'p Catalog,
-    ) -> impl Iterator<Item = (&'p CatalogRow, &'p EntryAttribute)> {
-        let numbered = self.entry.attributes.iter().filter_map(move |attribute| {
-            Some((catalog.row(catalog.number(&attribute.description)?)?, attribute))
-        });
+    ) -> impl Iterator<Item = (&'p CatalogRow, Changed<'p>)> {
+        let numbered = self
+            .changed()
+            .filter_map(move |changed| Some((catalog.row(catalog.number(changed.description)?)?, changed)));
         numbered.filter(move |(row, _)| !self.touched.iter().any(|(number, _)| *number == row.number))
     }
 }

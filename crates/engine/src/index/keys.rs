@@ -92,15 +92,15 @@ pub(crate) fn patch_changes<S: Snapshot>(
     schema: &Schema,
     catalog: &Catalog,
     old: &EntryReader<'_, S>,
-    patch: &Patch<'_>,
+    patch: &Patch<'_, '_>,
 ) -> Result<IndexChanges, Fault> {
     let mut changes = IndexChanges::default();
     for (number, stored) in &patch.touched {
         let Some(row) = catalog.row(*number).filter(|row| !row.wanted.is_empty()) else { continue };
-        change_attribute(schema, row, old, stored, patch.attribute(row), &mut changes)?;
+        change_attribute(schema, row, old, stored, patch.attribute(row).as_ref(), &mut changes)?;
     }
-    for (row, attribute) in patch.new_ones(catalog).filter(|(row, _)| !row.wanted.is_empty()) {
-        changes.added.extend(attribute_keys(schema, row, attribute));
+    for (row, changed) in patch.new_ones(catalog).filter(|(row, _)| !row.wanted.is_empty()) {
+        changes.added.extend(attribute_keys(schema, row, &changed.to_attribute()));
     }
     Ok(changes)
 }

@@ -5,6 +5,7 @@
 //! [`MARK_EVERY`] records), go with the records that they lead to, and belong to one history of the log.
 
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::{LogKey, context_csns, first_sequence, history, last_sequence, visit_outlines_after};
@@ -19,7 +20,7 @@ const UUID_LENGTH: usize = 16;
 
 /// The highest CSN of each origin: at most one of each, in the order of the server ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CsnVector(Vec<Csn>);
+pub struct CsnVector(SmallVec<[Csn; 2]>);
 
 impl CsnVector {
     pub fn as_slice(&self) -> &[Csn] {

@@ -13,7 +13,7 @@ mod record;
 mod retention;
 mod watch;
 
-use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
+use larix_store::{Direction, KeyRange, Layered, Snapshot, WriteSet};
 use uuid::Uuid;
 
 use crate::csn::{Csn, SERVER_ID_MAX};
@@ -224,7 +224,8 @@ fn context_csn_key(server_id: u16) -> Vec<u8> {
     key
 }
 
-/// Notes that everything up to `csn` of its server is in the database.
+/// Notes that everything up to `csn` of its server is in the database. Of a server's own changes the last record of its log may say so
+/// in the place of this row: who asks goes by [`context_csns`].
 pub fn put_context_csn(set: &mut WriteSet, csn: &Csn) {
     set.put(META, &context_csn_key(csn.server_id), csn.text().into_bytes());
 }
@@ -250,12 +251,13 @@ pub fn content_csns<S: Snapshot>(snapshot: &S) -> Result<CsnVector, Fault> {
     for row in snapshot.scan(META, KeyRange::prefix(CONTENT_CSN_PREFIX), Direction::Forward)? {
         let text = row?.1;
         let csn = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<Csn>().ok());
-        let csn = csn.ok_or(Fault::Damaged { what: "a CSN of another server's content" })?;
-        if snapshot.get(META, &context_csn_key(csn.server_id))?.is_some() {
-            csns.note(csn);
-        }
+        csns.note(csn.ok_or(Fault::Damaged { what: "a CSN of another server's content" })?);
     }
-    Ok(csns)
+    if csns.is_empty() {
+        return Ok(csns);
+    }
+    let known: CsnVector = context_csns(snapshot)?.into_iter().collect();
+    Ok(csns.as_slice().iter().copied().filter(|csn| known.of(csn.server_id).is_some()).collect())
 }
 
 const WHOLE_CSN_PREFIX: &[u8] = b"whole-csn/";
@@ -289,11 +291,11 @@ pub(crate) fn retire_server_id<S: Snapshot>(
     snapshot: &S,
     set: &mut WriteSet,
     server_id: u16,
-) -> Result<bool, ReadError> {
-    let key = context_csn_key(server_id);
-    let Some(csn) = snapshot.get(META, &key)? else { return Ok(false) };
-    set.put(META, &retired_key(server_id), csn.to_vec());
-    set.delete(META, &key);
+) -> Result<bool, Fault> {
+    let known = context_csns(snapshot)?.into_iter().find(|csn| csn.server_id == server_id);
+    let Some(csn) = known else { return Ok(false) };
+    set.put(META, &retired_key(server_id), csn.text().into_bytes());
+    set.delete(META, &context_csn_key(server_id));
     Ok(true)
 }
 
@@ -334,8 +336,19 @@ pub(crate) fn sets_context_csn(set: &WriteSet) -> bool {
     set.records(META).any(|(key, _)| key.starts_with(CONTEXT_CSN_PREFIX))
 }
 
-/// The values of contextCSN, by server id.
+/// The values of contextCSN, by server id: what the rows say, and beyond them the last record of each server's log.
 pub fn context_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
+    let mut known = stored_context_csns(snapshot)?;
+    for csn in claimed_csns(snapshot)?.as_slice() {
+        if !is_retired(snapshot, csn)? {
+            known.note(*csn);
+        }
+    }
+    Ok(known.as_slice().to_vec())
+}
+
+/// What the rows say.
+fn stored_context_csns<S: Snapshot>(snapshot: &S) -> Result<CsnVector, Fault> {
     let damaged = || Fault::Damaged { what: "a contextCSN" };
     snapshot
         .scan(META, KeyRange::prefix(CONTEXT_CSN_PREFIX), Direction::Forward)?
@@ -344,4 +357,42 @@ pub fn context_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
             std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok()).ok_or_else(damaged)
         })
         .collect()
+}
+
+/// What the last record of each server's log [says](LogHeading::claims).
+fn claimed_csns<S: Snapshot>(snapshot: &S) -> Result<CsnVector, Fault> {
+    let mut csns = CsnVector::default();
+    if S::IS_DISTANT {
+        // There each change has its row.
+        return Ok(csns);
+    }
+    let damaged = |what: &'static str| Fault::Damaged { what };
+    let mut next: Option<[u8; 2]> = None;
+    loop {
+        let range = match &next {
+            None => KeyRange::all(),
+            Some(server) => KeyRange::all().before(server),
+        };
+        let Some(row) = snapshot.scan(LOG, range, Direction::Backward)?.next() else { return Ok(csns) };
+        let (key, record) = row?;
+        let key = LogKey::from_bytes(&key).ok_or_else(|| damaged("a key of the change log"))?;
+        let claimed = record::claimed(&record).map_err(|_| damaged("a record of the change log"))?;
+        csns.extend(claimed.filter(|csn| csn.server_id == key.server_id));
+        next = Some(key.server_id.to_be_bytes());
+    }
+}
+
+/// Gives rows to what the last records of the logs say in a state of the store, on which the set is to be committed: others come
+/// behind them. What the set has higher stays.
+///
+/// # Errors
+/// A store that cannot be read.
+pub(crate) fn keep_claimed<S: Snapshot>(snapshot: &S, set: &mut WriteSet) -> Result<(), Fault> {
+    for csn in claimed_csns(snapshot)?.as_slice() {
+        let known = stored_context_csns(&Layered::new(snapshot, &*set))?.of(csn.server_id);
+        if known.is_none_or(|known| known < *csn) && !is_retired(&Layered::new(snapshot, &*set), csn)? {
+            put_context_csn(set, csn);
+        }
+    }
+    Ok(())
 }

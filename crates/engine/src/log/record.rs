@@ -17,6 +17,7 @@ use crate::log::EntryPlace;
 use crate::time::Timestamp;
 
 use decode::Reader;
+pub(super) use decode::claimed;
 pub(crate) use encode::{LogHeading, encode_add, encode_modify};
 
 const VERSION: u8 = 2;
@@ -35,6 +36,8 @@ const FLAG_ABSENT: u8 = 8;
 const FLAG_WHOLE: u8 = 16;
 /// [`RecordForm::AsItCame`] follows.
 const FLAG_CAME: u8 = 32;
+/// [`LogHeading::claims`].
+const FLAG_CLAIMS: u8 = 64;
 
 /// One changed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -81,6 +81,11 @@ impl RecordWriter {
         self.outside = true;
     }
 
+    /// What was written so far.
+    pub(crate) fn written(&self) -> &[u8] {
+        &self.out
+    }
+
     pub fn finish(mut self) -> Vec<u8> {
         if self.outside
             && let Some(flags) = self.out.get_mut(1)

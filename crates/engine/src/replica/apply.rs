@@ -242,6 +242,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             now,
             derived: false,
             trusted: false,
+            claims: false,
             idle: false,
             prepared: &NONE_PREPARED,
             replicated: false,

@@ -11,12 +11,14 @@ use larix_schema::{AttributeTypeId, Schema};
 use super::known::KnownSchema;
 use super::schema_check::CheckMode;
 use crate::entry::record::put_octet_string;
-use crate::entry::{Entry, EntryAttribute, ValuesView};
+use crate::entry::{Entry, ValuesView};
 
 /// Lists that are kept, the first ones that come. A table takes a byte an attribute type.
 const LISTS_MAX: usize = 16;
 /// Longer lists are not kept.
 const CLASSES_MAX: usize = 32;
+/// Nor are those that require more attributes.
+const MUST_MAX: usize = 64;
 
 /// The lists of one schema.
 #[derive(Clone, Debug, Default)]
@@ -32,10 +34,25 @@ pub(super) struct CheckedList {
     /// What structuralObjectClass says, and as it stands in a record.
     structural: Vec<u8>,
     stored_structural: Vec<u8>,
-    /// What the classes and their superiors require.
-    must: Vec<AttributeTypeId>,
+    /// What the classes and their superiors require: all [bits](Checked::required).
+    must: u64,
     /// By number of the attribute type.
-    attributes: Vec<Allowed>,
+    attributes: Vec<Checked>,
+}
+
+/// What is known of an attribute type.
+#[derive(Copy, Clone, Debug)]
+struct Checked {
+    allowed: Allowed,
+    /// The bit of a required one, counted from 1; 0: it is not required.
+    required: u8,
+}
+
+impl Checked {
+    /// The bit of a required type.
+    fn required(self) -> u64 {
+        self.required.checked_sub(1).map_or(0, |bit| 1 << bit)
+    }
 }
 
 /// What the table says of an attribute type.
@@ -77,17 +94,23 @@ impl CheckedLists {
         allows: impl Fn(AttributeTypeId) -> bool,
     ) {
         let Some(place) = self.0.iter().find(|place| place.get().is_none()) else { return };
-        if mode.relax || values.len() > CLASSES_MAX || self.find(values, mode).is_some() {
+        if mode.relax
+            || values.len() > CLASSES_MAX
+            || must.len() > MUST_MAX
+            || self.find(values, mode).is_some()
+        {
             return;
         }
         let types = (0..).map_while(|number| schema.get_attribute(AttributeTypeId(number)));
         let attributes = types.map(|kind| {
             let allowed = kind.is_operational() || kind.id == known.object_class || allows(kind.id);
-            match allowed && !kind.collective && known.place_of(kind.id).is_none() {
+            let allowed = match allowed && !kind.collective && known.place_of(kind.id).is_none() {
                 false => Allowed::Ask,
                 true if kind.single_value => Allowed::OneValue,
                 true => Allowed::Values,
-            }
+            };
+            let required = must.iter().position(|wanted| *wanted == kind.id);
+            Checked { allowed, required: required.map_or(0, |at| at as u8 + 1) }
         });
         let (mut stored, mut stored_structural) = (Vec::new(), Vec::new());
         values.iter().for_each(|value| put_octet_string(&mut stored, value));
@@ -99,8 +122,8 @@ impl CheckedLists {
             auxiliary_needs_rule: mode.auxiliary_needs_rule,
             structural: structural.as_bytes().to_vec(),
             stored_structural,
-            must,
             attributes: attributes.collect(),
+            must: (0..must.len()).fold(0, |all, bit| all | 1 << bit),
         });
     }
 }
@@ -117,7 +140,8 @@ impl CheckedList {
             [value] => *value == self.structural,
             _ => false,
         };
-        recorded && self.allows_all(&entry.attributes) && self.has_all(&[], &entry.attributes)
+        let attributes = entry.attributes.iter().map(|a| (a.description.attribute, a.count()));
+        recorded && self.allows_all(0, attributes)
     }
 
     /// Whether a stored structuralObjectClass is the one of the list.
@@ -125,23 +149,25 @@ impl CheckedList {
         stored.as_ber() == Some(&self.stored_structural)
     }
 
-    /// Whether so many values of this type are in order. False says nothing.
-    pub(super) fn allows(&self, attribute: AttributeTypeId, values: u64) -> bool {
-        match self.attributes.get(attribute.0 as usize) {
-            Some(Allowed::Values) => true,
-            Some(Allowed::OneValue) => values <= 1,
-            Some(Allowed::Ask) | None => false,
+    /// The bit of this type if it is required, where so many values of it are in order. `None` says nothing.
+    #[inline]
+    pub(super) fn allows(&self, attribute: AttributeTypeId, values: u64) -> Option<u64> {
+        let checked = self.attributes.get(attribute.0 as usize)?;
+        match checked.allowed {
+            Allowed::Values => Some(checked.required()),
+            Allowed::OneValue if values <= 1 => Some(checked.required()),
+            Allowed::OneValue | Allowed::Ask => None,
         }
     }
 
-    pub(super) fn allows_all(&self, attributes: &[EntryAttribute]) -> bool {
-        attributes.iter().all(|attribute| self.allows(attribute.description.attribute, attribute.count()))
-    }
-
-    /// Whether all that is required is among these.
-    pub(super) fn has_all(&self, types: &[AttributeTypeId], attributes: &[EntryAttribute]) -> bool {
-        self.must.iter().all(|wanted| {
-            types.contains(wanted) || attributes.iter().any(|a| a.description.attribute == *wanted)
-        })
+    /// Whether so many values of these types are in order, and all that is required is among them or has its bit in `others`. False
+    /// says nothing.
+    pub(super) fn allows_all(
+        &self,
+        others: u64,
+        mut attributes: impl Iterator<Item = (AttributeTypeId, u64)>,
+    ) -> bool {
+        let found = attributes.try_fold(others, |found, (id, values)| Some(found | self.allows(id, values)?));
+        found == Some(self.must)
     }
 }

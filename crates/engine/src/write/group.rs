@@ -123,6 +123,8 @@ pub(crate) struct Group<'a, S> {
     touches_links: bool,
     /// Of the tree, as the group began: known from the last commit, or looked up once.
     generation: Cell<Option<u64>>,
+    /// The last record of the log before the group.
+    logged_before: u64,
 }
 
 impl<'a, S: Store> Group<'a, S> {
@@ -146,6 +148,7 @@ impl<'a, S: Store> Group<'a, S> {
             policy: database.policy(),
             catalog: CatalogEdit::new(Arc::clone(&state.catalog)),
             state,
+            logged_before: counters.last_log_sequence,
             counters,
             set: WriteSet::new(),
             raised: Vec::new(),
@@ -168,14 +171,14 @@ impl<'a, S: Store> Group<'a, S> {
         let mut unit = WriteSet::new();
         let mut outcome = WriteOutcome::from(LdapResult::success());
         let mut refused = Refused::default();
-        let csn_before = self.counters.csn;
+        let (csn_before, claimed_before) = (self.counters.csn, self.counters.claimed);
         let logged_before = self.counters.last_log_sequence;
         let bytes_before = self.counters.logged_bytes;
         let done = self.unit(transaction, (tasks, follow), &mut unit, &mut outcome, &mut refused);
         let no_op = tasks.iter().any(|task| task.controls.no_op);
         if done.is_err() || no_op {
             tree::forget(self.instance);
-            self.counters.csn = csn_before;
+            (self.counters.csn, self.counters.claimed) = (csn_before, claimed_before);
             // Nothing of it is in the log, whose sequences have no gaps.
             self.counters.last_log_sequence = logged_before;
             self.counters.logged_bytes = bytes_before;
@@ -592,6 +595,7 @@ impl<'a, S: Store> Group<'a, S> {
             idle,
             prepared,
             replicated: task.replicated,
+            claims: !(task.replicated || derived || idle || self.state.settings.shadow),
         };
         let numbered = Arc::clone(self.catalog.catalog());
         let mut operator = Operator {
@@ -659,15 +663,14 @@ impl<'a, S: Store> Group<'a, S> {
     }
 
     /// What the group wrote, if anything.
-    pub(crate) fn ready(mut self) -> Option<Ready> {
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(crate) fn ready<T: Snapshot>(mut self, transaction: &T) -> Result<Option<Ready>, Fault> {
         if self.set.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let higher =
-            |csn: &Csn| self.raised.iter().any(|raised| raised.server_id == csn.server_id && raised > csn);
-        if let Some(csn) = self.counters.csn.as_ref().filter(|csn| !higher(csn)) {
-            log::put_context_csn(&mut self.set, csn);
-        }
+        let claimed = self.keep_context_csn(transaction)?;
         self.catalog.write_new(&mut self.set);
         // Readers that see the commit must know every attribute number in it. In a shared store another writer may give the
         // same number to something else first: there readers take it from the commit.
@@ -676,7 +679,27 @@ impl<'a, S: Store> Group<'a, S> {
         }
         let (durability, logs) = (self.state.settings.durability(), self.state.settings.log);
         let decided = self.counters.csn.is_some();
-        Some(Ready { set: self.set, catalog: self.catalog, durability, logs, decided })
+        Ok(Some(Ready { set: self.set, catalog: self.catalog, durability, logs, decided, claimed }))
+    }
+
+    /// Notes how far this server has come, unless the last record of the log [says it](log::LogHeading::claims), which is answered.
+    fn keep_context_csn<T: Snapshot>(&mut self, transaction: &T) -> Result<bool, Fault> {
+        let higher =
+            |csn: &Csn| self.raised.iter().any(|raised| raised.server_id == csn.server_id && raised > csn);
+        if let Some(csn) = self.counters.csn.as_ref().filter(|csn| !higher(csn)) {
+            // What the store is an image of has no log, and nodes of a shared store read the row alone.
+            let in_log =
+                !S::SHARED && self.counters.claimed.as_ref() == Some(csn) && self.database.mirror().is_none();
+            if !in_log {
+                log::put_context_csn(&mut self.set, csn);
+            }
+            return Ok(in_log);
+        }
+        // Records that say nothing of it come behind the one that did.
+        if !S::SHARED && self.counters.last_log_sequence > self.logged_before {
+            log::keep_claimed(transaction, &mut self.set)?;
+        }
+        Ok(false)
     }
 }
 
@@ -689,4 +712,6 @@ pub(crate) struct Ready {
     pub(crate) logs: bool,
     /// There are changes under CSNs of this server among them: nobody else has these, and no CSN may be given twice.
     pub(crate) decided: bool,
+    /// The last record of the log says how far this server has come.
+    pub(crate) claimed: bool,
 }

@@ -163,8 +163,9 @@ impl IndexWork {
         view: &V,
         catalog: &Catalog,
     ) -> Option<Slice> {
+        self.builder.state()?;
         let now = self.clock.monotonic();
-        if self.builder.state().is_none() || now < self.next {
+        if now < self.next {
             return None;
         }
         let limits = self.limits(now, BESIDE_NANOS);

@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 use super::change;
 use super::entry_state;
 use super::failure::Failure;
+use super::operational;
 use super::operator::{Held, Operator, StoredSets, insufficient};
-use super::patched::Patched;
+use super::patched::{Patched, is_each_replaced};
 use super::prepare::{Change, ChangeKind, Standing};
 use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part};
@@ -33,7 +34,12 @@ pub(crate) fn modify<V: Snapshot>(
     if operator.envelope.idle {
         return operator.post_read(held.id);
     }
-    let own = operator.own_changes(requested);
+    // Then nobody asks for the equality keys of what goes with them, unless it comes to the long way.
+    let is_each_replaced = is_each_replaced(requested);
+    let mut own = match is_each_replaced {
+        true => operator.own_changes_without_keys(requested),
+        false => operator.own_changes(requested),
+    };
     let context_csn = operator.context.known.context_csn;
     let is_kept = |change: &&Change| change.description.attribute != context_csn;
     let changes: Changes<'_> = requested.iter().filter(is_kept).chain(&own).collect();
@@ -47,13 +53,18 @@ pub(crate) fn modify<V: Snapshot>(
             return operator.post_read(held.id);
         }
     }
-    if let Some(patched) = Patched::new(operator, &old, &changes)? {
+    if let Some(patched) = Patched::new(operator, &old, &changes, is_each_replaced)? {
         operator.keep_old(&held, Some(&changes))?;
         patched.store(operator, &held, &old)?;
         operator.post_read(held.id)?;
         operator.log_modify(held.id, patched.uuid, patched.dn(), &changes);
         return Ok(());
     }
+    drop(changes);
+    if is_each_replaced {
+        operational::key_changes(&mut own);
+    }
+    let changes: Changes<'_> = requested.iter().filter(is_kept).chain(&own).collect();
     let shown = operator.view.dn(&old)?;
     let entry = changed_entry(operator, &held, shown, (&changes, requested))?;
     // The schema check may record another structural class: the log has to tell it, too.

@@ -58,7 +58,8 @@ pub fn complete_entry(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, uui
     }
 }
 
-/// The changes that go with a modify or a rename, but for attributes that the request sets itself.
+/// The changes that go with a modify or a rename, but for attributes that the request sets itself. None has its
+/// [equality keys](key_changes) yet: who replaces whole attributes asks for none.
 pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &Stamp) -> Vec<Change> {
     let sets = |attribute: AttributeTypeId| {
         requested.iter().any(|change| {
@@ -76,9 +77,14 @@ pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &S
     .map(|(attribute, value)| Change {
         kind: ChangeKind::Replace,
         description: AttributeDescription::plain(attribute),
-        keys: vec![value.clone().into_bytes()],
+        keys: Vec::new(),
         values: vec![value.into_bytes()],
         standing: Standing::Internal,
     })
     .collect()
+}
+
+/// Gives [those changes](modification_changes) their equality keys: their values are normal.
+pub fn key_changes(changes: &mut [Change]) {
+    changes.iter_mut().for_each(|change| change.keys.clone_from(&change.values));
 }

@@ -92,6 +92,8 @@ pub(crate) struct Counters {
     pub(crate) logged_bytes: u64,
     /// The latest CSN of the group.
     pub(crate) csn: Option<Csn>,
+    /// That of the last record of the group, if it [says](LogHeading::claims) that the contextCSN has come to it.
+    pub(crate) claimed: Option<Csn>,
     /// The highest CSN of each origin that the log has, or that came before it.
     pub(crate) highest: CsnVector,
 }
@@ -114,6 +116,8 @@ pub(crate) struct Envelope<'a> {
     pub(crate) prepared: &'a PreparedSets,
     /// It was made on another server, and says itself by whom and when.
     pub(crate) replicated: bool,
+    /// The contextCSN of this server comes to the CSN of the change, and of nothing that goes with it.
+    pub(crate) claims: bool,
 }
 
 /// What a record of the log is beside its change: see [`LogRecord`].
@@ -215,6 +219,13 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// The changes that go with a modify or a rename.
     pub(crate) fn own_changes(&self, requested: &[Change]) -> Vec<Change> {
+        let mut own = self.own_changes_without_keys(requested);
+        operational::key_changes(&mut own);
+        own
+    }
+
+    /// The same without their equality keys.
+    pub(crate) fn own_changes_without_keys(&self, requested: &[Change]) -> Vec<Change> {
         match self.stamps() {
             true => operational::modification_changes(self.context.known, requested, &self.stamp),
             false => Vec::new(),
@@ -414,10 +425,12 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             local: self.envelope.derived,
             continues: std::mem::replace(&mut self.continues, true),
             absent: false,
+            claims: self.envelope.claims,
         };
         let bytes = encode(self.context.schema, &heading, &std::mem::take(&mut self.old));
         self.counters.logged_bytes += bytes.len() as u64;
         log::append_encoded(&mut self.set, key, bytes);
+        self.counters.claimed = self.envelope.claims.then_some(self.stamp.csn);
     }
 
     /// The place of the next record in the log, if there is one.
@@ -431,6 +444,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             return None;
         }
         self.counters.last_log_sequence += 1;
+        self.counters.claimed = None;
         // A change that another server made is logged here as any other: in the order of its arrival.
         let server_id = self.context.order.server_id();
         Some(LogKey { server_id, sequence: self.counters.last_log_sequence })

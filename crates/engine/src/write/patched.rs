@@ -15,31 +15,30 @@ use super::operator::{Held, Operator, StoredSets};
 use super::prepare::{Change, ChangeKind};
 use super::schema_check::{CheckMode, unfit_for_naming};
 use crate::catalog::Catalog;
-use crate::entry::patch::{Patch, Touch};
+use crate::entry::patch::{After, Patch, Touch};
 use crate::entry::record::{INLINE_COUNT_LIMIT, StoredValue};
-use crate::entry::{AttributeNumber, EntryView, ValuesView};
+use crate::entry::{AttributeNumber, Entry, EntryView, ValuesView};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 
-/// Attributes of an entry that room is kept for.
-const USUAL_ATTRIBUTES: usize = 48;
-
 /// An entry with its changes, checked.
-pub(super) struct Patched<'r> {
-    patch: Patch<'r>,
+pub(super) struct Patched<'r, 'c> {
+    patch: Patch<'r, 'c>,
     /// The entryUUID; nil for an entry that never got any.
     pub(super) uuid: Uuid,
 }
 
-impl<'r> Patched<'r> {
-    /// Applies the changes to a stored entry. `None`: it has to go the long way.
+impl<'r, 'c> Patched<'r, 'c> {
+    /// Applies the changes to a stored entry; `is_each_replaced`: as [that](is_each_replaced) says of those that were requested. `None`: it
+    /// has to go the long way.
     ///
     /// # Errors
     /// What [`change::apply`] refuses; a damaged record.
     pub(super) fn new<V: Snapshot>(
         operator: &Operator<'_, V>,
         old: &EntryView<'r>,
-        changes: &[&Change],
+        changes: &[&'c Change],
+        is_each_replaced: bool,
     ) -> Result<Option<Self>, Failure> {
         let (context, controls) = (operator.context, operator.envelope.controls);
         let known = context.known;
@@ -75,7 +74,7 @@ impl<'r> Patched<'r> {
             uuid: number(known.entry_uuid),
             perhaps_changed: numbers.fold(0, |all, number| all | bit(number)),
             changed,
-            kept: SmallVec::new(),
+            required: 0,
             is_structural: false,
             is_named: false,
             found: Uuid::nil(),
@@ -85,17 +84,26 @@ impl<'r> Patched<'r> {
             scan.touch(row.number, row.description.as_ref()?.attribute, stored)
         })?;
         let Some(mut patch) = read.filter(|_| scan.is_structural && scan.is_named) else { return Ok(None) };
-        let sets = StoredSets::new(operator.reader_of(*old));
-        let (budget, permissive) = (&context.settings.request_limits, controls.permissive_modify);
-        change::apply_all(context.schema, &mut patch.entry, changes, permissive, &sets, budget)?;
-        let after = &patch.entry.attributes;
-        let passes = patch.fits() && list.allows_all(after) && list.has_all(&scan.kept, after);
+        if is_each_replaced {
+            let replaced = changes.iter().map(|change| (&change.description, change.values.as_slice()));
+            patch.after = After::Replaced(replaced.collect());
+        } else if let After::Edited(attributes) = &mut patch.after {
+            let sets = StoredSets::new(operator.reader_of(*old));
+            let (budget, permissive) = (&context.settings.request_limits, controls.permissive_modify);
+            let mut entry = Entry { dn: String::new(), attributes: std::mem::take(attributes) };
+            change::apply_all(context.schema, &mut entry, changes, permissive, &sets, budget)?;
+            *attributes = entry.attributes;
+        }
+        let passes = patch.fits() && {
+            let after = patch.changed().map(|c| (c.description.attribute, c.values.len() as u64));
+            list.allows_all(scan.required, after)
+        };
         Ok(passes.then_some(Self { patch, uuid: scan.found }))
     }
 
     /// The DN as it is shown.
     pub(super) fn dn(&self) -> &str {
-        &self.patch.entry.dn
+        &self.patch.dn
     }
 
     /// Stores the changed entry in the place of the old one.
@@ -117,6 +125,20 @@ impl<'r> Patched<'r> {
     }
 }
 
+/// Whether nothing is asked of the values before: each of the requested changes replaces an attribute that no other names. What goes
+/// with them replaces others.
+pub(super) fn is_each_replaced(requested: &[Change]) -> bool {
+    let is_first = |(at, change): (usize, &Change)| {
+        let before = requested.get(..at).unwrap_or_default();
+        change.kind == ChangeKind::Replace
+            && before.iter().all(|other| other.description != change.description)
+    };
+    requested.len() <= FEW_CHANGES && requested.iter().enumerate().all(is_first)
+}
+
+/// So many are compared with each other.
+const FEW_CHANGES: usize = 8;
+
 /// What is found out while the attributes of a record are gone through.
 struct Scan<'l, 'r> {
     list: &'l CheckedList,
@@ -127,8 +149,8 @@ struct Scan<'l, 'r> {
     changed: SmallVec<[(Option<AttributeNumber>, ChangeKind); 8]>,
     /// The [bits](bit) of their numbers.
     perhaps_changed: u64,
-    /// The types of what stays.
-    kept: SmallVec<[AttributeTypeId; USUAL_ATTRIBUTES]>,
+    /// What of the required attributes stays, as [bits](CheckedList::allows).
+    required: u64,
     is_structural: bool,
     is_named: bool,
     found: Uuid,
@@ -154,9 +176,7 @@ impl Scan<'_, '_> {
         {
             return Some(if *kind == ChangeKind::Replace { Touch::Drop } else { Touch::Load });
         }
-        if !self.list.allows(attribute, stored.len()) {
-            return None;
-        }
+        self.required |= self.list.allows(attribute, stored.len())?;
         if number == self.structural {
             self.is_structural = self.list.is_structural(stored);
         } else if number == self.naming.number {
@@ -167,7 +187,6 @@ impl Scan<'_, '_> {
                 self.found = Uuid::try_parse_ascii(value).unwrap_or_default();
             }
         }
-        self.kept.push(attribute);
         Some(Touch::Keep)
     }
 }

@@ -129,6 +129,7 @@ impl<S: Store> Group<'_, S> {
             now,
             derived,
             trusted: false,
+            claims: false,
             idle: false,
             prepared: &NONE_PREPARED,
             replicated: false,

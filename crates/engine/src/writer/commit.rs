@@ -172,9 +172,9 @@ impl<S: Store> Core<S> {
         carry_out_all((&database, gathering), &mut group, &transaction)?;
         let walked = self.back_link_walk.along(&mut group, &transaction, gathering.is_nothing())?;
         let walks_anew = group.walks;
-        let counters = Counters { csn: None, ..group.counters.clone() };
+        let counters = Counters { csn: None, claimed: None, ..group.counters.clone() };
         let generation = group.generation_behind();
-        let Some(mut ready) = group.ready() else { return Ok(transaction.confirm()?) };
+        let Some(mut ready) = group.ready(&transaction)? else { return Ok(transaction.confirm()?) };
         if ready.durability == Durability::Sync && !ready.decided && gathering.is_lazy() {
             ready.durability = Durability::NoMetaSync;
         }
@@ -187,7 +187,7 @@ impl<S: Store> Core<S> {
         injected::panic_at("writer-committed");
         let taken = self.environment.clock.monotonic().0.saturating_sub(begun.0);
         database.writes().committed(gathering.len(), taken);
-        let contexts_rose = log::sets_context_csn(&ready.set);
+        let contexts_rose = ready.claimed || log::sets_context_csn(&ready.set);
         let catalog = ready.catalog;
         self.generation = KnownGeneration(generation.map(|generation| (committed.0, generation)));
         self.settle(Settled {

@@ -338,5 +338,5 @@ fn read_counters<V: Snapshot>(snapshot: &V) -> Result<Counters, Fault> {
     let last_log_sequence = end.map_or(0, |end| end.sequence);
     let logged_bytes = end.map_or(Ok(0), |end| log::logged_bytes(snapshot, end.server_id))?;
     let highest = log::CsnVector::default();
-    Ok(Counters { last_entry_id, last_log_sequence, logged_bytes, csn: None, highest })
+    Ok(Counters { last_entry_id, last_log_sequence, logged_bytes, csn: None, claimed: None, highest })
 }

@@ -16,6 +16,7 @@ use crate::catalog::Catalog;
 use crate::database::DatabaseSettings;
 use crate::entry::AttributeNumber;
 use crate::failure::commit_failed;
+use crate::fault::commit_fault;
 use crate::index::{IndexConfig, Kinds};
 use crate::injected;
 use crate::load::{FillRequest, Rebuild};
@@ -98,7 +99,8 @@ impl<S: Store> Core<S> {
             return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
         }
         let retired = self.commit_own(Durability::Sync, |_, transaction, set| {
-            Ok(log::retire_server_id(transaction, set, server_id)?.then_some(()))
+            let is_known = log::retire_server_id(transaction, set, server_id).map_err(commit_fault)?;
+            Ok(is_known.then_some(()))
         });
         match retired {
             Ok(Some(())) => LdapResult::success(),

@@ -5,6 +5,7 @@
 mod access_log;
 mod committed;
 mod common;
+mod context_csn;
 mod fill;
 mod fill_states;
 mod formats;

@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use heed::types::Bytes;
-use heed::{Database, Env, EnvFlags, FlagSetMode, MdbError, PutFlags, RoTxn, RwTxn, WithTls, WithoutTls};
+use heed::{
+    Database, Env, EnvFlags, EnvInfo, FlagSetMode, MdbError, PutFlags, RoTxn, RwTxn, WithTls, WithoutTls,
+};
 
 use crate::error::{CommitError, ReadError};
 use crate::ordered::{OrderedRead, OrderedWrite};
@@ -148,23 +150,24 @@ impl LmdbStore {
     fn commit(&self, txn: RwTxn<'_>, durability: Durability) -> Result<CommitId, CommitError> {
         self.set_durability(durability)?;
         txn.commit().map_err(|error| self.commit_error(error))?;
-        let done = self.publish();
+        let info = self.env.info();
+        let done = self.publish(&info);
         if durability != Durability::NoSync {
-            self.make_room();
+            self.make_room(&info);
         }
         Ok(done)
     }
 
     /// For the next commits, while the writer's lock is held.
-    fn make_room(&self) {
+    fn make_room(&self, info: &EnvInfo) {
         let Some(room) = &self.room else { return };
-        let pages = self.env.info().last_page_number as u64 + 1;
+        let pages = info.last_page_number as u64 + 1;
         room.lock().unwrap_or_else(PoisonError::into_inner).make(pages * self.page_bytes);
     }
 
     /// Tells readers of the last commit. LMDB does not count a transaction that changed nothing.
-    fn publish(&self) -> CommitId {
-        let last = self.env.info().last_txn_id as u64;
+    fn publish(&self, info: &EnvInfo) -> CommitId {
+        let last = info.last_txn_id as u64;
         self.commits.store(last, Ordering::Release);
         CommitId(last)
     }

@@ -3,9 +3,9 @@
 use uuid::Uuid;
 
 use super::{
-    Came, FLAG_ABSENT, FLAG_CAME, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE, LogHead, LogOutline,
-    LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, OutlineKind, RecordForm,
-    VERSION_BEFORE,
+    Came, FLAG_ABSENT, FLAG_CAME, FLAG_CLAIMS, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE, LogHead,
+    LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
+    OutlineKind, RecordForm, VERSION_BEFORE,
 };
 use crate::csn::Csn;
 use crate::entry::EntryId;
@@ -22,6 +22,19 @@ impl LogHead {
         let offset = if version == VERSION_BEFORE { 0 } else { reader.number()? };
         Some(Self { time, offset })
     }
+}
+
+/// The CSN that the contextCSN of the record's server has come to by it; none if the record says nothing of that.
+///
+/// # Errors
+/// Bytes that do not begin as a record does.
+pub(in crate::log) fn claimed(bytes: &[u8]) -> Result<Option<Csn>, LogRecordError> {
+    let mut reader = Reader(bytes);
+    let &[version, _, flags] = reader.array::<3>().ok_or(LogRecordError::Damaged)?;
+    if flags & FLAG_CLAIMS == 0 {
+        return Ok(None);
+    }
+    reader.csn(version).map(|(csn, ..)| Some(csn)).ok_or(LogRecordError::Damaged)
 }
 
 /// What all kinds of records have in common.
@@ -42,6 +55,14 @@ pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 impl<'a> Reader<'a> {
     fn head(&mut self) -> Option<Head> {
         let &[version, kind, flags] = self.array::<3>()?;
+        let (csn, offset, entry, superior) = self.csn(version)?;
+        let entry_uuid = Uuid::from_bytes(*self.array::<16>()?);
+        let (dn, requester) = (self.text()?, self.text()?);
+        Some(Head { kind, flags, offset, entry, superior, csn, entry_uuid, dn, requester })
+    }
+
+    /// The CSN, and among its parts offset, entry and superior.
+    fn csn(&mut self, version: u8) -> Option<(Csn, u64, EntryId, EntryId)> {
         let time = Timestamp(i64::from_be_bytes(*self.array::<8>()?));
         let (offset, entry, superior) = match version {
             VERSION_BEFORE => (0, EntryId::ROOT, EntryId::ROOT),
@@ -53,9 +74,7 @@ impl<'a> Reader<'a> {
             server_id: u16::try_from(self.number()?).ok()?,
             modification: u32::try_from(self.number()?).ok()?,
         };
-        let entry_uuid = Uuid::from_bytes(*self.array::<16>()?);
-        let (dn, requester) = (self.text()?, self.text()?);
-        Some(Head { kind, flags, offset, entry, superior, csn, entry_uuid, dn, requester })
+        Some((csn, offset, entry, superior))
     }
 
     pub(super) fn record(&mut self) -> Option<LogRecord> {

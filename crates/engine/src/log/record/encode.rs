@@ -6,8 +6,8 @@ use larix_schema::{AttributeDescription, Schema};
 use uuid::Uuid;
 
 use super::{
-    ADD, Came, FLAG_ABSENT, FLAG_CAME, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE, LogRecord,
-    LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, MODIFY, RecordForm, VERSION,
+    ADD, Came, FLAG_ABSENT, FLAG_CAME, FLAG_CLAIMS, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE,
+    LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, MODIFY, RecordForm, VERSION,
 };
 use crate::change::prepare::Change;
 use crate::csn::Csn;
@@ -31,6 +31,7 @@ impl LogRecord {
             local: self.local,
             continues: self.continues,
             absent: self.absent,
+            claims: false,
         };
         let more = match self.told {
             RecordForm::AsDone => 0,
@@ -67,6 +68,9 @@ pub(crate) struct LogHeading<'a> {
     pub(crate) local: bool,
     pub(crate) continues: bool,
     pub(crate) absent: bool,
+    /// The contextCSN of this server has come to the CSN of the change: that needs no row of its own as long as this is the last
+    /// record.
+    pub(crate) claims: bool,
 }
 
 impl LogHeading<'_> {
@@ -77,6 +81,7 @@ impl LogHeading<'_> {
         let flags = flag(self.local, FLAG_LOCAL)
             | flag(self.continues, FLAG_CONTINUES)
             | flag(self.absent, FLAG_ABSENT)
+            | flag(self.claims, FLAG_CLAIMS)
             | more;
         out.extend_from_slice(&[VERSION, kind, flags]);
         out.extend_from_slice(&self.csn.time.0.to_be_bytes());

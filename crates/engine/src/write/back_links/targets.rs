@@ -43,6 +43,7 @@ impl<S: Store> Group<'_, S> {
             now,
             derived: true,
             trusted: false,
+            claims: false,
             idle: false,
             prepared: &NONE_PREPARED,
             replicated: false,
