@@ -37,8 +37,11 @@ pub(crate) enum After<'c> {
     /// First what was loaded, in the order of the record, then what is new.
     Edited(Vec<EntryAttribute>),
     /// All changes replace, each another attribute: what they say is what comes, in their order.
-    Replaced(SmallVec<[(&'c AttributeDescription, &'c [Vec<u8>]); 8]>),
+    Replaced(SmallVec<[Replacement<'c>; 8]>),
 }
+
+/// An attribute, and what comes in the place of its values.
+type Replacement<'c> = (&'c AttributeDescription, &'c [Vec<u8>]);
 
 /// An attribute of the next record that changed.
 #[derive(Copy, Clone, Debug)]
@@ -57,7 +60,7 @@ impl<'p> Changed<'p> {
         Self { description, values, place: *place, is_large: large.is_some() }
     }
 
-    fn replaced((description, values): (&'p AttributeDescription, &'p [Vec<u8>])) -> Self {
+    fn replaced((description, values): Replacement<'p>) -> Self {
         Self { description, values, place: None, is_large: false }
     }
 
