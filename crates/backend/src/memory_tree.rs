@@ -15,6 +15,8 @@ use larix_proto::encode::EntryEncoder;
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{AttributeDescription, AttributeTypeId, BoundFilter, Match, NormalDn, Schema};
 
+use crate::{Answered, Search};
+
 /// Entries, and who may see what of them.
 #[derive(Debug)]
 pub struct MemoryTree<'a> {
@@ -32,9 +34,10 @@ pub type Counted = fn(&Entry, u64, u64) -> Option<Entry>;
 
 /// Whether the access rules decide that an entry may be the base of a search.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Bases {
+pub enum Bases {
     Judged,
-    /// Every client knows that it is there.
+    /// Every client knows that it is there: the root DSE, the subschema. As in OpenLDAP, each may be the base, and the rules decide
+    /// about its content.
     Known,
 }
 
@@ -48,46 +51,18 @@ pub struct Found {
 
 impl MemoryTree<'_> {
     /// Runs a search whole: the list is short. Entries are appended to `out`, the result is not.
-    pub fn search(
-        &self,
-        base: &NormalDn,
-        request: &SearchRequest<'_>,
-        controls: &RequestControls,
-        id: MessageId,
-        out: &mut Vec<u8>,
-    ) -> Found {
-        self.search_as(Bases::Judged, base, request, controls, id, out)
+    pub fn search(&self, bases: Bases, search: &Search<'_>, out: &mut Vec<u8>) -> Found {
+        self.try_search(bases, search, out).unwrap_or_else(|fault| Found {
+            result: LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")),
+            entries: 0,
+        })
     }
 
-    /// As [`search`](Self::search), in a tree whose base every client knows: the root DSE, the subschema. It may be searched, as in
-    /// OpenLDAP, and the rules decide about its content.
-    pub fn search_known(
-        &self,
-        base: &NormalDn,
-        request: &SearchRequest<'_>,
-        controls: &RequestControls,
-        id: MessageId,
-        out: &mut Vec<u8>,
-    ) -> Found {
-        self.search_as(Bases::Known, base, request, controls, id, out)
-    }
-
-    fn search_as(
-        &self,
-        bases: Bases,
-        base: &NormalDn,
-        request: &SearchRequest<'_>,
-        controls: &RequestControls,
-        id: MessageId,
-        out: &mut Vec<u8>,
-    ) -> Found {
-        match self.try_search(bases, base, request, controls, id, out) {
-            Ok(found) => found,
-            Err(fault) => Found {
-                result: LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")),
-                entries: 0,
-            },
-        }
+    /// As [`search`](Self::search), as a cursor that has all answers.
+    pub fn answer(&self, bases: Bases, search: &Search<'_>) -> Answered {
+        let mut messages = Vec::new();
+        let Found { result, entries } = self.search(bases, search, &mut messages);
+        Answered { messages, result, entries }
     }
 
     /// Compares one attribute of one entry with a value.
@@ -191,15 +166,8 @@ impl MemoryTree<'_> {
         }
     }
 
-    fn try_search(
-        &self,
-        bases: Bases,
-        base: &NormalDn,
-        request: &SearchRequest<'_>,
-        controls: &RequestControls,
-        id: MessageId,
-        out: &mut Vec<u8>,
-    ) -> Result<Found, Fault> {
+    fn try_search(&self, bases: Bases, search: &Search<'_>, out: &mut Vec<u8>) -> Result<Found, Fault> {
+        let Search { base, request, controls, message, .. } = search;
         if controls.effective_rights.as_ref().is_some_and(|asked| asked.critical) {
             let text = "effective rights are told of stored entries only";
             let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
@@ -242,7 +210,7 @@ impl MemoryTree<'_> {
             if request.size_limit > 0 && entries >= u64::from(request.size_limit) {
                 return Ok(Found { result: LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), entries });
             }
-            seen.encode(&selection, matched.as_deref(), request.types_only, (id, &[]), out);
+            seen.encode(&selection, matched.as_deref(), request.types_only, (*message, &[]), out);
             entries += 1;
         }
         Ok(Found { result: LdapResult::success(), entries })

@@ -29,6 +29,8 @@ pub struct ProxySettings {
     /// Who is not asserted, and goes as he is.
     pub passed: Vec<IdentityRule>,
     pub rebind_as_user: bool,
+    /// The database follows the referrals of its targets.
+    pub chase_referrals: bool,
     pub no_references: bool,
     pub no_undefined_filter: bool,
     pub omit_unknown_schema: bool,
@@ -65,6 +67,7 @@ impl Default for ProxySettings {
             asserted: Vec::new(),
             passed: Vec::new(),
             rebind_as_user: false,
+            chase_referrals: false,
             no_references: false,
             no_undefined_filter: false,
             omit_unknown_schema: false,

@@ -1,6 +1,7 @@
 //! `overlay chain`: referrals that the server follows for its clients, beside slapd's own overlay; writes on a shadow; servers that are gone,
 //! hang or lead in circles.
 
+mod chasing;
 mod forwarding;
 
 use std::net::{SocketAddr, TcpListener};

@@ -9,10 +9,10 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larix_backend::memory_tree::MemoryTree;
+use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
-    Answered, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChanged, Pending, Reply, Search,
+    Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next, Operations,
+    PasswordChange, PasswordChanged, Pending, Reply, Search,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege};
 use larix_engine::log::{LastChange, OutlineKind};
@@ -369,10 +369,7 @@ impl Interceptor for LastModification {
             return Err(end(self.refused()));
         }
         let tree = self.tree(self.entry(next).map_err(end)?, &policy, context);
-        let mut messages = Vec::new();
-        let found =
-            tree.search(search.base, &search.request, &search.controls, search.message, &mut messages);
-        Ok(Box::new(Answered { messages, result: found.result, entries: found.entries }))
+        Ok(Box::new(tree.answer(Bases::Judged, &search)))
     }
 
     fn compare(

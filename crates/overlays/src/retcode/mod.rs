@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larix_backend::memory_tree::MemoryTree;
+use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
     Answered, Bind, Changes, Compare, Context, Cursor, Delays, End, Extended, ExtendedAnswer, Interceptor,
     Later, Next, Operations, PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
@@ -367,17 +367,16 @@ impl ReturnCode {
     }
 
     /// The entries below the parent that a search finds.
-    fn list(&self, next: Next<'_>, context: &Context<'_>, search: &Search<'_>) -> Box<dyn Cursor> {
+    fn list(&self, next: Next<'_>, context: &Context<'_>, mut search: Search<'_>) -> Box<dyn Cursor> {
         let mut parent = Entry::new(self.parent_text.clone());
         parent.attributes.push(larix_engine::entry::EntryAttribute::new(
             self.names.object_class.clone(),
             vec![b"top".to_vec()],
         ));
         let entries = std::iter::once(parent).chain(self.items.iter().map(|item| item.entry.clone()));
-        let mut messages = Vec::new();
         let Some(policy) = next.policy(&self.parent) else {
             let result = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-            return Box::new(Answered { messages, result, entries: 0 });
+            return Box::new(Answered { messages: Vec::new(), result, entries: 0 });
         };
         let tree = MemoryTree {
             schema: &self.schema,
@@ -387,10 +386,8 @@ impl ReturnCode {
             counted: None,
         };
         // The parent itself is none of them.
-        let mut request = search.request;
-        request.scope = Scope::OneLevel;
-        let found = tree.search(search.base, &request, &search.controls, search.message, &mut messages);
-        Box::new(Answered { messages, result: found.result, entries: found.entries })
+        search.request.scope = Scope::OneLevel;
+        Box::new(tree.answer(Bases::Judged, &search))
     }
 
     /// A search of more than the base outside: what its entries say comes behind the others.
@@ -446,7 +443,7 @@ impl Interceptor for ReturnCode {
     ) -> Result<Box<dyn Cursor>, Box<End>> {
         let is_base = search.request.scope == Scope::Base;
         if !is_base && *search.base == self.parent {
-            let listed = self.list(next, context, &search);
+            let listed = self.list(next, context, search);
             return Ok(PlannedSearch::cursor(&self.delays, self.sleep(context.clock), Some(listed), None));
         }
         let manage_dsa_it = search.controls.manage_dsa_it;

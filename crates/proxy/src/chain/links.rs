@@ -22,7 +22,10 @@ const UNLISTED_IDLE: Duration = Duration::from_secs(60);
 /// Opens the connections of one server.
 pub type OpenProxy = Box<dyn Fn(ProxySettings) -> Result<Arc<Proxy>, String> + Send + Sync>;
 
-/// What `overlay chain` is configured with, and its connections.
+/// How many referrals in a row `chase-referrals` follows: as many as OpenLDAP's library.
+const CHASE_DEPTH_MAX: u32 = 5;
+
+/// What `overlay chain` or `chase-referrals` is configured with, and its connections.
 pub struct Links {
     /// Those with settings of their own (`chain-uri`): one target each.
     pub listed: Vec<Arc<Proxy>>,
@@ -36,6 +39,8 @@ pub struct Links {
     /// Of requests without the control.
     pub behavior: Option<Behavior>,
     pub schema: Arc<Schema>,
+    /// The rules for entries of other servers; none: those of the database that the base belongs to.
+    pub entry_policy: Option<Arc<AccessPolicy>>,
     /// For entries where no rules are in force.
     pub open_policy: Arc<AccessPolicy>,
     pub clock: Arc<dyn Clock>,
@@ -60,7 +65,51 @@ struct Other {
     used: Duration,
 }
 
+/// What it takes to follow the referrals of a database's own targets.
+pub struct Chase {
+    pub open: OpenProxy,
+    pub schema: Arc<Schema>,
+    /// The rules for entries of other servers.
+    pub entry_policy: Arc<AccessPolicy>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Chase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chase")
+    }
+}
+
 impl Links {
+    /// Follows the referrals of the targets of `proxy` (`chase-referrals`). A referral to one of its targets is asked there as everything
+    /// else is. All others are asked anonymously, with the settings of its connections: no password goes to a server that a target names.
+    pub fn chasing(proxy: &Arc<Proxy>, Chase { open, schema, entry_policy, clock }: Chase) -> Self {
+        let unlisted = ProxySettings {
+            targets: Vec::new(),
+            acl_bind: None,
+            assertion: None,
+            asserted: Vec::new(),
+            passed: Vec::new(),
+            chase_referrals: false,
+            health_check: None,
+            ..proxy.settings().clone()
+        };
+        Self {
+            listed: vec![Arc::clone(proxy)],
+            unlisted,
+            open,
+            depth_max: CHASE_DEPTH_MAX,
+            return_error: false,
+            behavior: None,
+            schema,
+            open_policy: Arc::clone(&entry_policy),
+            entry_policy: Some(entry_policy),
+            clock,
+            others: Others::default(),
+            lost: Lost::new(|_| {}),
+        }
+    }
+
     /// The connections of the server that a URL names.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ use crate::request::password_changed;
 pub use behavior::{Behavior, Wish};
 use following::{Following, OriginalRequest, Request};
 pub use forwarding::Lost;
-pub use links::{Links, OpenProxy, Others};
+pub use links::{Chase, Links, OpenProxy, Others};
 use search::Chained;
 
 /// URLs of referrals that are tried for one request; each may take its whole time.
@@ -97,7 +97,7 @@ impl Interceptor for Chain {
         let Some(behavior) = behavior.filter(|_| !is_whole && next.refers(search.base, false)) else {
             return next.open(context, search);
         };
-        let policy = next.policy(search.base);
+        let policy = self.0.entry_policy.clone().or_else(|| next.policy(search.base));
         let chained = Chained::new(Arc::clone(&self.0), Asker::of(context), &search, behavior, policy);
         match next.open(context, search) {
             Ok(inner) => Ok(Box::new(chained.around(inner))),

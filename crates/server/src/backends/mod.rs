@@ -28,7 +28,7 @@ use crate::cluster::Clusters;
 use crate::services::Services;
 
 pub(crate) use caching::caching;
-pub(crate) use chained::chained;
+pub(crate) use chained::{chained, chasing};
 pub(crate) use changelog::Changelog;
 #[cfg(feature = "kv")]
 pub(crate) use clustered::clustered;

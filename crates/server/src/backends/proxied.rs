@@ -94,7 +94,7 @@ pub(crate) fn connections_of_targets(
 /// A database that another server or another database has.
 #[derive(Debug)]
 pub(crate) struct Proxied {
-    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) policy: Arc<AccessPolicy>,
     pub(crate) common: Arc<Common>,
     pub(crate) root_dn: Option<NormalDn>,

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use super::OpenError;
 use crate::backends::{
     Changelog, Common, Configuration, Content, DnsReferrals, MonitorTree, Nowhere, Null, OutOfService,
-    Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, connections,
+    Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, chasing, connections,
     connections_of_targets, pbind, remote_auth, translucent,
 };
 use larix_backend::meta::Target;
@@ -155,6 +155,11 @@ fn stored(
     }))
 }
 
+/// Its first suffix: part of the names of its connections.
+fn place(database: &Database) -> &str {
+    database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default()
+}
+
 /// What the root DSE lists of a database.
 fn naming_contexts(database: &Database) -> Vec<String> {
     let is_listed = !database.hidden && database.subordinate.is_none();
@@ -179,10 +184,11 @@ fn proxied(
     };
     let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
     let open = open_policy();
+    let chasing = chasing(common, &proxy, place(database), &entry_policy);
     let proxy = ProxyBackend { proxy, schema, policy: Arc::clone(&policy), entry_policy, suffixes };
-    let backend: Box<dyn Backend> = match caching(common, database, &proxy, &open)? {
-        Some(caching) => Box::new(caching),
-        None => Box::new(proxy),
+    let backend: Arc<dyn Backend> = match caching(common, database, &proxy, &open)? {
+        Some(caching) => Arc::new(caching),
+        None => Intercepted::with(Stack::new(chasing.into_iter().collect()), Arc::new(proxy)),
     };
     Ok(Some(with_root_and_limits(common, (database, policy), backend)))
 }
@@ -197,7 +203,7 @@ fn relayed(
     let real = settings.real.as_ref().map(|dn| dn.normal.clone());
     let suffixes = database.suffixes.iter().map(ToString::to_string).collect();
     let relay = Relay { real, policy: Arc::clone(&policy), suffixes };
-    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(relay))))
+    Ok(Some(with_root_and_limits(common, (database, policy), Arc::new(relay))))
 }
 
 /// The backend of a database of several targets: each is a proxy, behind the mapping of its names.
@@ -216,6 +222,7 @@ fn of_targets(
     let mut targets = Vec::with_capacity(settings.targets.len());
     for (target, proxy) in settings.targets.iter().zip(connections) {
         let suffix = target.suffix.normal.clone();
+        let chasing = chasing(common, &proxy, suffix.as_str(), &open_policy);
         let backend = Arc::new(ProxyBackend {
             proxy,
             schema: Arc::clone(schema),
@@ -229,7 +236,7 @@ fn of_targets(
                 NamesInFront::new(mapping, Arc::clone(schema), vec![suffix.clone()]).showing_outer_names(),
             ) as _
         });
-        let backend = Intercepted::with(Stack::new(names.into_iter().collect()), backend);
+        let backend = Intercepted::with(Stack::new(names.into_iter().chain(chasing).collect()), backend);
         let (subtrees, filters) = (target.subtrees.clone(), target.filters.clone());
         targets.push(Target { backend, suffix, subtrees, filters });
     }
@@ -241,7 +248,7 @@ fn of_targets(
         policy: Arc::clone(&policy),
         suffixes: database.suffixes.iter().map(ToString::to_string).collect(),
     };
-    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(meta))))
+    Ok(Some(with_root_and_limits(common, (database, policy), Arc::new(meta))))
 }
 
 fn changelog(
@@ -288,7 +295,7 @@ fn sock(
     let Some(SockSettings { socket }) = database.kind.settings() else { return Ok(None) };
     let context = program_context(common, (database, &policy), "database sock");
     let backend = SocketBackend::new(socket, context, naming_contexts(database));
-    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(backend))))
+    Ok(Some(with_root_and_limits(common, (database, policy), Arc::new(backend))))
 }
 
 fn dnssrv(
@@ -305,7 +312,7 @@ fn dnssrv(
         servers: servers.clone().into(),
         naming_contexts: naming_contexts(database),
     };
-    Ok(Some(with_root_and_limits(common, (database, policy), Box::new(backend))))
+    Ok(Some(with_root_and_limits(common, (database, policy), Arc::new(backend))))
 }
 
 /// What requests of a database to a program are made with.
@@ -340,7 +347,7 @@ fn judge_in_front(common: &Arc<Common>, policy: &Arc<AccessPolicy>, in_front: &m
 fn with_root_and_limits(
     common: &Arc<Common>,
     (database, policy): (&Database, Arc<AccessPolicy>),
-    backend: Box<dyn Backend>,
+    backend: Arc<dyn Backend>,
 ) -> Arc<dyn Backend> {
     let follows = !database.sync_replication.is_empty() && !database.multi_provider;
     let update_dn = database.update_dn.as_ref().map(|dn| dn.normal.clone());

@@ -53,6 +53,11 @@ impl KindSettings for LdapSettings {
             let help = "take `syncdata` and `logbase` out of its syncrepl line";
             found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
         }
+        if self.proxy.chase_referrals && database.caching_overlay().is_some() {
+            let message = "overlay pcache keeps no answers of servers that a referral names";
+            let help = "take `chase-referrals yes` out, or put `overlay chain` in front of the cache";
+            found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
+        }
         let in_front = config.interceptors(Some(database), &mut |_| Ok(None));
         if !lines.is_empty() && in_front.is_ok_and(|in_front| in_front.stack().maps_names()) {
             let message =
@@ -126,11 +131,13 @@ static TABLE: &[Directive] = &[
     })
     .arguments(0, 1),
     own("chase-referrals", "olcDbChaseReferrals", Form::Switch, |b, c| {
-        // Below chain it is `chain-max-depth` that says how far.
-        if c.switch()? && !b.is_below_referrals() {
+        let chase = c.switch()?;
+        if chase && b.is_below_overlay() && !b.is_below_referrals() {
             return Err(not_honoured("referrals are handed to the client, and not followed here", "no"));
         }
-        proxy(b).map(|_| ())
+        // Below chain it is `chain-max-depth` that says how far.
+        proxy(b)?.chase_referrals = chase && !b.is_below_overlay();
+        Ok(())
     }),
     own("t-f-support", "olcDbTFSupport", Form::Whole, |b, c| {
         let words = [("yes", true), ("true", true), ("no", false), ("false", false), ("discover", false)];

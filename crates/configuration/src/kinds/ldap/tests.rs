@@ -95,7 +95,7 @@ fn what_cannot_be() {
         ("uri ldaps://a\ntls start", "with ldaps:// TLS is there already"),
         ("uri ldap://a\ntls propagate", "clients with and without TLS"),
         ("uri ldap://a\ntls start tls_color=red", "no setting `tls_color`"),
-        ("uri ldap://a\nchase-referrals yes", "not followed here"),
+        ("uri ldap://a\nchase-referrals perhaps", "perhaps"),
         ("uri ldap://a\nonerr continue", "gets an error of the target"),
         ("uri ldap://a\nprotocol-version 2", "version 2"),
         ("uri ldap://a\ncancel exop-discover", "not asked of it"),

@@ -141,7 +141,6 @@ fn what_cannot_be() {
         ("uri ldap://a/o=x\nsuffixmassage o=x notadn", "\"notadn\" is not a DN"),
         ("uri ldap://a/o=x\nrewriteRule a ${>gone(x)}", "no context or map `gone`"),
         ("uri ldaps://a/o=x\ntls start", "with ldaps:// TLS is there already"),
-        ("uri ldap://a/o=x\nchase-referrals yes", "not followed here"),
         ("uri ldap://a/o=x\nclient-pr 100", "page by page"),
         ("uri ldap://a/o=x\npseudorootdn cn=x", "idassert-bind"),
         ("uri ldap://a/o=x\nnosuchkeyword 1", "unknown directive `nosuchkeyword`"),

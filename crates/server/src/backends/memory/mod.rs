@@ -20,7 +20,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 
 use super::{Common, passwords};
-use larix_backend::memory_tree::{Counted, Found, MemoryTree};
+use larix_backend::memory_tree::{Bases, Counted, Found, MemoryTree};
 use larix_backend::{
     Announced, Answered, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
@@ -37,8 +37,7 @@ pub(crate) use subschema::SubschemaTree;
 pub(crate) trait Content: Debug + Send + Sync + 'static {
     /// Entries that count what a search sends.
     const COUNTED: Option<Counted> = None;
-    /// Every client knows that the entry is there: it may be searched, as in OpenLDAP, and the rules decide about its content.
-    const KNOWN: bool = false;
+    const BASES: Bases = Bases::Judged;
 
     /// The entries, superiors first; of a tree with [`Self::begin`] those that every request may need.
     fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry>;
@@ -155,11 +154,7 @@ impl<C: Content> Tree<C> {
         out: &mut Vec<u8>,
     ) -> Result<Found, LdapResult> {
         let tree = self.content.named(self, context, (search.request.base, search.base))?;
-        let Search { base, request, controls, message, .. } = search;
-        Ok(match C::KNOWN {
-            true => tree.search_known(base, request, controls, *message, out),
-            false => tree.search(base, request, controls, *message, out),
-        })
+        Ok(tree.search(C::BASES, search, out))
     }
 }
 

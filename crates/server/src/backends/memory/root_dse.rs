@@ -6,6 +6,7 @@ use larix_engine::write::{Completion, WriteRequest};
 use super::{Common, Content, Tree, not_supported};
 use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::virtual_entries::root_dse::RootDse;
+use larix_backend::memory_tree::Bases;
 use larix_backend::{Announced, Context};
 
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(crate) struct RootDseTree {
 }
 
 impl Content for RootDseTree {
-    const KNOWN: bool = true;
+    const BASES: Bases = Bases::Known;
 
     fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry> {
         let sasl = &common.config.global.sasl;

@@ -6,12 +6,13 @@ use larix_engine::write::{Completion, WriteRequest};
 use super::{Common, Content, Tree, not_supported};
 use crate::virtual_entries::subschema;
 use larix_backend::Context;
+use larix_backend::memory_tree::Bases;
 
 #[derive(Debug)]
 pub(crate) struct SubschemaTree;
 
 impl Content for SubschemaTree {
-    const KNOWN: bool = true;
+    const BASES: Bases = Bases::Known;
 
     fn entries(&self, common: &Common, _: &Context<'_>) -> Vec<Entry> {
         let shown = common.config.attributes_shown_for_overlays();

@@ -1,0 +1,122 @@
+//! `chase-referrals yes`: a proxied database that follows the referrals of its target, beside slapd's own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use larix_testkit::process::free_port;
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::{Client, run};
+use larix_tests::scenario;
+
+use super::{ADMIN, ANN, Running, SUFFIX, behind, database, referring};
+
+const REQUESTS: &str = "anonymous
+search dc=example,dc=com sub (objectClass=*) cn sn
+search dc=example,dc=com sub (uid=ann) sn
+search dc=example,dc=com one (objectClass=*) cn ou
+search dc=example,dc=com base (objectClass=*) o
+search ou=people,dc=example,dc=com sub (objectClass=*) sn
+search ou=people,dc=example,dc=com one (sn=b*) sn
+search uid=ann,ou=people,dc=example,dc=com base (objectClass=*) sn
+search ou=people,dc=example,dc=com base (objectClass=*) ou with manageDSAit
+search cn=local,dc=example,dc=com base (objectClass=*) cn
+search dc=example,dc=com sub (sn=nobody) cn
+compare uid=ann,ou=people,dc=example,dc=com sn:archer
+compare uid=ann,ou=people,dc=example,dc=com sn:nobody
+";
+
+/// A database whose target has a referral to the people of another server.
+fn front(kind: Kind, target: SocketAddr, more: &str) -> Running {
+    let module = if kind == Kind::Slapd { "moduleload back_ldap\n" } else { "" };
+    let lines = format!("{module}database ldap\nsuffix {SUFFIX}\nuri ldap://{target}\n{more}\n");
+    Running::start(kind, &lines, "")
+}
+
+fn target(people: &str) -> Running {
+    Running::start(Kind::Larix, &database(""), &referring(people))
+}
+
+/// What is answered, whatever the order: slapd's library asks the other server while the target still answers.
+fn answers(address: SocketAddr) -> Vec<(String, Vec<String>)> {
+    let mut client = Client::connect(address);
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    scenario::parse(REQUESTS).iter().map(|step| (step.request.clone(), sorted(client.run(step)))).collect()
+}
+
+#[test]
+fn slapd_chases_the_same() {
+    if Kind::Slapd.is_lacking() || !Path::new("/usr/lib/ldap/back_ldap.la").exists() {
+        return;
+    }
+    let people = behind(Kind::Larix);
+    let target = target(&format!("ldap://{}", people.address()));
+    for chase in ["yes", "no"] {
+        let [theirs, ours] = [Kind::Slapd, Kind::Larix].map(|kind| {
+            let front = front(kind, target.address(), &format!("chase-referrals {chase}"));
+            answers(front.address())
+        });
+        assert_eq!(ours, theirs, "chase-referrals {chase}");
+        let found = ours.iter().any(|(request, lines)| {
+            request.contains("(uid=ann)") && lines.iter().any(|line| line.contains("Archer"))
+        });
+        assert_eq!(found, chase == "yes", "{ours:?}");
+    }
+}
+
+/// A server that a target names gets no password and no identity, whoever the proxy is to the target.
+#[test]
+fn nobody_is_known_where_a_referral_leads() {
+    let people = behind(Kind::Larix);
+    let target = target(&format!("ldap://{}", people.address()));
+    let identity = format!(
+        "chase-referrals yes\nrebind-as-user yes\nrootdn cn=root,{SUFFIX}\nrootpw secret\n\
+         acl-bind bindmethod=simple binddn={ADMIN} credentials=secret\n\
+         idassert-bind bindmethod=simple binddn={ADMIN} credentials=secret mode=none\nidassert-authzFrom *"
+    );
+    let front = front(Kind::Larix, target.address(), &identity);
+    for who in [ADMIN.to_owned(), format!("cn=root,{SUFFIX}")] {
+        let mut client = front.client();
+        assert!(run(&mut client, &format!("as {who} secret")).starts_with("=> 0"));
+        // The target itself knows who it is.
+        let here = run(&mut client, "modify cn=local,dc=example,dc=com\n  replace description: by the proxy");
+        assert!(here.starts_with("=> 0"), "{who}: {here}");
+        let there = run(&mut client, &format!("modify {ANN}\n  replace sn: Stolen"));
+        assert!(there.starts_with("=> 8") || there.starts_with("=> 50"), "{who}: {there}");
+        let found = run(&mut client, &format!("search {ANN} base (objectClass=*) sn userPassword"));
+        assert!(found.contains("Archer") && !found.contains("userPassword"), "{who}: {found}");
+    }
+    assert_eq!(Client::connect(people.address()).value(ANN, "sn").as_deref(), Some("Archer"));
+}
+
+/// Where nobody answers, and where a server sends its clients to itself, the client has the referral.
+#[test]
+fn referrals_that_lead_nowhere_are_handed_on() {
+    let port = free_port();
+    let gone = format!("ldap://127.0.0.1:{}", free_port());
+    let itself = format!("ldap://127.0.0.1:{port}");
+    for url in [&gone, &itself] {
+        let site = Site::new(Kind::Larix, &database(""));
+        site.load(&referring(url));
+        let listener = format!("ldap://127.0.0.1:{port}/");
+        let server = Server::start_on(Kind::Larix, &site.configuration(), &[&listener], &[], &[]);
+        let target = Running::with(server.unwrap_or_else(|error| panic!("{error}")), site);
+        let front = front(Kind::Larix, target.address(), "chase-referrals yes\nnetwork-timeout 1");
+        let mut client = front.client();
+        for request in [format!("compare {ANN} sn:archer"), format!("search {ANN} base (objectClass=*) sn")] {
+            let answer = run(&mut client, &request);
+            assert!(
+                answer.starts_with("=> 10") && answer.contains(url.as_str()),
+                "{url} {request}: {answer}"
+            );
+        }
+        let found = run(&mut client, "search dc=example,dc=com sub (objectClass=*) cn");
+        assert!(
+            found.contains("=> 0") && found.contains("cn: local") && found.contains(url.as_str()),
+            "{url}: {found}"
+        );
+    }
+}
