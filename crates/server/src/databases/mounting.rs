@@ -16,8 +16,8 @@ use zeroize::Zeroizing;
 use super::OpenError;
 use crate::backends::{
     Changelog, Common, Configuration, Content, DnsReferrals, MonitorTree, Nowhere, Null, OutOfService,
-    Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, chasing, connections,
-    connections_of_targets, pbind, remote_auth, translucent,
+    Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, chasing,
+    connections, connections_of_targets, pbind, remote_auth, translucent,
 };
 use larix_backend::meta::Target;
 use larix_backend::{
