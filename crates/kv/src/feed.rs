@@ -1,5 +1,5 @@
-//! Hearing of other nodes' commits as they are made, so that reads which do not ask see them soon. It makes nothing valid: whoever hears
-//! of a commit [asks](KvStore::hear), and whoever must not miss one asks at intervals, too.
+//! Hearing of other nodes' commits as they are made, so that reads which do not ask see them soon. It makes nothing valid: a node that
+//! hears of a commit [asks](KvStore::hear), and one that must not miss any asks at intervals, too.
 
 use std::time::Duration;
 

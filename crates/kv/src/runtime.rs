@@ -76,7 +76,7 @@ impl Drop for Runtime {
     }
 }
 
-/// An event loop without a thread: whoever waits for something in it runs it, so that no other thread has to be woken to send a question, nor
+/// An event loop without a thread: the thread that waits for something in it runs it, so that no other thread has to be woken to send a question, nor
 /// this one when the answer is there. Between two questions nothing in it moves.
 #[cfg(feature = "postgresql")]
 #[derive(Debug)]
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_of_its_own_is_run_by_whoever_waits() {
+    fn the_thread_that_waits_runs_a_loop_of_its_own() {
         let deadline = Duration::from_secs(60);
         let own = OwnLoop::new().expect("a loop");
         let on = || async { Ok(thread::current().id()) };

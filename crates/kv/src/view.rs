@@ -152,7 +152,7 @@ impl<'s> View<'s> {
         state.snapshot = Some(snapshot);
         if !beginnings.is_empty() {
             for ((table, range, limit), answers) in beginnings.into_iter().zip(behind) {
-                // What cannot be read is met again by whoever asks for it.
+                // What cannot be read is met again by the caller that asks for it.
                 let _met = self.take_range(&range, table, Direction::Forward, limit, answers);
             }
             self.store.known_mut().cache.set_begun();

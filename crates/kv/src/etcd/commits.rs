@@ -1,7 +1,7 @@
 //! Commits: a transaction that etcd carries out only if the head is what the writer knows.
 //!
 //! One that is larger than a transaction may be is first laid beside the rows, in parts. Then one transaction decides it: it writes
-//! `h/pending`. From then on it is carried out, by its writer or by whoever finds it; each step is carried out only while
+//! `h/pending`. From then on it is carried out, by its writer or by the node that finds it; each step is carried out only while
 //! `h/pending` is there, and can be repeated. The last one makes it the newest commit and takes `h/pending` away. Until then
 //! readers see the revision in which it was decided, which has none of it.
 

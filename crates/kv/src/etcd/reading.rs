@@ -88,7 +88,7 @@ impl Shared {
         let (ops, places) = self.ops(questions, revision);
         self.client.trip();
         let done = self.in_parts(ops).await.map_err(|fault| match fault {
-            // Compacted meanwhile: whoever reads begins again with what is newest.
+            // Compacted meanwhile: the reader begins again with what is newest.
             Fault::Etcd(Status { code: Status::OUT_OF_RANGE, .. }) => Fault::Stale,
             fault => fault,
         })?;

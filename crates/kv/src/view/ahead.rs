@@ -35,7 +35,7 @@ impl<'s> View<'s> {
         Ok(view)
     }
 
-    /// The same later. A fault is noted, and met again by whoever reads.
+    /// The same later. A fault is noted, and met again by the reader.
     pub(super) fn fetch_noting(&self, wanted: &[Wanted]) {
         if let Err(fault) = self.fetch_all(false, wanted) {
             let _noted = fault.into_read();
@@ -61,7 +61,7 @@ impl<'s> View<'s> {
             let questions = missing.iter().map(|missing| self.question(missing)).collect();
             let answers = self.ask(questions)?;
             for (missing, answers) in missing.into_iter().zip(answers) {
-                // What cannot be read is met again by whoever reads it.
+                // What cannot be read is met again by the reader.
                 let _met = self.take(missing, answers);
             }
             missing = self.missing(wanted);
