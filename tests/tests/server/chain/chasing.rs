@@ -36,11 +36,13 @@ fn target(people: &str) -> Running {
     Running::start(Kind::Larix, &database(""), &referring(people))
 }
 
-/// What is answered, whatever the order: slapd's library asks the other server while the target still answers.
-fn answers(address: SocketAddr) -> Vec<(String, Vec<String>)> {
+/// What is answered, whatever the order: slapd's library asks the other server while the target still answers. `with_references`:
+/// the references, too, which slapd hands on even where it has followed them.
+fn answers(address: SocketAddr, with_references: bool) -> Vec<(String, Vec<String>)> {
     let mut client = Client::connect(address);
     let sorted = |text: String| {
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let lines = text.lines().filter(|line| with_references || !line.starts_with("~>"));
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
         lines.sort();
         lines
     };
@@ -57,7 +59,7 @@ fn slapd_chases_the_same() {
     for chase in ["yes", "no"] {
         let [theirs, ours] = [Kind::Slapd, Kind::Larix].map(|kind| {
             let front = front(kind, target.address(), &format!("chase-referrals {chase}"));
-            answers(front.address())
+            answers(front.address(), kind == Kind::Larix || chase == "no")
         });
         assert_eq!(ours, theirs, "chase-referrals {chase}");
         let found = ours.iter().any(|(request, lines)| {
@@ -84,15 +86,16 @@ fn nobody_is_known_where_a_referral_leads() {
         // The target itself knows who it is.
         let here = run(&mut client, "modify cn=local,dc=example,dc=com\n  replace description: by the proxy");
         assert!(here.starts_with("=> 0"), "{who}: {here}");
+        // The other server refuses what nobody asks for: the client has the referral.
         let there = run(&mut client, &format!("modify {ANN}\n  replace sn: Stolen"));
-        assert!(there.starts_with("=> 8") || there.starts_with("=> 50"), "{who}: {there}");
+        assert!(there.starts_with("=> 10"), "{who}: {there}");
         let found = run(&mut client, &format!("search {ANN} base (objectClass=*) sn userPassword"));
         assert!(found.contains("Archer") && !found.contains("userPassword"), "{who}: {found}");
     }
     assert_eq!(Client::connect(people.address()).value(ANN, "sn").as_deref(), Some("Archer"));
 }
 
-/// Where nobody answers, and where a server sends its clients to itself, the client has the referral.
+/// Where no server answers, and where a server sends its clients to itself, the client has the referral.
 #[test]
 fn referrals_that_lead_nowhere_are_handed_on() {
     let port = free_port();
