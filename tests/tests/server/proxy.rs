@@ -358,8 +358,8 @@ fn cn_config_changes_it() {
     let answer = run(&mut config, &uri);
     assert!(answer.starts_with("=> 0"), "{answer}");
     assert!(run(&mut client, ann).contains("Second"));
-    let refused = run(&mut config, &format!("modify {database}\n  add olcDbChaseReferrals: TRUE"));
-    assert!(refused.contains("not followed here"), "{refused}");
+    let refused = run(&mut config, &format!("modify {database}\n  add olcDbProxyWhoAmI: TRUE"));
+    assert!(refused.contains("answered here"), "{refused}");
 }
 
 /// Passwords and answers go under TLS, and not at all where the target has none.

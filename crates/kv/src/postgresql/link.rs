@@ -109,9 +109,18 @@ impl Pool {
         }
         state.taken += 1;
         drop(state);
-        let mut lease = Lease { pool: self, wire: None, transaction: false, is_apart: false };
+        self.wired(Lease { pool: self, wire: None, transaction: false, is_apart: false })
+    }
+
+    /// The lease with a connection: one that is open and idle, or a new one.
+    fn wired<'p>(&'p self, mut lease: Lease<'p>) -> Result<Lease<'p>, Fault> {
         loop {
-            let idle = self.lock().idle.pop();
+            let idle = {
+                let mut state = self.lock();
+                let own = if lease.is_apart { state.apart.take() } else { None };
+                // To connect takes long: a node that has just begun has an idle one, and is to know soon who writes.
+                own.or_else(|| state.idle.pop())
+            };
             match idle {
                 // One that has ended meanwhile is of no use.
                 Some(wire) if !wire.is_open() => {}
@@ -126,17 +135,10 @@ impl Pool {
     /// The connection for who must not wait until others give one back: who holds the right to write loses it otherwise. One beyond the most
     /// that there may be; if it is in use, one like all others.
     pub(crate) fn lease_apart(&self) -> Result<Lease<'_>, Fault> {
-        let apart = {
-            let mut state = self.lock();
-            if std::mem::replace(&mut state.is_apart_taken, true) {
-                drop(state);
-                return self.lease();
-            }
-            state.apart.take()
-        };
-        let mut lease = Lease { pool: self, wire: None, transaction: false, is_apart: true };
-        lease.wire = Some(apart.filter(Wire::is_open).map_or_else(|| self.connect(), Ok)?);
-        Ok(lease)
+        if std::mem::replace(&mut self.lock().is_apart_taken, true) {
+            return self.lease();
+        }
+        self.wired(Lease { pool: self, wire: None, transaction: false, is_apart: true })
     }
 
     fn connect(&self) -> Result<Wire, Fault> {
