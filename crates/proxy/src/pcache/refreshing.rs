@@ -55,7 +55,7 @@ struct Due {
 
 impl Refreshes {
     fn due(&self) -> MutexGuard<'_, Due> {
-        // Whole whoever panicked.
+        // Each change of it is whole before anything can panic.
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

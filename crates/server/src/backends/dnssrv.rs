@@ -340,7 +340,7 @@ struct Slot(Mutex<(Option<Known>, Option<Arc<Follower>>)>);
 
 impl Slot {
     fn lock(&self) -> MutexGuard<'_, (Option<Known>, Option<Arc<Follower>>)> {
-        // Whole whoever panicked.
+        // Each change of it is whole before anything can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -403,7 +403,7 @@ impl Holder {
         if let Some(leader) = leader.filter(|_| !is_own) {
             return Ok(Role::Follower(leader));
         }
-        // Whoever holds the lease had the configuration when it took it.
+        // The node that holds the lease had the configuration when it took it.
         let lacks = if is_own { None } else { self.lacks_configuration(store)? };
         if let Some(why) = lacks {
             if *lacking != why {

@@ -69,7 +69,7 @@ fn slapd_chases_the_same() {
     }
 }
 
-/// A server that a target names gets no password and no identity, whoever the proxy is to the target.
+/// A server that a target names gets no password and no identity. What the proxy is to the target does not matter.
 #[test]
 fn nobody_is_known_where_a_referral_leads() {
     let people = behind(Kind::Larix);
