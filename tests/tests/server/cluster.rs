@@ -28,9 +28,12 @@ const BASE: &str = "add dc=example,dc=com\n  objectClass: domain\n  dc: example\
     add ou=people,dc=example,dc=com\n  objectClass: organizationalUnit\n  ou: people\n\n\
     add cn=ann,ou=people,dc=example,dc=com\n  objectClass: person\n  cn: ann\n  sn: Lee\n  userPassword: right";
 
-/// Nodes of one database with a lease of a second, not started.
+/// Seconds of a lease that a busy machine lets a node keep, and that a test waits for when a node is killed.
+const LEASE: u32 = 4;
+
+/// Nodes of one database, not started.
 fn nodes(address: &str, count: usize, more: &str) -> Vec<Member> {
-    nodes_with(address, count, 1, ("", more))
+    nodes_with(address, count, LEASE, ("", more))
 }
 
 /// `global` stands before the databases, `more` behind the lines of the one in the engine.
@@ -71,7 +74,7 @@ fn change_at(address: SocketAddr, request: &str) -> String {
     ask(&mut client, request)
 }
 
-/// Adds the first entries. The node leads, but on a busy machine it may lose its lease of a second for a moment.
+/// Adds the first entries. The node leads, but on a busy machine it may lose its lease for a moment.
 fn fill(node: &Member) {
     for request in BASE.split("\n\n") {
         until("it takes changes", || {
@@ -358,7 +361,8 @@ fn nothing_acknowledged_is_lost_when_leaders_die() {
 /// Adds at two nodes while the one that writes is killed again and again; `trouble` is made with the engine in each round.
 fn lose_nothing(address: &str, rounds: usize, mut trouble: impl FnMut(usize)) {
     const WRITERS: usize = 4;
-    let mut nodes = nodes(address, 2, "");
+    // Each round waits for the lease of a node that was killed; who asks asks again.
+    let mut nodes = nodes_with(address, 2, 1, ("", ""));
     nodes.iter_mut().for_each(Member::start);
     fill(&nodes[0]);
     let addresses: Vec<_> = nodes.iter().map(Member::address).collect();

@@ -7,7 +7,7 @@ use larix_testkit::postgresql::Engine;
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
-use super::{fill, leader, nodes_with, until};
+use super::{LEASE, fill, leader, nodes_with, until};
 
 const GLOBAL: &str = "authz-policy to\nsasl-host localhost\nsasl-secprops none\n\
     sasl-mechanisms SCRAM-SHA-256 SCRAM-SHA-1 DIGEST-MD5 CRAM-MD5 PLAIN\n\
@@ -42,7 +42,7 @@ fn identities_are_found_at_every_node() {
         return;
     }
     let Some(mut engine) = Engine::start() else { return };
-    let mut nodes = nodes_with(&engine.database().1, 2, 1, (GLOBAL, RULES));
+    let mut nodes = nodes_with(&engine.database().1, 2, LEASE, (GLOBAL, RULES));
     nodes.iter_mut().for_each(Member::start);
     fill(&nodes[0]);
     let at = leader(&nodes);
@@ -100,7 +100,7 @@ fn rules_see_groups_of_other_databases() {
          database kv\nengine {address}\nengine-schema second\nnode ldap://127.0.0.1:1\nsuffix dc=shared\n\
          rootdn cn=root,dc=shared\nrootpw secret"
     );
-    let mut nodes = nodes_with(&engine.database().1, 1, 1, ("", &more));
+    let mut nodes = nodes_with(&engine.database().1, 1, LEASE, ("", &more));
     nodes.iter_mut().for_each(Member::start);
     fill(&nodes[0]);
     let ann = format!("cn=ann,ou=people,{SUFFIX}");

@@ -12,7 +12,7 @@ use larix_testkit::process::free_port;
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
-use super::{change, describe, fill, larix, nodes_with, until};
+use super::{LEASE, change, describe, fill, larix, nodes_with, until};
 
 /// A server that joins, ended with its test.
 struct Joined {
@@ -99,7 +99,7 @@ fn a_node_joins_with_what_the_engine_holds() {
     assert!(text.contains("holds no store") && text.contains("before others join"), "{text}");
 
     let (global, own) = lines();
-    let mut nodes = nodes_with(&address, 1, 1, (&global, own));
+    let mut nodes = nodes_with(&address, 1, LEASE, (&global, own));
     nodes[0].start();
     fill(&nodes[0]);
     until("it is published", || nodes[0].log().contains(PUBLISHED));
