@@ -208,6 +208,7 @@ impl<S: Store> Fixture<S> {
             policy: &self.policy,
             limits: self.limits.as_ref(),
             bytes: usize::MAX,
+            clock: &self.clock,
         };
         let mut out = Vec::new();
         let answered = direct::answer(&view, &input, &mut out);

@@ -314,3 +314,56 @@ fn what_overlays_look_at_is_charged() {
     limit(100);
     assert_eq!(ask("(title=t-s3)"), (ResultCode::SUCCESS, 6));
 }
+
+/// An overlay does not send every search the long way: only those that ask for what it computes.
+#[test]
+fn searches_by_what_is_stored_are_answered_at_once() {
+    let (mut computing, _, overlay) = both(true);
+    let direct = |fixture: &Fixture<MemoryStore>, asked: &SearchSpec<'_>| {
+        // It is asked twice, for a base is known then.
+        fixture.search(asked);
+        fixture.direct(asked).map(|(_, entries)| entries)
+    };
+    for (filter, want) in [
+        ("(cn=e3)", Some(1)),
+        ("(&(cn=e3)(sn=s3))", Some(1)),
+        ("(title=own5)", None),
+        ("(&(cn=e5)(title=own5))", None),
+        ("(&(cn=e5)(title=*))", None),
+        ("(creatorsName=*)", None),
+    ] {
+        for attributes in [&["*"][..], &["*", "+"], &["title"], &["1.1"]] {
+            let asked = SearchSpec { filter, attributes, ..SearchSpec::default() };
+            assert_eq!(direct(&computing, &asked), want, "{filter} {attributes:?}");
+        }
+    }
+    let read = SearchSpec { base: "cn=e5,dc=example,dc=com", scope: Scope::Base, ..SearchSpec::default() };
+    assert_eq!(direct(&computing, &read), Some(1));
+    assert_eq!(direct(&computing, &SearchSpec { filter: "(title=*)", ..read.clone() }), None);
+    // The overlay is asked as it is on the long way, and not at all where nobody wants what it computes.
+    let before = overlay.asked.load(Ordering::Relaxed);
+    assert_eq!(
+        computing.direct(&SearchSpec { attributes: &["cn"], ..read }).map(|(_, found)| found),
+        Some(1)
+    );
+    assert_eq!(overlay.asked.load(Ordering::Relaxed), before);
+    // Rules that ask for what is computed have the same answer there.
+    computing.restrict(&["to filter=(title=t-s3) by * none", "to * by * read"]);
+    computing.subject = Arc::default();
+    for (filter, want) in [("(cn=e3)", 0), ("(cn=e4)", 1)] {
+        assert_eq!(computing.search(&SearchSpec { filter, ..SearchSpec::default() }).entries.len(), want);
+    }
+}
+
+/// Candidates that are looked at in one go share one search's steps.
+#[test]
+fn what_overlays_look_at_leaves_the_short_way() {
+    let (computing, ..) = both(true);
+    let asked = SearchSpec { filter: "(sn=s3)", attributes: &["title"], ..SearchSpec::default() };
+    computing.search(&asked);
+    assert_eq!(computing.direct(&asked).map(|(_, entries)| entries), Some(6));
+    let mut settings = DatabaseSettings::clone(&computing.database.settings());
+    settings.request_limits = settings.request_limits.with(RequestLimit::Steps, 8);
+    computing.database.publish_settings(settings).expect("settings");
+    assert!(computing.direct(&asked).is_none(), "one entry's steps are not enough for six");
+}

@@ -1,8 +1,8 @@
 //! Searches that are answered at once: an entry by its name, and an AND of equalities of which an index answers one.
 //!
 //! Most requests are of these two kinds. Nothing of such a search outlives the request, so it needs no task, no plan and no list:
-//! its terms stand on the stack. Whatever is not as usual (a control, an overlay that has a say, an alias, a referral, an error, rights that
-//! differ from entry to entry, many candidates) is left to a [`SearchTask`](super::task::SearchTask), before anything is answered.
+//! its terms stand on the stack. Whatever is not as usual (a control, a term that overlays compute values for, an alias, a referral, an error,
+//! rights that differ from entry to entry, many candidates) is left to a [`SearchTask`](super::task::SearchTask), before anything is answered.
 
 use std::cell::Cell;
 
@@ -17,6 +17,7 @@ use super::limits::{self, RequestedLimits};
 use super::pace::STEPS_HERE;
 use super::run;
 use super::selection::Selection;
+use super::shown;
 use crate::access::{AccessPolicy, Privilege, Subject};
 use crate::budget::RequestLimit;
 use crate::catalog::CatalogRow;
@@ -26,9 +27,11 @@ use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
 use crate::filter::{charge, value_steps};
 use crate::index::{KeyKind, Kinds, key};
+use crate::overlay::Interests;
+use crate::overlay::computed::ComputedAttribute;
 use crate::record::{Form, RecordFlags, StoredValue};
 use crate::tables::INDEX;
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 
 /// Candidates that are looked at: a task looks at the clock after so many.
 const CANDIDATES_MAX: u64 = 8;
@@ -53,6 +56,8 @@ pub struct DirectInput<'r> {
     pub limits: Option<&'r Limits>,
     /// Bytes of output with which a search has to wait for the client.
     pub bytes: usize,
+    /// Looked at where an overlay looks at what is answered.
+    pub clock: &'r dyn Clock,
 }
 
 /// What became of it: its result is success.
@@ -93,8 +98,6 @@ pub fn answer<N: Snapshot>(
     let is_usual = input.controls.is_none()
         && request.deref == DerefAliases::Never
         && matches!(request.scope, Scope::Base | Scope::Subtree)
-        && view.computed.is_empty()
-        && view.shown.is_empty()
         && !input.base.is_root()
         && request.filter.as_ber().len() <= FILTER_BYTES_MAX
         && out.len() < input.bytes;
@@ -108,23 +111,28 @@ pub fn answer<N: Snapshot>(
     }
     let mut gate = Gate::new(input.policy, input.subject);
     gate.steps = view.settings.request_limits.most(RequestLimit::Steps).min(STEPS_HERE);
+    gate.computed = &view.computed;
     let mut terms = Terms::new();
     add_terms(view, &gate, request.filter, &mut terms)?;
+    let looks = view.settings.overlays.want(Interests::SHOW);
+    let answer = Answer {
+        message: input.message,
+        types_only: request.types_only,
+        selection: Selection::new(&view.schema, &view.catalog, request.attributes),
+        matched_values: None,
+        rights: None,
+        for_consumer: false,
+        states: false,
+        now: if looks { input.clock.now() } else { Timestamp::default() },
+    };
+    let shown = shown::by(view, &answer, input.controls);
+    gate.shown = &shown;
     let search = Direct {
         view,
         terms: &terms,
         gate,
         base: input.base,
-        answer: Answer {
-            message: input.message,
-            types_only: request.types_only,
-            selection: Selection::new(&view.schema, &view.catalog, request.attributes),
-            matched_values: None,
-            rights: None,
-            for_consumer: false,
-            states: false,
-            now: Timestamp::default(),
-        },
+        answer,
         most: limits.size.unwrap_or(u32::MAX),
         bytes: input.bytes,
     };
@@ -167,7 +175,8 @@ fn term<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<
     let (name, value) = filter.term()?;
     let description = view.schema.describe_octets(name).ok()?;
     let row = view.catalog.only(&view.schema, &description)?;
-    if !gate.searches_all_of(&description) {
+    let computes = |own: &ComputedAttribute| own.description.is_subdescription_of(&view.schema, &description);
+    if !gate.searches_all_of(&description) || gate.computed.iter().any(computes) {
         return None;
     }
     let equality = match value {
@@ -235,6 +244,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
         let view = self.view;
         let mut answered = DirectAnswer { entries: 0, looked: 0 };
         let Some((proved, count)) = self.smallest(key, ids)? else { return Ok(None) };
+        let mut gate = self.gate.clone();
         for id in ids.iter().take(count).copied().map(EntryId) {
             let Some(stored) = view.stored(id)? else { continue };
             answered.looked += 1;
@@ -251,7 +261,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
                 }
             }
             let record = view.unpacked(id, &*stored)?;
-            let seen = Seen::new(view, view.reader_of(head, &stored, &record), self.gate.clone());
+            let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate.clone());
             let Some(matches) = self.matches(&seen, Some(proved))? else { return Ok(None) };
             if matches && run::append_below(&self.answer, &seen, superior.as_deref(), out)? {
                 if answered.entries >= self.most {
@@ -261,6 +271,8 @@ impl<N: Snapshot> Direct<'_, '_, N> {
                 // Who has searched for an entry often goes on with its name.
                 view.names.note_found(&head, &view.found);
             }
+            // All of it in one go: the steps are of the search, not of each entry.
+            gate.steps -= seen.steps();
         }
         Ok(Some(answered))
     }

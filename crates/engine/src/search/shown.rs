@@ -10,11 +10,27 @@ use super::entry::Seen;
 use super::present::Present;
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
+use crate::controls::RequestControls;
+use crate::database::View;
 use crate::entry::ValuesView;
 use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::overlay::shown::{Reading, ShownAttribute, ShownEntries, ShownEntry};
+use crate::overlay::shown::{Reading, ShownAttribute, ShownEntries, ShownEntry, ShownRequest};
 use crate::time::Timestamp;
+
+/// The overlays that look at what a search answers.
+pub(super) fn by<'v, N>(
+    view: &'v View<'_, N>,
+    answer: &Answer,
+    controls: &RequestControls,
+) -> SmallVec<[&'v dyn ShownEntries; 2]> {
+    if view.shown.is_empty() {
+        return SmallVec::new();
+    }
+    let (types_only, names_none) = (answer.types_only, answer.selection.names_none());
+    let request = ShownRequest { controls, types_only, names_none, compares: false };
+    view.shown.iter().filter_map(|overlay| overlay.shown()).filter(|shown| shown.wants(&request)).collect()
+}
 
 /// What is answered of an entry that concerns overlays; `None`: it concerns none.
 pub(super) fn altered<N: Snapshot>(

@@ -29,7 +29,7 @@ use super::scope::{self, Base};
 use super::selection::Selection;
 use super::sort::Order;
 use super::synchronised::Refresh;
-use super::{referral, sorted, window};
+use super::{referral, shown, sorted, window};
 use crate::access::{AccessPolicy, Privilege, Subject};
 use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::RequestControls;
@@ -39,7 +39,7 @@ use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::overlay::Interests;
-use crate::overlay::shown::{ShownEntries, ShownRequest};
+use crate::overlay::shown::ShownEntries;
 use crate::replica_state::EntryPlaces;
 use crate::time::{Clock, Monotonic, Timestamp};
 
@@ -407,14 +407,7 @@ impl SearchTask {
 
     /// The overlays that look at what is answered.
     pub(super) fn shown_by<'v, N>(&self, view: &'v View<'_, N>) -> SmallVec<[&'v dyn ShownEntries; 2]> {
-        if view.shown.is_empty() || self.refresh.is_some() {
-            return SmallVec::new();
-        }
-        let shown = view.shown.iter().filter_map(|overlay| overlay.shown());
-        let (controls, types_only) = (&self.controls, self.answer.types_only);
-        let names_none = self.answer.selection.names_none();
-        let request = ShownRequest { controls, types_only, names_none, compares: false };
-        shown.filter(|shown| shown.wants(&request)).collect()
+        if self.refresh.is_some() { SmallVec::new() } else { shown::by(view, &self.answer, &self.controls) }
     }
 
     pub(super) fn renumber<N: Snapshot>(&mut self, view: &View<'_, N>) {

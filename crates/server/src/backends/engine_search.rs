@@ -51,6 +51,7 @@ pub(super) fn first_slice<S: Store, N: Snapshot>(
         policy: &policy,
         limits: limits.as_ref(),
         bytes: budget.bytes,
+        clock: context.clock,
     };
     if let Some(DirectAnswer { entries, looked }) = direct::answer(view, &input, out) {
         let effort = Effort { entries: entries.into(), candidates: looked };
