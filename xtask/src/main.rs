@@ -17,6 +17,8 @@ mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 
@@ -40,7 +42,8 @@ cargo xtask COMMAND
   instructions [update]
                   instructions a request under valgrind, against the baseline; or write the baseline anew
   kerberos        the build feature gssapi, with MIT's KDC
-  ci              check, test, the package, kerberos, instructions, a short fuzz run, and every scenario of the load generator in smoke size
+  ci              check, test with the build feature gssapi, the package, instructions, a short fuzz run, and every scenario of the
+                  load generator in smoke size; it says how long each took
   engines [OPTIONS]
                   the store's workloads on LMDB beside other engines; --help lists the options
   bench [ENTRIES] [FLAGS]
@@ -102,14 +105,7 @@ fn main() -> ExitCode {
             println!("{}\n{}", package.make()?.display(), package.make_slapd()?.display());
             Ok(())
         }),
-        ["ci"] => check()
-            .and_then(|()| test(&[]))
-            .and_then(|()| packages::without(&root(), false))
-            .and_then(|()| package_of_tests())
-            .and_then(|()| kerberos())
-            .and_then(|()| instructions::run(&root(), false))
-            .and_then(|()| fuzz("20000"))
-            .and_then(|()| smoke()),
+        ["ci"] => ci(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -123,6 +119,47 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether all tests are built and run with the system's Kerberos library: never set is no.
+static WITH_KERBEROS: OnceLock<()> = OnceLock::new();
+/// Makes tests of Kerberos that cannot run fail.
+const KERBEROS_VARIABLE: &str = "LARIX_KERBEROS";
+
+type Stage = fn() -> anyhow::Result<()>;
+
+/// The stages, one after the other, with the seconds that each took at the end, whichever of them failed.
+#[expect(clippy::disallowed_methods, reason = "stages take as long as they take")]
+fn ci() -> anyhow::Result<()> {
+    // One build for all: crates that know the feature would be compiled twice otherwise.
+    let _ = WITH_KERBEROS.set(());
+    let stages: [(&str, Stage); 7] = [
+        ("check", check),
+        ("test", || test(&[])),
+        ("without packages", || packages::without(&root(), false)),
+        ("package", package_of_tests),
+        ("instructions", || instructions::run(&root(), false)),
+        ("fuzz", || fuzz("20000")),
+        ("smoke", smoke),
+    ];
+    let mut took = Vec::new();
+    let done = stages.into_iter().try_for_each(|(name, stage)| {
+        let began = Instant::now();
+        let done = stage();
+        took.push(format!("{name} {} s", began.elapsed().as_secs()));
+        done
+    });
+    println!("ci: {}", took.join(", "));
+    done
+}
+
+/// Cargo's arguments for whatever builds or runs tests. All calls have the same: with other features, cargo compiles everything twice.
+fn test_arguments() -> Vec<&'static str> {
+    let mut arguments = vec!["test", "--workspace"];
+    if WITH_KERBEROS.get().is_some() {
+        arguments.extend(["--features", "larix/gssapi"]);
+    }
+    arguments
 }
 
 /// The workspace's root folder.
@@ -176,25 +213,32 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
     tidy::run(&root())?;
     dependencies::run(&root())?;
     binary()?;
-    let mut arguments = vec!["test", "--workspace"];
+    let mut arguments = test_arguments();
     arguments.extend(rest);
     let what = if rest.is_empty() { progress::What::All } else { progress::What::Chosen };
-    packages::with_skips(&root(), |command| progress::run(&root(), command.args(&arguments), what))
+    packages::with_skips(&root(), |command| {
+        if WITH_KERBEROS.get().is_some() {
+            command.env(KERBEROS_VARIABLE, "required");
+        }
+        progress::run(&root(), command.args(&arguments), what)
+    })
 }
 
 /// Builds the binary that the end-to-end tests start, along with what is built for all tests: by itself cargo would pick other
 /// features of what both are made of, and compile everything twice.
 fn binary() -> anyhow::Result<()> {
-    cargo(&["test", "--workspace", "--test", "binary", "--no-run"])
+    let mut arguments = test_arguments();
+    arguments.extend(["--test", "binary", "--no-run"]);
+    cargo(&arguments)
 }
 
-/// The build feature that needs the system's Kerberos library, with a KDC. What is missing is an error here. The binary is built as
-/// [`binary`] builds it, so that only crates which know the feature are compiled anew.
+/// The build feature that needs the system's Kerberos library, with a KDC. What is missing is an error here.
 fn kerberos() -> anyhow::Result<()> {
-    let build = ["test", "--workspace", "--features", "larix/gssapi", "--test", "binary", "--no-run"];
-    cargo(&build)?;
-    let test = ["test", "--workspace", "--test", "server", "gssapi"];
-    run(cargo_command().args(test).env("LARIX_KERBEROS", "required"))
+    let _ = WITH_KERBEROS.set(());
+    binary()?;
+    let mut arguments = test_arguments();
+    arguments.extend(["--test", "server", "gssapi"]);
+    run(cargo_command().args(arguments).env(KERBEROS_VARIABLE, "required"))
 }
 
 fn fuzz(runs: &str) -> anyhow::Result<()> {

@@ -156,7 +156,9 @@ pub(crate) fn without(root: &Path, all: bool) -> anyhow::Result<()> {
     std::fs::write(&empty, "").with_context(|| format!("cannot write {}", empty.display()))?;
     let folder = root.join("target/empty.d");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let mut cargo = vec!["cargo", "test", "--quiet", "--workspace"];
+    let mut cargo = vec!["cargo"];
+    cargo.extend(crate::test_arguments());
+    cargo.push("--quiet");
     if all {
         cargo.push("--no-fail-fast");
     } else {
