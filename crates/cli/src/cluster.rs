@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use larix_server::cluster::{self, Checked, Status};
+use larix_server::cluster::{self, Checked, KnownNode, NodeReport, Status};
 
 use crate::tools::common::ConfigArgs;
 
@@ -26,7 +26,7 @@ pub(crate) struct ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
-    /// Print which node writes, the newest commit, and which servers are connected
+    /// Print which node writes, the newest commit, what each node has in force of the configuration, and which servers are connected
     Status(SharedDatabaseArgs),
     /// End the lease: another node takes over, and the one that writes may not for ten seconds
     StepDown(SharedDatabaseArgs),
@@ -68,7 +68,7 @@ pub(crate) fn main(arguments: &ClusterArgs) -> ExitCode {
 }
 
 fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
-    let Status { leader, epoch, commit, configuration, connected } =
+    let Status { leader, epoch, commit, configuration, nodes, connected } =
         cluster::status(&place.config.read()?, place.suffix()).map_err(anyhow::Error::msg)?;
     match leader {
         Some((leader, left)) => println!("leader:        {leader} (lease: {} ms)", left.as_millis()),
@@ -79,10 +79,44 @@ fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     if let Some((generation, node)) = configuration {
         println!("configuration: generation {generation}, of {node}");
     }
+    nodes.iter().for_each(|node| println!("node:          {}", about(node)));
     for session in connected {
         println!("connected:     {} ({} connections)", session.name, session.connections);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A node in a line.
+fn about(known: &KnownNode) -> String {
+    let KnownNode { node, heard, report } = known;
+    let mut text = node.clone();
+    if let Some(NodeReport { version, .. }) = report {
+        text += &format!(", Larix {version}");
+    }
+    match heard {
+        Some(ago) => text += &format!(", heard of {:.1} s ago", ago.as_secs_f64()),
+        None => text += ", connected",
+    }
+    match report {
+        Some(report) => text + ", configuration: " + &configuration_of(report),
+        None => text + ", of another version, which says nothing more that this one reads",
+    }
+}
+
+/// How the configuration of a node stands to what all nodes have in common.
+fn configuration_of(report: &NodeReport) -> String {
+    let NodeReport { is_shared, newest, in_force, refused, .. } = report;
+    let held = match in_force {
+        0 if *is_shared => "an earlier one in force".to_owned(),
+        0 if *newest == 0 => "its own".to_owned(),
+        0 => format!("its own, which differs from generation {newest}"),
+        _ => format!("generation {in_force} in force"),
+    };
+    match refused {
+        Some(why) => format!("{held}, generation {newest} refused: {why}"),
+        None if *is_shared && in_force < newest => format!("{held}, generation {newest} not yet"),
+        None => held,
+    }
 }
 
 fn step_down(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
@@ -126,5 +160,40 @@ fn checked(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
 impl SharedDatabaseArgs {
     fn suffix(&self) -> Option<&str> {
         self.suffix.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_told_in_a_line() {
+        let report = |is_shared, newest, in_force, refused: Option<&str>| NodeReport {
+            version: "1.2".to_owned(),
+            is_shared,
+            newest,
+            in_force,
+            refused: refused.map(str::to_owned),
+        };
+        for (report, expected) in [
+            (report(true, 3, 3, None), "generation 3 in force"),
+            (report(false, 3, 3, None), "generation 3 in force"),
+            (report(true, 3, 2, None), "generation 2 in force, generation 3 not yet"),
+            (report(true, 3, 2, Some("no such")), "generation 2 in force, generation 3 refused: no such"),
+            (report(true, 3, 0, Some("no such")), "an earlier one in force, generation 3 refused: no such"),
+            (report(false, 3, 0, None), "its own, which differs from generation 3"),
+            (report(false, 0, 0, None), "its own"),
+        ] {
+            let known = KnownNode {
+                node: "ldap://n1".to_owned(),
+                heard: Some(Duration::from_millis(1250)),
+                report: Some(report),
+            };
+            let text = format!("ldap://n1, Larix 1.2, heard of 1.2 s ago, configuration: {expected}");
+            assert_eq!(about(&known), text);
+        }
+        let silent = KnownNode { node: "ldap://n1".to_owned(), heard: None, report: None };
+        assert!(about(&silent).starts_with("ldap://n1, connected, of another version"));
     }
 }

@@ -174,6 +174,16 @@ pub struct Session {
     pub connections: u64,
 }
 
+/// What a node has said of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The node's URL.
+    pub node: String,
+    pub words: Vec<u8>,
+    /// How long ago, by the engine's clock; with etcd in whole seconds.
+    pub ago: Duration,
+}
+
 /// Whom a message is for.
 #[derive(Clone, Copy, Debug)]
 pub enum Recipient<'a> {
@@ -255,6 +265,10 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault>;
     fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault>;
     fn sessions(&self) -> Result<Vec<Session>, Fault>;
+    /// What a node says of itself takes the place of what it said before.
+    fn say(&self, node: &str, words: &[u8]) -> Result<(), Fault>;
+    fn unsay(&self, node: &str) -> Result<(), Fault>;
+    fn said(&self) -> Result<Vec<Said>, Fault>;
 
     fn send(&self, own: &[u8], to: Recipient<'_>, number: u64, body: Vec<u8>) -> Result<(), Fault>;
     fn listen(&self) -> Result<Box<dyn MessageListener>, Fault>;

@@ -26,6 +26,7 @@ mod messages;
 mod noted;
 #[cfg(feature = "postgresql")]
 mod postgresql;
+mod presence;
 mod runtime;
 mod schema;
 mod store;
@@ -34,7 +35,7 @@ mod view;
 
 pub use address::Address;
 pub use commit::KvTransaction;
-pub use engine::{Message, NODE_BYTES_MAX, Recipient, Removed, Session};
+pub use engine::{Message, NODE_BYTES_MAX, Recipient, Removed, Said, Session};
 pub use error::OpenError;
 pub use feed::CommitFeed;
 pub use lease::Lease;

@@ -1,5 +1,6 @@
 //! `database kv`: several servers on one PostgreSQL, or on an etcd.
 
+mod beginning;
 mod binds;
 mod consistency;
 mod etcd;
@@ -8,6 +9,7 @@ mod identities;
 mod join;
 mod provider;
 mod round_trips;
+mod status;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

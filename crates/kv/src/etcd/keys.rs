@@ -10,7 +10,7 @@
 //! | `r/`, the number of a table, and a key | a row |
 //! | `s/`, an attempt, and a number | a part of a large commit |
 //! | `lease`, `kept` | who tries to be the writer, and who may not for now |
-//! | `n/`, `m/` | nodes that are connected; messages between them |
+//! | `n/`, `p/`, `m/` | nodes that are connected; what each says of itself; messages between them |
 
 use crate::error::Fault;
 
@@ -115,6 +115,15 @@ impl Keys {
 
     pub(super) fn nodes(&self) -> (Vec<u8>, Vec<u8>) {
         below(self.named(b"n/"))
+    }
+
+    /// What a node says of itself.
+    pub(super) fn words(&self, lease: i64) -> Vec<u8> {
+        self.named(format!("p/{lease:016x}").as_bytes())
+    }
+
+    pub(super) fn all_words(&self) -> (Vec<u8>, Vec<u8>) {
+        below(self.named(b"p/"))
     }
 
     pub(super) fn messages(&self) -> (Vec<u8>, Vec<u8>) {

@@ -25,7 +25,7 @@ use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
     CommitListener, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal, Question,
-    Recipient, Removed, Session, Sizes, StoredCommit,
+    Recipient, Removed, Said, Session, Sizes, StoredCommit,
 };
 use crate::error::{Fault, OpenError};
 use crate::runtime::Runtime;
@@ -214,6 +214,22 @@ impl Engine for Etcd {
     fn sessions(&self) -> Result<Vec<Session>, Fault> {
         let shared = Arc::clone(&self.shared);
         self.run(async move { shared.sessions().await })
+    }
+
+    fn say(&self, node: &str, words: &[u8]) -> Result<(), Fault> {
+        let words = [node.as_bytes(), b"\n", words].concat();
+        self.presence.iter().for_each(|presence| presence.say(Some(words.clone())));
+        Ok(())
+    }
+
+    fn unsay(&self, _: &str) -> Result<(), Fault> {
+        self.presence.iter().for_each(|presence| presence.say(None));
+        Ok(())
+    }
+
+    fn said(&self) -> Result<Vec<Said>, Fault> {
+        let shared = Arc::clone(&self.shared);
+        self.run(async move { shared.said().await })
     }
 
     fn send(&self, own: &[u8], to: Recipient<'_>, number: u64, body: Vec<u8>) -> Result<(), Fault> {

@@ -2,7 +2,7 @@
 //! goes with those who made it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use super::call::{Effect, StreamLink};
 use super::wire::{Condition, KeyValue, Op, Txn, Writer, fields, number};
 use super::{Etcd, Shared};
-use crate::engine::{CommitListener, HeldLease, Message, MessageListener, OLDEST_MESSAGE, Removed, Session};
+use crate::engine::{
+    CommitListener, HeldLease, Message, MessageListener, OLDEST_MESSAGE, Removed, Said, Session,
+};
 use crate::error::{Fault, Status};
 use crate::runtime::{AbortOnDrop, GRACE, call};
 
@@ -67,15 +69,20 @@ impl Shared {
         Ok(done.map(|done| done.found()).unwrap_or_default().into_iter().next())
     }
 
+    /// How long a lease still lasts, in seconds; none: it is over.
+    async fn left(&self, lease: i64) -> Result<Option<u64>, Fault> {
+        let message = Writer::default().number(1, lease.cast_unsigned()).done();
+        self.client.trip();
+        let answer = self.client.call(TIME_TO_LIVE, message.into(), Effect::None).await?;
+        // -1: it is over.
+        let left = fields(&answer).map_or(-1, |answer| number(&answer, 3).cast_signed());
+        Ok(u64::try_from(left).ok())
+    }
+
     pub(super) async fn lease(&self) -> Result<Option<HeldLease>, Fault> {
         self.client.trip();
         let Some(found) = self.one(self.keys.lease()).await? else { return Ok(None) };
-        let message = Writer::default().number(1, found.lease.cast_unsigned()).done();
-        self.client.trip();
-        let answer = self.client.call(TIME_TO_LIVE, message.into(), Effect::None).await?;
-        // Whole seconds; -1: it is over.
-        let left = fields(&answer).map_or(-1, |answer| number(&answer, 3).cast_signed());
-        let Ok(left) = u64::try_from(left) else { return Ok(None) };
+        let Some(left) = self.left(found.lease).await? else { return Ok(None) };
         let left = Duration::from_secs(left).max(Duration::from_millis(1));
         let Some((holder, node)) = found.value.split_at_checked(HANDLE_BYTES) else {
             return Err(Fault::Lie("a lease without a holder".to_owned()));
@@ -172,6 +179,25 @@ impl Shared {
         Ok(sessions)
     }
 
+    /// What nodes say of themselves. When they gave their last sign is known by what is left of the lease that it hangs on.
+    pub(super) async fn said(&self) -> Result<Vec<Said>, Fault> {
+        self.client.trip();
+        let done =
+            self.client.txn(&Txn::of(vec![Op::all(self.keys.all_words())])).await?.done.into_iter().next();
+        let mut said = Vec::new();
+        for found in done.map(|done| done.found()).unwrap_or_default() {
+            let Some(left) = self.left(found.lease).await? else { continue };
+            let Some(at) = found.value.iter().position(|byte| *byte == b'\n') else { continue };
+            let (node, words) = found.value.split_at(at);
+            said.push(Said {
+                node: String::from_utf8_lossy(node).into_owned(),
+                words: words.iter().skip(1).copied().collect(),
+                ago: Duration::from_secs(PRESENCE_SECONDS.saturating_sub(left)),
+            });
+        }
+        Ok(said)
+    }
+
     pub(super) async fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault> {
         let held_lease = self.end_lease(Some(node), kept_away).await?;
         let name = shown(name);
@@ -182,6 +208,15 @@ impl Shared {
             connections += 1;
         }
         Ok(Removed { held_lease, connections })
+    }
+
+    async fn say(&self, lease: i64, words: Option<&[u8]>) -> Result<(), Fault> {
+        let key = self.keys.words(lease);
+        let said = match words {
+            Some(words) => Op::Put { key, value: words.to_vec(), lease },
+            None => Op::delete(key),
+        };
+        self.client.txn(&Txn::of(vec![said])).await.map(drop)
     }
 
     async fn message_lease(&self) -> Result<i64, Fault> {
@@ -244,14 +279,32 @@ pub(super) struct Presence {
     shared: Arc<Shared>,
     handle: Handle,
     lease: Arc<Mutex<Option<i64>>>,
+    words: Arc<Words>,
     _task: AbortOnDrop,
+}
+
+/// What a node says of itself.
+#[derive(Debug, Default)]
+struct Words {
+    said: Mutex<Option<Vec<u8>>>,
+    changed: Notify,
+}
+
+impl Words {
+    fn said(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Presence {
     pub(super) fn begin(handle: &Handle, shared: &Arc<Shared>, name: &str) -> Self {
         let lease = Arc::new(Mutex::new(None));
-        let (own, kept, name) = (Arc::clone(shared), Arc::clone(&lease), shown(name));
+        let words = Arc::<Words>::default();
+        let (own, kept, name, wanted) =
+            (Arc::clone(shared), Arc::clone(&lease), shown(name), Arc::clone(&words));
         let task = handle.spawn(async move {
+            // What lies in the engine now.
+            let mut lies = None;
             loop {
                 let known = *kept.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_alive = match known {
@@ -263,12 +316,32 @@ impl Presence {
                     let put = Op::Put { key: own.keys.node(lease), value: name.clone().into_bytes(), lease };
                     // The next sign tries again.
                     let _put = own.client.txn(&Txn::of(vec![put])).await;
+                    lies = None;
                 }
-                tokio::time::sleep(PRESENCE_PAUSE).await;
+                let said = wanted.said().clone();
+                let lease = *kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(lease) = lease
+                    && said != lies
+                    && own.say(lease, said.as_deref()).await.is_ok()
+                {
+                    lies = said;
+                }
+                // Either way it is time for the next sign.
+                let _changed = tokio::time::timeout(PRESENCE_PAUSE, wanted.changed.notified()).await;
             }
         });
         let task = AbortOnDrop(Some(task.abort_handle()));
-        Self { shared: Arc::clone(shared), handle: handle.clone(), lease, _task: task }
+        Self { shared: Arc::clone(shared), handle: handle.clone(), lease, words, _task: task }
+    }
+
+    /// Has the task say this; none: nothing any more.
+    pub(super) fn say(&self, words: Option<Vec<u8>>) {
+        let mut said = self.words.said();
+        if *said != words {
+            *said = words;
+            drop(said);
+            self.words.changed.notify_one();
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod announcer;
 mod link;
 mod load;
 mod messages;
+mod presence;
 mod schema;
 mod statements;
 mod tls;
@@ -26,8 +27,8 @@ use statements::ask;
 use crate::changes;
 use crate::engine::{
     Answer, COMMITS_TOLD_MAX, CommitListener, Engine, EngineSnapshot, HeldLease, Limits, Load,
-    MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Session, Sizes,
-    StoredCommit,
+    MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Said, Session,
+    Sizes, StoredCommit,
 };
 use crate::error::{Fault, OpenError};
 
@@ -291,10 +292,13 @@ impl Engine for PostgreSql {
     fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault> {
         let (node, name, time) = (node.to_owned(), connection_name(name), milliseconds(kept_away));
         let text = END_LEASE_OF.replace("{s}", self.pool.schema());
+        let unsay = presence::UNSAY.replace("{s}", self.pool.schema());
         self.pool.bare(move |client| async move {
             let held = client.execute(&text, &[&node, &time]).await? > 0;
             let row = client.query_one(END_CONNECTIONS, &[&name]).await?;
             let connections = u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0);
+            // A store of an earlier version has no such table.
+            let _unsaid = client.execute(&unsay, &[&node]).await;
             Ok(Removed { held_lease: held, connections })
         })
     }
@@ -307,6 +311,18 @@ impl Engine for PostgreSql {
             Ok(Session { name: row.try_get(0)?, connections: u64::try_from(connections).unwrap_or(0) })
         };
         rows.iter().map(read).collect()
+    }
+
+    fn say(&self, node: &str, words: &[u8]) -> Result<(), Fault> {
+        self.say_of(node, words)
+    }
+
+    fn unsay(&self, node: &str) -> Result<(), Fault> {
+        self.unsay_of(node)
+    }
+
+    fn said(&self) -> Result<Vec<Said>, Fault> {
+        self.all_said()
     }
 
     fn send(&self, own: &[u8], to: Recipient<'_>, number: u64, body: Vec<u8>) -> Result<(), Fault> {

@@ -1,9 +1,9 @@
 //! What the engine holds: made where nothing is, and looked at before anything is believed.
 //!
-//! In a schema of its own there are six tables. `store`: one row with the number of the format. `tables`: the number by which
+//! In a schema of its own there are seven tables. `store`: one row with the number of the format. `tables`: the number by which
 //! rows name each table. `rows`: the records. `commits`: a row for each commit, which is also the fence. `lease`: which
-//! node tries to be the writer. `messages`: what nodes ask each other; it has nothing to keep, and stores of before get it when a server
-//! opens them.
+//! node tries to be the writer. `messages`: what nodes ask each other; `nodes`: what each says of itself. These two have nothing to keep, and stores of
+//! before get them when a server opens them.
 
 use larix_store::TableSpec;
 use tokio_postgres::Client;
@@ -39,6 +39,9 @@ CREATE UNLOGGED TABLE {s}.messages (
     body bytea NOT NULL, made timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX ON {s}.messages (recipient)";
+
+const MAKE_NODES: &str = "\
+CREATE UNLOGGED TABLE {s}.nodes (node text PRIMARY KEY, words bytea NOT NULL, said timestamptz NOT NULL)";
 
 /// Looks at what is there. With `make` an empty schema becomes a store, and tables that are new get numbers.
 pub(crate) fn prepare(
@@ -123,14 +126,25 @@ async fn inspect(
         _ => return Err(Refusal::Open(OpenError::Damaged(format!("{schema}.store has no single row")))),
     }
     if make {
-        let there = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'messages'";
-        if client.query_opt(there, &[&schema]).await?.is_none() {
+        if !has_table(client, schema, "messages").await? {
             client.batch_execute(&MAKE_MESSAGES.replace("{s}", schema)).await?;
+        }
+        // A server works without what nodes say. Its role may have been given the tables of before alone.
+        let may_make = "SELECT has_schema_privilege($1, 'CREATE')";
+        if !has_table(client, schema, "nodes").await?
+            && client.query_one(may_make, &[&schema]).await?.try_get(0)?
+        {
+            client.batch_execute(&MAKE_NODES.replace("{s}", schema)).await?;
         }
     }
     let numbers = number(client, schema, tables, make).await?;
     client.batch_execute("COMMIT").await?;
     Ok(numbers)
+}
+
+async fn has_table(client: &Client, schema: &str, name: &str) -> Result<bool, Refusal> {
+    let there = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = $2";
+    Ok(client.query_opt(there, &[&schema, &name]).await?.is_some())
 }
 
 async fn number(client: &Client, schema: &str, tables: &[TableSpec], make: bool) -> Result<Vec<u8>, Refusal> {

@@ -51,6 +51,7 @@ over!(
     a_bounded_view_asks_when_its_time_is_over,
     a_transaction_of_before_is_fenced_off,
     nodes_hear_of_commits,
+    nodes_say_what_they_are,
 );
 
 fn open(address: &str, options: &KvOptions) -> Result<KvStore, OpenError> {

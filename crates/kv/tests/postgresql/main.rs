@@ -59,6 +59,7 @@ over!(
     a_bounded_view_asks_when_its_time_is_over,
     a_transaction_of_before_is_fenced_off,
     nodes_hear_of_commits,
+    nodes_say_what_they_are,
 );
 
 fn open(engine: &Engine, database: &str, options: &KvOptions) -> Result<KvStore, OpenError> {
@@ -226,6 +227,31 @@ fn a_node_is_removed() {
     until("it connects again", || one.lease().is_ok());
     assert!(!one.hold_lease("ldap://one", lease).expect("lease"));
     assert!(two.hold_lease("ldap://two", lease).expect("lease"));
+}
+
+#[test]
+fn stores_of_before_get_a_place_for_what_nodes_say() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let before = open(&engine, &name, &KvOptions::default()).expect("open");
+    engine.sql(&name, "DROP TABLE larix.nodes").expect("dropped");
+    assert!(before.say("ldap://one", b"in vain").is_err());
+    assert_eq!(before.said().expect("nothing"), []);
+    commit(&before, &put(b"a", b"1")).expect("the store is as it was");
+    let server = open(&engine, &name, &KvOptions::default()).expect("open");
+    server.say("ldap://one", b"said").expect("said");
+    assert_eq!(before.said().expect("said").len(), 1);
+    // One that was removed has said nothing.
+    before.remove("ldap://one", "ldap://one larix", Duration::ZERO).expect("removed");
+    assert_eq!(before.said().expect("said"), []);
+    // What was said long ago goes with what is said next.
+    server.say("ldap://old", b"said").expect("said");
+    engine.sql(&name, "UPDATE larix.nodes SET said = said - interval '25 hours'").expect("aged");
+    server.say("ldap://one", b"said").expect("said");
+    assert_eq!(
+        before.said().expect("said").iter().map(|said| &*said.node).collect::<Vec<_>>(),
+        ["ldap://one"]
+    );
 }
 
 #[test]

@@ -415,6 +415,31 @@ pub(crate) fn in_time<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     result.expect("it was reached")
 }
 
+/// What a node says of itself is shown to all until it says something else, or ends.
+pub(crate) fn nodes_say_what_they_are(engine: &impl TestEngine) {
+    let place = engine.place();
+    let node = |name: &str| {
+        let options = KvOptions { name: format!("{name} larix"), writes: false, ..KvOptions::default() };
+        open(&place, &options).expect("open")
+    };
+    let (one, two) = (node("ldap://one"), node("ldap://two"));
+    assert_eq!(one.said().expect("said"), []);
+    let shows = |expected: &[(&str, &[u8])]| {
+        let said = one.said().expect("said");
+        let said: Vec<_> = said.iter().map(|said| (said.node.as_str(), said.words.as_slice())).collect();
+        said == expected
+    };
+    two.say("ldap://two", b"line\n\0line").expect("said");
+    one.say("ldap://one", b"first").expect("said");
+    until("both are heard", || shows(&[("ldap://one", b"first"), ("ldap://two", b"line\n\0line")]));
+    two.say("ldap://two", b"").expect("said");
+    until("the last word counts", || shows(&[("ldap://one", b"first"), ("ldap://two", b"")]));
+    one.unsay("ldap://one").expect("taken back");
+    until("it is taken back", || shows(&[("ldap://two", b"")]));
+    let tool = open(&place, &KvOptions { make: false, writes: false, ..KvOptions::default() }).expect("open");
+    assert_eq!(tool.said().expect("said").len(), 1);
+}
+
 /// Runs the tests above over an engine: `over!(Engine::start(), one, another)`.
 macro_rules! over {
     ($engine:expr, $($test:ident),* $(,)?) => {

@@ -13,7 +13,7 @@ use larix_store::lmdb::LmdbStore;
 #[path = "report.rs"]
 mod report;
 
-pub use report::{Checked, Connected, Removed, Status};
+pub use report::{Checked, Connected, KnownNode, NodeReport, Removed, Status};
 
 /// A configuration that a node has published.
 #[derive(Clone, Debug)]

@@ -14,6 +14,7 @@ mod pool;
 mod published;
 mod report;
 mod role;
+mod said;
 mod tool;
 
 use std::fmt;
@@ -44,7 +45,7 @@ pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use logged::check as check_logged;
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
 pub use published::Published;
-pub use report::{Checked, Connected, Removed, Status};
+pub use report::{Checked, Connected, KnownNode, NodeReport, Removed, Status};
 pub(crate) use role::Role;
 pub use tool::{
     ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, is_shared, open_to_read,
@@ -170,6 +171,7 @@ impl Node {
             clock,
             log,
         };
+        holder.begin();
         let thread = std::thread::Builder::new().name("lease".to_owned()).spawn(move || holder.run());
         let thread = Mutex::new(Some(thread.map_err(|error| error.to_string())?));
         let (settings, clock) = (settings.clone(), own_clock);

@@ -16,11 +16,15 @@ use super::following::{Follower, NodeConfiguration};
 use super::logged;
 use super::opening::{self, Failure, Opening};
 use super::published::{self, Publishing, Unreadable};
+use super::said;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
 /// A node looks at the lease so many times while it lasts.
 const LOOKS: u32 = 3;
+
+/// A node says what it is with a look at the lease, where that is another thing than before, or was said longer ago than this.
+const SAID_AGAIN: Duration = Duration::from_secs(3);
 
 /// What this node is to its database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +148,14 @@ struct PublishedHere {
 type Trouble = String;
 
 impl Holder {
+    /// Looks who writes before the node serves: until it knows that, it refuses changes that it has to refer. What cannot be asked now is asked
+    /// by the thread.
+    pub(super) fn begin(&self) {
+        let Some(served) = self.opening.served() else { return };
+        let role = served.database().store().lease().ok().and_then(|lease| beside(lease, &self.node));
+        role.into_iter().for_each(|role| self.publish(served, role));
+    }
+
     pub(super) fn run(self) {
         if let Some(served) = self.open() {
             self.hold(&served);
@@ -192,6 +204,7 @@ impl Holder {
         let mut last = self.clock.monotonic();
         let (mut told, mut lacking) = (String::new(), String::new());
         let mut here = PublishedHere::default();
+        let mut said = None;
         loop {
             let began = self.clock.monotonic();
             let led = self.watch.role() == Role::Leader;
@@ -205,6 +218,7 @@ impl Holder {
                     // Before changes are taken: they would only be in each other's way.
                     self.publish_configuration(served, &role, &mut here);
                     self.publish(served, role);
+                    self.say(served, &mut said);
                 }
                 Err(why) => {
                     if why != told {
@@ -228,11 +242,28 @@ impl Holder {
             }
         }
         let store = served.database().store();
+        let is_reached = self.watch.role() != Role::CutOff;
         if store.leads() {
             self.publish(served, Role::Vacant);
             store.resign();
             // Without it others wait for the lease's end.
             let _released = store.release_lease();
+        }
+        if is_reached {
+            // It is forgotten by itself otherwise.
+            let _unsaid = store.unsay(&self.node);
+        }
+    }
+
+    /// Says in the engine what this node is, for who looks after all of them. What cannot be said now is said with the next look.
+    fn say(&self, served: &Served<SharedStore>, said: &mut Option<(Monotonic, Vec<u8>)>) {
+        let words = said::words(&self.follower.following.state());
+        let now = self.clock.monotonic();
+        let is_known = said.as_ref().is_some_and(|(at, before)| {
+            *before == words && u128::from(now.0.saturating_sub(at.0)) < SAID_AGAIN.as_nanos()
+        });
+        if !is_known && served.database().store().say(&self.node, &words).is_ok() {
+            *said = Some((now, words));
         }
     }
 
@@ -399,9 +430,10 @@ impl Holder {
             store.resign();
             store.hear().map_err(|error| text(&error))?;
         }
-        let Lease { leader, is_own, .. } = store.lease().map_err(|error| text(&error))?;
-        if let Some(leader) = leader.filter(|_| !is_own) {
-            return Ok(Role::Follower(leader));
+        let lease = store.lease().map_err(|error| text(&error))?;
+        let is_own = lease.is_own;
+        if let Some(role) = beside(lease, &self.node) {
+            return Ok(role);
         }
         // The node that holds the lease had the configuration when it took it.
         let lacks = if is_own { None } else { self.lacks_configuration(store)? };
@@ -414,8 +446,8 @@ impl Holder {
         }
         lacking.clear();
         if !store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
-            let leader = store.lease().map_err(|error| text(&error))?.leader;
-            return Ok(leader.map_or(Role::Vacant, Role::Follower));
+            let lease = store.lease().map_err(|error| text(&error))?;
+            return Ok(beside(lease, &self.node).unwrap_or(Role::Vacant));
         }
         take_over(served)?;
         Ok(Role::Leader)
@@ -455,6 +487,13 @@ impl Holder {
     }
 }
 
+/// What the node of this URL is while another handle holds the lease; none where no other one does.
+fn beside(lease: Lease, node: &str) -> Option<Role> {
+    let leader = lease.leader.filter(|_| !lease.is_own)?;
+    // What is left of this node from before a restart: a referral would lead clients back here.
+    Some(if leader == node { Role::Vacant } else { Role::Follower(leader) })
+}
+
 /// Fences everybody else off, and settles with the engine what this node's configuration says.
 fn take_over(served: &Served<SharedStore>) -> Result<(), Trouble> {
     let database = served.database();
@@ -472,6 +511,23 @@ fn take_over(served: &Served<SharedStore>) -> Result<(), Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_follows_others_and_not_itself() {
+        let lease = |leader: Option<&str>, is_own| Lease {
+            leader: leader.map(str::to_owned),
+            is_own,
+            left: Duration::from_secs(1),
+        };
+        for (leader, is_own, expected) in [
+            (None, false, None),
+            (Some("ldap://n1"), true, None),
+            (Some("ldap://n1"), false, Some(Role::Vacant)),
+            (Some("ldap://n2"), false, Some(Role::Follower("ldap://n2".to_owned()))),
+        ] {
+            assert_eq!(beside(lease(leader, is_own), "ldap://n1"), expected, "{leader:?} {is_own}");
+        }
+    }
 
     #[test]
     fn a_thread_that_is_hurried_does_not_wait() {

@@ -9,11 +9,11 @@ use larix_configuration::{Config, Database as Section, KvSettings, OwnLines, Sha
 use larix_engine::Database;
 use larix_engine::check;
 use larix_engine::tables::{FORMAT, META, TABLES, meta};
-use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, take_noted};
+use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, Said, take_noted};
 use larix_store::{Snapshot, Store};
 
 use super::published::{self, Published};
-use super::{Checked, Connected, Removed, Status};
+use super::{Checked, Connected, KnownNode, Removed, Status, said};
 use crate::clock::SystemRandom;
 
 /// How the engine stands: `suffix` names the database where there are several.
@@ -21,22 +21,55 @@ use crate::clock::SystemRandom;
 /// # Errors
 /// The configuration has no such database; the engine cannot be asked.
 pub fn status(config: &Config, suffix: Option<&str>) -> Result<Status, String> {
-    let (_, store) = open(config, suffix)?;
+    let (section, store) = open(config, suffix)?;
+    let settings = section.kind.settings::<KvSettings>().ok_or("the database is in no engine")?;
     let Lease { leader, left, .. } = store.lease().map_err(text)?;
     let published = published::read(&store.snapshot().map_err(text)?)?;
     let figures = store.figures();
     let own = own_name();
-    let sessions = store.sessions().map_err(text)?.into_iter();
+    let sessions: Vec<_> = store.sessions().map_err(text)?;
+    let sessions: Vec<_> = sessions.into_iter().filter(|session| !session.name.contains(&own)).collect();
+    let said = store.said().map_err(text)?;
+    let names = sessions.iter().map(|session| session.name.as_str());
     Ok(Status {
         leader: leader.map(|leader| (leader, left)),
         epoch: figures.epoch,
         commit: figures.version,
         configuration: published.and_then(Result::ok).map(|published| (published.generation, published.node)),
+        nodes: known_nodes(said, names, &settings.schema),
         connected: sessions
-            .filter(|session| !session.name.contains(&own))
+            .into_iter()
             .map(|session| Connected { name: session.name, connections: session.connections })
             .collect(),
     })
+}
+
+/// Nodes that say something of themselves, and those that are connected and do not.
+fn known_nodes<'n>(
+    said: Vec<Said>,
+    connected: impl Iterator<Item = &'n str>,
+    schema: &str,
+) -> Vec<KnownNode> {
+    let known = |Said { node, words, ago }| KnownNode { node, heard: Some(ago), report: said::read(&words) };
+    let mut nodes: Vec<KnownNode> = said.into_iter().map(known).collect();
+    for name in connected {
+        let Some(node) = node_of(name, schema) else { continue };
+        let is_cut = name.len() == CONNECTION_NAME_BYTES_MAX;
+        if !nodes.iter().any(|known| known.node == node || is_cut && known.node.starts_with(node)) {
+            nodes.push(KnownNode { node: node.to_owned(), heard: None, report: None });
+        }
+    }
+    nodes.sort_by(|one, other| one.node.cmp(&other.node));
+    nodes
+}
+
+/// The URL of the node that has connections of this name, if one of this store has.
+fn node_of<'n>(name: &'n str, schema: &str) -> Option<&'n str> {
+    let rest = name.strip_prefix("larix ")?;
+    let (node, of) = rest.split_once(' ').unwrap_or((rest, ""));
+    let is_cut = name.len() == CONNECTION_NAME_BYTES_MAX;
+    let fits = of == schema || is_cut && schema.starts_with(of);
+    (fits && node.starts_with("ldap")).then_some(node)
 }
 
 /// Ends the lease; its holder may not take it again for `kept_away`. Gives the one that held it, if any node did.
@@ -264,4 +297,34 @@ fn open_store(settings: &KvSettings) -> Result<KvStore, String> {
     let engine = settings.engine.as_ref().ok_or("the database has no `engine`")?;
     let store = KvStore::open(&engine.address, &TABLES, &tool_options(&settings.schema));
     store.map_err(|error| format!("{}: {error}", engine.address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_say_nothing_are_known_by_their_connections() {
+        let long = format!("ldaps://{}.example.com", "n".repeat(60));
+        let cut = |node: &str| format!("larix {node} larix").chars().take(63).collect::<String>();
+        let said = |node: &str| Said { node: node.to_owned(), words: Vec::new(), ago: Duration::ZERO };
+        let names = [
+            "larix ldap://n2 larix".to_owned(),
+            "larix ldap://n1 larix".to_owned(),
+            "larix ldap://n3 another".to_owned(),
+            "larix cluster 77".to_owned(),
+            "psql".to_owned(),
+            cut(&long),
+        ];
+        let nodes = |said| {
+            let known = known_nodes(said, names.iter().map(String::as_str), "larix");
+            known.into_iter().map(|known| (known.node, known.heard.is_some())).collect::<Vec<_>>()
+        };
+        let name = |node: &str| node.to_owned();
+        let known = nodes(vec![said("ldap://n1"), said(&long)]);
+        assert_eq!(known, [(name("ldap://n1"), true), (name("ldap://n2"), false), (long.clone(), true)]);
+        let cut = cut(&long).replace("larix ", "");
+        let known = nodes(Vec::new());
+        assert_eq!(known, [(name("ldap://n1"), false), (name("ldap://n2"), false), (cut, false)]);
+    }
 }

@@ -217,6 +217,15 @@ fn a_node_joins_with_what_the_engine_holds() {
         "{shown}"
     );
     assert!(joined.ask(&[&search]).contains("sn: Lee"), "the rules of before");
+    until("all are told", || {
+        let (_, status) = larix(&["cluster", "status"], &nodes[0]);
+        let expected = format!("an earlier one in force, generation {newest} refused: ");
+        status.lines().any(|line| {
+            line.starts_with(&format!("node:          {url}, "))
+                && line.contains(&expected)
+                && line.contains("membersof")
+        })
+    });
     // It does not write either: the others' changes were made under rules that it does not have.
     nodes[0].kill();
     until("it says why", || joined.log().contains("this node does not take its turn"));

@@ -4,7 +4,7 @@ use larix_testkit::postgresql::Engine;
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
-use super::{change, fill, nodes_with, until};
+use super::{change, fill, larix, nodes_with, until};
 
 /// The longest lease: nobody looks at it again during the test.
 const LEASE: u32 = 300;
@@ -104,8 +104,9 @@ pub(super) fn count(address: &str, most: &Most) {
     // A node that has read nothing of what it is asked for.
     nodes[1].start();
     let mut reading = Counted::to(&nodes[1]);
-    // It has looked at the lease by then.
-    until("it knows its role", || reading.shown().contains("role=follower"));
+    // With that its first look at the lease ends.
+    let said = format!("node:          {}, Larix ", nodes[1].url());
+    until("it has said what it is", || larix(&["cluster", "status"], &nodes[0]).1.contains(&said));
     let deep = DEEP[3];
     let read = format!("search {deep},{SUFFIX} base (objectClass=*) sn");
     reading.at_most(most.read, &read, "sn: deep");
