@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use larix_configuration::Config;
+use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
-use larix_engine::log::LogWatch;
+use larix_engine::log::{LogKey, LogWatch};
 use larix_engine::time::{Clock, Monotonic, Timestamp};
-use larix_replication::provider::RefreshQueue;
-use larix_replication::provider::SyncPeers;
+use larix_replication::provider::{Behind, RefreshQueue, SyncPeerFigures, SyncPeers};
+use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
 
 use crate::access_log::AccessLogs;
 use crate::admission::Admission;
@@ -51,7 +53,7 @@ pub struct Services {
     /// Consumers that are brought up to date take turns.
     pub(crate) refreshes: RefreshQueue,
     /// The consumers that are connected.
-    pub(crate) sync_peers: SyncPeers,
+    pub(crate) sync_peers: Arc<SyncPeers>,
     /// How scheduled backups stand.
     pub backups: Backups,
     /// Databases that follow a provider.
@@ -114,7 +116,7 @@ impl Services {
             balancer: BalancerThread::default(),
             traces: Traces::default(),
             refreshes: RefreshQueue::default(),
-            sync_peers: SyncPeers::default(),
+            sync_peers: Arc::default(),
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
             decoy: Decoy::new(&config.hasher()),
             log,
@@ -131,6 +133,25 @@ impl Services {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// How the consumers stand that are connected, of these stored databases and of those in shared engines.
+    pub(crate) fn sync_peer_figures<'d>(
+        &self,
+        stored: impl Iterator<Item = &'d Arc<Served<LmdbStore>>> + Clone,
+    ) -> Vec<SyncPeerFigures> {
+        let behind = |instance, sequence| {
+            let Some(served) = stored.clone().find(|served| served.database().instance() == instance) else {
+                #[cfg(feature = "kv")]
+                return self.nodes.behind(instance, sequence);
+                #[cfg(not(feature = "kv"))]
+                return None;
+            };
+            let database = served.database();
+            let at = LogKey { server_id: database.server_id(), sequence };
+            Behind::of(&database.store().snapshot().ok()?, at).ok()
+        };
+        self.sync_peers.figures(behind, self.now())
     }
 
     /// The time of day, and the same moment by the clock that never jumps.

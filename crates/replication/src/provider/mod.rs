@@ -18,6 +18,6 @@ mod tombstones;
 
 pub use decide::{ConsumerRequest, Decision, decide};
 pub use passes::ENTRIES_MAX;
-pub use peers::{SyncPeer, SyncPeerFigures, SyncPeers};
+pub use peers::{Behind, SyncPeer, SyncPeerFigures, SyncPeers};
 pub use queue::{REFRESHES_MAX, RefreshQueue};
 pub use session::{Reached, Start, Stepped, SyncSearch};

@@ -1,13 +1,14 @@
 //! The consumers that are connected to this server, and how far behind each is.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use larix_engine::Served;
+use larix_engine::Fault;
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey};
 use larix_engine::time::Timestamp;
-use larix_store::Store;
+use larix_store::{Snapshot, Store};
 
 use super::session::{Reached, SyncSearch};
 
@@ -63,17 +64,48 @@ impl SyncPeers {
         peer
     }
 
-    /// In the order in which they came.
-    pub fn figures<'d, S: Store + 'd>(
+    fn connected(&self) -> Vec<Arc<SyncPeer>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// In the order in which they came. `behind`: what is behind a place in the log of the database of an instance; none where there is
+    /// no such database, or nothing is known of its log.
+    pub fn figures(
         &self,
-        databases: impl Iterator<Item = &'d Arc<Served<S>>> + Clone,
+        mut behind: impl FnMut(u64, u64) -> Option<Behind>,
         now: Timestamp,
     ) -> Vec<SyncPeerFigures> {
-        let peers: Vec<Arc<SyncPeer>> = {
-            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            known.iter().filter_map(Weak::upgrade).collect()
+        self.connected().iter().map(|peer| peer.figures(&mut behind, now)).collect()
+    }
+
+    /// The places in the log of this database, by its instance, up to which consumers have been served.
+    pub fn positions(&self, instance: u64) -> BTreeSet<u64> {
+        let of = |peer: &Arc<SyncPeer>| {
+            let reached = peer.reached.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = reached.positions.iter().filter(|(of, _)| *of == instance);
+            own.map(|(_, position)| *position).collect::<Vec<_>>()
         };
-        peers.iter().map(|peer| peer.figures(databases.clone(), now)).collect()
+        self.connected().iter().flat_map(of).collect()
+    }
+}
+
+/// What is behind a place in a change log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    pub records: u64,
+    /// When the change of the first of them was made; none where there is none.
+    pub since: Option<Timestamp>,
+}
+
+impl Behind {
+    /// What is behind this place, as a snapshot shows it.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn of<N: Snapshot>(snapshot: &N, at: LogKey) -> Result<Self, Fault> {
+        let last = log::last_sequence(snapshot, at.server_id)?;
+        Ok(Self { records: last.saturating_sub(at.sequence), since: log::time_after(snapshot, at)? })
     }
 }
 
@@ -83,9 +115,9 @@ impl SyncPeer {
         search.reached(&mut self.reached.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn figures<'d, S: Store + 'd>(
+    fn figures(
         &self,
-        databases: impl Iterator<Item = &'d Arc<Served<S>>> + Clone,
+        behind: &mut impl FnMut(u64, u64) -> Option<Behind>,
         now: Timestamp,
     ) -> SyncPeerFigures {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -102,16 +134,9 @@ impl SyncPeer {
             behind_micros: 0,
         };
         for (instance, position) in reached.positions {
-            let Some(served) = databases.clone().find(|served| served.database().instance() == instance)
-            else {
-                continue;
-            };
-            let database = served.database();
-            let Ok(snapshot) = database.store().snapshot() else { continue };
-            let at = LogKey { server_id: database.server_id(), sequence: position };
-            let last = log::last_sequence(&snapshot, at.server_id).unwrap_or(position);
-            figures.behind += last.saturating_sub(position);
-            if let Ok(Some(time)) = log::time_after(&snapshot, at) {
+            let Some(behind) = behind(instance, position) else { continue };
+            figures.behind += behind.records;
+            if let Some(time) = behind.since {
                 let micros = u64::try_from(now.0.saturating_sub(time.0)).unwrap_or(0);
                 figures.behind_micros = figures.behind_micros.max(micros);
             }

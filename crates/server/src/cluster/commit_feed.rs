@@ -9,6 +9,7 @@ use larix_engine::Database;
 use larix_kv::CommitFeed;
 
 use super::SharedStore;
+use super::lags::{LOOK_PAUSE, Looks};
 use super::opening::Opening;
 
 /// The shortest time between two questions for new commits.
@@ -64,13 +65,15 @@ impl Listening {
 pub(super) struct FeedReader {
     pub(super) listening: Arc<Listening>,
     pub(super) opening: Arc<Opening>,
+    pub(super) looks: Looks,
 }
 
 impl FeedReader {
-    pub(super) fn run(self) {
+    pub(super) fn run(mut self) {
         while !self.listening.has_ended() {
-            if let Some(served) = self.opening.served() {
+            if let Some(served) = self.opening.served().cloned() {
                 self.follow(served.database());
+                self.looks.forget();
             }
             if !self.listening.has_ended() {
                 std::thread::park_timeout(AGAIN);
@@ -79,7 +82,7 @@ impl FeedReader {
     }
 
     /// Asks for new commits whenever there may be some, as long as the engine answers.
-    fn follow(&self, database: &Database<SharedStore>) {
+    fn follow(&mut self, database: &Database<SharedStore>) {
         let store = database.store();
         let Ok(feed) = store.commit_feed() else { return };
         let feed = Arc::new(feed);
@@ -88,6 +91,7 @@ impl FeedReader {
         }
         // Some may have been made while nobody listened.
         let mut heard = true;
+        let mut silence = Duration::ZERO;
         while !self.listening.has_ended() {
             if heard {
                 // The node that writes knows its own.
@@ -100,9 +104,15 @@ impl FeedReader {
                 }
                 std::thread::park_timeout(PAUSE);
             }
-            let Ok(more) = feed.wait(SILENCE) else { return };
-            if !more && feed.check().is_err() {
-                return;
+            // Consumers that are behind come closer without anything to be heard.
+            let pause = if self.looks.look(database) { LOOK_PAUSE } else { SILENCE };
+            let Ok(more) = feed.wait(pause) else { return };
+            silence = if more { Duration::ZERO } else { silence + pause };
+            if silence >= SILENCE {
+                silence = Duration::ZERO;
+                if feed.check().is_err() {
+                    return;
+                }
             }
             heard = more;
         }

@@ -7,6 +7,7 @@ use larix_engine::access::{AccessPolicy, OtherEntries};
 use larix_engine::write::known::MissingElement;
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Directory, Frontend, Served};
+use larix_replication::provider::Behind;
 
 use super::other_databases::AllDatabases;
 use super::{Making, Node, NodeConfiguration, NodeFigures, SharedStore};
@@ -156,6 +157,16 @@ impl Nodes {
         drop(known);
         all.sort_by(|a, b| a.suffix.cmp(&b.suffix));
         all.iter().map(|node| node.figures()).collect()
+    }
+
+    /// What is behind a place in the log of the database of this instance, as far as the node that has it has looked.
+    pub(crate) fn behind(&self, instance: u64, position: u64) -> Option<Behind> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes: Vec<Arc<Node>> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        let of =
+            |node: &&Arc<Node>| node.served().is_some_and(|served| served.database().instance() == instance);
+        nodes.iter().find(of)?.lags.behind(position)
     }
 
     /// The node that there is for this database, opened alike, or a new one; whether it was there.

@@ -6,6 +6,7 @@ mod bind_messages;
 mod commit_feed;
 mod following;
 mod generation;
+mod lags;
 mod logged;
 mod opening;
 mod other_databases;
@@ -30,6 +31,7 @@ use larix_engine::write::WriterEnvironment;
 use larix_engine::writer::Reconfiguration;
 use larix_kv::{Figures, KvStore};
 use larix_proto::{LdapResult, ResultCode};
+use larix_replication::provider::SyncPeers;
 use larix_schema::Schema;
 
 use crate::clock::SystemClock;
@@ -37,6 +39,7 @@ use crate::configuration_queue::ConfigurationQueue;
 use crate::log::Log;
 use commit_feed::{FeedReader, Listening};
 use following::{ConfigurationState, Follower, Following};
+use lags::{Lags, Looks};
 use opening::{Failure, Opening, Plan};
 use pending_binds::{BindAnswered, MessageReceiver, PendingBinds, not_judged};
 
@@ -73,6 +76,9 @@ pub(crate) struct Node {
     pending_binds: Arc<PendingBinds>,
     listening: Arc<Listening>,
     following: Arc<Following>,
+    /// Of the consumers that are served here.
+    lags: Arc<Lags>,
+    sync_peers: Arc<SyncPeers>,
     clock: Arc<SystemClock>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -114,6 +120,8 @@ pub(crate) struct Making<'a> {
     pub(crate) shared: NodeConfiguration,
     /// Where changes of this server's configuration go.
     pub(crate) configuration: Arc<ConfigurationQueue>,
+    /// The consumers that are connected to this server.
+    pub(crate) sync_peers: Arc<SyncPeers>,
     pub(crate) clock: Arc<SystemClock>,
     pub(crate) log: Log,
     /// Whether the engine may be away for now: it is tried again then.
@@ -184,6 +192,8 @@ impl Node {
             pending_binds,
             listening,
             following,
+            lags: Arc::default(),
+            sync_peers: making.sync_peers,
             clock,
             thread,
         };
@@ -202,7 +212,13 @@ impl Node {
             return Ok(());
         }
         let (listening, opening) = (Arc::clone(&self.listening), Arc::clone(&self.opening));
-        let reader = FeedReader { listening, opening };
+        let looks = Looks {
+            lags: Arc::clone(&self.lags),
+            peers: Arc::clone(&self.sync_peers),
+            clock: Arc::clone(&self.clock),
+            last: None,
+        };
+        let reader = FeedReader { listening, opening, looks };
         std::thread::Builder::new().name("node-commits".to_owned()).spawn(move || reader.run()).map(drop)
     }
 

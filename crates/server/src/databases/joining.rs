@@ -28,6 +28,7 @@ impl Making<'_> {
                 is_shared: settings.shares_configuration,
             },
             configuration: Arc::clone(&services.configuration),
+            sync_peers: Arc::clone(&services.sync_peers),
             clock: Arc::clone(self.clock),
             log: self.log.clone(),
             // A change of the configuration is refused instead: who makes it sees that.

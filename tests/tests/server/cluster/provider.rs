@@ -1,10 +1,12 @@
 //! Nodes of one database as providers of its content: to consumers they are one.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use larix_testkit::Kind;
 use larix_testkit::postgresql::Engine;
+use larix_testkit::process::free_port;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
 use larix_tests::sync::{Consumer, Ended, Wanted};
@@ -194,4 +196,69 @@ fn nodes_that_are_configured_otherwise_say_so_to_consumers() {
     assert!(ended.code == 52 && ended.text.contains("has the server id 2, this one 1"), "{ended:?}");
     assert_eq!(poll(&mut Consumer::default(), &two).code, 0);
     [&mut one, &mut two].into_iter().for_each(Member::stop);
+}
+
+/// What a node says of its only consumer: records of the log that it was not sent, and for how long that is so, in microseconds.
+fn behind(node: &Member) -> Option<(u64, u64)> {
+    let shown = change(node, "search cn=Replication,cn=Larix,cn=Monitor sub (cn=Peer*) monitoredInfo");
+    let of = |word: &str| shown.split_once(word)?.1.lines().next()?.parse().ok();
+    Some((of("behind_changes=")?, of("behind_us=")?))
+}
+
+/// The same as metrics have it, without the time.
+fn behind_in_metrics(port: u16) -> Option<f64> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a port");
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let line = answer.lines().find(|line| line.starts_with("larix_replication_peer_behind_changes{"))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[test]
+fn nodes_tell_how_far_behind_consumers_are() {
+    let Some(engine) = Engine::start() else { return };
+    let address = engine.database().1;
+    let ports = [free_port(), free_port()];
+    let node = |port: &u16| {
+        let global = format!("http-listener http://127.0.0.1:{port}/\n");
+        nodes_with(&address, 1, 60, (&global, "server-id 7\noverlay syncprov")).remove(0)
+    };
+    let mut nodes: Vec<Member> = ports.iter().map(node).collect();
+    nodes[0].start();
+    fill(&nodes[0]);
+    nodes[1].start();
+    let mut consumers = [Consumer::default(), Consumer::default()];
+    for (consumer, node) in consumers.iter_mut().zip(&nodes) {
+        consumer.ask(node.address(), &Wanted::default());
+        assert_eq!(consumer.refresh(), None);
+        until("it has everything", || behind(node) == Some((0, 0)));
+    }
+    // They read nothing any more, and the nodes send until nothing more goes out.
+    let large = "x".repeat(300_000);
+    let (mut number, mut last) = (0, String::new());
+    until("both are behind", || {
+        number += 1;
+        last = format!("{number}{large}");
+        assert_eq!(change(&nodes[0], &describe(&last)), "=> 0\n");
+        nodes.iter().all(|node| behind(node).is_some_and(|(changes, micros)| changes >= 3 && micros > 0))
+    });
+    for port in ports {
+        until("metrics say so", || behind_in_metrics(port).is_some_and(|changes| changes >= 3.0));
+    }
+    for consumer in &mut consumers {
+        let has_last = |consumer: &Consumer| {
+            let mut all = consumer.entries.values();
+            all.any(|(_, held)| {
+                held.get("description").is_some_and(|values| values.contains(last.as_bytes()))
+            })
+        };
+        consumer.until(has_last);
+    }
+    for (node, port) in nodes.iter_mut().zip(ports) {
+        until("it has everything", || behind(node) == Some((0, 0)));
+        until("metrics say so", || behind_in_metrics(port) == Some(0.0));
+    }
+    drop(consumers);
+    nodes.iter_mut().for_each(Member::stop);
 }

@@ -40,7 +40,7 @@ fn content(visit: &Visit<'_>) -> Markup {
     let (now, started) = (server.now(), server.statistics.started);
     let consumers = server.consumers.statuses();
     let databases = server.databases();
-    let peers = server.sync_peers.figures(databases.directory().databases().iter(), now);
+    let peers = server.sync_peer_figures(databases.directory().databases().iter());
     let unready = health::unready(server);
     html! {
         @for reason in &unready {

@@ -73,7 +73,7 @@ impl Content for MonitorTree {
                 .collect(),
             caches: services.caches.contents(&*services.clock),
             balancer: services.balancer.figures(),
-            peers: services.sync_peers.figures(stored.map(|stored| &stored.served), now),
+            peers: services.sync_peer_figures(stored.map(|stored| &stored.served)),
             owner: &self.owner,
         }
         .entries()

@@ -16,7 +16,7 @@ use crate::server::Server;
 pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let now = server.both_clocks().0;
     consumers(server, now, out)?;
-    peers(server, now, out)
+    peers(server, out)
 }
 
 /// What databases follow.
@@ -83,12 +83,12 @@ fn consumers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -
 }
 
 /// The consumers of this server.
-fn peers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn peers(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let databases = server.databases();
     if !databases.router().provides_content() {
         return Ok(());
     }
-    let peers = server.sync_peers.figures(databases.directory().databases().iter(), now);
+    let peers = server.sync_peer_figures(databases.directory().databases().iter());
     let (running, waiting) = server.refreshes.figures();
     gauge(out, "replication_peers", "Consumers that are connected", peers.len() as f64)?;
     gauge(out, "replication_refreshes", "Consumers that are brought up to date now", running as f64)?;
