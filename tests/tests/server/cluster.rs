@@ -3,6 +3,7 @@
 mod beginning;
 mod binds;
 mod consistency;
+mod digests;
 mod etcd;
 mod follower;
 mod identities;

@@ -15,6 +15,11 @@ pub const KEPT_IDS_MAX: u64 = 5_000_000;
 pub struct DigestCache(Mutex<Option<Table>>);
 
 impl DigestCache {
+    /// Nothing is kept any more: it may have been made of what could not be read.
+    pub fn forget(&self) {
+        *self.lock() = None;
+    }
+
     /// Two questions about one database come one after the other: the second finds what the first one found out.
     pub(super) fn lock(&self) -> MutexGuard<'_, Option<Table>> {
         // It is taken out while it is worked on: one that panicked left none.

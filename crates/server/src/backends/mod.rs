@@ -5,6 +5,7 @@ mod chained;
 mod changelog;
 #[cfg(feature = "kv")]
 mod clustered;
+mod digests;
 mod dnssrv;
 mod engine_database;
 mod engine_search;

@@ -2,6 +2,7 @@
 //! wait for the engine runs on the threads of the [node](crate::cluster); changes go to the node's writer where this node leads, and are referred elsewhere.
 
 mod desk;
+mod digests;
 mod judge;
 mod password_modify;
 mod search;
@@ -34,8 +35,8 @@ use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Alone, Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, First, Identities, Later,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
+    Alone, Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, First,
+    Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -437,6 +438,15 @@ impl Backend for Clustered {
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
         self.change_password(context, change, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
+    }
+
+    fn extended(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        self.digests(context, asked, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
     }
 
     fn secrets(&self, context: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {

@@ -1,57 +1,29 @@
 //! Three extended operations for those who look after replicas: digests of what a database holds
 //! ([`larix_replication::digest`]), what lost in conflicts, and removing the contextCSN of a server that is gone.
 //!
-//! All need the `manage` privilege on the suffix entry, which the rootdn has. Digests read the whole database, so a
-//! thread of their own makes them, slice by slice; [`RUNNING_MAX`] of them at once.
+//! All need the `manage` privilege on the suffix entry, which the rootdn has.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use larix_configuration::local_attributes;
-use larix_engine::access::{Privilege, Subject};
+use larix_engine::Fault;
 use larix_engine::csn::Csn;
 use larix_engine::replica::{self, ConflictKind, ConflictRecord, KeptSide};
-use larix_engine::search::{Gate, Seen};
-use larix_engine::{Fault, Served};
 use larix_proto::{LdapResult, ResultCode, Scope};
-use larix_replication::digest::{self, DigestRequest, Scanner};
+use larix_replication::digest::{self, DigestRequest};
 use larix_replication::{CONFLICTS_OID, ConflictsRequest, RETIRE_OID, RetireRequest, SID_MAX};
 use larix_schema::NormalDn;
 use larix_store::Store;
-use larix_store::lmdb::LmdbStore;
 use serde_json::{Value, json};
 
 use super::Stored;
+use crate::backends::digests::{self, RunningSlot, internal, spawn};
 use crate::secrets::is_secret;
 use larix_backend::{Context, Extended, ExtendedAnswer, Later, Pending, Reply};
 
-/// Requests for digests that are worked on at once; more are answered busy.
-const RUNNING_MAX: usize = 2;
-
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-
 /// Conflicts in one answer.
 const CONFLICTS_MAX: usize = 100;
-
-/// One of the [`RUNNING_MAX`] places.
-struct RunningSlot;
-
-impl RunningSlot {
-    fn take() -> Option<Self> {
-        let next = |running: usize| (running < RUNNING_MAX).then_some(running + 1);
-        RUNNING.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok().map(|_| Self)
-    }
-}
-
-impl Drop for RunningSlot {
-    fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// A conflict as JSON has it: the answer is an array of these, as text.
 fn conflict_json(record: &ConflictRecord) -> Value {
@@ -106,8 +78,7 @@ impl Stored {
                 self.conflicts(&request).map(Reply::Now)
             }
             digest::OID => {
-                let request = DigestRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
-                request.check().map_err(|text| protocol(text.to_owned()))?;
+                let request = digests::request(asked)?;
                 self.managed(context, asked.dn)?;
                 self.digests(context, request, asked.dn, later)
             }
@@ -150,60 +121,18 @@ impl Stored {
             let text = "the first content is coming in: there is nothing to compare yet";
             return Err(LdapResult::with(ResultCode::BUSY, text));
         }
-        let busy = || LdapResult::with(ResultCode::BUSY, "other digests are being made");
-        let place = RunningSlot::take().ok_or_else(busy)?;
+        let place = RunningSlot::take()?;
         let (base, done) = (base.clone(), later());
         spawn(move || {
-            let _place = place;
-            let mut scanner = Scanner::new(&asked, base, local_attributes());
-            let mut go_on = || {
-                thread::yield_now();
-                ControlFlow::Continue(())
-            };
-            done(match all.iter().try_for_each(|database| scanner.read(database, &mut go_on)) {
-                Ok(()) => {
-                    let value = Some(scanner.finish().encode());
-                    ExtendedAnswer { value, ..LdapResult::success().into() }
-                }
-                Err(error) => LdapResult::with(ResultCode::OTHER, error.to_string()).into(),
-            });
+            let answer = digests::made(&all, &asked, base);
+            drop(place);
+            done(answer);
         })?;
         Ok(Reply::Later(Pending::default()))
     }
 
     /// Whether the requester may manage this database, whose suffix the name is.
     fn managed(&self, context: &Context<'_>, dn: &NormalDn) -> Result<(), LdapResult> {
-        if self.served.database().suffix_of(dn).is_none() {
-            return Err(Extended::not_served());
-        }
-        if !may_manage(&self.served, dn, context.subject).map_err(|fault| internal(&fault))? {
-            let text = "this takes the manage privilege on the suffix entry";
-            return Err(LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text));
-        }
-        Ok(())
+        digests::managed(self.served.database(), dn, context.subject)
     }
-}
-
-fn internal(fault: &Fault) -> LdapResult {
-    LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}"))
-}
-
-fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), LdapResult> {
-    let thread = thread::Builder::new().name("replica".to_owned()).spawn(work);
-    thread.map(|_| ()).map_err(|error| LdapResult::with(ResultCode::BUSY, format!("no thread: {error}")))
-}
-
-fn may_manage(served: &Served<LmdbStore>, dn: &NormalDn, subject: &Subject) -> Result<bool, Fault> {
-    let database = served.database();
-    let policy = database.policy();
-    if policy.is_root(subject) {
-        return Ok(true);
-    }
-    let Some(suffix) = database.suffix_of(dn) else { return Ok(false) };
-    let snapshot = database.store().snapshot()?;
-    let view = database.view(&snapshot)?;
-    let Some(id) = view.resolve(&suffix.normal)?.and_then(|found| found.id) else { return Ok(false) };
-    let Some(record) = view.record(id)? else { return Ok(false) };
-    let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&policy, subject));
-    seen.allows_entry(Privilege::Manage)
 }

@@ -1,0 +1,72 @@
+//! Digests of a database in a shared engine: they show whether a replica has what the nodes have.
+
+use std::sync::Arc;
+
+use larix_kv::take_noted;
+use larix_proto::LdapResult;
+use larix_replication::digest::{self, DigestCache, DigestRequest};
+use larix_schema::NormalDn;
+
+use super::{Clustered, SharedDatabase, too_late};
+use crate::backends::digests::{self, RunningSlot};
+use crate::cluster::Turn;
+use larix_backend::{Context, Extended, ExtendedAnswer, Later, Pending, Reply};
+
+impl Clustered {
+    /// # Errors
+    /// It is not this operation; too many operations wait.
+    pub(super) fn digests(
+        &self,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Result<Reply<ExtendedAnswer>, LdapResult> {
+        if asked.oid != digest::OID {
+            return Err(Extended::not_served());
+        }
+        let request = digests::request(asked)?;
+        let part = self.part()?;
+        let place = self.permit()?;
+        let (subject, base, done) = (Arc::clone(context.subject), asked.dn.clone(), later());
+        // Whether it may ask can take a question to the engine.
+        place.take(move |turn| {
+            let begun = match turn {
+                Turn::Late => Err(too_late()),
+                Turn::Go => {
+                    let database = part.served().database();
+                    part.read(|| digests::managed(database, &base, &subject))
+                        .and_then(|()| RunningSlot::take())
+                }
+            };
+            match begun {
+                Ok(slot) => {
+                    // Where there is no thread, what is dropped says so.
+                    let _begun = digests::spawn(move || {
+                        let answer = part.digests(&request, base);
+                        drop(slot);
+                        done(answer);
+                    });
+                }
+                Err(refused) => done(refused.into()),
+            }
+        });
+        Ok(Reply::Later(Pending::default()))
+    }
+}
+
+impl SharedDatabase {
+    /// On this thread, which may wait for the engine. Each slice sees what any node has acknowledged before.
+    fn digests(&self, asked: &DigestRequest, base: NormalDn) -> ExtendedAnswer {
+        let database = self.served().database();
+        take_noted();
+        let answer = database.store().afresh(|| digests::made(std::slice::from_ref(database), asked, base));
+        match take_noted() {
+            None => answer,
+            // Something between may have taken what could not be read for what is not there.
+            Some(noted) => {
+                database.attached::<DigestCache>().into_iter().for_each(DigestCache::forget);
+                self.trouble(noted).into()
+            }
+        }
+    }
+}
