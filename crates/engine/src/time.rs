@@ -1,7 +1,7 @@
 //! Time and randomness as parameters: the engine reads no clock and no entropy of its own, so that every run can be
 //! replayed from a seed.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -121,19 +121,14 @@ impl Timestamp {
     /// so do those that come with it.
     fn push_seconds(self, text: &mut String) {
         let seconds = self.seconds();
-        let (known, digits) = LAST_SECOND.get();
-        if known == seconds
-            && let Ok(digits) = std::str::from_utf8(&digits)
-        {
+        LAST_SECOND.with_borrow_mut(|(known, digits)| {
+            if *known != seconds {
+                digits.clear();
+                self.civil().push_seconds(digits);
+                *known = seconds;
+            }
             text.push_str(digits);
-            return;
-        }
-        let begin = text.len();
-        self.civil().push_seconds(text);
-        // A year outside of generalizedTime has more digits.
-        if let Some(Ok(digits)) = text.as_bytes().get(begin..).map(TryFrom::try_from) {
-            LAST_SECOND.set((seconds, digits));
-        }
+        });
     }
 
     /// Reads `YYYYMMDDHHMMSS[.f{1,6}]Z`, the two forms written above; other generalizedTime forms are the schema's.
@@ -161,7 +156,7 @@ impl Timestamp {
 
 thread_local! {
     /// A second and what [`CivilTime::push_seconds`] writes of it. No timestamp is in the first one.
-    static LAST_SECOND: Cell<(i64, [u8; 14])> = const { Cell::new((i64::MIN, [0; 14])) };
+    static LAST_SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
 }
 
 /// Calendar fields in UTC.

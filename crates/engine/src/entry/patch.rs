@@ -70,11 +70,15 @@ impl<'p> Changed<'p> {
     }
 }
 
-/// A stored entry in which a few attributes change.
-#[derive(Debug)]
+impl Default for After<'_> {
+    fn default() -> Self {
+        Self::Edited(Vec::new())
+    }
+}
+
+/// A stored entry in which a few attributes change. It is large: who makes one has it filled where it stands.
+#[derive(Debug, Default)]
 pub(crate) struct Patch<'r, 'c> {
-    /// The DN as it is shown.
-    pub(crate) dn: String,
     pub(crate) after: After<'c>,
     /// The bytes of the attributes that stay, joined where they follow each other.
     kept: SmallVec<[Range<usize>; 8]>,
@@ -83,23 +87,22 @@ pub(crate) struct Patch<'r, 'c> {
 }
 
 impl<'r, 'c> Patch<'r, 'c> {
-    /// Reads a record. `touch` says of each attribute what becomes of it, and ends the reading with `None`: then, and for a
-    /// record that has something outside, there is no patch.
+    /// Reads a record, once. `touch` says of each attribute what becomes of it, and ends the reading with `None`: then, and for a
+    /// record that has something outside, there is no patch, and the answer is false.
     ///
     /// # Errors
     /// A damaged record.
     #[inline(always)]
     pub(crate) fn read(
+        &mut self,
         catalog: &Catalog,
         view: &EntryView<'r>,
-        dn: String,
         mut touch: impl FnMut(&CatalogRow, &ValuesView<'r>) -> Option<Touch>,
-    ) -> Result<Option<Self>, RecordError> {
+    ) -> Result<bool, RecordError> {
         if view.flags().has(RecordFlags::OUTSIDE) {
-            return Ok(None);
+            return Ok(false);
         }
         let length = view.attribute_bytes().len();
-        let (mut kept, mut touches) = (SmallVec::new(), SmallVec::new());
         let mut loads = Vec::new();
         let mut attributes = view.attributes();
         // Where the run begins of what stays.
@@ -115,25 +118,26 @@ impl<'r, 'c> Patch<'r, 'c> {
             let end = length - attributes.rest();
             let row = catalog.row(number).filter(|_| stored.form() == Form::Inline);
             let Some((row, touched)) = row.and_then(|row| Some((row, touch(row, &stored)?))) else {
-                return Ok(None);
+                return Ok(false);
             };
             if touched != Touch::Keep {
                 if touched == Touch::Load {
-                    let Some(loaded) = loaded(row, &stored, begin)? else { return Ok(None) };
+                    let Some(loaded) = loaded(row, &stored, begin)? else { return Ok(false) };
                     loads.push(loaded);
                 }
-                touches.push((number, stored));
+                self.touched.push((number, stored));
                 if run < begin {
-                    kept.push(run..begin);
+                    self.kept.push(run..begin);
                 }
                 run = end;
             }
             begin = end;
         }
         if run < begin {
-            kept.push(run..begin);
+            self.kept.push(run..begin);
         }
-        Ok(Some(Self { dn, after: After::Edited(loads), kept, touched: touches }))
+        self.after = After::Edited(loads);
+        Ok(true)
     }
 
     /// What changed, but for attributes that have gone.

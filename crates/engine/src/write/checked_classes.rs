@@ -50,6 +50,7 @@ struct Checked {
 
 impl Checked {
     /// The bit of a required type.
+    #[inline]
     fn required(self) -> u64 {
         self.required.checked_sub(1).map_or(0, |bit| 1 << bit)
     }

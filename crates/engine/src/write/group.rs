@@ -674,7 +674,8 @@ impl<'a, S: Store> Group<'a, S> {
         self.catalog.write_new(&mut self.set);
         // Readers that see the commit must know every attribute number in it. In a shared store another writer may give the
         // same number to something else first: there readers take it from the commit.
-        if !S::SHARED {
+        let is_other = !Arc::ptr_eq(self.catalog.catalog(), &self.state.catalog);
+        if !S::SHARED && is_other {
             self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
         }
         let (durability, logs) = (self.state.settings.durability(), self.state.settings.log);

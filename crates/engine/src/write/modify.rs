@@ -18,6 +18,9 @@ use crate::entry::encode::{self, Placement};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 
+/// Bytes that most names take.
+const USUAL_NAME: usize = 128;
+
 /// The changes that were asked for, and those that go with them.
 pub(crate) type Changes<'c> = SmallVec<[&'c Change; 8]>;
 
@@ -53,14 +56,17 @@ pub(crate) fn modify<V: Snapshot>(
             return operator.post_read(held.id);
         }
     }
-    if let Some(patched) = Patched::new(operator, &old, &changes, is_each_replaced)? {
+    let mut patched = Patched::default();
+    if patched.apply(operator, &old, &changes, is_each_replaced)? {
         operator.keep_old(&held, Some(&changes))?;
         patched.store(operator, &held, &old)?;
         operator.post_read(held.id)?;
-        operator.log_modify(held.id, patched.uuid, patched.dn(), &changes);
+        let mut shown = Vec::with_capacity(USUAL_NAME);
+        operator.view.names.append_octets(&old, None, &mut shown)?;
+        operator.log_modify(held.id, patched.uuid, &shown, &changes);
         return Ok(());
     }
-    drop(changes);
+    drop((patched, changes));
     if is_each_replaced {
         operational::key_changes(&mut own);
     }
@@ -75,7 +81,7 @@ pub(crate) fn modify<V: Snapshot>(
     operator.post_read(held.id)?;
     let uuid = operator.entry_uuid(&held)?;
     let logged: Changes<'_> = changes.iter().copied().chain(&structural).collect();
-    operator.log_modify(held.id, uuid, &entry.dn, &logged);
+    operator.log_modify(held.id, uuid, entry.dn.as_bytes(), &logged);
     entry_state::note_change(operator, (&held, &entry), &changes, None)
 }
 

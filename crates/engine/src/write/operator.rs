@@ -385,7 +385,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     }
 
     /// As [`Self::log`] with a modify, of which nothing is copied but into the record.
-    pub(crate) fn log_modify(&mut self, entry: EntryId, entry_uuid: Uuid, dn: &str, changes: &[&Change]) {
+    pub(crate) fn log_modify(&mut self, entry: EntryId, entry_uuid: Uuid, dn: &[u8], changes: &[&Change]) {
         self.log_encoded((entry, EntryId::ROOT), entry_uuid, dn, |schema, heading, old| {
             let modifications =
                 changes.iter().map(|change| (logged_kind(change.kind), &change.description, &*change.values));
@@ -401,7 +401,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         entry: &Entry,
         mods: &[Change],
     ) {
-        self.log_encoded(place, entry_uuid, &entry.dn, |schema, heading, old| {
+        self.log_encoded(place, entry_uuid, entry.dn.as_bytes(), |schema, heading, old| {
             log::encode_add(schema, heading, &entry.attributes, mods, old)
         });
     }
@@ -410,7 +410,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         &mut self,
         (entry, superior): (EntryId, EntryId),
         entry_uuid: Uuid,
-        dn: &str,
+        dn: &[u8],
         encode: impl FnOnce(&Schema, &LogHeading<'_>, &[LoggedAttribute]) -> Vec<u8>,
     ) {
         let Some(key) = self.next_log_key() else { return };

@@ -22,6 +22,7 @@ use crate::index::keys;
 use crate::index::pending::{self, Writing};
 
 /// An entry with its changes, checked.
+#[derive(Default)]
 pub(super) struct Patched<'r, 'c> {
     patch: Patch<'r, 'c>,
     /// The entryUUID; nil for an entry that never got any.
@@ -29,17 +30,18 @@ pub(super) struct Patched<'r, 'c> {
 }
 
 impl<'r, 'c> Patched<'r, 'c> {
-    /// Applies the changes to a stored entry; `is_each_replaced`: as [that](is_each_replaced) says of those that were requested. `None`: it
-    /// has to go the long way.
+    /// Applies the changes to a stored entry, once; `is_each_replaced`: as [that](is_each_replaced) says of those that were requested.
+    /// False: it has to go the long way, and this is of no use.
     ///
     /// # Errors
     /// What [`change::apply`] refuses; a damaged record.
-    pub(super) fn new<V: Snapshot>(
+    pub(super) fn apply<V: Snapshot>(
+        &mut self,
         operator: &Operator<'_, V>,
         old: &EntryView<'r>,
         changes: &[&'c Change],
         is_each_replaced: bool,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<bool, Failure> {
         let (context, controls) = (operator.context, operator.envelope.controls);
         let known = context.known;
         let decides = [known.object_class, known.structural_object_class, known.entry_uuid];
@@ -51,18 +53,18 @@ impl<'r, 'c> Patched<'r, 'c> {
             || context.settings.keeps_states()
             || changes.iter().any(|change| changes_type(change) || is_large(change))
         {
-            return Ok(None);
+            return Ok(false);
         }
         let catalog = &operator.view.catalog;
         let classes = catalog.object_class().map(|number| old.get(number)).transpose()?.flatten();
         let mode = context.check_mode();
         let list = classes.and_then(|classes| known.checked.find_stored(&classes, mode));
         let number = |attribute| catalog.number(&AttributeDescription::plain(attribute));
-        let naming = Naming::of(context.schema, catalog, old.rdn(), mode);
+        let naming = Naming::of(context.schema, catalog, old.rdn_octets(), mode);
         let (Some(list), Some(naming), Some(structural)) =
             (list, naming, number(known.structural_object_class))
         else {
-            return Ok(None);
+            return Ok(false);
         };
         let changed: SmallVec<[_; 8]> =
             changes.iter().map(|c| (catalog.number(&c.description), c.kind)).collect();
@@ -79,11 +81,14 @@ impl<'r, 'c> Patched<'r, 'c> {
             is_named: false,
             found: Uuid::nil(),
         };
-        let shown = operator.view.dn(old)?;
-        let read = Patch::read(catalog, old, shown, |row, stored| {
+        let Self { patch, uuid } = self;
+        let is_read = patch.read(catalog, old, |row, stored| {
             scan.touch(row.number, row.description.as_ref()?.attribute, stored)
         })?;
-        let Some(mut patch) = read.filter(|_| scan.is_structural && scan.is_named) else { return Ok(None) };
+        if !(is_read && scan.is_structural && scan.is_named) {
+            return Ok(false);
+        }
+        *uuid = scan.found;
         if is_each_replaced {
             let replaced = changes.iter().map(|change| (&change.description, change.values.as_slice()));
             patch.after = After::Replaced(replaced.collect());
@@ -94,16 +99,8 @@ impl<'r, 'c> Patched<'r, 'c> {
             change::apply_all(context.schema, &mut entry, changes, permissive, &sets, budget)?;
             *attributes = entry.attributes;
         }
-        let passes = patch.fits() && {
-            let after = patch.changed().map(|c| (c.description.attribute, c.values.len() as u64));
-            list.allows_all(scan.required, after)
-        };
-        Ok(passes.then_some(Self { patch, uuid: scan.found }))
-    }
-
-    /// The DN as it is shown.
-    pub(super) fn dn(&self) -> &str {
-        &self.patch.dn
+        let after = patch.changed().map(|c| (c.description.attribute, c.values.len() as u64));
+        Ok(patch.fits() && list.allows_all(scan.required, after))
     }
 
     /// Stores the changed entry in the place of the old one.
@@ -194,31 +191,33 @@ impl Scan<'_, '_> {
 /// The value of a name that is written as any string is.
 struct Naming<'r> {
     number: AttributeNumber,
-    value: &'r str,
+    value: &'r [u8],
 }
 
 impl<'r> Naming<'r> {
     /// `None` for names with several values, escapes, or types of other syntaxes: there more is asked than whether the value is
     /// there byte by byte.
-    fn of(schema: &Schema, catalog: &Catalog, rdn: &'r str, mode: CheckMode) -> Option<Self> {
-        let (name, value) = rdn.split_once('=')?;
+    fn of(schema: &Schema, catalog: &Catalog, rdn: &'r [u8], mode: CheckMode) -> Option<Self> {
+        let equals = rdn.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = (rdn.get(..equals)?, rdn.get(equals + 1..)?);
         let is_plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'@' | b' ');
-        if value.is_empty() || value.trim_ascii().len() != value.len() || !value.bytes().all(is_plain) {
+        if value.is_empty() || value.trim_ascii().len() != value.len() || !value.iter().copied().all(is_plain) {
             return None;
         }
-        let kind = schema.attribute_type(name)?;
+        let description = schema.describe_octets(name).ok().filter(|plain| plain.options().is_empty())?;
+        let kind = schema.attribute(description.attribute);
         let is_string = matches!(kind.syntax.kind, SyntaxKind::DirectoryString | SyntaxKind::Ia5String);
         if !is_string || unfit_for_naming(kind, mode).is_some() {
             return None;
         }
-        let number = catalog.number(&AttributeDescription::plain(kind.id))?;
+        let number = catalog.number(&description)?;
         Some(Self { number, value })
     }
 
     fn is_among(&self, stored: &ValuesView<'_>) -> bool {
         let is_it =
-            |stored| matches!(stored, Ok(StoredValue::Inline(value)) if value == self.value.as_bytes());
+            |stored| matches!(stored, Ok(StoredValue::Inline(value)) if value == self.value);
         stored.iter().any(is_it)
     }
 }

@@ -26,7 +26,7 @@ impl LogRecord {
             entry: self.entry,
             superior: self.superior,
             entry_uuid: self.entry_uuid,
-            dn: &self.dn,
+            dn: self.dn.as_bytes(),
             requester: &self.requester,
             local: self.local,
             continues: self.continues,
@@ -63,7 +63,8 @@ pub(crate) struct LogHeading<'a> {
     pub(crate) entry: EntryId,
     pub(crate) superior: EntryId,
     pub(crate) entry_uuid: Uuid,
-    pub(crate) dn: &'a str,
+    /// It is text.
+    pub(crate) dn: &'a [u8],
     pub(crate) requester: &'a str,
     pub(crate) local: bool,
     pub(crate) continues: bool,
@@ -92,7 +93,7 @@ impl LogHeading<'_> {
         put_varint(&mut out, u64::from(self.csn.server_id));
         put_varint(&mut out, u64::from(self.csn.modification));
         out.extend_from_slice(self.entry_uuid.as_bytes());
-        put_bytes(&mut out, self.dn.as_bytes());
+        put_bytes(&mut out, self.dn);
         put_bytes(&mut out, self.requester.as_bytes());
         out
     }
