@@ -244,6 +244,8 @@ struct Cache {
     superiors: HashMap<EntryId, Arc<Superior>>,
     /// Superiors by DN, with the commit in which they were found: an older view may not have them yet.
     by_name: HashMap<NormalDn, (EntryId, u64)>,
+    /// The one of them that was asked for last: entries that are asked for in turn mostly lie below the same one.
+    last: Option<(NormalDn, (EntryId, u64))>,
 }
 
 impl Cache {
@@ -252,8 +254,26 @@ impl Cache {
         if self.generation != generation || self.superiors.len() + self.by_name.len() >= CACHE_LIMIT {
             self.superiors.clear();
             self.by_name.clear();
+            self.last = None;
             self.generation = generation;
         }
+    }
+
+    /// A superior by its DN, with the commit in which it was found.
+    fn named(&mut self, name: &NormalDn) -> Option<(EntryId, u64)> {
+        if let Some((last, found)) = &self.last
+            && last == name
+        {
+            return Some(*found);
+        }
+        let (name, found) = self.by_name.get_key_value(name)?;
+        self.last = Some((name.clone(), *found));
+        Some(*found)
+    }
+
+    fn put_name(&mut self, name: NormalDn, found: (EntryId, u64)) {
+        self.last = None;
+        self.by_name.insert(name, found);
     }
 }
 
@@ -274,20 +294,22 @@ impl<'s, S: Snapshot> Names<'s, S> {
         Self { snapshot, database, generation }
     }
 
-    /// As [`resolve`], with the superior of the name from the cache if it is there, and the entry from what was found before.
+    /// As [`resolve`] of a name within the suffix, with the superior of the name from the cache if it is there, and the entry from what was
+    /// found before.
     pub fn locate(
         &self,
         suffix: &NormalDn,
         dn: &NormalDn,
         found: &FoundChildren,
     ) -> Result<Located<'s>, Fault> {
-        let Some(parent) = dn.parent().filter(|parent| parent.is_within(suffix) && !parent.is_root()) else {
+        let is_below = dn.depth() > suffix.depth();
+        let Some(parent) = dn.parent().filter(|parent| is_below && !parent.is_root()) else {
             return Ok(resolve(self.snapshot, suffix, dn)?.into());
         };
         let commit = self.snapshot.commit_counter();
-        let known = CACHES.with_borrow(|caches| {
-            let cache = caches.get(&self.database).filter(|cache| cache.generation == self.generation)?;
-            cache.by_name.get(&parent).filter(|(_, found)| *found <= commit).map(|(id, _)| *id)
+        let known = CACHES.with_borrow_mut(|caches| {
+            let cache = caches.get_mut(&self.database).filter(|cache| cache.generation == self.generation)?;
+            cache.named(&parent).filter(|(_, found)| *found <= commit).map(|(id, _)| id)
         });
         let (Some(nearest), Some(rdn)) = (known, dn.rdns().next()) else {
             let resolved = resolve(self.snapshot, suffix, dn)?;
@@ -307,7 +329,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
             CACHES.with_borrow_mut(|caches| {
                 let cache = caches.entry(self.database).or_default();
                 cache.prepare(self.generation);
-                cache.by_name.insert(name, (parent, commit));
+                cache.put_name(name, (parent, commit));
             });
         }
         Ok(())
@@ -358,6 +380,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
     /// Appends the DN as it is shown.
     pub fn append_dn(&self, entry: &EntryView<'_>, out: &mut String) -> Result<(), Fault> {
         let superior = self.superior(entry.parent())?;
+        out.reserve(entry.rdn_octets().len() + superior.as_ref().map_or(0, |superior| 1 + superior.dn.len()));
         out.push_str(entry.rdn());
         if let Some(superior) = superior {
             out.push(',');

@@ -174,7 +174,7 @@ impl NormalDn {
         let (own, base_starts) = (self.starts(), base.starts());
         let Some(above) = own.len().checked_sub(base_starts.len()) else { return false };
         let start = own.get(above).map_or(self.whole.text.len(), |&start| start as usize);
-        self.whole.text.get(start..) == Some(base.as_str())
+        self.whole.text.as_bytes().get(start..) == Some(base.octets())
     }
 
     /// Whether a search of this scope from `base` (RFC 4511 section 4.5.1.2) comes to the entry.
@@ -185,6 +185,12 @@ impl NormalDn {
             Scope::Subtree => self.is_within(base),
             Scope::Children => self.is_descendant_of(base),
         }
+    }
+
+    /// [`Self::as_str`] for who compares it: whether it begins within a character is not asked.
+    fn octets(&self) -> &[u8] {
+        let start = self.starts().first().map_or(self.whole.text.len(), |&start| start as usize);
+        self.whole.text.as_bytes().get(start..).unwrap_or_default()
     }
 
     fn starts(&self) -> &[u32] {
@@ -198,7 +204,7 @@ impl NormalDn {
 
 impl PartialEq for NormalDn {
     fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
+        self.octets() == other.octets()
     }
 }
 

@@ -403,11 +403,8 @@ impl<S: Service> Connection<S> {
         let mut used = 0;
         let most = if which == Start::OneLarge { 1 } else { REQUESTS_PER_TURN };
         for _ in 0..most {
-            if !self.may_start() {
-                break;
-            }
             let rest = input.get(used..).unwrap_or(&[]);
-            if rest.is_empty() {
+            if rest.is_empty() || !self.may_start() {
                 break;
             }
             match frame(rest, self.limits.pdu) {
@@ -648,8 +645,8 @@ impl<S: Service> Connection<S> {
     }
 
     fn can_start_buffered(&self) -> bool {
-        self.may_start()
-            && !self.input.is_empty()
+        !self.input.is_empty()
+            && self.may_start()
             && !matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }))
     }
 

@@ -19,6 +19,8 @@ pub struct Rules {
     read_only: bool,
     anonymous_updates: bool,
     operations: Option<Arc<OperationRules>>,
+    /// What [`Self::is_empty`] says. False of rules that were not [made](Self::new) yet.
+    empty: bool,
 }
 
 /// What of a session the rules look at.
@@ -48,17 +50,20 @@ impl Rules {
             read_only: frontend.read_only,
             anonymous_updates,
             operations: None,
+            empty: false,
         };
         if let Some(database) = database {
             rules.tighten(database);
         }
+        rules.empty = rules.is_empty();
         rules
     }
 
     /// With the `restrictop` rules that are in force there.
     #[must_use]
     pub fn with_operations(self, operations: Option<OperationRules>) -> Self {
-        Self { operations: operations.map(Arc::new), ..self }
+        let empty = self.empty && operations.is_none();
+        Self { operations: operations.map(Arc::new), empty, ..self }
     }
 
     /// The `restrictop` rules.
@@ -83,6 +88,10 @@ impl Rules {
         operation: Restricted<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
+        // Of a change it is asked besides who makes it.
+        if self.empty && !operation.is_update() {
+            return Ok(Vec::new());
+        }
         self.check(standing, operation)?;
         self.operations.as_ref().map_or(Ok(Vec::new()), |rules| rules.check(subject, operation, sent))
     }
@@ -280,5 +289,35 @@ mod tests {
             || Shared { restrictions: Restrictions { search: true, ..Restrictions::default() }, ..plain() };
         check(no_search(), user, Restricted::Search, Some((53, "operation restricted")));
         check(no_search(), user, Restricted::Compare, None);
+    }
+
+    #[test]
+    fn a_configuration_that_asks_nothing_asks_who_changes_something() {
+        let subject = Subject::default();
+        let nobody = Standing { version: 3, ..Standing::default() };
+        let asked = |rules: &Rules, operation| {
+            let checked = rules.check_request(&nobody, &subject, operation, Controls::default());
+            checked.err().map(|result| result.code)
+        };
+        let of = |shared: Shared| Rules::new(&Shared::default(), Some(&shared), false);
+        let nothing = of(Shared::default());
+        assert!(nothing.is_empty());
+        for operation in [Restricted::Search, Restricted::Compare, Restricted::SimpleBind, Restricted::SaslBind] {
+            assert_eq!(asked(&nothing, operation), None, "{operation:?}");
+        }
+        for operation in [Restricted::Add, Restricted::Modify, Restricted::Extended("1.2.3")] {
+            let expected = Some(ResultCode::STRONGER_AUTH_REQUIRED);
+            assert_eq!(asked(&nothing, operation), expected, "{operation:?}");
+        }
+        let requirements = Requirements { bind: true, ..Requirements::default() };
+        let restrictions = Restrictions { search: true, ..Restrictions::default() };
+        let security = SecurityFactors { ssf: 1, ..SecurityFactors::default() };
+        for (shared, expected) in [
+            (Shared { requirements, ..Shared::default() }, ResultCode::OPERATIONS_ERROR),
+            (Shared { restrictions, ..Shared::default() }, ResultCode::UNWILLING_TO_PERFORM),
+            (Shared { security, ..Shared::default() }, ResultCode::CONFIDENTIALITY_REQUIRED),
+        ] {
+            assert_eq!(asked(&of(shared), Restricted::Search), Some(expected));
+        }
     }
 }

@@ -100,6 +100,11 @@ impl<'a> EntryView<'a> {
 /// Bytes behind which a record has to go on for an attribute to be read as [`ShortAttribute`]: three numbers, and what its values may have.
 const SHORT_ROOM: usize = 3 + VALUES_ROOM;
 
+/// What none of the first four bytes of an attribute has, lowest first, if its three numbers are of one byte each; and if all of its values
+/// stand in the record besides.
+const LONG_NUMBERS: u32 = 0x0080_8080;
+const NOT_SHORT: u32 = LONG_NUMBERS | 3 << 8;
+
 /// An attribute whose numbers are of one byte each, and whose values all stand in the record.
 pub(crate) struct ShortAttribute<'a> {
     pub(crate) number: AttributeNumber,
@@ -135,10 +140,10 @@ impl<'a> AttributesIter<'a> {
     /// `None` leaves it to be read otherwise.
     #[inline(always)]
     fn read_short(&mut self) -> Option<(AttributeNumber, ValuesView<'a>)> {
-        if let &[number, count, length, ref rest @ ..] = self.rest
-            && (number | count | length) < 0x80
-            && count & 3 == 0
-            && let Some((bytes, rest)) = rest.split_at_checked(usize::from(length))
+        let numbers = u32::from_le_bytes(*self.rest.first_chunk()?);
+        let [number, count, length, _] = numbers.to_le_bytes();
+        if numbers & NOT_SHORT == 0
+            && let Some((bytes, rest)) = self.rest.get(3..)?.split_at_checked(usize::from(length))
         {
             self.rest = rest;
             let count = u64::from(count >> 2);
@@ -159,13 +164,16 @@ impl<'a> AttributesIter<'a> {
     /// iterator itself can read it.
     #[inline(always)]
     pub(crate) fn short(&self) -> Option<ShortAttribute<'a>> {
-        let [number, count, length, values @ ..] = self.rest.first_chunk::<SHORT_ROOM>()?;
-        if (number | count | length) & 0x80 != 0 || count & 3 != 0 || self.packed {
+        let whole = self.rest.first_chunk::<SHORT_ROOM>()?;
+        let numbers = u32::from_le_bytes(*whole.first_chunk()?);
+        if numbers & NOT_SHORT != 0 || self.packed {
             return None;
         }
+        let [number, _, length, _] = numbers.to_le_bytes();
         let length = usize::from(length & 0x7f);
         let behind = self.rest.get(SHORT_ROOM - VALUES_ROOM + length..)?;
-        Some(ShortAttribute { number: AttributeNumber((*number).into()), length, values, behind })
+        let number = AttributeNumber(number.into());
+        Some(ShortAttribute { number, length, values: whole.last_chunk()?, behind })
     }
 
     /// Passes over what [`short`](Self::short) gave.
@@ -181,11 +189,7 @@ impl<'a> AttributesIter<'a> {
         let short = u8::try_from(number.0).ok().filter(|short| *short < 0x80 && !self.packed);
         loop {
             while let Some(short) = short
-                && let Some([own, count, length, ..]) = self.rest.first_chunk::<SHORT_ROOM>()
-                && *own != short
-                && (own | count | length) & 0x80 == 0
-                && count & 3 != 3
-                && let Some(rest) = self.rest.get(SHORT_ROOM - VALUES_ROOM + usize::from(length & 0x7f)..)
+                && let Some(rest) = behind_another(self.rest, short)
             {
                 self.rest = rest;
             }
@@ -221,6 +225,18 @@ impl<'a> AttributesIter<'a> {
         let number = AttributeNumber(u32::try_from(number).ok()?);
         Some(Ok((number, ValuesView { entry: self.entry, form, count: count >> 2, bytes })))
     }
+}
+
+/// What stands behind the first of some attributes, if it is not the one with this number, its numbers are of one byte each, and the record does
+/// not end soon.
+#[inline(always)]
+fn behind_another(attributes: &[u8], number: u8) -> Option<&[u8]> {
+    let numbers = u32::from_le_bytes(*attributes.first_chunk::<SHORT_ROOM>()?.first_chunk()?);
+    let [own, count, length, _] = numbers.to_le_bytes();
+    if own == number || numbers & LONG_NUMBERS != 0 || count & 3 == 3 {
+        return None;
+    }
+    attributes.get(SHORT_ROOM - VALUES_ROOM + usize::from(length & 0x7f)..)
 }
 
 impl<'a> Iterator for AttributesIter<'a> {
