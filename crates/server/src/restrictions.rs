@@ -302,7 +302,9 @@ mod tests {
         let of = |shared: Shared| Rules::new(&Shared::default(), Some(&shared), false);
         let nothing = of(Shared::default());
         assert!(nothing.is_empty());
-        for operation in [Restricted::Search, Restricted::Compare, Restricted::SimpleBind, Restricted::SaslBind] {
+        for operation in
+            [Restricted::Search, Restricted::Compare, Restricted::SimpleBind, Restricted::SaslBind]
+        {
             assert_eq!(asked(&nothing, operation), None, "{operation:?}");
         }
         for operation in [Restricted::Add, Restricted::Modify, Restricted::Extended("1.2.3")] {

@@ -202,7 +202,8 @@ impl<'r> Naming<'r> {
         let (name, value) = (rdn.get(..equals)?, rdn.get(equals + 1..)?);
         let is_plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'@' | b' ');
-        if value.is_empty() || value.trim_ascii().len() != value.len() || !value.iter().copied().all(is_plain) {
+        if value.is_empty() || value.trim_ascii().len() != value.len() || !value.iter().copied().all(is_plain)
+        {
             return None;
         }
         let description = schema.describe_octets(name).ok().filter(|plain| plain.options().is_empty())?;
@@ -216,8 +217,7 @@ impl<'r> Naming<'r> {
     }
 
     fn is_among(&self, stored: &ValuesView<'_>) -> bool {
-        let is_it =
-            |stored| matches!(stored, Ok(StoredValue::Inline(value)) if value == self.value);
+        let is_it = |stored| matches!(stored, Ok(StoredValue::Inline(value)) if value == self.value);
         stored.iter().any(is_it)
     }
 }
