@@ -10,6 +10,9 @@ use super::PostgreSql;
 use crate::engine::Said;
 use crate::error::Fault;
 
+/// Who says something holds the lease: a table that somebody has locked must not cost the node the right to write.
+const SAY_DEADLINE: Duration = Duration::from_millis(300);
+
 /// The row is not waited for on the disk. What was said more than a day ago goes.
 const SAY: &str = "\
 WITH off AS (SELECT set_config('synchronous_commit', 'off', true)), old AS (
@@ -26,9 +29,10 @@ SELECT node, words, greatest(0, (extract(epoch FROM clock_timestamp() - said) * 
 impl PostgreSql {
     pub(super) fn say_of(&self, node: &str, words: &[u8]) -> Result<(), Fault> {
         let (text, node, words) = (SAY.replace("{s}", self.pool.schema()), node.to_owned(), words.to_vec());
-        let said = self.query_apart(|link| async move {
+        let mut link = self.pool.lease_apart()?;
+        let said = link.call_within(SAY_DEADLINE, |link| async move {
             let values: [(&(dyn ToSql + Sync), Type); 2] = [(&node, Type::TEXT), (&words, Type::BYTEA)];
-            link.client.query_typed(&text, &values).await
+            Ok(link.client.query_typed(&text, &values).await?)
         });
         said.map(drop)
     }

@@ -254,6 +254,29 @@ fn stores_of_before_get_a_place_for_what_nodes_say() {
     );
 }
 
+/// The node that writes says what it is, and goes on to renew its lease.
+#[test]
+fn what_cannot_be_said_holds_nobody_up() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    // So long that the test would not end if it were waited for.
+    let long = Duration::from_secs(36_000);
+    let store = open(&engine, &name, &KvOptions { deadline: long, ..KvOptions::default() }).expect("open");
+    assert!(store.hold_lease("ldap://one", long).expect("lease"));
+    let locks = "BEGIN; LOCK TABLE larix.nodes; SELECT pg_sleep(36000)";
+    thread::scope(|scope| {
+        scope.spawn(|| engine.sql(&name, locks));
+        let locked =
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(%' AND wait_event = 'PgSleep'";
+        until("it is locked", || engine.sql(&name, locked).as_deref() == Some("1"));
+        assert!(store.say("ldap://one", b"in vain").is_err());
+        assert!(store.hold_lease("ldap://one", long).expect("lease"));
+        let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        engine.sql(&name, ends).expect("ended");
+    });
+    until("it is said", || store.say("ldap://one", b"said").is_ok());
+}
+
 #[test]
 fn an_engine_that_hangs_holds_nobody_up() {
     let Some(engine) = Engine::start() else { return };

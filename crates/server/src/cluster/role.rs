@@ -255,16 +255,19 @@ impl Holder {
         }
     }
 
-    /// Says in the engine what this node is, for who looks after all of them. What cannot be said now is said with the next look.
+    /// Says in the engine what this node is, for who looks after all of them. What cannot be said now is said later.
     fn say(&self, served: &Served<SharedStore>, said: &mut Option<(Monotonic, Vec<u8>)>) {
         let words = said::words(&self.follower.following.state());
         let now = self.clock.monotonic();
         let is_known = said.as_ref().is_some_and(|(at, before)| {
             *before == words && u128::from(now.0.saturating_sub(at.0)) < SAID_AGAIN.as_nanos()
         });
-        if !is_known && served.database().store().say(&self.node, &words).is_ok() {
-            *said = Some((now, words));
+        if is_known {
+            return;
         }
+        // The next look must not be late because of it, so it is not tried with each.
+        let _done = served.database().store().say(&self.node, &words);
+        *said = Some((now, words));
     }
 
     /// Says why another node may write now: a renewal that began late or took long, or neither where somebody had it step down.

@@ -10,7 +10,7 @@ use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{change, describe, fill, larix, nodes_with, until};
 
-const LEASE: u32 = 60;
+const LEASE: u32 = 300;
 const PEOPLE: usize = 40;
 
 /// What the check of two servers says, and with which status, as this identity.

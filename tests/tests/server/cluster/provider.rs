@@ -222,7 +222,7 @@ fn nodes_tell_how_far_behind_consumers_are() {
     let ports = [free_port(), free_port()];
     let node = |port: &u16| {
         let global = format!("http-listener http://127.0.0.1:{port}/\n");
-        nodes_with(&address, 1, 60, (&global, "server-id 7\noverlay syncprov")).remove(0)
+        nodes_with(&address, 1, 300, (&global, "server-id 7\noverlay syncprov")).remove(0)
     };
     let mut nodes: Vec<Member> = ports.iter().map(node).collect();
     nodes[0].start();
