@@ -381,7 +381,9 @@ impl Builder {
             self.keep(call);
             return Ok(());
         }
-        (directive.apply)(self, call)?;
+        if let Some(apply) = directive.apply {
+            apply(self, call)?;
+        }
         self.keep(call);
         Ok(())
     }

@@ -12,7 +12,7 @@ mod shared;
 mod structure;
 
 use super::builder::DirectiveContext;
-use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope, keep};
+use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope};
 use super::kinds;
 use super::translucent;
 

@@ -8,7 +8,7 @@ use larix_proto::{FilterBuf, Scope as SearchScope};
 use larix_proxy::pcache::{AttributeSet, BindTemplate, Settings as Behavior, Shape, Template};
 use larix_schema::Schema;
 
-use super::builder::directive::{Directive, Form, Scope, keep};
+use super::builder::directive::{Directive, Form, Scope};
 use super::diagnostic::ConfigError;
 use super::kinds::LdapSettings;
 use super::model::{Config, Database, Overlay};
@@ -28,7 +28,7 @@ const BYTES: u64 = 64 << 20;
 const TIME_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 const fn own(keyword: &'static str, attribute: &'static str, form: Form) -> Directive {
-    let directive = Directive::new(keyword, attribute, Scope::Overlay(NAME), form, keep);
+    let directive = Directive::kept(keyword, attribute, Scope::Overlay(NAME), form);
     match form {
         Form::Switch => directive.arguments(0, 1),
         _ => directive,

@@ -24,7 +24,8 @@ pub(crate) struct Directive {
     pub(crate) cardinality: Cardinality,
     pub(crate) form: Form,
     pub(crate) handling: Handling,
-    pub(crate) apply: Apply,
+    /// `None`: the values are kept, and nothing more.
+    pub(crate) apply: Option<Apply>,
     /// Looks at the arguments before they are applied.
     pub(crate) check: Option<descriptor::Check>,
     /// The words of the value, where they are not the arguments.
@@ -128,6 +129,16 @@ impl Directive {
         form: Form,
         apply: Apply,
     ) -> Self {
+        Self { apply: Some(apply), ..Self::kept(keyword, attribute, scope, form) }
+    }
+
+    /// Its values are kept as cn=config shows them, and nothing more.
+    pub(crate) const fn kept(
+        keyword: &'static str,
+        attribute: &'static str,
+        scope: Scope,
+        form: Form,
+    ) -> Self {
         let arguments = match form {
             Form::Words | Form::Command | Form::Each | Form::Rest | Form::Own => (1, MANY),
             Form::Whole | Form::Dn | Form::Secret | Form::Switch => (1, 1),
@@ -143,7 +154,7 @@ impl Directive {
             cardinality: Cardinality::One,
             form,
             handling: Handling::Done,
-            apply,
+            apply: None,
             check: None,
             pieces: &[],
         }
@@ -220,9 +231,4 @@ impl std::fmt::Debug for Directive {
             .field("handling", &self.handling)
             .finish_non_exhaustive()
     }
-}
-
-/// For a directive whose values are kept and nothing more.
-pub(crate) fn keep(_: &mut Builder, _: &Call<'_>) -> Result<(), Fault> {
-    Ok(())
 }

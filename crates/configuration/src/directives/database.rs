@@ -7,7 +7,7 @@ use super::super::builder::{Builder, Section};
 use super::super::model::AccessLine;
 use super::super::values::{LimitRule, LimitSubject, Subordinate, SyncFault, SyncReplication};
 use super::global::is_ldap_url;
-use super::{Directive, Form, MANY, Scope, keep};
+use super::{Directive, Form, MANY, Scope};
 
 const OBSOLETE: &str = "slurpd replication is long gone; use syncrepl";
 
@@ -85,17 +85,16 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .many(),
-    Directive::new("extra_attrs", "olcExtraAttrs", Scope::Database, Form::Each, keep)
+    Directive::kept("extra_attrs", "olcExtraAttrs", Scope::Database, Form::Each)
         .many()
         .noted("access rules and overlays see the whole entry, whatever a search asks for"),
-    Directive::new("replica", "olcReplica", Scope::Database, Form::Words, keep).ordered().noted(OBSOLETE),
-    Directive::new("replogfile", "olcReplogFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
-    Directive::new("replica-argsfile", "olcReplicaArgsFile", Scope::Shared, Form::Whole, keep)
+    Directive::kept("replica", "olcReplica", Scope::Database, Form::Words).ordered().noted(OBSOLETE),
+    Directive::kept("replogfile", "olcReplogFile", Scope::Shared, Form::Whole).noted(OBSOLETE),
+    Directive::kept("replica-argsfile", "olcReplicaArgsFile", Scope::Shared, Form::Whole).noted(OBSOLETE),
+    Directive::kept("replica-pidfile", "olcReplicaPidFile", Scope::Shared, Form::Whole).noted(OBSOLETE),
+    Directive::kept("replicationInterval", "olcReplicationInterval", Scope::Shared, Form::Whole)
         .noted(OBSOLETE),
-    Directive::new("replica-pidfile", "olcReplicaPidFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
-    Directive::new("replicationInterval", "olcReplicationInterval", Scope::Shared, Form::Whole, keep)
-        .noted(OBSOLETE),
-    Directive::new("plugin", "olcPlugin", Scope::Shared, Form::Words, keep)
+    Directive::kept("plugin", "olcPlugin", Scope::Shared, Form::Words)
         .ordered()
         .noted("there are no SLAPI plugins"),
 ];

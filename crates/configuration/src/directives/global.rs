@@ -10,7 +10,7 @@ use super::super::values::{
     Disallowed, LinePrefix, LogFormat, LogLevel, LogRotation, Mechanism, PasswordReset, SecurityProperties,
     ServerId, TcpBuffer, TlsVerify, TraceExport, http_address, request_words,
 };
-use super::{Directive, Form, MANY, Scope, keep};
+use super::{Directive, Form, MANY, Scope};
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
 const NO_KNOB: &str = "the server runs one event loop a core";
@@ -245,9 +245,9 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("index_intlen", "olcIndexIntLen", Scope::Global, Form::Whole, number).noted(NO_INDEX_KNOB),
     Directive::new("index_hash64", "olcIndexHash64", Scope::Global, Form::Switch, switch)
         .noted(NO_INDEX_KNOB),
-    Directive::new("pluginlog", "olcPluginLogFile", Scope::Global, Form::Whole, keep)
+    Directive::kept("pluginlog", "olcPluginLogFile", Scope::Global, Form::Whole)
         .noted("there are no SLAPI plugins"),
-    Directive::new("ucdata-path", "", Scope::Global, Form::Whole, keep).noted("Unicode tables are built in"),
+    Directive::kept("ucdata-path", "", Scope::Global, Form::Whole).noted("Unicode tables are built in"),
     Directive::new("sasl-host", "olcSaslHost", Scope::Global, Form::Whole, |b, c| {
         b.global.sasl.host = Some(c.argument(0)?.to_owned());
         Ok(())
@@ -275,16 +275,10 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.sasl.saslauthd = Some(c.path(0)?);
         Ok(())
     }),
-    Directive::new("sasl-auxprops", "olcSaslAuxprops", Scope::Global, Form::Words, keep).noted(NO_CYRUS),
-    Directive::new(
-        "sasl-auxprops-dontusecopy",
-        "olcSaslAuxpropsDontUseCopy",
-        Scope::Global,
-        Form::Each,
-        keep,
-    )
-    .many()
-    .noted(NO_CYRUS),
+    Directive::kept("sasl-auxprops", "olcSaslAuxprops", Scope::Global, Form::Words).noted(NO_CYRUS),
+    Directive::kept("sasl-auxprops-dontusecopy", "olcSaslAuxpropsDontUseCopy", Scope::Global, Form::Each)
+        .many()
+        .noted(NO_CYRUS),
     Directive::new(
         "sasl-auxprops-dontusecopy-ignore",
         "olcSaslAuxpropsDontUseCopyIgnore",
@@ -373,7 +367,7 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.tls.ec_name = Some(c.argument(0)?.to_owned());
         Ok(())
     }),
-    Directive::new("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole, keep)
+    Directive::kept("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole)
         .noted("randomness comes from the operating system"),
 ];
 

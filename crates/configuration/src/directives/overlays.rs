@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
 
 use super::super::{chain, pbind, pcache, remote_auth, sock, translucent};
-use super::{Cardinality, Directive, Form, Handling, Scope, keep};
+use super::{Cardinality, Directive, Form, Handling, Scope};
 
 /// An overlay that OpenLDAP has.
 #[derive(Debug, Clone, Copy)]
@@ -123,6 +123,6 @@ fn directive_of(overlay: &'static str, told: &OverlayDirective) -> Directive {
         handling: told.note.map_or(Handling::Done, Handling::Noted),
         check: told.check,
         pieces: told.pieces,
-        ..Directive::new(told.keyword, told.attribute, Scope::Overlay(overlay), form, keep)
+        ..Directive::kept(told.keyword, told.attribute, Scope::Overlay(overlay), form)
     }
 }

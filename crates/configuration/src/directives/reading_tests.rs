@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::builder::directive::Apply;
 use super::overlays::{OverlayHandling, overlay_kind};
 use super::*;
 
@@ -51,10 +50,7 @@ fn is_served(scope: Scope) -> bool {
 #[test]
 fn values_that_are_kept_are_asked_for_by_their_attribute() {
     let users = users_of_settings();
-    let is_kept = |directive: &Directive| {
-        let keep: Apply = keep;
-        std::ptr::fn_addr_eq(directive.apply, keep) && directive.handling == Handling::Done
-    };
+    let is_kept = |directive: &Directive| directive.apply.is_none() && directive.handling == Handling::Done;
     // The entry of a rule is read as a whole: names behind this head.
     let read_by_head = |attribute: &str| attribute.starts_with("olcPPolicyRule");
     let mut kept = 0;

@@ -7,7 +7,7 @@ use super::super::builder::call::{Call, Fault};
 use super::super::values::{Requirements, Restrictions, SearchLimits, SecurityFactors};
 use super::global::{Field, flags};
 use super::operations::restrict_operations;
-use super::{Directive, Form, Scope, keep};
+use super::{Directive, Form, Scope};
 
 pub(super) static TABLE: &[Directive] = &[
     // What sets the frontend.
@@ -26,7 +26,7 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .arguments(0, 1),
-    Directive::new("sortvals", "olcSortVals", Scope::Frontend, Form::Each, keep)
+    Directive::kept("sortvals", "olcSortVals", Scope::Frontend, Form::Each)
         .many()
         .noted("large sets of values are always sorted"),
     Directive::new("schemadn", "olcSchemaDN", Scope::Frontend, Form::Dn, |b, c| {

@@ -5,7 +5,7 @@ use super::super::builder::{Builder, Section};
 use super::super::kinds::DatabaseKind;
 use super::super::model::Overlay;
 use super::super::settings::Settings;
-use super::{Directive, Form, Scope, keep, overlay_kind, overlay_suggestion};
+use super::{Directive, Form, Scope, overlay_kind, overlay_suggestion};
 
 /// A keyword of `backend harness`.
 const fn harness(
@@ -18,13 +18,13 @@ const fn harness(
 
 pub(super) static TABLE: &[Directive] = &[
     // Read by the parser of slapd.conf itself, which knows the files.
-    Directive::new("include", "olcInclude", Scope::Structure, Form::Whole, keep).many(),
+    Directive::kept("include", "olcInclude", Scope::Structure, Form::Whole).many(),
     // Our own: a schema that comes with the server, by name. It becomes an entry, as an included file does.
     Directive::new("schema", "", Scope::Structure, Form::Each, schema),
     Directive::new("backend", "olcBackend", Scope::Structure, Form::Whole, backend),
     Directive::new("database", "olcDatabase", Scope::Structure, Form::Whole, database),
     Directive::new("overlay", "olcOverlay", Scope::Structure, Form::Whole, overlay),
-    Directive::new("modulepath", "olcModulePath", Scope::Module, Form::Whole, keep)
+    Directive::kept("modulepath", "olcModulePath", Scope::Module, Form::Whole)
         .noted("everything is built in"),
     Directive::new("moduleload", "olcModuleLoad", Scope::Module, Form::Words, module).ordered(),
     Directive::new("objectidentifier", "olcObjectIdentifier", Scope::Schema, Form::Words, define)

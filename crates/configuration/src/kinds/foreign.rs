@@ -1,7 +1,7 @@
 //! Database kinds that are not served here: their directives are known, so that a file which has them can be read, and
 //! the server refuses to start.
 
-use super::super::builder::directive::{Directive, Form, MANY, Scope, keep};
+use super::super::builder::directive::{Directive, Form, MANY, Scope};
 use super::{Descriptor, NOTHING};
 
 const fn kind(name: &'static str, class: Option<&'static str>) -> Descriptor {
@@ -17,7 +17,7 @@ pub(super) static DESCRIPTORS: &[Descriptor] = &[
 ];
 
 const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form: Form) -> Directive {
-    Directive::new(keyword, attribute, scope, form, keep).arguments(0, MANY)
+    Directive::kept(keyword, attribute, scope, form).arguments(0, MANY)
 }
 
 /// A keyword of a kind that has no olc attribute of its own.

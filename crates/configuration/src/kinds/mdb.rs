@@ -8,7 +8,7 @@ use larix_schema::Schema;
 
 use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
-use super::super::builder::directive::{Directive, Form, MANY, Scope, keep};
+use super::super::builder::directive::{Directive, Form, MANY, Scope};
 use super::super::diagnostic::ConfigError;
 use super::super::line;
 use super::super::line::c_integer;
@@ -162,16 +162,16 @@ static TABLE: &[Directive] = &[
         b.mdb().map(|_| ())
     })
     .noted("a search never holds a snapshot for long"),
-    Directive::new("multival", "olcDbMultival", Scope::Kind("mdb"), Form::Words, keep)
+    Directive::kept("multival", "olcDbMultival", Scope::Kind("mdb"), Form::Words)
         .arguments(2, 2)
         .many()
         .noted("large sets of values are kept apart by themselves"),
-    Directive::new("dbpagesize", "olcDbPageSize", Scope::Kind("mdb"), Form::Whole, keep).noted(NO_TUNING),
-    Directive::new("crypto", "olcDbCryptoModule", Scope::Kind("mdb"), Form::Whole, keep)
+    Directive::kept("dbpagesize", "olcDbPageSize", Scope::Kind("mdb"), Form::Whole).noted(NO_TUNING),
+    Directive::kept("crypto", "olcDbCryptoModule", Scope::Kind("mdb"), Form::Whole)
         .refused("encrypt the file system below the database"),
-    Directive::new("passphrase", "olcDbPassphrase", Scope::Kind("mdb"), Form::Secret, keep)
+    Directive::kept("passphrase", "olcDbPassphrase", Scope::Kind("mdb"), Form::Secret)
         .refused("encrypt the file system below the database"),
-    Directive::new("idlexp", "olcBkMdbIdlExp", Scope::Backend, Form::Whole, keep).noted("indexes are exact"),
+    Directive::kept("idlexp", "olcBkMdbIdlExp", Scope::Backend, Form::Whole).noted("indexes are exact"),
     Directive::new("change-log", "olcLarixChangeLog", Scope::Kind("mdb"), Form::Words, |b, c| {
         let log = ChangeLog::parse(c.arguments.iter().map(String::as_str));
         b.mdb()?.change_log =
@@ -197,9 +197,7 @@ static TABLE: &[Directive] = &[
 ];
 
 const fn retired(keyword: &'static str, attribute: &'static str) -> Directive {
-    Directive::new(keyword, attribute, Scope::Kind("mdb"), Form::Words, keep)
-        .arguments(0, MANY)
-        .noted(RETIRED)
+    Directive::kept(keyword, attribute, Scope::Kind("mdb"), Form::Words).arguments(0, MANY).noted(RETIRED)
 }
 
 fn index(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

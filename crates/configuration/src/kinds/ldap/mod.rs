@@ -11,7 +11,7 @@ use larix_proxy::settings::{HealthCheck, IdentityRule, Kind, Mode, QuarantineSte
 
 use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
-use super::super::builder::directive::{Directive, Form, MANY, Scope, keep};
+use super::super::builder::directive::{Directive, Form, MANY, Scope};
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::model::{Config, Database};
 use super::super::values::SyncData;
@@ -263,7 +263,7 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const POOL_CEILING: u32 = 256;
 
 const fn refused(keyword: &'static str, instead: &'static str) -> Directive {
-    own(keyword, "", Form::Words, keep).arguments(0, MANY).refused(instead)
+    Directive::kept(keyword, "", Scope::Kind("ldap"), Form::Words).arguments(0, MANY).refused(instead)
 }
 
 fn proxy(builder: &mut Builder) -> Result<&mut ProxySettings, Fault> {

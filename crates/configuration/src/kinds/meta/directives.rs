@@ -6,7 +6,7 @@ use larix_proto::url::LdapUrl;
 use larix_rewrite::{lines, posix_regex};
 
 use super::super::super::builder::call::{Call, Fault};
-use super::super::super::builder::directive::{Apply, Directive, Form, MANY, Scope, keep};
+use super::super::super::builder::directive::{Apply, Directive, Form, MANY, Scope};
 use super::super::super::builder::{Builder, Section};
 use super::super::super::settings::Settings;
 use super::super::super::values::ConfigDn;
@@ -114,7 +114,7 @@ pub(super) static TABLE: &[Directive] = &[
         if known { Ok(()) } else { c.number::<u32>(0).map(|_| ()) }
     })
     .noted("a request that changes nothing is sent three times at most; `quarantine` says when a target is tried again"),
-    own("dncache-ttl", "olcDbDnCacheTtl", Form::Whole, keep)
+    Directive::kept("dncache-ttl", "olcDbDnCacheTtl", Scope::Kind("meta"), Form::Whole)
         .noted("the suffixes of targets say which of them holds a name"),
     own("pseudoroot-bind-defer", "olcDbPseudoRootBindDefer", Form::Switch, |_, c| c.switch().map(|_| ()))
         .alias(&["root-bind-defer"])
@@ -160,22 +160,26 @@ pub(super) static ASYNCHRONOUS: &[Directive] = &[
         .noted("a target may have 20000 requests under way; the answer to more is `busy`"),
     asynchronous("max-timeout-ops", "olcDbMaxTimeoutOps", Form::Whole, |_, c| c.number::<u32>(0).map(|_| ()))
         .noted("`keepalive` and `tcp-user-timeout` say when a silent connection is lost"),
-    asynchronous("rewrite", "", Form::Words, keep).arguments(0, MANY).prefix(7).refused(MAPPED).alias(&[
-        "rewriteEngine",
-        "rewriteContext",
-        "rewriteRule",
-        "rewriteMap",
-        "rewriteParam",
-        "rewriteMaxPasses",
-    ]),
-    asynchronous("map", "", Form::Words, keep).arguments(0, MANY).refused(MAPPED),
+    Directive::kept("rewrite", "", Scope::Kind("asyncmeta"), Form::Words)
+        .arguments(0, MANY)
+        .prefix(7)
+        .refused(MAPPED)
+        .alias(&[
+            "rewriteEngine",
+            "rewriteContext",
+            "rewriteRule",
+            "rewriteMap",
+            "rewriteParam",
+            "rewriteMaxPasses",
+        ]),
+    Directive::kept("map", "", Scope::Kind("asyncmeta"), Form::Words).arguments(0, MANY).refused(MAPPED),
 ];
 
 const MAPPED: &str =
     "write `database meta`: it is asynchronous, too, and has rules and maps beside `suffixmassage`";
 
 const fn refused(keyword: &'static str, instead: &'static str) -> Directive {
-    own(keyword, "", Form::Words, keep).arguments(0, MANY).refused(instead)
+    Directive::kept(keyword, "", Scope::Kind("meta"), Form::Words).arguments(0, MANY).refused(instead)
 }
 
 fn both_ways() -> Fault {
