@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use larix_proto::encode::{self, EntryEncoder};
 use larix_proto::{
@@ -19,14 +20,17 @@ use super::{SUFFIX, proxy, proxy_with, run, target};
 
 const ANN: &str = "search dc=example,dc=com sub (uid=ann) sn";
 
-/// Asks until the answer has this in it; a target that comes back is found soon.
+/// Between two looks at what another thread or process brings about.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Asks until the answer has this in it; a target that comes back is found within some seconds.
 fn until(client: &mut Client, request: &str, wanted: &str) -> String {
     for _ in 0..2000 {
         let answer = run(client, request);
         if answer.contains(wanted) {
             return answer;
         }
-        thread::yield_now();
+        thread::park_timeout(PAUSE);
     }
     panic!("{wanted} never came")
 }
@@ -37,7 +41,7 @@ fn until_logged(server: &Server, wanted: &str) {
         if server.log().contains(wanted) {
             return;
         }
-        thread::yield_now();
+        thread::park_timeout(PAUSE);
     }
     panic!("{wanted} is not in the log:\n{}", server.log())
 }
@@ -128,7 +132,7 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     client::search(&mut request, MessageId(1), &search, &[]);
     connection.write_all(&request).unwrap();
     let (mut target, _) = listener.accept().unwrap();
-    target.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     answer_bind(&mut target);
     let asked = next(&mut target);
     request.clear();
