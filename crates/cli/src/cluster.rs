@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_told_in_a_line() {
+    fn a_line_shows_a_node() {
         let report = |is_shared, newest, in_force, refused: Option<&str>| NodeReport {
             version: "1.2".to_owned(),
             is_shared,

@@ -1,5 +1,5 @@
 //! How far behind the consumers are that this node serves. A log in a shared engine is not read where that is asked: it would wait for the engine.
-//! The thread that hears of commits looks while consumers are connected, and what it has seen is told.
+//! The thread that hears of commits looks while consumers are connected, and keeps what it has seen.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

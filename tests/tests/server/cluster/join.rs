@@ -217,7 +217,7 @@ fn a_node_joins_with_what_the_engine_holds() {
         "{shown}"
     );
     assert!(joined.ask(&[&search]).contains("sn: Lee"), "the rules of before");
-    until("all are told", || {
+    until("the engine knows it", || {
         let (_, status) = larix(&["cluster", "status"], &nodes[0]);
         let expected = format!("an earlier one in force, generation {newest} refused: ");
         status.lines().any(|line| {
