@@ -116,6 +116,42 @@ fn who_was_searched_for_is_found_by_name() {
 }
 
 #[test]
+fn a_superior_that_was_asked_for_last_is_forgotten_with_the_others() {
+    const X: &str = "uid=x,ou=Rooms,dc=example,dc=com";
+    const ROOMS: &str = "ou=Rooms,dc=example,dc=com";
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
+    let load = || {
+        fixture.load(&format!("dn: {ROOMS}\nobjectClass: organizationalUnit\nou: Rooms\n"));
+        fixture.load(&format!("dn: {X}\nobjectClass: account\nuid: x\n"));
+    };
+    let snapshot = || fixture.database.store().snapshot().expect("a snapshot");
+    let found = |snapshot: &_, dn: &str| {
+        let view = fixture.database.view(snapshot).expect("a view");
+        let located = view.locate(&schema().parse_dn(dn).expect(dn)).expect("no fault").expect("a suffix");
+        located.resolved.id.map(|id| id.0)
+    };
+    let before_all = snapshot();
+    load();
+    let before = snapshot();
+    let first = found(&before, X);
+    for _ in 0..3 {
+        assert!(first.is_some() && found(&before, X) == first, "the last one");
+        assert!(found(&before, "uid=ann,ou=People,dc=example,dc=com").is_some(), "another one in between");
+        assert_eq!(found(&before_all, X), None, "what is older has no such superior");
+    }
+    fixture.delete(X);
+    fixture.delete(ROOMS);
+    let between = snapshot();
+    load();
+    let after = snapshot();
+    for _ in 0..3 {
+        assert!(found(&after, X) > first);
+        assert_eq!(found(&between, X), None);
+        assert_eq!(found(&before, X), first);
+    }
+}
+
+#[test]
 fn an_entry_is_read_at_once() {
     let fixture = Fixture::memory(INDEXES, PEOPLE);
     let base = |base, filter| SearchSpec { base, scope: Scope::Base, ..below(filter) };
