@@ -14,6 +14,7 @@ use larix_engine::write::Completion;
 use larix_proto::{LdapResult, MessageId, ResultCode, Scope};
 use larix_schema::NormalDn;
 
+use crate::changes_told::ChangeTeller;
 use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
@@ -151,6 +152,12 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// The backend that overlays are in front of; none of one without.
     fn behind(&self) -> Option<&dyn Backend> {
+        None
+    }
+
+    /// What tells of the changes that are made through it; none where consumers of the database that it is glued to are sent nothing of
+    /// its entries, or where these are stored here.
+    fn change_teller(&self) -> Option<&Arc<ChangeTeller>> {
         None
     }
 

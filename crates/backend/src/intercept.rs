@@ -17,6 +17,7 @@ use larix_proto::{ControlBuf, LdapResult};
 use larix_schema::NormalDn;
 
 use crate::backend::{Announced, Backend, Context};
+use crate::changes_told::ChangeTeller;
 use crate::cursor::{Cursor, CursorAround, End, First, Slice};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
@@ -142,6 +143,16 @@ pub trait Interceptor: Debug + Send + Sync {
     /// Whether entries behind it have other names or attributes: access rules of a database that another server or another
     /// database has are about those in front of it.
     fn maps_names(&self) -> bool {
+        false
+    }
+
+    /// What it tells changes to that pass it.
+    fn change_teller(&self) -> Option<&Arc<ChangeTeller>> {
+        None
+    }
+
+    /// Whether all that passes it is the same behind it.
+    fn only_listens(&self) -> bool {
         false
     }
 
@@ -661,7 +672,14 @@ impl Backend for Intercepted {
     }
 
     fn behind(&self) -> Option<&dyn Backend> {
-        Some(&*self.backend)
+        match self.interceptors.interceptors.iter().all(|one| one.only_listens()) {
+            true => self.backend.behind(),
+            false => Some(&*self.backend),
+        }
+    }
+
+    fn change_teller(&self) -> Option<&Arc<ChangeTeller>> {
+        self.interceptors.interceptors.iter().find_map(|one| one.change_teller())
     }
 
     fn announce(&self, announced: &mut Announced) {

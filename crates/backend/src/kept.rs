@@ -31,6 +31,11 @@ impl KeptContext {
         }
     }
 
+    /// The time of what goes on is counted from now.
+    pub fn begin_anew(&mut self) {
+        self.began = self.clock.monotonic();
+    }
+
     /// Goes on; none: the databases of the request are there no more.
     pub fn with<T>(&self, then: impl FnOnce(&Context<'_>) -> T) -> Option<T> {
         let Some(client) = &self.client else { return Some(then(&self.context(&Alone, &Alone))) };
@@ -58,8 +63,13 @@ pub struct KeptSearch {
 
 impl KeptSearch {
     pub fn new(search: Search<'_>) -> Self {
+        let attributes: Vec<&str> = search.request.attributes.iter().collect();
+        Self::asking(search, &attributes)
+    }
+
+    /// The same with another list of attributes.
+    pub fn asking(search: Search<'_>, attributes: &[&str]) -> Self {
         let Search { request, base, controls, message } = search;
-        let attributes: Vec<&str> = request.attributes.iter().collect();
         let mut encoded = Vec::new();
         let again = client::Search {
             base: request.base,
@@ -69,7 +79,7 @@ impl KeptSearch {
             time_limit: request.time_limit,
             types_only: request.types_only,
             filter: request.filter,
-            attributes: &attributes,
+            attributes,
         };
         client::search(&mut encoded, message, &again, &[]);
         Self { encoded, message, base: base.clone(), controls }

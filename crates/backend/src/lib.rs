@@ -4,6 +4,7 @@
 //! names a socket, a connection or a configuration.
 
 mod backend;
+mod changes_told;
 mod cursor;
 mod delay;
 mod figures;
@@ -19,8 +20,10 @@ mod operation;
 mod over_glue;
 mod relay;
 mod router;
+mod tells_changes;
 
 pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
+pub use changes_told::{ChangeTeller, ChangedEntry, HEARD_MAX, HeardChanges};
 pub use cursor::{Answered, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, lowered, slice};
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
@@ -35,3 +38,4 @@ pub use operation::{
 pub use over_glue::OverGlue;
 pub use relay::Relay;
 pub use router::{Router, Special};
+pub use tells_changes::TellsChanges;

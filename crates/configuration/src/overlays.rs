@@ -11,6 +11,7 @@ use larix_schema::{AttributeDescription, NearestSuffix, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::overlay_kind;
+use super::kinds::LdapSettings;
 use super::line;
 use super::model::{Config, Database, Overlay};
 
@@ -164,6 +165,19 @@ impl Config {
             }
             _ => &[],
         }
+    }
+
+    /// Whether consumers of the database that this one is glued to are sent its entries, too, though another server keeps them: the
+    /// administrator says so by putting the overlay that provides the content behind `overlay glue`. What a cache answers may be old.
+    pub fn is_provided_above(&self, database: &Database) -> bool {
+        let is_elsewhere = database.kind.settings::<LdapSettings>().is_some();
+        let provides = |overlay: &Overlay| {
+            !overlay.disabled && overlay.descriptor().is_some_and(|descriptor| descriptor.provides_content)
+        };
+        is_elsewhere
+            && !(database.disabled || database.hidden)
+            && database.caching_overlay().is_none()
+            && self.superior(database).is_some_and(|superior| self.over_glue(superior).iter().any(provides))
     }
 
     fn is_glued_to(&self, database: &Database, superior: &Database) -> bool {

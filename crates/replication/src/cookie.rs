@@ -19,11 +19,24 @@ pub struct Cookie {
     pub deletes_told: bool,
     /// States of entries are kept there, and sent: a Larix says so to a Larix that takes them.
     pub states_kept: bool,
+    /// What a Larix says to a Larix of content that other servers keep in part.
+    pub content: Option<Content>,
+}
+
+/// What a cookie says of content that is not all stored where it comes from.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// Of the end of a pass over all of it: what was neither sent nor named is gone, also where no CSN of the cookie says so.
+    Whole,
+    /// Of an entry, or of its delete: another server keeps it, and no CSN of the sender says anything of it.
+    Elsewhere,
 }
 
 /// How cookies of ours say that.
 pub(crate) const DELETES_TOLD: &str = ",deletes=told";
 pub(crate) const STATES_KEPT: &str = ",states=kept";
+pub(crate) const CONTENT_WHOLE: &str = ",content=whole";
+pub(crate) const CONTENT_ELSEWHERE: &str = ",content=elsewhere";
 
 /// A cookie that cannot be read, with the part that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -79,6 +92,13 @@ impl Cookie {
                 }
                 "deletes" => cookie.deletes_told = value == "told",
                 "states" => cookie.states_kept = value == "kept",
+                "content" => {
+                    cookie.content = match value {
+                        "whole" => Some(Content::Whole),
+                        "elsewhere" => Some(Content::Elsewhere),
+                        _ => None,
+                    };
+                }
                 _ => {}
             }
         }
@@ -104,6 +124,11 @@ impl fmt::Display for Cookie {
         if self.states_kept {
             f.write_str(STATES_KEPT)?;
         }
+        match self.content {
+            Some(Content::Whole) => f.write_str(CONTENT_WHOLE)?,
+            Some(Content::Elsewhere) => f.write_str(CONTENT_ELSEWHERE)?,
+            None => {}
+        }
         Ok(())
     }
 }
@@ -123,6 +148,8 @@ mod tests {
             format!("rid=123,sid=001,csn={CSN_1};{CSN_2}"),
             format!("rid=123,csn={CSN_1},delcsn={CSN_2}"),
             format!("rid=123,csn={CSN_1},deletes=told"),
+            format!("rid=123,csn={CSN_1},content=whole"),
+            "rid=001,content=elsewhere".into(),
         ] {
             assert_eq!(Cookie::parse(&text).unwrap().to_string(), text);
         }

@@ -13,5 +13,5 @@ pub mod provider;
 pub mod push;
 mod requests;
 
-pub use cookie::{Cookie, CookieError, RID_MAX, SID_MAX};
+pub use cookie::{Content, Cookie, CookieError, RID_MAX, SID_MAX};
 pub use requests::{CONFLICTS_OID, ConflictsRequest, RETIRE_OID, RetireRequest};

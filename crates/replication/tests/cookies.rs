@@ -220,7 +220,15 @@ impl Site {
         let queue = RefreshQueue::default();
         Search {
             site: self,
-            search: SyncSearch::new(Start { asked, parts, any_entry, values: false, states: false, queue }),
+            search: SyncSearch::new(Start {
+                asked,
+                parts,
+                any_entry,
+                values: false,
+                states: false,
+                elsewhere: false,
+                queue,
+            }),
         }
     }
 }
@@ -248,7 +256,7 @@ impl Search<'_> {
             let budget = Budget { candidates: 100, nanos: u64::MAX, bytes: 1 << 20, clock };
             match self.search.step(budget, &mut out) {
                 Stepped::More => {}
-                Stepped::Waiting => break None,
+                Stepped::Waiting | Stepped::Elsewhere => break None,
                 Stepped::Done(result, _) => break Some(result.code),
             }
         };

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use larix_backend::ChangeTeller;
 use larix_engine::time::{Clock, RandomSource as _};
 use larix_proxy::pcache::{Cache, Settings as CacheSettings};
 use larix_proxy::{Proxy, ProxyBackend, ProxySettings, Surroundings};
@@ -47,6 +48,25 @@ impl Proxies {
         known.retain(|_, proxy| proxy.strong_count() > 0);
         known.insert(name.to_owned(), Arc::downgrade(&proxy));
         Ok(proxy)
+    }
+}
+
+/// What tells consumers of changes that are made through proxied databases, by the databases' suffixes: it stays as long as a generation
+/// has the database, so that a search of the generation before hears of all.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeTellers(Mutex<HashMap<String, Weak<ChangeTeller>>>);
+
+impl ChangeTellers {
+    /// The one that there is, or a new one.
+    pub(crate) fn of(&self, name: &str) -> Arc<ChangeTeller> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(teller) = known.get(name).and_then(Weak::upgrade) {
+            return teller;
+        }
+        let teller = Arc::<ChangeTeller>::default();
+        known.retain(|_, teller| teller.strong_count() > 0);
+        known.insert(name.to_owned(), Arc::downgrade(&teller));
+        teller
     }
 }
 

@@ -26,7 +26,7 @@ use crate::decoy::Decoy;
 use crate::log::Log;
 use crate::overlay_threads::OverlayThreads;
 use crate::password_pool::PasswordPool;
-use crate::proxies::{Caches, Proxies};
+use crate::proxies::{Caches, ChangeTellers, Proxies};
 use crate::resolver::Resolver;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::tls::TlsContext;
@@ -66,6 +66,8 @@ pub struct Services {
     pub(crate) access_logs: AccessLogs,
     /// Of databases that other servers have.
     pub(crate) proxies: Proxies,
+    /// Of those among them whose entries consumers are sent.
+    pub(crate) change_tellers: ChangeTellers,
     /// What was cached of them.
     pub(crate) caches: Caches,
     /// Who serves domains (`database dnssrv`).
@@ -108,6 +110,7 @@ impl Services {
             configuration_in_force: ArcSwapOption::empty(),
             access_logs: AccessLogs::default(),
             proxies: Proxies::default(),
+            change_tellers: ChangeTellers::default(),
             caches: Caches::default(),
             resolver: Resolver::new(Arc::clone(&clock) as _),
             #[cfg(feature = "kv")]

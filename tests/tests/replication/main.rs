@@ -6,6 +6,7 @@ mod accesslog_delta;
 mod consumer;
 mod directory;
 mod first_fill;
+mod glued_elsewhere;
 mod overlays;
 mod provider;
 mod pushed;

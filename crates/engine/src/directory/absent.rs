@@ -198,7 +198,8 @@ impl<S: Store> Sweep<S> {
         let csn = others.or_else(|| self.share.seen.iter().max()).copied();
         let changes = batch.iter().map(|absent| Ready::Delete { uuid: absent.uuid, csn }).collect();
         let applied = Arc::new(Mutex::new(Vec::new()));
-        let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
+        let elsewhere = self.share.whole;
+        let rules = ReplicaRules { multi_provider: false, elsewhere, ..ReplicaRules::default() };
         let job = ReplicatedJob { changes, context_csns: Vec::new(), rules, applied: Arc::clone(&applied) };
         let (sender, receiver) = sync_channel(1);
         let done = Box::new(move |outcome: crate::write::WriteOutcome| {

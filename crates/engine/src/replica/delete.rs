@@ -24,6 +24,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             Ok((here, dead))
         })?;
         let Some(here) = here else {
+            if self.rules.elsewhere {
+                return Ok(Applied::Older);
+            }
             let stamp = match csn.or(self.newest) {
                 Some(csn) if dead.is_none_or(|dead| dead.csn < csn) => Stamp { csn, name: String::new() },
                 // The time of the delete is unknown: it is sent on with the current time.
@@ -34,7 +37,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             self.bury_absent(uuid)?;
             return Ok(Applied::Done);
         };
-        let csn = csn.or(self.newest).or(here.csn).unwrap_or(Csn::ZERO);
+        let told = csn.or(self.newest);
+        let csn = match self.rules.elsewhere {
+            true => told.max(here.csn),
+            false => told.or(here.csn),
+        };
+        let csn = csn.unwrap_or(Csn::ZERO);
         self.stamp = Stamp { csn, name: String::new() };
         self.delete_here(here, csn)
     }

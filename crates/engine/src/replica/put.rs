@@ -32,7 +32,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let (here, dead) = look;
         let version = self.state_of_put(put)?;
         if let Some(dead) = dead {
-            let newer = put.csn.is_none_or(|csn| csn > dead.csn);
+            let newer = self.rules.elsewhere || put.csn.is_none_or(|csn| csn > dead.csn);
             let stays_dead = self.rules.multi_provider && !(newer && self.born_after(put, &dead.csn));
             if stays_dead && put.csn.is_some_and(|csn| self.tells_again(put, &csn, &dead.csn)) {
                 // A server that still has the entry may never hear of the delete: a present phase deletes nothing that the provider
@@ -64,7 +64,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             (None, None) => {
                 let is_covered = put.csn.is_some_and(|csn| self.is_covered(&csn));
-                if self.rules.drop_covered && is_covered { Ok(Applied::Older) } else { self.put_new(put) }
+                let is_over = self.rules.drop_covered && is_covered && !self.rules.elsewhere;
+                if is_over { Ok(Applied::Older) } else { self.put_new(put) }
             }
             (None, Some(version)) => {
                 let is_over = self.rules.drop_covered && self.is_all_covered(&version);
@@ -145,6 +146,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     fn put_here(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
         if let (Some(theirs), Some(ours)) = (put.csn, here.csn)
             && theirs <= ours
+            && !(self.rules.elsewhere && theirs < ours)
         {
             let went_back = theirs < ours && self.lost_by_provider(&ours);
             if theirs == ours && self.has_merged(put, &here)? {

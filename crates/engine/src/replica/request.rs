@@ -86,6 +86,8 @@ pub struct ReplicaRules {
     /// Changes come without CSNs, from a server that has none (DirSync): each gets the next CSN of this server, as a change of
     /// its own does.
     pub own_csns: bool,
+    /// Another server than the provider keeps the entries: what comes last holds, whatever the contextCSN or the entry's own CSN says.
+    pub elsewhere: bool,
     /// Which attributes are the provider's.
     pub attributes: Arc<AttributeShare>,
 }
@@ -105,6 +107,7 @@ impl Default for ReplicaRules {
             provider: None,
             provider_had: None,
             own_csns: false,
+            elsewhere: false,
             attributes: Arc::default(),
         }
     }
@@ -235,6 +238,8 @@ pub struct Share {
     /// The contextCSN that the provider's refresh stands for: what the provider has not seen stays. Empty: everything that
     /// is absent goes.
     pub seen: Vec<Csn>,
+    /// Other servers keep a part of the provider's content: what is absent goes, whether the provider has seen it or not.
+    pub whole: bool,
 }
 
 /// How many entries a refresh may delete without the administrator's consent.
@@ -249,6 +254,9 @@ pub struct DeleteLimit {
 impl Share {
     /// Whether the provider knew this change of an entry.
     pub fn has_seen(&self, csn: &Csn) -> bool {
+        if self.whole {
+            return true;
+        }
         match self.seen.iter().find(|known| known.server_id == csn.server_id) {
             Some(known) => csn <= known,
             // Servers without an ID do not tell who made a change.

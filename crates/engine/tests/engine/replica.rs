@@ -447,6 +447,7 @@ fn what_a_provider_does_not_name_goes_within_a_limit() {
     }
     let run = |present: &[u128], limit: DeleteLimit, seen: &[Csn]| {
         let share = Share {
+            whole: false,
             base: "ou=Groups,dc=example,dc=com".to_owned(),
             scope: Scope::OneLevel,
             filter: None,
@@ -471,6 +472,50 @@ fn what_a_provider_does_not_name_goes_within_a_limit() {
         let dn = format!("cn=d{number},ou=Groups,dc=example,dc=com");
         assert_eq!(f.entry(&dn).is_some(), is_there, "{number}");
     }
+    find_nothing(&f);
+}
+
+/// Entries that another server than the provider keeps: no CSN of the provider says anything of them.
+#[test]
+fn entries_of_another_server_are_judged_by_no_csn() {
+    let f = filled();
+    raise(&f, &[csn(2, 9)]);
+    let apply = |rules: &ReplicaRules, change: ReplicatedChange| {
+        let rules = rules.clone();
+        batch(&f, ReplicatedBatch { changes: vec![change], rules, ..Default::default() });
+    };
+    let usual = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
+    let elsewhere = ReplicaRules { elsewhere: true, ..usual.clone() };
+    let dn = "cn=far,ou=Groups,dc=example,dc=com";
+    let far = |number, text: &str| put(70, dn, csn(2, number), &[("description", text)]);
+    let gone = || ReplicatedChange::Delete { entry_uuid: uuid(70), csn: None };
+    apply(&usual, far(5, "covered"));
+    assert!(f.entry(dn).is_none());
+    apply(&elsewhere, far(5, "covered"));
+    assert_eq!(f.value(dn, "description").as_deref(), Some("covered"));
+    // The other server was put back.
+    apply(&elsewhere, far(4, "older"));
+    assert_eq!(f.value(dn, "description").as_deref(), Some("older"));
+    apply(&elsewhere, far(20, "newer than all that the provider has seen"));
+    apply(&usual, gone());
+    assert!(f.entry(dn).is_some());
+    apply(&elsewhere, gone());
+    assert!(f.entry(dn).is_none());
+    // It is seen again as it was.
+    apply(&elsewhere, far(20, "again"));
+    assert_eq!(f.value(dn, "description").as_deref(), Some("again"));
+    let share = Share {
+        whole: true,
+        base: "ou=Groups,dc=example,dc=com".to_owned(),
+        scope: Scope::OneLevel,
+        filter: None,
+        seen: vec![csn(2, 9)],
+    };
+    let (sender, receiver) = mpsc::channel();
+    let done = Box::new(move |outcome| sender.send(outcome).unwrap());
+    f.directory.databases()[0].delete_absent(&share, &UuidSet::new(), DeleteLimit::default(), done);
+    assert_eq!(receiver.recv().unwrap(), DeleteOutcome::Deleted(1));
+    assert!(f.entry(dn).is_none());
     find_nothing(&f);
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Batch {
     /// What the last change that was taken has to say of itself.
     taken: Vec<Csn>,
     provider: Provider,
+    /// Another server than the provider keeps its entries.
+    elsewhere: bool,
 }
 
 /// What the provider made itself.
@@ -53,6 +55,16 @@ impl Batch {
         self.changes.is_empty() && self.csns.is_empty()
     }
 
+    /// Whether its changes are of entries that another server than the provider keeps.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.elsewhere
+    }
+
+    /// An empty batch is to have such changes.
+    pub(super) fn begin_elsewhere(&mut self) {
+        self.elsewhere = true;
+    }
+
     /// Takes in a change. Answers whether there is room for no more.
     pub(super) fn add(&mut self, change: ReplicatedChange) -> bool {
         if self.changes.is_empty() {
@@ -76,6 +88,7 @@ impl Batch {
 
     /// Ends the batch, if there is anything in it.
     pub(super) fn take(&mut self, refreshing: bool) -> Option<Action> {
+        let elsewhere = std::mem::take(&mut self.elsewhere);
         if self.is_empty() {
             return None;
         }
@@ -86,6 +99,7 @@ impl Batch {
             changes: std::mem::take(&mut self.changes),
             csns: self.take_csns(),
             refreshing,
+            elsewhere,
         })
     }
 
@@ -182,7 +196,8 @@ mod tests {
         assert!(!batch.add(change()));
         batch.raise(&[csn(1, 7), csn(2, 3)]);
         batch.raise(&[csn(1, 6)]);
-        let Some(Action::Apply { changes, csns, refreshing, provider }) = batch.take(true) else {
+        let Some(Action::Apply { changes, csns, refreshing, provider, elsewhere: false }) = batch.take(true)
+        else {
             panic!("nothing to apply");
         };
         // Of the provider's own the consumer had this before the batch.

@@ -8,7 +8,7 @@ use larix_proto::{Controls, SearchResultEntry};
 use uuid::Uuid;
 
 use super::{Action, End, Phase, Session, only_control};
-use crate::delta;
+use crate::{Content, delta};
 
 impl Session {
     /// An entry, as what the control beside it says.
@@ -30,6 +30,9 @@ impl Session {
             return self.logged(entry, (state, proves), actions);
         }
         let uuid = Uuid::from_bytes(entry_uuid);
+        if cookie.is_some() && self.content.take_if(|content| *content == Content::Elsewhere).is_some() {
+            return self.entry_elsewhere((state, uuid), entry, actions);
+        }
         let is_seen = self.is_passed_over(&csns);
         // Somebody who never had the entry may have told us of as much, and not of the delete.
         if is_seen && state != EntryState::Delete {
@@ -53,6 +56,36 @@ impl Session {
                 let csns = csns.filter(|_| !is_seen);
                 self.gather(ReplicatedChange::Delete { entry_uuid: uuid, csn }, csns, actions);
             }
+        }
+        Ok(())
+    }
+
+    /// An entry that another server than the provider keeps: no CSN of the provider says anything of it.
+    fn entry_elsewhere(
+        &mut self,
+        (state, uuid): (EntryState, Uuid),
+        entry: &SearchResultEntry<'_>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        let change = match state {
+            EntryState::Present => {
+                self.present.insert(uuid);
+                return Ok(());
+            }
+            EntryState::Add | EntryState::Modify => {
+                if self.phase == Phase::Refreshing {
+                    self.present.insert(uuid);
+                }
+                self.put(uuid, entry, (None, None))?
+            }
+            EntryState::Delete => ReplicatedChange::Delete { entry_uuid: uuid, csn: None },
+        };
+        if !self.batch.is_elsewhere() {
+            actions.extend(self.flush());
+            self.batch.begin_elsewhere();
+        }
+        if self.batch.add(change) {
+            actions.extend(self.flush());
         }
         Ok(())
     }

@@ -119,6 +119,7 @@ impl Line {
             scope: self.scope,
             filter: Some(self.filter.clone()).filter(|filter| *filter != FilterBuf::every_entry()),
             seen: seen.to_vec(),
+            whole: false,
         };
         (share, DeleteLimit { percent: self.delete_percent, ..DeleteLimit::default() })
     }

@@ -30,7 +30,7 @@ pub use massage::Massage;
 pub use retry::{Retries, RetryStep};
 pub use status::{ConsumerCounts, ConsumerPhase, ConsumerStatus, Status};
 
-use crate::Cookie;
+use crate::{Content, Cookie};
 use batch::Batch;
 
 /// What is asked of the provider.
@@ -65,11 +65,18 @@ pub struct Request {
 #[derive(Debug)]
 pub enum Action {
     /// Carry these out in one commit, and raise the contextCSN to these. `provider`: up to this change of its own the provider
-    /// had told of before.
-    Apply { changes: Vec<ReplicatedChange>, csns: Vec<Csn>, refreshing: bool, provider: Option<Csn> },
+    /// had told of before. `elsewhere`: another server than the provider keeps these entries.
+    Apply {
+        changes: Vec<ReplicatedChange>,
+        csns: Vec<Csn>,
+        refreshing: bool,
+        provider: Option<Csn>,
+        elsewhere: bool,
+    },
     /// Delete what was not present and what the provider has seen (`csns`), then raise the contextCSN to that.
-    /// `deletes_told`: the provider named beside it what is gone there and was not here either.
-    DeleteAbsent { present: UuidSet, csns: Vec<Csn>, deletes_told: bool },
+    /// `deletes_told`: the provider named beside it what is gone there and was not here either. `whole`: other servers keep a part
+    /// of the content, so that what was not present is gone whether the provider has seen it or not.
+    DeleteAbsent { present: UuidSet, csns: Vec<Csn>, deletes_told: bool, whole: bool },
     /// The provider keeps the states of entries: keep them here, too, before anything else of it is stored. Comes once.
     KeepStates,
     /// The content is that of the provider; changes follow one by one from here on.
@@ -125,6 +132,8 @@ pub struct Session {
     last_delete: Option<Csn>,
     /// So said the last cookie.
     deletes_told: bool,
+    /// The same of content that is not all stored at the provider.
+    content: Option<Content>,
     /// The provider keeps the states of entries, as far as is known.
     states_kept: bool,
 }
@@ -144,6 +153,7 @@ impl Session {
             last_cookie: None,
             last_delete: None,
             deletes_told: false,
+            content: None,
             states_kept: false,
         }
     }
@@ -264,6 +274,9 @@ impl Session {
     }
 
     fn gather(&mut self, change: ReplicatedChange, csns: Option<Vec<Csn>>, actions: &mut Vec<Action>) {
+        if self.batch.is_elsewhere() {
+            actions.extend(self.flush());
+        }
         let is_full = self.batch.add(change);
         if let Some(csns) = csns.filter(|_| self.phase == Phase::Persisting) {
             self.batch.raise(&csns);
@@ -339,7 +352,8 @@ impl Session {
     /// A phase is complete: what it did not name as present is gone, and its cookie holds. A cookie that tells nothing new
     /// says that nothing changed: what was named present meanwhile means nothing then.
     fn conclude(&mut self, csns: Vec<Csn>, of_present: bool, actions: &mut Vec<Action>) {
-        let newer = self.from_nothing && !csns.is_empty() || self.batch.is_news(&csns);
+        let has_whole = self.content.take() == Some(Content::Whole);
+        let newer = has_whole || self.from_nothing && !csns.is_empty() || self.batch.is_news(&csns);
         if !newer {
             return;
         }
@@ -352,7 +366,7 @@ impl Session {
             present.settle();
             self.batch.raise(&csns);
             let (csns, deletes_told) = (self.batch.take_csns(), self.deletes_told);
-            actions.push(Action::DeleteAbsent { present, csns, deletes_told });
+            actions.push(Action::DeleteAbsent { present, csns, deletes_told, whole: has_whole });
         } else {
             self.batch.raise(&csns);
         }
@@ -414,11 +428,13 @@ impl Session {
         let text = std::str::from_utf8(cookie)
             .map_err(|_| "the provider's cookie is no text: it is not of OpenLDAP's form".to_owned())?;
         let read = Cookie::parse(text).map_err(|error| error.to_string())?;
-        // One of a relayed delete says nothing but its CSN.
-        if !read.csns.is_empty() || read.delete.is_none() {
+        // One of a relayed delete says nothing but its CSN, and one of an entry that another server keeps nothing but that.
+        let is_elsewhere = read.content == Some(Content::Elsewhere);
+        if !read.csns.is_empty() || read.delete.is_none() && !is_elsewhere {
             self.last_cookie = Some(text.to_owned());
         }
         (self.last_delete, self.deletes_told) = (read.delete, read.deletes_told);
+        self.content = read.content;
         self.states_kept |= read.states_kept;
         self.batch.note_provider(read.sid);
         Ok(Some(read.csns))

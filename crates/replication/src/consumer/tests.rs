@@ -113,6 +113,7 @@ fn request(mode: SyncMode) -> Request {
 }
 
 /// Actions in short: `+1` puts, `-1` deletes, `!1,2` deletes what is not among these (`!!` where other deletes were sent),
+/// `@` before what another server keeps, `!*` where the whole content was named,
 /// `=` and the contextCSN's last digits of the seconds with the server.
 fn shown(action: &Action) -> String {
     let uuid = |uuid: &Uuid| uuid.as_u128().to_string();
@@ -122,7 +123,8 @@ fn shown(action: &Action) -> String {
         if csns.is_empty() { String::new() } else { format!("={}", csns.join(";")) }
     };
     match action {
-        Action::Apply { changes, csns, .. } => {
+        Action::Apply { changes, csns, elsewhere, .. } => {
+            let mark = if *elsewhere { "@" } else { "" };
             let changes = changes.iter().map(|change| match change {
                 ReplicatedChange::Put { entry_uuid, .. } => format!("+{}", uuid(entry_uuid)),
                 ReplicatedChange::Delete { entry_uuid, csn } => {
@@ -130,11 +132,15 @@ fn shown(action: &Action) -> String {
                 }
                 ReplicatedChange::Delta { dn, .. } => format!("~{dn}"),
             });
-            changes.collect::<String>() + &vector(csns)
+            format!("{mark}{}{}", changes.collect::<String>(), vector(csns))
         }
-        Action::DeleteAbsent { present, csns, deletes_told } => {
+        Action::DeleteAbsent { present, csns, deletes_told, whole } => {
             let known = (1..10).filter(|n| present.contains(&Uuid::from_u128(*n)));
-            let mark = if *deletes_told { "!!" } else { "!" };
+            let mark = match (deletes_told, whole) {
+                (_, true) => "!*",
+                (true, _) => "!!",
+                (false, _) => "!",
+            };
             format!("{mark}{}{}", known.map(|n| n.to_string()).collect::<Vec<_>>().join(","), vector(csns))
         }
         Action::KeepStates => "states".to_owned(),
@@ -166,6 +172,47 @@ fn check_session(mut session: Session, sent: &[Sent], expected: &[&str]) {
     actions.extend(session.flush());
     let shown: Vec<String> = actions.iter().map(shown).collect();
     assert_eq!(shown, expected);
+}
+
+/// A provider whose content other servers keep in part: no CSN says anything of that part.
+#[test]
+fn content_of_other_servers() {
+    use EntryState::{Add, Delete, Modify, Present};
+    let elsewhere = Some(",content=elsewhere");
+    // The contextCSN is what it was: what was not named is gone all the same.
+    let whole = format!("{A1},content=whole").leak();
+    check(
+        SyncMode::RefreshOnly,
+        A1,
+        &[
+            Entry(Present, 1, None),
+            Entry(Add, 2, elsewhere),
+            Entry(Add, 3, elsewhere),
+            Entry(Add, 4, None),
+            Done(ResultCode::SUCCESS, Some(whole), false),
+        ],
+        &["@+2+3", "+4", "!*1,2,3,4=1:0", "refreshed", "Poll"],
+    );
+    // A provider that does not say so means nothing by it.
+    check(
+        SyncMode::RefreshOnly,
+        A1,
+        &[Entry(Present, 1, None), Done(ResultCode::SUCCESS, Some(A1), false)],
+        &["refreshed", "Poll"],
+    );
+    let present = SyncInfo::RefreshPresent { cookie: Some(leak(whole)), done: true };
+    check(
+        SyncMode::RefreshAndPersist,
+        A1,
+        &[
+            Entry(Add, 2, elsewhere),
+            Info(present),
+            Entry(Modify, 2, elsewhere),
+            Entry(Modify, 1, Some(A2)),
+            Entry(Delete, 2, elsewhere),
+        ],
+        &["@+2", "!*2=1:0", "refreshed", "@+2", "+1=1:2", "@-2?"],
+    );
 }
 
 #[test]

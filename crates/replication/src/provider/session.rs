@@ -22,7 +22,7 @@ use super::proof::proves_deletes;
 use super::queue::{QueueTicket, RefreshQueue, Turn};
 use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
 use super::tombstones;
-use crate::cookie::{DELETES_TOLD, STATES_KEPT};
+use crate::cookie::{CONTENT_ELSEWHERE, CONTENT_WHOLE, DELETES_TOLD, STATES_KEPT};
 
 /// What a search is started with.
 #[derive(Debug)]
@@ -36,6 +36,9 @@ pub struct Start<S: Store> {
     pub values: bool,
     /// It wants the states of entries, where they are kept.
     pub states: bool,
+    /// Other servers keep a part of the content: the caller sends it, and no log tells of it. Each refresh is a pass over all of the
+    /// content then.
+    pub elsewhere: bool,
     pub queue: RefreshQueue,
 }
 
@@ -46,6 +49,9 @@ pub enum Stepped {
     More,
     /// There is nothing to do until the [follower](SyncSearch::follow) is notified.
     Waiting,
+    /// The part of the content that is stored here was sent: now the caller sends what other servers keep, then calls
+    /// [`SyncSearch::elsewhere_sent`].
+    Elsewhere,
     Done(LdapResult, Vec<ControlBuf>),
 }
 
@@ -86,6 +92,8 @@ pub struct SyncSearch<S: Store> {
     pub(super) merged: bool,
     /// A pass over the content is followed by all deletes that the consumer may lack.
     tells_deletes: bool,
+    /// Other servers keep a part of the content.
+    elsewhere: bool,
     server_id: u16,
 }
 
@@ -131,12 +139,14 @@ enum Phase {
     Begin,
     Walk(Walk),
     Log(Box<LogRefresh>),
+    /// The caller sends what other servers keep.
+    Elsewhere,
     Persist(Following),
 }
 
 impl<S: Store> SyncSearch<S> {
     pub fn new(start: Start<S>) -> Self {
-        let Start { asked, parts, any_entry, values, states, queue } = start;
+        let Start { asked, parts, any_entry, values, states, elsewhere, queue } = start;
         let keeps =
             |(served, _): &(Arc<Served<S>>, SearchTask)| served.database().current_settings().keeps_states();
         let merged = parts.iter().any(keeps);
@@ -169,6 +179,7 @@ impl<S: Store> SyncSearch<S> {
             states,
             merged,
             tells_deletes: false,
+            elsewhere,
             server_id,
         }
     }
@@ -193,6 +204,7 @@ impl<S: Store> SyncSearch<S> {
             Phase::Begin => "waiting",
             Phase::Walk(_) => "refresh by content",
             Phase::Log(_) => "refresh by log",
+            Phase::Elsewhere => "refresh from other servers",
             Phase::Persist(_) => "persist",
         };
         out.told.clear();
@@ -207,6 +219,19 @@ impl<S: Store> SyncSearch<S> {
     /// Whether the refresh is done and changes are followed.
     pub fn persists(&self) -> bool {
         matches!(self.phase, Phase::Persist(_))
+    }
+
+    /// All that other servers keep was sent.
+    pub fn elsewhere_sent(&mut self, out: &mut Vec<u8>) -> Stepped {
+        match self.phase {
+            Phase::Elsewhere => self.refreshed(true, true, out),
+            _ => Stepped::More,
+        }
+    }
+
+    /// The cookie beside an entry, or beside a delete, of what another server keeps: a Larix judges it by no CSN of this server.
+    pub fn cookie_elsewhere(&self) -> Option<String> {
+        self.asked.peer.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
     }
 
     /// The consumer does not read: others refresh meanwhile, and it asks for a turn again at its next slice.
@@ -236,6 +261,9 @@ impl<S: Store> SyncSearch<S> {
         for part in &mut self.parts {
             part.task.follow(part.served.database()?.current_policy());
         }
+        if matches!(self.phase, Phase::Elsewhere) {
+            return Ok(Stepped::Elsewhere);
+        }
         if !self.persists() && !self.has_turn() {
             return Ok(Stepped::Waiting);
         }
@@ -244,6 +272,11 @@ impl<S: Store> SyncSearch<S> {
             Phase::Begin => return self.begin(out),
             Phase::Walk(walk) => {
                 if walk.slice(self, budget, out)? {
+                    if self.elsewhere {
+                        // Others need not wait until another server has answered.
+                        (self.phase, self.turn) = (Phase::Elsewhere, None);
+                        return Ok(Stepped::Elsewhere);
+                    }
                     return Ok(self.refreshed(walk.present(), true, out));
                 }
                 Stepped::More
@@ -254,6 +287,7 @@ impl<S: Store> SyncSearch<S> {
                 }
                 Stepped::More
             }
+            Phase::Elsewhere => Stepped::Elsewhere,
             Phase::Persist(following) => following.slice(self, budget, out)?,
         };
         self.phase = phase;
@@ -296,7 +330,8 @@ impl<S: Store> SyncSearch<S> {
         if self.asked.persist {
             self.look_around()?;
         }
-        self.tells_deletes = tombstones::are_sent(self) && self.proves_deletes()?;
+        // A pass over all of the content names everything that is there; what is gone elsewhere nobody here can name.
+        self.tells_deletes = !self.elsewhere && tombstones::are_sent(self) && self.proves_deletes()?;
         let settings = match self.parts.first() {
             Some(part) => part.served.database()?.current_settings().provider.unwrap_or_default(),
             None => ProviderSettings::default(),
@@ -314,27 +349,26 @@ impl<S: Store> SyncSearch<S> {
         };
         match decision {
             Decision::Refused(result) => Err(result),
-            Decision::Unchanged => Ok(self.refreshed(false, false, out)),
+            Decision::Unchanged if !self.elsewhere => Ok(self.refreshed(false, false, out)),
+            Decision::Unchanged => {
+                let known = self.asked.known.clone();
+                Ok(self.pass(known, true, each_cookie))
+            }
             Decision::Everything => {
                 if !self.asked.known.is_empty() || self.asked.wants_changes {
                     self.check_log_reaches()?;
                 }
                 // It drops what it is not sent: a first refresh that was interrupted may have left something there.
-                let all = Refresh::new(CsnVector::default(), !settings.no_present, each_cookie);
-                self.walk(&all);
-                Ok(Stepped::More)
+                Ok(self.pass(CsnVector::default(), !settings.no_present, each_cookie))
             }
             Decision::Since(known) => {
                 self.check_log_reaches()?;
-                match LogRefresh::new(self, &known, each_cookie.clone(), self.queue.entries_max())? {
-                    Some(log) => self.phase = Phase::Log(Box::new(log)),
-                    None => {
-                        let present = !settings.no_present;
-                        // Of an entry that was merged the entryCSN does not say what is in it.
-                        let known = if self.merged { CsnVector::default() } else { known };
-                        self.walk(&Refresh::new(known, present, each_cookie));
-                    }
-                }
+                let log = match self.elsewhere {
+                    true => None,
+                    false => LogRefresh::new(self, &known, each_cookie.clone(), self.queue.entries_max())?,
+                };
+                let Some(log) = log else { return Ok(self.pass(known, !settings.no_present, each_cookie)) };
+                self.phase = Phase::Log(Box::new(log));
                 Ok(Stepped::More)
             }
         }
@@ -389,6 +423,15 @@ impl<S: Store> SyncSearch<S> {
         Ok(row.is_some())
     }
 
+    /// A pass over all of the content, of which the consumer has what `known` covers.
+    fn pass(&mut self, known: CsnVector, present: bool, each_cookie: Option<String>) -> Stepped {
+        // Of an entry that was merged the entryCSN does not say what is in it.
+        let known = if self.merged { CsnVector::default() } else { known };
+        // What is gone elsewhere has no other sign than that it is not named.
+        self.walk(&Refresh::new(known, present || self.elsewhere, each_cookie));
+        Stepped::More
+    }
+
     fn walk(&mut self, refresh: &Refresh) {
         for part in &mut self.parts {
             let mut refresh = refresh.clone();
@@ -430,6 +473,9 @@ impl<S: Store> SyncSearch<S> {
             // A consumer that has everything, and receives no entry with its state, must note from here on when what was changed.
             // (One that polls for the entries of a log's server notes it anyhow.)
             text.get_or_insert_with(|| self.cookie(self.start.as_slice())).push_str(STATES_KEPT);
+        }
+        if self.elsewhere && self.asked.peer {
+            text.get_or_insert_with(|| self.cookie(self.start.as_slice())).push_str(CONTENT_WHOLE);
         }
         let cookie = text.as_deref().map(str::as_bytes);
         if !self.asked.persist {

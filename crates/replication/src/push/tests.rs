@@ -332,6 +332,7 @@ fn what_a_refresh_did_not_name_is_deleted() {
         vec![attribute("entryUUID", &[&uuid(5).to_string()]), attribute("entryCSN", &[&csn(8).text()])],
     );
     let share = |seen: &[Csn]| Share {
+        whole: false,
         base: SUFFIX.to_owned(),
         scope: Scope::Subtree,
         filter: None,

@@ -226,13 +226,13 @@ impl Link {
     ) -> Result<Option<End>, String> {
         let logged = self.side.as_ref().is_some_and(|side| side.logged);
         match action {
-            Action::Apply { changes, csns, refreshing, provider } => {
+            Action::Apply { changes, csns, refreshing, provider, .. } => {
                 // Records of a log may come in any order: each is judged by what is here.
                 let rules = self.rules(nodes, refreshing || logged || full);
                 let whole = (refreshing || nodes[self.consumer].merges_records()) && !logged;
                 self.apply(nodes, (changes, csns), ReplicaRules { provider, whole, ..rules }, trace)?;
             }
-            Action::DeleteAbsent { present, csns, deletes_told } => {
+            Action::DeleteAbsent { present, csns, deletes_told, .. } => {
                 let (share, limit) = self.line.share(&csns);
                 match nodes[self.consumer].delete_absent(&share, &present, limit) {
                     DeleteOutcome::Deleted(count) => {
@@ -323,7 +323,8 @@ fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memo
     let parts = node.parts(search.base).into_iter().map(part).collect();
     let asked = ConsumerRequest::new(controls.sync.as_ref().unwrap());
     let (queue, values, states) = (node.queue.clone(), controls.value_conflicts, controls.states);
-    let mut search = SyncSearch::new(Start { asked, parts, any_entry, values, states, queue });
+    let mut search =
+        SyncSearch::new(Start { asked, parts, any_entry, values, states, elsewhere: false, queue });
     let told = Arc::clone(told);
     search.follow(Follower::new(Box::new(move || told.store(true, Ordering::SeqCst))));
     search

@@ -22,6 +22,7 @@ use crate::backends::{
 use larix_backend::meta::Target;
 use larix_backend::{
     Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, Router, RulesInFront, Special, Stack,
+    TellsChanges,
 };
 use larix_proxy::ProxyBackend;
 use larix_proxy::sock::{ProgramContext, ProgramInFront, SocketBackend};
@@ -71,6 +72,10 @@ fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<(Mount, Option<Over
         .transpose()?
         .flatten()
         .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
+    if common.config.is_provided_above(database) {
+        let teller = common.services.change_tellers.of(place(database));
+        in_front = in_front.behind(Arc::new(TellsChanges::new(Arc::clone(&common.config.schema), teller)));
+    }
     let is_over_glue = !overlays.over_glue.is_empty() && database.may_have_overlays_over_glue();
     let over_glue = is_over_glue.then(|| OverGlue {
         stack: Stack::new(overlays.over_glue.clone()),

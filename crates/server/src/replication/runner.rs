@@ -359,15 +359,22 @@ impl Runner {
 
     fn carry_out_in_batches(&mut self, action: Action, full: bool) -> Result<Option<Ended>, String> {
         match action {
-            Action::Apply { changes, csns, refreshing, provider } => {
+            Action::Apply { changes, csns, refreshing, provider, elsewhere } => {
                 self.judge_clocks(&csns);
-                self.apply(changes, csns.clone(), Manner { refreshing, full, provider, by_content: false })?;
+                let manner = Manner { refreshing, full, provider, by_content: false, elsewhere };
+                self.apply(changes, csns.clone(), manner)?;
                 self.note_reached(&csns);
             }
-            Action::DeleteAbsent { present, csns, deletes_told } => {
+            Action::DeleteAbsent { present, csns, deletes_told, whole } => {
                 self.judge_clocks(&csns);
-                self.delete_absent(&present, &csns)?;
-                let manner = Manner { refreshing: true, full, by_content: !deletes_told, provider: None };
+                self.delete_absent(&present, &csns, whole)?;
+                let manner = Manner {
+                    refreshing: true,
+                    full,
+                    by_content: !deletes_told,
+                    provider: None,
+                    elsewhere: false,
+                };
                 self.apply(Vec::new(), csns.clone(), manner)?;
                 self.note_reached(&csns);
             }

@@ -166,7 +166,7 @@ impl ClusteredSync {
         self.work = Some(work);
         match step {
             Stepped::More => {}
-            Stepped::Waiting => self.rests = true,
+            Stepped::Waiting | Stepped::Elsewhere => self.rests = true,
             Stepped::Done(result, controls) => self.end = Some((result, controls)),
         }
     }
@@ -266,7 +266,7 @@ impl Work {
         // From then on, the search sees by the log's history that another one is kept.
         let goes_on = match &stepped {
             Stepped::More => true,
-            Stepped::Waiting => false,
+            Stepped::Waiting | Stepped::Elsewhere => false,
             Stepped::Done(result, _) => result.is_success(),
         };
         if refreshes
@@ -291,6 +291,7 @@ impl Work {
             any_entry: self.any_entry,
             values: false,
             states: self.asked.controls().states,
+            elsewhere: false,
             queue: self.queue.clone(),
         });
         search.follow(Arc::clone(&self.heard.follower));

@@ -1,5 +1,6 @@
 //! The stored directory as a backend: a database of the engine with its writer.
 
+mod elsewhere;
 mod identities;
 #[cfg(feature = "kv")]
 pub(super) use identities::identities_within;
@@ -11,6 +12,7 @@ mod password_modify;
 mod persistent;
 mod replica;
 mod search;
+mod sent_names;
 mod sync;
 #[cfg(feature = "kv")]
 pub(super) use sync::another_mode;

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use larix_engine::controls::ContentSync;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
+use larix_engine::time::{Clock, Monotonic};
 use larix_proto::{DerefAliases, LdapResult, ResultCode};
 use larix_replication::provider::SyncPeer;
 use larix_replication::provider::{ConsumerRequest, Start, Stepped, SyncSearch};
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
+use super::elsewhere::{Builder, Elsewhere, Reached};
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 
 /// The refusal for a consumer whose `conflict-mode` differs from that of the content.
@@ -41,9 +43,14 @@ pub(super) fn start(
     // The order is the provider's, and nothing goes by pages.
     let controls = controls.with(|values| (values.sort, values.vlv, values.paged) = (None, None, None));
     let whole = Search { request, base, controls: controls.clone(), message };
+    let asking = Search { request, base, controls: controls.clone(), message };
+    let mut elsewhere = Builder::new(&asking);
     let mut parts = vec![(Arc::clone(&stored.served), stored.task_later(context, whole)?)];
     for (backend, suffix, scope) in context.router.glued_below(base, request.scope) {
-        let Some(below) = Stored::of(backend) else { continue };
+        let Some(below) = Stored::of(backend) else {
+            elsewhere.add((backend, suffix, scope));
+            continue;
+        };
         let mut request = request;
         request.scope = scope;
         let part = Search { request, base: suffix, controls: controls.clone(), message };
@@ -53,37 +60,79 @@ pub(super) fn start(
     if parts.iter().any(|(served, _)| served.database().current_settings().value_conflicts != values) {
         return Err(ended(another_mode(values)));
     }
+    if values && !elsewhere.is_empty() {
+        let text = "the conflict mode is `value`: what other servers keep cannot be part of the content";
+        return Err(ended(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)));
+    }
     let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
     let services = &stored.common.services;
     let queue = services.refreshes.clone();
     let asked = ConsumerRequest::new(asked);
     let now = services.now();
     let peer = services.sync_peers.add(context.subject, request.base, now, asked.rid);
-    let search = SyncSearch::new(Start { asked, parts, any_entry, values, states: controls.states, queue });
-    Ok(Box::new(Synchronised { search, peer }))
+    let states = controls.states;
+    let has_elsewhere = !elsewhere.is_empty();
+    let persist = asked.persist;
+    let search =
+        SyncSearch::new(Start { asked, parts, any_entry, values, states, elsewhere: has_elsewhere, queue });
+    let elsewhere = has_elsewhere.then(|| {
+        let schema = Arc::clone(&stored.common.config.schema);
+        let clock: Arc<dyn Clock> = services.clock.clone();
+        Box::new(elsewhere.build(context, (schema, clock), (persist, search.cookie_elsewhere())))
+    });
+    Ok(Box::new(Synchronised { search, elsewhere, peer }))
 }
 
 /// A consumer's search, and where it is shown how it stands.
 #[derive(Debug)]
 struct Synchronised {
     search: SyncSearch<LmdbStore>,
+    /// What of the content other servers keep.
+    elsewhere: Option<Box<Elsewhere>>,
     peer: Arc<SyncPeer>,
+}
+
+impl Synchronised {
+    /// Goes on with what other servers keep, behind a slice of what is stored here.
+    fn go_on_elsewhere(
+        &mut self,
+        stepped: Stepped,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Stepped, LdapResult> {
+        let Some(elsewhere) = &mut self.elsewhere else { return Ok(stepped) };
+        match stepped {
+            Stepped::Elsewhere => Ok(match elsewhere.refresh(budget, out)? {
+                Reached::More => Stepped::More,
+                Reached::Waiting => Stepped::Waiting,
+                Reached::End => self.search.elsewhere_sent(out),
+            }),
+            Stepped::Done(..) => Ok(stepped),
+            _ if !self.search.persists() => Ok(stepped),
+            _ => Ok(match (elsewhere.persist(budget, out)?, stepped) {
+                (Reached::Waiting | Reached::End, stepped) => stepped,
+                (Reached::More, _) => Stepped::More,
+            }),
+        }
+    }
 }
 
 impl Cursor for Synchronised {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         let stepped = self.search.step(budget, out);
+        let stepped = self.go_on_elsewhere(stepped, budget, out);
         self.peer.reached(&self.search);
-        match stepped {
+        match stepped.unwrap_or_else(|result| Stepped::Done(result, Vec::new())) {
             Stepped::More => Slice::More,
-            Stepped::Waiting => Slice::Waiting,
+            Stepped::Waiting | Stepped::Elsewhere => Slice::Waiting,
             Stepped::Done(result, controls) => Slice::Done(result, controls),
         }
     }
 
     fn effort(&self) -> Effort {
         let (entries, candidates) = self.search.effort();
-        Effort { entries, candidates }
+        let elsewhere = self.elsewhere.as_ref().map_or(0, |elsewhere| elsewhere.entries());
+        Effort { entries: entries + elsewhere, candidates: candidates.saturating_add(elsewhere) }
     }
 
     fn waits(&self) -> bool {
@@ -95,7 +144,14 @@ impl Cursor for Synchronised {
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
+        if let Some(elsewhere) = &mut self.elsewhere {
+            elsewhere.follow(&follower);
+        }
         self.search.follow(follower);
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.elsewhere.as_ref().and_then(|elsewhere| elsewhere.deadline())
     }
 
     fn pause(&mut self) {

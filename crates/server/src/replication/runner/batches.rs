@@ -35,6 +35,8 @@ pub(super) struct Manner {
     pub(super) by_content: bool,
     /// The provider had sent its own changes up to this one before.
     pub(super) provider: Option<Csn>,
+    /// Another server than the provider keeps the entries.
+    pub(super) elsewhere: bool,
 }
 
 impl Runner {
@@ -43,7 +45,7 @@ impl Runner {
         &mut self,
         changes: Vec<ReplicatedChange>,
         csns: Vec<Csn>,
-        Manner { refreshing, full, by_content, provider }: Manner,
+        Manner { refreshing, full, by_content, provider, elsewhere }: Manner,
     ) -> Result<(), String> {
         let newest = csns.iter().map(|csn| csn.time).max();
         let names: Vec<String> = changes.iter().map(name).collect();
@@ -55,6 +57,7 @@ impl Runner {
             by_content,
             whole: (refreshing || self.task.merges_records()) && !logged,
             provider,
+            elsewhere,
             provider_had: self.provider_had.clone().filter(|_| refreshing),
             ..rules
         };
@@ -142,8 +145,10 @@ impl Runner {
     }
 
     /// Deletes what a present phase did not name.
-    pub(super) fn delete_absent(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
-        let (share, limit) = self.task.line().share(csns);
+    pub(super) fn delete_absent(&self, present: &UuidSet, csns: &[Csn], whole: bool) -> Result<(), String> {
+        let (mut share, limit) = self.task.line().share(csns);
+        // Where several servers write, an entry may have come from another one meanwhile.
+        share.whole = whole && !self.task.rules(&self.schema(), true).multi_provider;
         let Some(followed) = &self.task.followed else {
             return match self.with_push(|push| push.delete_absent(&share, present, limit)) {
                 Some(outcome) => self.absent_deleted(outcome),

@@ -230,7 +230,8 @@ impl Runner {
         if changes.is_empty() {
             return Ok(());
         }
-        let manner = Manner { refreshing: true, full: pass.full, by_content: false, provider: None };
+        let manner =
+            Manner { refreshing: true, full: pass.full, by_content: false, provider: None, elsewhere: false };
         self.apply(changes, Vec::new(), manner)?;
         self.settle()
     }

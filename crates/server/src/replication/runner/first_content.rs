@@ -138,7 +138,8 @@ impl Runner {
             status.last_change = newest.max(status.last_change);
         });
         if !buried.is_empty() {
-            let manner = Manner { refreshing: true, full, by_content: false, provider: None };
+            let manner =
+                Manner { refreshing: true, full, by_content: false, provider: None, elsewhere: false };
             self.apply(buried, csns, manner)?;
             self.settle()?;
         }

@@ -1,0 +1,169 @@
+//! In front of a database that another server keeps: tells of the changes that are made through it.
+
+use std::sync::Arc;
+
+use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::{NormalDn, Schema};
+
+use crate::backend::Context;
+use crate::changes_told::{ChangeTeller, ChangedEntry};
+use crate::intercept::{Interceptor, Next, Operations};
+use crate::operation::{
+    Changes, Done, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
+};
+
+/// Stands in front of all overlays of the database: names are those that clients see.
+#[derive(Debug)]
+pub struct TellsChanges {
+    schema: Arc<Schema>,
+    teller: Arc<ChangeTeller>,
+}
+
+impl TellsChanges {
+    pub fn new(schema: Arc<Schema>, teller: Arc<ChangeTeller>) -> Self {
+        Self { schema, teller }
+    }
+
+    fn outstanding(&self, changed: ChangedEntry) -> Outstanding {
+        Outstanding { teller: Arc::clone(&self.teller), changed: Some(changed) }
+    }
+
+    fn outstanding_at(&self, dn: &NormalDn) -> Outstanding {
+        self.outstanding(ChangedEntry { dn: dn.clone(), renamed: None, is_certain: true })
+    }
+
+    fn changed(&self, operation: &WriteOperation, dn: &NormalDn) -> ChangedEntry {
+        let mut changed = ChangedEntry { dn: dn.clone(), renamed: None, is_certain: true };
+        if let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = operation {
+            let superior = match new_superior {
+                Some(superior) => self.schema.parse_dn(superior).ok(),
+                None => dn.parent(),
+            };
+            let name = superior.map(|superior| match superior.is_root() {
+                true => new_rdn.clone(),
+                false => format!("{new_rdn},{superior}"),
+            });
+            let renamed = name.and_then(|name| self.schema.parse_dn(&name).ok());
+            // A name that cannot be read here: what became of the entry is not known.
+            changed.is_certain = renamed.is_some();
+            changed.renamed = Some(renamed.unwrap_or_else(|| dn.clone()));
+        }
+        changed
+    }
+}
+
+impl Drop for TellsChanges {
+    /// The databases were opened anew, or this one is gone: who searched the ones before has to ask the new ones.
+    fn drop(&mut self) {
+        self.teller.end("the databases were changed: search again");
+    }
+}
+
+impl Interceptor for TellsChanges {
+    fn requests(&self) -> Operations {
+        Operations::UPDATE.and(Operations::PASSWORD).and(Operations::EXTENDED)
+    }
+
+    fn change_teller(&self) -> Option<&Arc<ChangeTeller>> {
+        Some(&self.teller)
+    }
+
+    fn only_listens(&self) -> bool {
+        true
+    }
+
+    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        let one = |operation: &WriteOperation, dn: &NormalDn| self.outstanding(self.changed(operation, dn));
+        let outstanding: Vec<Outstanding> = match &changes {
+            Changes::One(request, target) => target.iter().map(|dn| one(&request.operation, dn)).collect(),
+            Changes::Together(requests) => {
+                let target = |operation: &WriteOperation| self.schema.parse_dn(operation.target()).ok();
+                let named = requests
+                    .iter()
+                    .filter_map(|request| Some((&request.operation, target(&request.operation)?)));
+                named.map(|(operation, dn)| one(operation, &dn)).collect()
+            }
+        };
+        let done = Box::new(move |outcome: WriteOutcome| {
+            outstanding.into_iter().for_each(|one| one.ended(&outcome.result));
+            done(outcome);
+        });
+        next.update(context, changes, done)
+    }
+
+    fn modify_password(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        let dn = change.dn.clone();
+        let mut told = || -> Done<PasswordChanged> {
+            let (outstanding, done) = (self.outstanding_at(&dn), later());
+            Box::new(move |changed: PasswordChanged| {
+                outstanding.ended(&changed.result);
+                done(changed);
+            })
+        };
+        let reply = next.modify_password(context, change, &mut told);
+        if let Reply::Now(changed) = &reply {
+            self.outstanding_at(&dn).ended(&changed.result);
+        }
+        reply
+    }
+
+    fn extended(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        asked: &Extended<'_>,
+        later: Later<'_, ExtendedAnswer>,
+    ) -> Reply<ExtendedAnswer> {
+        let mut told = || -> Done<ExtendedAnswer> {
+            let (outstanding, done) = (self.outstanding_at(asked.dn), later());
+            Box::new(move |answer: ExtendedAnswer| {
+                outstanding.ended(&answer.result);
+                done(answer);
+            })
+        };
+        let reply = next.extended(context, asked, &mut told);
+        if let Reply::Now(answer) = &reply {
+            self.outstanding_at(asked.dn).ended(&answer.result);
+        }
+        reply
+    }
+}
+
+/// A change that was not answered yet. One that is given up before may have been made all the same.
+struct Outstanding {
+    teller: Arc<ChangeTeller>,
+    changed: Option<ChangedEntry>,
+}
+
+impl Outstanding {
+    fn ended(mut self, result: &LdapResult) {
+        let Some(changed) = self.changed.take() else { return };
+        match result.code {
+            ResultCode::SUCCESS => self.teller.tell(&changed),
+            // So answers who does not know what the other server made of it.
+            ResultCode::BUSY
+            | ResultCode::UNAVAILABLE
+            | ResultCode::OTHER
+            | ResultCode::OPERATIONS_ERROR
+            | ResultCode::TIME_LIMIT_EXCEEDED => {
+                self.teller.tell(&ChangedEntry { is_certain: false, ..changed });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        if let Some(changed) = self.changed.take() {
+            self.teller.tell(&ChangedEntry { is_certain: false, ..changed });
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a consumer was sent of entries that other servers keep: their names and entryUUIDs, so that a delete can be told.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+use larix_schema::NormalDn;
+use uuid::Uuid;
+
+/// Entries kept in mind for one consumer, some 40 bytes each. With more, a change of one that is not kept ends the search.
+pub(super) const SENT_MAX: usize = 1 << 18;
+
+/// Names are kept as hashes with a secret of this process.
+#[derive(Debug)]
+pub(super) struct SentNames {
+    hasher: RandomState,
+    entries: HashMap<u64, Uuid>,
+    /// How many of them are directly below each name.
+    below: HashMap<u64, u32>,
+    /// Not all that was sent is kept.
+    overflowed: bool,
+    most: usize,
+}
+
+impl SentNames {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            hasher: RandomState::new(),
+            entries: HashMap::new(),
+            below: HashMap::new(),
+            overflowed: false,
+            most,
+        }
+    }
+
+    /// Whether all that was sent is kept.
+    pub(super) fn are_all(&self) -> bool {
+        !self.overflowed
+    }
+
+    fn key(&self, dn: &NormalDn) -> u64 {
+        self.hasher.hash_one(dn.as_str())
+    }
+
+    #[cfg(test)]
+    fn get(&self, dn: &NormalDn) -> Option<Uuid> {
+        self.entries.get(&self.key(dn)).copied()
+    }
+
+    /// Whether entries below this name were sent, as far as is known.
+    pub(super) fn has_below(&self, dn: &NormalDn) -> bool {
+        self.below.contains_key(&self.key(dn))
+    }
+
+    pub(super) fn insert(&mut self, dn: &NormalDn, uuid: Uuid) {
+        let key = self.key(dn);
+        if self.entries.len() >= self.most && !self.entries.contains_key(&key) {
+            self.overflowed = true;
+            return;
+        }
+        if self.entries.insert(key, uuid).is_none()
+            && let Some(parent) = dn.parent()
+        {
+            *self.below.entry(self.key(&parent)).or_default() += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, dn: &NormalDn) -> Option<Uuid> {
+        let removed = self.entries.remove(&self.key(dn))?;
+        if let Some(parent) = dn.parent() {
+            let parent = self.key(&parent);
+            if let Some(count) = self.below.get_mut(&parent) {
+                *count -= 1;
+                if *count == 0 {
+                    self.below.remove(&parent);
+                }
+            }
+        }
+        Some(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_found_by_its_name() {
+        let dn = NormalDn::from_normal;
+        let mut sent = SentNames::new(3);
+        let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        sent.insert(&dn("ou=a,dc=x"), a);
+        sent.insert(&dn("cn=b,ou=a,dc=x"), a);
+        sent.insert(&dn("cn=b,ou=a,dc=x"), b);
+        assert_eq!((sent.get(&dn("ou=a,dc=x")), sent.get(&dn("cn=b,ou=a,dc=x"))), (Some(a), Some(b)));
+        assert!(sent.has_below(&dn("ou=a,dc=x")) && sent.has_below(&dn("dc=x")));
+        assert_eq!(sent.remove(&dn("cn=b,ou=a,dc=x")), Some(b));
+        assert_eq!(sent.remove(&dn("cn=b,ou=a,dc=x")), None);
+        assert!(!sent.has_below(&dn("ou=a,dc=x")) && sent.has_below(&dn("dc=x")));
+        sent.insert(&dn("cn=c,ou=a,dc=x"), b);
+        sent.insert(&dn("cn=d,ou=a,dc=x"), b);
+        assert!(sent.are_all());
+        sent.insert(&dn("cn=d,ou=a,dc=x"), a);
+        assert!(sent.are_all());
+        sent.insert(&dn("cn=e,ou=a,dc=x"), b);
+        assert!(!sent.are_all() && sent.get(&dn("cn=e,ou=a,dc=x")).is_none());
+    }
+}

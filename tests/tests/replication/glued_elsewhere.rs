@@ -1,0 +1,342 @@
+//! A provider whose content other servers keep in part: `overlay glue` before `overlay syncprov`, and a glued `database ldap` (ADR 0105).
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use larix_testkit::process::free_port;
+use larix_testkit::{Kind, Site};
+use larix_tests::client::{Client, run};
+use larix_tests::relay::{Passage, Relay};
+use larix_tests::replicas::{ADMIN, Member, SUFFIX};
+use larix_tests::running::Running;
+use larix_tests::sync::{Consumer, Wanted};
+
+const FAR: &str =
+    "database mdb\nsuffix dc=far\nrootdn cn=admin,dc=far\nrootpw secret\ndirectory @DATA@\nindex uid eq\n";
+
+const FAR_ENTRIES: &str = "dn: dc=far
+objectClass: organization
+objectClass: dcObject
+o: Far
+dc: far
+
+dn: ou=users,dc=far
+objectClass: organizationalUnit
+ou: users
+
+dn: uid=u1,ou=users,dc=far
+objectClass: inetOrgPerson
+uid: u1
+cn: One
+sn: s1
+
+dn: uid=u2,ou=users,dc=far
+objectClass: inetOrgPerson
+uid: u2
+cn: Two
+sn: s2
+
+dn: uid=u3,ou=users,dc=far
+objectClass: inetOrgPerson
+uid: u3
+cn: Three
+sn: s1
+";
+
+const NEAR_ENTRIES: &str = "dn: dc=example,dc=com
+objectClass: organization
+objectClass: dcObject
+o: Example
+dc: example
+
+dn: ou=near,dc=example,dc=com
+objectClass: organizationalUnit
+ou: near
+
+dn: cn=reader,ou=near,dc=example,dc=com
+objectClass: person
+cn: reader
+sn: reader
+userPassword: reading
+";
+
+const BEHIND_GLUE: &str = "overlay glue\noverlay syncprov\n";
+
+/// The server that keeps the users.
+fn far() -> Running {
+    Running::start(Kind::Larix, FAR, FAR_ENTRIES)
+}
+
+/// The lines of a provider that has `ou=remote` there; `more` is of that database, `overlays` of the one above.
+fn lines(far: SocketAddr, more: &str, overlays: &str) -> String {
+    format!(
+        "database config\nrootpw secret\n\
+         database ldap\nsuffix ou=remote,{SUFFIX}\nsubordinate\nuri ldap://{far}\nrootdn {ADMIN}\n\
+         idassert-bind bindmethod=simple binddn=cn=admin,dc=far credentials=secret mode=none\nidassert-authzFrom \"*\"\n{more}\
+         overlay rwm\nrwm-suffixmassage ou=users,dc=far\n\
+         database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\nindex uid,entryUUID,entryCSN eq\n\
+         {overlays}"
+    )
+}
+
+fn provider(far: SocketAddr, more: &str, overlays: &str) -> Running {
+    let site = Site::new(Kind::Larix, &lines(far, more, overlays));
+    site.load_into(Some(SUFFIX), NEAR_ENTRIES);
+    Running::of(site)
+}
+
+fn bound(address: SocketAddr, dn: &str) -> Client {
+    let mut client = Client::connect(address);
+    change(&mut client, &format!("as {dn} secret"));
+    client
+}
+
+fn change(client: &mut Client, request: &str) {
+    let answer = run(client, request);
+    assert!(answer.contains("=> 0"), "{request}\n{answer}");
+}
+
+fn following(address: SocketAddr, wanted: &Wanted<'_>) -> Consumer {
+    let mut consumer = Consumer::default();
+    consumer.ask(address, wanted);
+    assert_eq!(consumer.refresh(), None, "{:?}", consumer.told);
+    consumer
+}
+
+/// The RDNs of what a consumer has of the far server.
+fn remote(consumer: &Consumer) -> Vec<String> {
+    let below = format!(",ou=remote,{SUFFIX}");
+    let names = consumer
+        .entries
+        .values()
+        .filter_map(|(dn, _)| dn.to_lowercase().strip_suffix(&below).map(str::to_owned));
+    names.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn has(consumer: &Consumer, value: &str) -> bool {
+    let mut attributes = consumer.entries.values().flat_map(|(_, attributes)| attributes.values());
+    attributes.any(|values| values.contains(value.as_bytes()))
+}
+
+/// What comes for a request, of names in short.
+fn told(consumer: &mut Consumer, writer: &mut Client, request: &str, messages: usize) -> String {
+    let before = consumer.told.len();
+    change(writer, request);
+    consumer.until(|consumer| consumer.told.len() >= before + messages);
+    consumer.told.split_off(before).join(", ").replace(&format!(",{SUFFIX}"), "")
+}
+
+#[test]
+fn changes_made_through_the_provider_are_told() {
+    let far = far();
+    let provider = provider(far.address(), "", BEHIND_GLUE);
+    let mut consumer = following(provider.address(), &Wanted::default());
+    assert_eq!(remote(&consumer), ["uid=u1", "uid=u2", "uid=u3"]);
+    assert!(consumer.entries.values().any(|(dn, _)| dn.to_lowercase() == format!("ou=remote,{SUFFIX}")));
+    let mut writer = bound(provider.address(), ADMIN);
+    for (request, expected) in [
+        (
+            "add uid=new,ou=remote,dc=example,dc=com\n  objectClass: inetOrgPerson\n  uid: new\n  cn: New\n  sn: s9",
+            "add uid=new,ou=remote",
+        ),
+        (
+            "modify uid=new,ou=remote,dc=example,dc=com\n  replace description: one value",
+            "modify uid=new,ou=remote",
+        ),
+        ("modrdn uid=new,ou=remote,dc=example,dc=com uid=newer delete", "modify uid=newer,ou=remote"),
+        ("modify uid=newer,ou=remote,dc=example,dc=com\n  replace sn: s8", "modify uid=newer,ou=remote"),
+        ("delete uid=newer,ou=remote,dc=example,dc=com", "delete uid=newer,ou=remote"),
+        ("delete uid=u2,ou=remote,dc=example,dc=com", "delete uid=u2,ou=remote"),
+    ] {
+        assert_eq!(told(&mut consumer, &mut writer, request, 1), expected, "{request}");
+        assert_eq!(
+            has(&consumer, "one value"),
+            request.contains("new") && !request.starts_with("add") && !request.starts_with("delete")
+        );
+    }
+    assert_eq!(remote(&consumer), ["uid=u1", "uid=u3"]);
+    // What is stored here is told as ever.
+    let expected = "modify ou=near";
+    let request = "modify ou=near,dc=example,dc=com\n  replace description: stored here";
+    assert_eq!(told(&mut consumer, &mut writer, request, 1), expected);
+    // A container with what is below it has other names then: the consumer has to come again.
+    change(
+        &mut writer,
+        "add ou=box,ou=remote,dc=example,dc=com\n  objectClass: organizationalUnit\n  ou: box",
+    );
+    change(&mut writer, "add cn=in,ou=box,ou=remote,dc=example,dc=com\n  objectClass: device\n  cn: in");
+    consumer.until(|consumer| remote(consumer).len() == 4);
+    change(&mut writer, "modrdn ou=box,ou=remote,dc=example,dc=com ou=crate delete");
+    let ended = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
+    assert!(ended.code == 52 && ended.text.contains("search again"), "{ended:?}");
+    consumer.ask(provider.address(), &Wanted::default());
+    assert_eq!(consumer.refresh(), None);
+    assert_eq!(remote(&consumer), ["cn=in,ou=crate", "ou=crate", "uid=u1", "uid=u3"]);
+}
+
+#[test]
+fn the_order_of_the_overlays_decides() {
+    let far = far();
+    let provider = provider(far.address(), "", "overlay syncprov\noverlay glue\n");
+    let mut consumer = following(provider.address(), &Wanted::default());
+    assert_eq!(consumer.entries.len(), 3);
+    let mut writer = bound(provider.address(), ADMIN);
+    change(&mut writer, "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: s5");
+    let request = "modify ou=near,dc=example,dc=com\n  replace description: mark";
+    assert_eq!(told(&mut consumer, &mut writer, request, 1), "modify ou=near");
+}
+
+#[test]
+fn what_was_changed_at_the_other_server_comes_with_the_next_refresh() {
+    let far = far();
+    let provider = provider(far.address(), "", BEHIND_GLUE);
+    for persist in [true, false] {
+        let wanted = Wanted { persist, ..Wanted::default() };
+        let mut consumer = Consumer::default();
+        consumer.ask(provider.address(), &wanted);
+        consumer.refresh();
+        let before = consumer.entries.len();
+        let mut there = bound(far.address(), "cn=admin,dc=far");
+        change(&mut there, "delete uid=u1,ou=users,dc=far");
+        change(&mut there, "modify uid=u2,ou=users,dc=far\n  replace description: changed there");
+        let add = "add uid=u1b,ou=users,dc=far\n  objectClass: inetOrgPerson\n  uid: u1b\n  cn: B\n  sn: b";
+        change(&mut there, add);
+        // Nothing was changed in what is stored here: its entries are named, those of the other server are sent.
+        consumer.ask(provider.address(), &wanted);
+        consumer.refresh();
+        assert_eq!(remote(&consumer), ["uid=u1b", "uid=u2", "uid=u3"], "{:?}", consumer.told);
+        assert_eq!(consumer.entries.len(), before);
+        assert!(has(&consumer, "changed there") && consumer.told.contains(&"present 3".to_owned()));
+        change(&mut there, "modify uid=u2,ou=users,dc=far\n  delete description");
+        change(&mut there, "modrdn uid=u1b,ou=users,dc=far uid=u1 delete");
+    }
+}
+
+#[test]
+fn the_consumers_rights_and_filter_hold() {
+    let far = far();
+    let rules = "access to dn.base=uid=u3,ou=remote,dc=example,dc=com by dn.exact=cn=reader,ou=near,dc=example,dc=com none by * read\n\
+                 access to attrs=description by dn.exact=cn=reader,ou=near,dc=example,dc=com none by * read\naccess to * by * read\n";
+    let provider = provider(far.address(), rules, &format!("access to * by * read\n{BEHIND_GLUE}"));
+    let reader = Wanted {
+        dn: "cn=reader,ou=near,dc=example,dc=com",
+        password: "reading",
+        filter: "(sn=s1)",
+        attributes: &["cn", "sn", "description"],
+        ..Wanted::default()
+    };
+    let mut consumer = following(provider.address(), &reader);
+    assert_eq!(remote(&consumer), ["uid=u1"]);
+    let mut writer = bound(provider.address(), ADMIN);
+    let mut check = |request: &str, messages: usize, expected: &str| {
+        assert_eq!(told(&mut consumer, &mut writer, request, messages), expected, "{request}");
+        assert!(!has(&consumer, "hidden") && !has(&consumer, "u1"));
+    };
+    // It comes into the content, leaves it, and what the reader may not see is not told at all.
+    check("modify uid=u2,ou=remote,dc=example,dc=com\n  replace sn: s1", 1, "add uid=u2,ou=remote");
+    check("modify uid=u2,ou=remote,dc=example,dc=com\n  replace sn: s2", 1, "delete uid=u2,ou=remote");
+    check("modify uid=u3,ou=remote,dc=example,dc=com\n  replace description: hidden", 0, "");
+    check(
+        "modify uid=u1,ou=remote,dc=example,dc=com\n  replace description: hidden",
+        1,
+        "modify uid=u1,ou=remote",
+    );
+    check("delete uid=u3,ou=remote,dc=example,dc=com", 0, "");
+    check("delete uid=u1,ou=remote,dc=example,dc=com", 1, "delete uid=u1,ou=remote");
+    assert_eq!(remote(&consumer), Vec::<String>::new());
+}
+
+#[test]
+fn an_entry_without_entry_uuid_is_named() {
+    let far = far();
+    let rules = "access to attrs=entryUUID by dn.exact=cn=reader,ou=near,dc=example,dc=com none by * read\naccess to * by * read\n";
+    let provider = provider(far.address(), rules, &format!("access to * by * read\n{BEHIND_GLUE}"));
+    let reader =
+        Wanted { dn: "cn=reader,ou=near,dc=example,dc=com", password: "reading", ..Wanted::default() };
+    let mut consumer = Consumer::default();
+    consumer.ask(provider.address(), &reader);
+    let ended = consumer.refresh().expect("an end");
+    assert!(ended.code == 53 && ended.text.contains("no entryUUID"), "{ended:?}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_ends_the_search_and_holds_nobody() {
+    let far = far();
+    let relay = Relay::start();
+    relay.lead_to(far.address());
+    let provider = provider(relay.address, "timeout 1\nnetwork-timeout 1\n", BEHIND_GLUE);
+    let mut consumer = following(provider.address(), &Wanted::default());
+    let mut writer = bound(provider.address(), ADMIN);
+    relay.set(Passage::Silent);
+    // Whether it was carried out is not known.
+    let request = "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: s7";
+    assert!(!run(&mut writer, request).contains("=> 0"));
+    change(&mut writer, "modify ou=near,dc=example,dc=com\n  replace description: stored here");
+    let ended = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
+    assert!(ended.code == 52 && ended.text.contains("could not be read"), "{ended:?}");
+    // Nor is it dropped by a refresh that cannot read it.
+    consumer.ask(provider.address(), &Wanted::default());
+    let ended = consumer.refresh().expect("an end");
+    assert!(ended.code == 52 && ended.text.contains("could not be read"), "{ended:?}");
+    assert_eq!(remote(&consumer), ["uid=u1", "uid=u2", "uid=u3"]);
+    relay.set(Passage::Cut);
+    relay.set(Passage::Open);
+    for _ in 0..2_000 {
+        consumer.ask(provider.address(), &Wanted::default());
+        if consumer.refresh().is_none() {
+            assert_eq!(remote(&consumer), ["uid=u1", "uid=u2", "uid=u3"]);
+            return;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
+    }
+    panic!("it never came back");
+}
+
+/// What is gone at the other server goes from a Larix's copy, though nothing was changed at the provider. A slapd's needs such a change.
+#[test]
+fn a_copy_follows_with_both_parts() {
+    crate::consumer::kinds().into_iter().for_each(a_copy_follows);
+}
+
+fn a_copy_follows(kind: Kind) {
+    let far = far();
+    let provider = Member::with(Kind::Larix, free_port(), &lines(far.address(), "", BEHIND_GLUE));
+    provider.site.load_into(Some(SUFFIX), NEAR_ENTRIES);
+    let provider = provider.started();
+    let line = format!(
+        "syncrepl rid=001 provider={} bindmethod=simple binddn={ADMIN} credentials=secret searchbase={SUFFIX} \
+         retry=\"1 +\" type=refreshAndPersist\n",
+        provider.url()
+    );
+    let mut consumer = Member::new(kind, "", &line).arguments(&["-d", "16384"]).started();
+    consumer.wait_until_like(&provider);
+    provider.change(
+        "add uid=new,ou=remote,dc=example,dc=com\n  objectClass: inetOrgPerson\n  uid: new\n  cn: New\n  sn: n\n\n\
+         modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: changed\n\n\
+         modrdn uid=u3,ou=remote,dc=example,dc=com uid=u4 delete\n\n\
+         modify ou=near,dc=example,dc=com\n  replace description: stored here\n\n\
+         delete uid=u2,ou=remote,dc=example,dc=com\n\n\
+         add uid=u2,ou=remote,dc=example,dc=com\n  objectClass: inetOrgPerson\n  uid: u2\n  cn: Two\n  sn: n",
+    );
+    consumer.wait_until_like(&provider);
+    consumer.stop();
+    let mut there = bound(far.address(), "cn=admin,dc=far");
+    change(&mut there, "delete uid=new,ou=users,dc=far");
+    change(&mut there, "modify uid=u1,ou=users,dc=far\n  replace sn: there");
+    change(
+        &mut there,
+        "add uid=late,ou=users,dc=far\n  objectClass: inetOrgPerson\n  uid: late\n  cn: L\n  sn: l",
+    );
+    if kind == Kind::Slapd {
+        provider.change("modify ou=near,dc=example,dc=com\n  replace description: changed meanwhile");
+    }
+    consumer.start();
+    consumer.wait_until_like(&provider);
+    // Nothing there is heard of while it follows, and nothing of that is lost with the next change of the same entry.
+    change(&mut there, "modify uid=late,ou=users,dc=far\n  replace description: unheard");
+    provider.change("modify uid=late,ou=remote,dc=example,dc=com\n  replace cn: Late");
+    consumer.wait_until_like(&provider);
+    provider
+        .change("delete uid=late,ou=remote,dc=example,dc=com\n\ndelete uid=u4,ou=remote,dc=example,dc=com");
+    consumer.wait_until_like(&provider);
+}
