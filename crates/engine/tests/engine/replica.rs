@@ -488,7 +488,7 @@ fn entries_of_another_server_are_judged_by_no_csn() {
     let elsewhere = ReplicaRules { elsewhere: true, ..usual.clone() };
     let dn = "cn=far,ou=Groups,dc=example,dc=com";
     let far = |number, text: &str| put(70, dn, csn(2, number), &[("description", text)]);
-    let gone = || ReplicatedChange::Delete { entry_uuid: uuid(70), csn: None };
+    let gone = || ReplicatedChange::Delete { entry_uuid: uuid(70), csn: Some(csn(2, 9)) };
     apply(&usual, far(5, "covered"));
     assert!(f.entry(dn).is_none());
     apply(&elsewhere, far(5, "covered"));

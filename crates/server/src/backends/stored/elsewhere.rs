@@ -48,7 +48,7 @@ pub(super) enum Reached {
 /// The part of one search.
 #[derive(Debug)]
 pub(super) struct Elsewhere {
-    parts: Vec<Part>,
+    parts: Vec<GluedDatabase>,
     context: KeptContext,
     schema: Arc<Schema>,
     clock: Arc<dyn Clock>,
@@ -68,7 +68,7 @@ pub(super) struct Elsewhere {
 
 /// The entries of one database.
 #[derive(Debug)]
-struct Part {
+struct GluedDatabase {
     suffix: NormalDn,
     scope: Scope,
     search: KeptSearch,
@@ -106,7 +106,7 @@ struct Lookup {
 /// What a consumer's search has of other servers; built while the search begins.
 pub(super) struct Builder<'s, 'a> {
     search: &'s Search<'a>,
-    parts: Vec<Part>,
+    parts: Vec<GluedDatabase>,
     names: Vec<String>,
     drops_uuid: bool,
 }
@@ -149,7 +149,7 @@ impl<'s, 'a> Builder<'s, 'a> {
         });
         let search = Search { request, base: suffix, controls, message: self.search.message };
         let search = KeptSearch::asking(search, &names);
-        self.parts.push(Part { suffix: suffix.clone(), scope, search, heard });
+        self.parts.push(GluedDatabase { suffix: suffix.clone(), scope, search, heard });
     }
 
     pub(super) fn is_empty(&self) -> bool {
