@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use larix_engine::overlay::InSharedEngine;
 use larix_proto::ResultCode;
 
 use super::change::{Changed, ConfigRefusal};
 use super::difference::Difference;
 use super::export::quoted_whole;
 use super::kinds::KvSettings;
-use super::model::{Config, Database, Frontend};
+use super::model::{Config, Database, Frontend, Overlay};
 use super::slapd_conf;
 use super::slapd_d::Stamp;
 
@@ -83,12 +84,12 @@ fn line_of(keyword: &str, argument: &str) -> String {
 }
 
 impl Config {
-    /// What other nodes of this database need. `overlay chain` is left out: it names the other nodes.
+    /// What other nodes of this database need, without overlays that are [each node's own](is_of_node).
     pub fn shared_lines(&self, database: &Database) -> SharedLines {
         let mut shared = self.clone();
         let mut own = database.clone();
         own.settings.retain(|setting| !OF_NODE.contains(&setting.attribute));
-        own.overlays.retain(|overlay| overlay.chain().is_none());
+        own.overlays.retain(|overlay| !is_of_node(overlay));
         shared.frontend.overlays.clear();
         shared.global.settings.retain(|setting| OF_ALL.contains(&setting.attribute));
         shared.modules.clear();
@@ -195,6 +196,17 @@ impl Config {
     }
 }
 
+/// Whether an overlay of the database is each node's own: `overlay chain` names the other nodes, and some write files of the machine.
+fn is_of_node(overlay: &Overlay) -> bool {
+    overlay.chain().is_some() || writes_files(overlay)
+}
+
+fn writes_files(overlay: &Overlay) -> bool {
+    overlay
+        .descriptor()
+        .is_some_and(|descriptor| descriptor.in_shared_engine == InSharedEngine::OfEachServer)
+}
+
 /// Gives a database what another node says of it; `same_id`: the server id in its CSNs is no other.
 fn follow(database: &mut Database, theirs: &Database, same_id: bool) {
     let stays = |attribute: &str| OF_NODE.contains(&attribute) && (attribute != SERVER_ID || same_id);
@@ -202,8 +214,7 @@ fn follow(database: &mut Database, theirs: &Database, same_id: bool) {
     database.settings.add_all(&own, stays);
     database.settings.add_all(&theirs.settings, |attribute| !stays(attribute));
     let own = std::mem::replace(&mut database.overlays, theirs.overlays.clone());
-    // `overlay chain` names the other nodes.
-    for (place, overlay) in own.into_iter().enumerate().filter(|(_, overlay)| overlay.chain().is_some()) {
+    for (place, overlay) in own.into_iter().enumerate().filter(|(_, overlay)| is_of_node(overlay)) {
         database.overlays.insert(place.min(database.overlays.len()), overlay);
     }
 }
@@ -255,6 +266,13 @@ impl SharedLines {
                 "a syncrepl line has {key}, a file of each node's own: configure the node by hand"
             ));
         }
+        let overlays = config.databases.iter().flat_map(|own| &own.overlays);
+        if let Some(overlay) = overlays.into_iter().find(|overlay| writes_files(overlay)) {
+            return Err(format!(
+                "it has the overlay {}, which writes files of each node's own: configure that at each node",
+                overlay.name
+            ));
+        }
         if !(config.modules.is_empty() && config.backends.is_empty() && config.frontend.overlays.is_empty()) {
             return Err("it has modules, backends, or overlays before the first database".to_owned());
         }
@@ -286,6 +304,7 @@ mod tests {
             "engine postgresql://two:hidden@127.0.0.1/d?sslmode=disable\nnode ldap://n2\nsuffix dc=a\n";
         let first = "schema core\nattributetype ( 1.2.3.4 NAME 'ownThing' SUP name )\nsizelimit 70\n\
             access to dn.base=\"\" by * read\ndatabase kv\n@rootdn cn=boss,dc=a\nrootpw secret\nindex cn eq\noverlay memberof\n\
+            overlay dds\n\
             overlay unique\nunique_uri ldap:///?cn?sub\n";
         let shared = lines(&read(&first.replace('@', engine)));
         let joined = shared.of_node(&OwnLines {
@@ -297,6 +316,8 @@ mod tests {
             "loglevel stats\npidfile /run/two.pid\n{joined}database mdb\nsuffix dc=own\ndirectory @DATA@\n"
         );
         let folder = tempfile::tempdir().expect("a directory");
+        let log = "overlay auditlog\nauditlog /var/log/two.ldif\n";
+        let own = own.replace("overlay unique", &format!("{log}overlay unique"));
         let own = read(&own.replace("@DATA@", &folder.path().display().to_string()));
         assert_eq!(lines(&own), shared);
         let (clock, random) = (ManualClock::default(), SeededRandom::new(1));
@@ -315,7 +336,7 @@ mod tests {
         let Followed { changed, difference } = follow(&own, &wanted).expect("it fits").expect("another");
         let text = changed.config.to_slapd_conf().text;
         for kept in
-            ["loglevel stats", "pidfile /run/two.pid", "suffix dc=own", "node ldap://n2", "two:hidden@"]
+            ["loglevel stats", "pidfile /run/two.pid", "suffix dc=own", "node ldap://n2", "two:hidden@", "two.ldif"]
         {
             assert!(text.contains(kept), "{kept}: {text}");
         }
@@ -353,6 +374,7 @@ mod tests {
             ),
             (database("suffix dc=a", "suffix dc=a\nsuffix dc=own"), "dc=own"),
             (database("overlay unique", "overlay uniques"), "uniques"),
+            (database("overlay dds", "overlay auditlog\nauditlog /etc/it\noverlay dds"), "writes files"),
         ] {
             let why = follow(&own, &refused).expect_err(expected).0.diagnostic;
             assert!(why.contains(expected) && !why.contains("hidden"), "{expected}: {why}");
@@ -401,6 +423,7 @@ mod tests {
             ("pidfile /run/it.pid\n", "olcPidFile"),
             ("database mdb\nsuffix dc=more\ndirectory /tmp\n", "mdb"),
             ("database frontend\noverlay chain\n", "overlays"),
+            ("database monitor\noverlay auditlog\nauditlog /tmp/it\n", "writes files"),
         ] {
             let more = SharedLines { head: format!("{}{more}", shared.head), ..shared.clone() };
             let read = read(&more.of_node(&OwnLines { certificate: None, ..own }));

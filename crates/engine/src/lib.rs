@@ -53,7 +53,7 @@ pub use catalog::{Catalog, CatalogEdit};
 pub use database::{Database, DatabaseSettings, Limits, Suffix, View};
 pub use directory::{
     BindLookup, Chosen, CommittedFollower, Directory, Frontend, Held, Served, ServedHandle, Writers,
-    other_entries,
+    begin_followers, other_entries,
 };
 pub use entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, EntrySource, EntryView};
 pub use fault::Fault;

@@ -62,10 +62,11 @@ pub mod meta {
     pub const UNPROVED: &[u8] = b"unproved";
     /// Empty: a provider sent the states of entries, which are kept since.
     pub const STATES_KEPT: &[u8] = b"states-kept";
+    /// Begins the rows that say how far overlays have come in the change log; behind it is the overlay's name.
+    pub const FOLLOWER: &[u8] = b"follower/";
     /// In a shared store: what its nodes have in common of their configurations, as the node that writes has it.
     pub const NODE_CONFIGURATION: &[u8] = b"node-configuration";
-    /// u16: in a shared store whose nodes provide its content: the server id that the node that writes gives its changes. None
-    /// where that node does not log them.
+    /// u16: in a shared store: the server id that the node that writes gives the changes that it logs. None where it logs none.
     pub const LOGGED_UNDER: &[u8] = b"logged-under";
     /// Text: the version of Larix that last brought the store to its format.
     pub const WRITTEN_BY: &[u8] = b"written-by";

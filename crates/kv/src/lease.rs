@@ -96,6 +96,11 @@ impl KvStore {
         self.epoch().is_ok()
     }
 
+    /// The epoch in which this handle may commit, as far as it knows; none if it may not.
+    pub fn held_epoch(&self) -> Option<u64> {
+        self.epoch().ok()
+    }
+
     /// Round trips so far that somebody has waited for.
     pub fn trips(&self) -> u64 {
         self.engine.trips()

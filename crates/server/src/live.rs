@@ -599,8 +599,7 @@ impl<'s> Transition<'s> {
         if let Err(error) = server.access_logs.follow((&config, recorded), (&server.clock, &server.log)) {
             server.log.warning(format_args!("access log: no thread to be had, nothing is recorded: {error}"));
         }
-        let stored = server.databases();
-        if let Err(error) = server.overlay_threads.follow(stored.directory().databases(), &server.log) {
+        if let Err(error) = server.follow_overlays() {
             server.log.warning(format_args!("overlays: no thread to be had for one of them: {error}"));
         }
         server.traces.follow(config.global.trace_export.as_ref(), &server.log);

@@ -1,6 +1,7 @@
 //! What all connections of the server share.
 
 use std::fmt;
+use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +65,18 @@ impl Server {
         services.configuration_in_force.store(databases.configuration_in_force().map(Arc::new));
         let generation = ArcSwap::from_pointee(Generation { config, databases });
         Self { sasl_secret, generation, generations: AtomicU64::new(0), services }
+    }
+
+    /// Has threads for the overlays of the databases in force, as far as they want some.
+    ///
+    /// # Errors
+    /// No thread to be had; those that there are go on.
+    pub(crate) fn follow_overlays(&self) -> io::Result<()> {
+        let databases = self.databases();
+        let stored = self.overlay_threads.follow(databases.directory().databases(), &self.log);
+        #[cfg(feature = "kv")]
+        self.overlay_threads.follow_shared(&databases.nodes(), &self.log)?;
+        stored
     }
 
     pub(crate) fn services(&self) -> &Arc<Services> {

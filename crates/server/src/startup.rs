@@ -254,8 +254,7 @@ impl Bound {
             .follow((&config, recorded), (&server.clock, &server.log))
             .map_err(|source| ServeError::Start { what: "the access log's thread", source })?;
         server
-            .overlay_threads
-            .follow(server.databases().directory().databases(), &server.log)
+            .follow_overlays()
             .map_err(|source| ServeError::Start { what: "a thread of an overlay", source })?;
         server.traces.follow(server.config().global.trace_export.as_ref(), &server.log);
         let backups = BackupThread::start(&server)

@@ -8,6 +8,7 @@ mod etcd;
 mod follower;
 mod identities;
 mod join;
+mod overlays;
 mod provider;
 mod round_trips;
 mod status;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use larix_engine::index::IndexConfig;
-use larix_engine::overlay::Interests;
+use larix_engine::overlay::{InSharedEngine, Interests};
 use larix_kv::{Address, NAME_BYTES_MAX, NODE_BYTES_MAX};
 use larix_proto::url::{LdapUrl, UrlScheme};
 
@@ -251,14 +251,18 @@ impl KindSettings for KvSettings {
 
 /// Why an overlay is refused, and what to do about it.
 fn fault(config: &Config, database: &Database, overlay: &Overlay) -> Option<(&'static str, &'static str)> {
-    /// What has its say while the node that writes makes a change or judges a bind, or when any node reads.
+    /// What has its say while the node that writes makes a change or judges a bind, behind its commits, or when any node reads.
     const WORKS: Interests = Interests::PREPARE
         .and(Interests::BACK_LINK)
         .and(Interests::BIND)
         .and(Interests::SECOND_FACTOR)
         .and(Interests::ANSWER)
         .and(Interests::COMPUTE)
-        .and(Interests::SHOW);
+        .and(Interests::SHOW)
+        // Beside operations, it acts at the node that writes.
+        .and(Interests::COMMITTED)
+        .and(Interests::TICK)
+        .and(Interests::DYNAMIC_OBJECTS);
     let take_out = "take it out, or keep what it is for in a database mdb";
     if overlay.chain().is_some() {
         return None;
@@ -270,7 +274,11 @@ fn fault(config: &Config, database: &Database, overlay: &Overlay) -> Option<(&'s
         let help = "take it out: who follows the directory asks for its content, which any node can provide";
         return Some(("each node would record its own part", help));
     }
-    if larix_overlays::interceptor(&overlay.name).is_some() {
+    if let InSharedEngine::Refused(why) = descriptor.in_shared_engine {
+        return Some((why, take_out));
+    }
+    let was_tried = descriptor.in_shared_engine == InSharedEngine::AlikeInFront;
+    if larix_overlays::interceptor(&overlay.name).is_some() && !was_tried {
         return Some(("it sees requests before the database does, which was not tried there", take_out));
     }
     let Ok(built) = config.build_overlays(database) else { return None };
@@ -278,11 +286,7 @@ fn fault(config: &Config, database: &Database, overlay: &Overlay) -> Option<(&'s
         return Some(("it sends changes on, which was not tried from a shared engine", take_out));
     }
     let interests = built.interests_at(&overlay.origin)?;
-    if interests.has(Interests::COMMITTED) {
-        let why = "it follows committed changes, and each node knows only its own";
-        return Some((why, take_out));
-    }
-    let why = "it acts at intervals, and each node would";
+    let why = "it has a part in operations that was not tried there";
     (WORKS.and(interests) != WORKS).then_some((why, take_out))
 }
 
@@ -467,6 +471,8 @@ mod tests {
             "lastbind on\n",
             "read-consistency bounded 2\n",
             "overlay syncprov\nsyncprov-sessionlog 100\n",
+            "overlay dds\ndds-interval 10\n",
+            "overlay auditlog\nauditlog @DATA@/log\n",
             "server-id 4095\n",
             "node-configuration shared\n",
             "node-configuration own\n",
@@ -519,8 +525,11 @@ mod tests {
                 format!("{WHOLE}overlay accesslog\nlogdb cn=log\n"),
                 "operations on this kind of database cannot be recorded",
             ),
-            (format!("{WHOLE}overlay dds\n"), "dds does not work in a kv database"),
-            (format!("{WHOLE}overlay auditlog\nauditlog @DATA@/log\n"), "it follows committed changes"),
+            (format!("{WHOLE}overlay autoca\n"), "it sees requests before the database does"),
+            (
+                format!("{WHOLE}overlay homedir\nhomedir-regexp ^/home/(.*)$ @DATA@/$1\n"),
+                "the next node knows nothing of them",
+            ),
             (format!("overlay memberof\n{WHOLE}"), "is left out"),
             (format!("{WHOLE}{}", WHOLE.replace("dc=a", "dc=b")), "engine-schema"),
             (

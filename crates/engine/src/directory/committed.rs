@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak, mpsc};
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_store::{CommitError, Store};
+use larix_store::{CommitError, Store, WriteSet};
 use uuid::Uuid;
 
 use super::Served;
@@ -19,7 +19,7 @@ use crate::overlay::committed::{
 };
 use crate::overlay::{Entries, FollowUpElsewhere};
 use crate::search::present::Present;
-use crate::tables::META;
+use crate::tables::{META, meta};
 use crate::write::WriteOutcome;
 use crate::write::prepare::{Latitude, prepare_at};
 use crate::write::prepared_sets::PreparedSets;
@@ -30,8 +30,6 @@ use crate::writer::WriterTask;
 const BATCH_RECORDS: usize = 1_024;
 /// Bytes of the change log that it is handed at once, about.
 const BATCH_BYTES: usize = 8 << 20;
-
-const POSITION: &[u8] = b"follower/";
 
 /// Up to where an overlay has come in the change log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,7 +50,7 @@ impl Position {
 }
 
 fn row(overlay: &str) -> Vec<u8> {
-    [POSITION, overlay.as_bytes()].concat()
+    [meta::FOLLOWER, overlay.as_bytes()].concat()
 }
 
 /// An overlay that follows the changes of a database.
@@ -95,29 +93,58 @@ impl<S: Store> CommittedFollower<S> {
         name: &str,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, Fault> {
-        let following = served.database().following();
-        // Nothing is trimmed before it is known what was read.
-        let reader = following.join(wake, 0, Hold::Bounded);
-        let answered = following.answered();
-        let snapshot = served.database().store().snapshot()?;
-        let history = log::history(&snapshot)?.unwrap_or_default();
-        let kept = snapshot.get_position(name)?;
-        let now = Position { history, key: answered };
-        let position = kept.filter(|kept| kept.key.sequence <= answered.sequence).unwrap_or(now);
+        Self::join_with(served, name, Self::hold(served, wake))
+    }
+
+    /// Keeps the records of the change log from going until it is known how far an overlay has come. Where several servers share the
+    /// store, that is known once this one writes.
+    pub fn hold(served: &Served<S>, wake: Arc<dyn Fn() + Send + Sync>) -> Arc<LogReader> {
+        served.database().following().join(wake, 0, Hold::Bounded)
+    }
+
+    /// As [`Self::join`], with what was [held](Self::hold) before.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn join_with(served: &Arc<Served<S>>, name: &str, reader: Arc<LogReader>) -> Result<Self, Fault> {
+        let start = Position { history: Uuid::nil(), key: LogKey { server_id: 0, sequence: 0 } };
         let mut follower = Self {
             served: Arc::clone(served),
             name: name.to_owned(),
             reader,
-            position,
-            kept,
+            position: start,
+            kept: None,
             gap: None,
             in_hand: None,
         };
-        if kept.is_some_and(|kept| kept.key.sequence > answered.sequence) {
-            follower.miss(Gap::Unknown);
-        }
-        follower.reader.needs_from(position.key.sequence + 1);
+        follower.settle_position(None)?;
         Ok(follower)
+    }
+
+    /// This server writes again, and others may have written until now: goes on behind what the overlay has taken here or elsewhere.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn resume(&mut self) -> Result<(), Fault> {
+        self.settle_position(Some(self.position))
+    }
+
+    /// Begins behind what the overlay has taken here, behind the place that is remembered, or with the next change.
+    fn settle_position(&mut self, taken_here: Option<Position>) -> Result<(), Fault> {
+        let database = Arc::clone(self.served.database());
+        let answered = database.following().answered();
+        let snapshot = database.store().snapshot()?;
+        let history = log::history(&snapshot)?.unwrap_or_default();
+        self.kept = snapshot.get_position(&self.name)?;
+        let now = Position { history, key: answered };
+        let known = [self.kept, taken_here].into_iter().flatten();
+        let last = known.max_by_key(|known| (known.history == history, known.key.sequence));
+        let position = last.filter(|last| last.key.sequence <= answered.sequence);
+        if last.is_some() && position.is_none() {
+            self.miss(Gap::Unknown);
+        }
+        self.reach(position.unwrap_or(now));
+        Ok(())
     }
 
     fn miss(&mut self, gap: Gap) {
@@ -362,6 +389,25 @@ impl<N: larix_store::Snapshot> Positions for N {
     }
 }
 
+/// Remembers where these overlays begin that have no place in the change log yet, so that they miss none of the changes behind this
+/// commit. `history`, `end`: those of the log.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn begin_followers<N: larix_store::Snapshot>(
+    snapshot: &N,
+    set: &mut WriteSet,
+    overlays: &[String],
+    (history, end): (Uuid, LogKey),
+) -> Result<(), Fault> {
+    for overlay in overlays {
+        if snapshot.get_position(overlay)?.is_none() {
+            set.put(META, &row(overlay), Position { history, key: end }.to_bytes());
+        }
+    }
+    Ok(())
+}
+
 /// What came of a tick.
 #[derive(Debug, Default)]
 pub struct TickOutcome {
@@ -387,9 +433,9 @@ impl<S: Store> Served<S> {
         use larix_store::{Direction, KeyRange, Snapshot as _};
         let snapshot = self.database().store().snapshot()?;
         let mut names = Vec::new();
-        for found in snapshot.scan(META, KeyRange::prefix(POSITION), Direction::Forward)? {
+        for found in snapshot.scan(META, KeyRange::prefix(meta::FOLLOWER), Direction::Forward)? {
             let (key, _) = found?;
-            let name = key.get(POSITION.len()..).unwrap_or_default();
+            let name = key.get(meta::FOLLOWER.len()..).unwrap_or_default();
             names.push(String::from_utf8_lossy(name).into_owned());
         }
         Ok(names)
@@ -401,6 +447,15 @@ impl<S: Store> Served<S> {
     /// A commit that failed.
     pub fn forget_follower(&self, overlay: &str) -> Result<(), CommitError> {
         self.keep_follower(overlay, None)
+    }
+
+    /// Has the writer learn what the store holds now, and followers of the change log how far it goes: another server may have
+    /// written until now. Waits for the writer.
+    ///
+    /// # Errors
+    /// The store cannot be read, or another server writes.
+    pub fn follow_store(&self) -> Result<(), CommitError> {
+        self.writer.send(WriterTask::FollowStore).unwrap_or(Ok(()))
     }
 
     /// Whether ticks of overlays are carried out here: clients' changes would be.

@@ -52,6 +52,20 @@ pub struct Descriptor {
     pub records_operations: bool,
     /// Whether it shows what the change log of its database has: a database without one refuses it.
     pub reads_change_log: bool,
+    pub in_shared_engine: InSharedEngine,
+}
+
+/// What an overlay is to a database in an engine that several servers share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InSharedEngine {
+    /// All servers have it. Nobody has tried what it has in front of the database, if anything.
+    Alike,
+    /// All servers have it, with what it has in front of the database.
+    AlikeInFront,
+    /// It writes files of its server's machine: each server has one of its own, or none.
+    OfEachServer,
+    /// It does not work there, and why.
+    Refused(&'static str),
 }
 
 /// The first value of an attribute of an entry, by its name.
@@ -124,6 +138,7 @@ impl Descriptor {
             provides_content: false,
             records_operations: false,
             reads_change_log: false,
+            in_shared_engine: InSharedEngine::Alike,
         }
     }
 
@@ -206,6 +221,12 @@ impl Descriptor {
     #[must_use]
     pub const fn reads_change_log(mut self) -> Self {
         self.reads_change_log = true;
+        self
+    }
+
+    #[must_use]
+    pub const fn in_shared_engine(mut self, means: InSharedEngine) -> Self {
+        self.in_shared_engine = means;
         self
     }
 

@@ -112,6 +112,24 @@ impl Overlays {
         let stack = if self.want(door) { self.stack.as_slice() } else { &[] };
         stack.iter().filter(move |overlay| overlay.interests().has(door))
     }
+
+    /// Those that see committed changes or have ticks, each with the name under which its place in the change log is remembered.
+    pub fn beside_operations(&self) -> Vec<(String, Arc<dyn Overlay>)> {
+        let mut all: Vec<(String, Arc<dyn Overlay>)> = Vec::new();
+        let has = |overlay: &Arc<dyn Overlay>, door| overlay.interests().has(door);
+        let beside = |overlay: &&Arc<dyn Overlay>| {
+            has(overlay, Interests::COMMITTED) || has(overlay, Interests::TICK)
+        };
+        for overlay in self.stack.iter().filter(beside) {
+            let same = all.iter().filter(|(_, other)| other.name() == overlay.name()).count();
+            let name = match same {
+                0 => overlay.name().to_owned(),
+                number => format!("{}/{number}", overlay.name()),
+            };
+            all.push((name, Arc::clone(overlay)));
+        }
+        all
+    }
 }
 
 impl Deref for Overlays {

@@ -49,7 +49,8 @@ pub use crate::entry::split_rdn;
 pub use crate::failure::Failure;
 pub use back_links::BackLinkRule;
 pub use descriptor::{
-    BuildContext, Descriptor, Global, InGluedDatabases, OtherDatabase, OverlayDirective, Piece, WordFault,
+    BuildContext, Descriptor, Global, InGluedDatabases, InSharedEngine, OtherDatabase, OverlayDirective,
+    Piece, WordFault,
 };
 pub use interests::{Interests, Overlays};
 pub use password_work::{PasswordWork, Purpose};

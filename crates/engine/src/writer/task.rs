@@ -50,6 +50,8 @@ pub(crate) enum WriterTask {
     KeepStates(SyncSender<Result<bool, CommitError>>),
     /// Keeps a row of the table meta, durably; none: removes it.
     KeepRow(Vec<u8>, Option<Vec<u8>>, SyncSender<Result<(), CommitError>>),
+    /// Learns what the store holds now, where other servers may have written until now.
+    FollowStore(SyncSender<Result<(), CommitError>>),
     /// Fills the database; answers at its beginning whether it can be.
     Fill(Box<FillRequest>, SyncSender<bool>),
 }
@@ -83,6 +85,9 @@ impl<S: Store> Core<S> {
             }
             WriterTask::KeepRow(key, row, done) => {
                 let _ = done.send(self.keep_row(&key, row));
+            }
+            WriterTask::FollowStore(done) => {
+                let _ = done.send(self.learn_store());
             }
             WriterTask::Fill(request, begun) => {
                 let begun = |yes| {
@@ -156,6 +161,12 @@ impl<S: Store> Core<S> {
             }
             Ok(Some(()))
         })?;
+        Ok(())
+    }
+
+    fn learn_store(&mut self) -> Result<(), CommitError> {
+        self.commit_own(Durability::Sync, |_, _, _| Ok(None::<()>))?;
+        self.note_answered();
         Ok(())
     }
 

@@ -11,10 +11,12 @@ use larix_engine::overlay::committed::{
 };
 use larix_engine::overlay::{Failure, Interests, Overlay, WriteOperation};
 use larix_engine::write::{AttributeValues, Modification};
-use larix_engine::{CommittedFollower, DatabaseSettings, Served};
+use larix_engine::tables::TABLES;
+use larix_engine::{CommittedFollower, DatabaseSettings, Served, begin_followers};
 use larix_proto::ModifyOperation;
-use larix_store::Store as _;
 use larix_store::memory::MemoryStore;
+use larix_store::shared::SharedStore;
+use larix_store::{CommitError, Durability, Store as _, Transaction as _, WriteSet};
 
 use crate::common::{Fixture, TREE, memory, schema, settings};
 
@@ -279,4 +281,126 @@ fn a_turn_brings_changes_in_the_name_of_the_root() {
     check(false, false, true);
     check(true, false, false);
     check(false, true, false);
+}
+
+/// One of several servers on one store, with the overlay.
+struct OneOfSeveral {
+    fixture: Fixture<SharedStore>,
+    witness: Witness,
+    follower: Option<CommittedFollower<SharedStore>>,
+}
+
+impl OneOfSeveral {
+    fn new(store: SharedStore) -> Self {
+        let schema = schema("");
+        let fixture = Fixture::of(Arc::clone(&schema), vec![(store, settings(&schema))]);
+        Self { fixture, witness: Witness::default(), follower: None }
+    }
+
+    fn served(&self) -> &Arc<Served<SharedStore>> {
+        &self.fixture.directory.databases()[0]
+    }
+
+    fn change(&self, value: &str) {
+        self.fixture.apply(&format!("dn: cn={value},{PEOPLE}\nobjectClass: person\ncn: {value}\nsn: x\n"));
+        // Behind it everything is answered.
+        self.served().follow_store().unwrap();
+    }
+
+    /// It is this server's turn to write: its overlay goes on.
+    fn begin(&mut self) {
+        self.served().follow_store().unwrap();
+        match &mut self.follower {
+            Some(follower) => follower.resume().unwrap(),
+            None => {
+                let held = CommittedFollower::hold(self.served(), Arc::new(|| {}));
+                let joined = CommittedFollower::join_with(self.served(), "witness", held);
+                self.follower = Some(joined.unwrap());
+            }
+        }
+    }
+
+    /// What the overlay is shown.
+    fn seen(&mut self) -> Vec<String> {
+        let follower = self.follower.as_mut().unwrap();
+        let round = follower.round(&self.witness, &|_| None, &NoOtherWriters).unwrap();
+        assert_eq!((round.not_taken, round.more), (None, false));
+        let name = |line: String| line.split(',').next().unwrap_or_default().to_owned();
+        self.witness.seen().into_iter().map(name).collect()
+    }
+
+    fn keep(&mut self) -> Result<(), CommitError> {
+        self.follower.as_mut().unwrap().keep_position()
+    }
+}
+
+#[test]
+fn the_next_server_that_writes_goes_on_where_the_one_before_was() {
+    let store = SharedStore::new(&TABLES).unwrap();
+    let mut one = OneOfSeveral::new(store.another());
+    one.fixture.apply(TREE);
+    one.served().follow_store().unwrap();
+    // As the server does when it begins to write: from then on nothing is missed.
+    let place = |one: &OneOfSeveral| {
+        let snapshot = one.fixture.database().store().snapshot().unwrap();
+        let history = log::history(&snapshot).unwrap().unwrap();
+        let mut set = WriteSet::new();
+        let end = (history, log::end(&snapshot).unwrap().unwrap());
+        begin_followers(&snapshot, &mut set, &["witness".to_owned()], end).unwrap();
+        set
+    };
+    let set = place(&one);
+    store.transaction().unwrap().commit(&set, Durability::Sync).unwrap();
+    one.change("a");
+    assert!(place(&one).is_empty(), "a place that is there stays");
+    one.begin();
+    assert_eq!(one.seen(), ["cn=a"]);
+    one.keep().unwrap();
+    one.change("b");
+    assert_eq!(one.seen(), ["cn=b"]);
+
+    // It ends without a word: each change comes at least once.
+    let mut two = OneOfSeveral::new(store.another());
+    two.change("c");
+    two.begin();
+    assert_eq!(two.seen(), ["cn=b", "cn=c"]);
+    // The first one's again, and nobody has said more: what it has seen itself does not come again.
+    one.change("d");
+    one.begin();
+    assert_eq!(one.seen(), ["cn=c", "cn=d"]);
+    // The other has remembered how far it has come.
+    two.begin();
+    assert_eq!(two.seen(), ["cn=d"]);
+    two.change("e");
+    assert_eq!(two.seen(), ["cn=e"]);
+    two.keep().unwrap();
+    one.change("f");
+    one.begin();
+    assert_eq!(one.seen(), ["cn=f"]);
+
+    // A server that writes no longer remembers nothing.
+    let mut three = OneOfSeveral::new(store.take_over().unwrap());
+    assert!(matches!(one.keep(), Err(CommitError::Fenced)), "{:?}", one.keep());
+    assert!(one.served().follow_store().is_err());
+    three.change("g");
+    three.begin();
+    assert_eq!(three.seen(), ["cn=f", "cn=g"]);
+}
+
+#[test]
+fn the_log_stays_whole_until_it_is_known_where_an_overlay_is() {
+    let mut scene = Scene::new(LogRetention { age: Some(10), size: None });
+    let served = Arc::clone(&scene.fixture.directory.databases()[0]);
+    scene.follower.keep_position().unwrap();
+    scene.follower.leave();
+    let held = CommittedFollower::hold(&served, Arc::new(|| {}));
+    let before = scene.last();
+    for number in 0..60 {
+        scene.fixture.clock.advance_micros(1_000_000);
+        scene.change(&number.to_string());
+    }
+    served.follow_store().unwrap();
+    let mut follower = CommittedFollower::join_with(&served, "witness", held).unwrap();
+    let round = follower.round(&scene.witness, &|_| None, &NoOtherWriters).unwrap();
+    assert_eq!((round.gap, round.taken), (None, scene.last() - before));
 }

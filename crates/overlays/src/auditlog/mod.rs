@@ -10,7 +10,7 @@ mod tests;
 
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::committed::{Committed, CommittedBatch, NotTaken};
-use larix_engine::overlay::{Descriptor, InGluedDatabases, Interests, Overlay, OverlayDirective};
+use larix_engine::overlay::{Descriptor, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective};
 use larix_schema::Schema;
 
 use file::AuditFile;
@@ -18,6 +18,7 @@ use file::AuditFile;
 pub static DESCRIPTOR: Descriptor = Descriptor::new("auditlog", "olcAuditlogConfig", config::build)
     .over_glue(InGluedDatabases::Refused("it follows the changes of one database"))
     .once()
+    .in_shared_engine(InSharedEngine::OfEachServer)
     .directives(&[
         OverlayDirective::whole("auditlog", "olcAuditlogFile"),
         OverlayDirective::switch("auditlognonblocking", "olcAuditlogNonBlocking"),

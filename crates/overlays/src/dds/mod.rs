@@ -16,7 +16,7 @@ use larix_engine::overlay::committed::Tick;
 use larix_engine::overlay::computed::StoredEntry;
 use larix_engine::overlay::shown::{ShownEntries, ShownEntry, ShownRequest};
 use larix_engine::overlay::{
-    Additions, Descriptor, Failure, Interests, Overlay, OverlayDirective, PendingChange, Refusal,
+    Additions, Descriptor, Failure, InSharedEngine, Interests, Overlay, OverlayDirective, PendingChange, Refusal,
 };
 use larix_engine::time::Timestamp;
 use larix_schema::{AttributeDescription, BoundFilter, Schema};
@@ -25,6 +25,7 @@ pub use config::intercept;
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("dds", "olcDDSConfig", config::build)
     .once()
+    .in_shared_engine(InSharedEngine::AlikeInFront)
     .shows(&["entryExpireTimestamp"])
     .directives(&[
         OverlayDirective::switch("dds-state", "olcDDSstate"),

@@ -21,7 +21,7 @@ use larix_engine::overlay::committed::{
     Committed, CommittedBatch, CommittedChange, CommittedEntries, NotTaken,
 };
 use larix_engine::overlay::internal_search::InternalSearch;
-use larix_engine::overlay::{Descriptor, Failure, InGluedDatabases, Interests, Overlay, OverlayDirective};
+use larix_engine::overlay::{Descriptor, Failure, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective};
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use regex::Regex;
@@ -30,6 +30,9 @@ use uuid::Uuid;
 pub static DESCRIPTOR: Descriptor = Descriptor::new("homedir", "olcHomedirConfig", config::build)
     .over_glue(InGluedDatabases::Refused("it follows the changes of one database"))
     .once()
+    .in_shared_engine(InSharedEngine::Refused(
+        "it makes directories on the machine of the node that writes, and the next node knows nothing of them",
+    ))
     .directives(&[
         OverlayDirective::whole("homedir-skeleton-path", "olcSkeletonPath").default("/etc/skel"),
         OverlayDirective::whole("homedir-min-uidnumber", "olcMinimumUidNumber").default("100"),

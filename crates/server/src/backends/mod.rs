@@ -32,7 +32,7 @@ pub(crate) use caching::caching;
 pub(crate) use chained::{chained, chasing};
 pub(crate) use changelog::Changelog;
 #[cfg(feature = "kv")]
-pub(crate) use clustered::clustered;
+pub(crate) use clustered::{clustered, instance_of as instance_of_shared};
 pub(crate) use dnssrv::DnsReferrals;
 pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};

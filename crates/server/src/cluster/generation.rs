@@ -177,6 +177,7 @@ impl Nodes {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = known.get(&making.suffix).and_then(Weak::upgrade)
             && node.settings.opens_as(making.settings)
+            && node.served().is_none_or(|served| !served.is_retired())
         {
             return Ok((node, true));
         }

@@ -1,40 +1,79 @@
-//! Under which server id the node that writes logs its changes: nodes provide the content to consumers only where that is theirs, too.
+//! Under which server id the node that writes logs its changes, and where the overlays begin that follow the log.
 //!
 //! A node reads the log of one server id. Where the one that writes numbers its changes otherwise, or logs none, it would wait for
-//! changes for ever, and tell its consumers that there were none.
+//! changes for ever, and tell its consumers that there were none. So nodes provide the content to consumers only where the id is
+//! theirs, too.
 
-use larix_engine::log;
+use larix_engine::database::{DatabaseOpenError, DatabaseSettings};
+use larix_engine::log::{self, LogKey};
+use larix_engine::overlay::Interests;
 use larix_engine::tables::{META, meta};
 use larix_engine::time::RandomSource;
 use larix_kv::KvStore;
 use larix_proto::{LdapResult, ResultCode};
-use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{Durability, ReadError, Snapshot, Store, Transaction, WriteSet};
 
-/// Leaves word of what the node that takes over does; `None`: it logs nothing. Under another id than before, a new history
-/// begins: in the log of one id, the changes under another one are missing.
+/// What a node that logs its changes does.
+#[derive(Debug)]
+pub(super) struct Logging {
+    /// Under which it logs them.
+    server_id: u16,
+    /// The overlays that follow the log.
+    followers: Vec<String>,
+}
+
+impl Logging {
+    /// None where the node logs nothing.
+    pub(super) fn of(settings: &DatabaseSettings, server_id: u16) -> Option<Self> {
+        let followers = || {
+            let beside = settings.overlays.beside_operations().into_iter();
+            beside
+                .filter(|(_, overlay)| overlay.interests().has(Interests::COMMITTED))
+                .map(|(name, _)| name)
+                .collect()
+        };
+        settings.log.then(|| Self { server_id, followers: followers() })
+    }
+}
+
+/// Leaves word of what the node that takes over does. Under another id than before, a new history begins: in the log of one id, the
+/// changes under another one are missing. Overlays that have no place in the log yet begin behind this.
 ///
 /// # Errors
 /// The engine cannot be reached, or another node has taken over.
 pub(super) fn settle(
     store: &KvStore,
-    logs_under: Option<u16>,
+    logging: Option<&Logging>,
     random: &dyn RandomSource,
-) -> Result<(), CommitError> {
+) -> Result<(), DatabaseOpenError> {
     let transaction = store.transaction()?;
     let before = read(&transaction)?;
     let mut set = WriteSet::new();
-    match (before, logs_under) {
-        (before, now) if before == now => return Ok(()),
+    let mut begun = None;
+    match (before, logging.map(|logging| logging.server_id)) {
+        (before, now) if before == now => {}
         (_, Some(id)) => {
             set.put(META, meta::LOGGED_UNDER, id.to_be_bytes());
-            log::put_history(&mut set, random);
+            begun = Some(log::put_history(&mut set, random));
         }
         (_, None) => {
             set.delete(META, meta::LOGGED_UNDER);
             log::end_history(&mut set);
         }
     }
-    transaction.commit(&set, Durability::Sync).map(|_| ())
+    if let Some(Logging { server_id, followers }) = logging.filter(|logging| !logging.followers.is_empty()) {
+        let history = match begun {
+            Some(history) => history,
+            None => log::history(&transaction)?.unwrap_or_default(),
+        };
+        let sequence = log::end(&transaction)?.map_or(0, |end| end.sequence);
+        let end = LogKey { server_id: *server_id, sequence };
+        larix_engine::begin_followers(&transaction, &mut set, followers, (history, end))?;
+    }
+    if !set.is_empty() {
+        transaction.commit(&set, Durability::Sync)?;
+    }
+    Ok(())
 }
 
 /// Whether the log under this id is the one that the node that writes keeps.
@@ -47,7 +86,7 @@ pub(crate) fn check<N: Snapshot>(snapshot: &N, server_id: u16) -> Result<Result<
         Some(id) => format!(
             "the node that writes has the server id {id}, this one {server_id}: give the database the same `server-id` at all nodes"
         ),
-        None => "the node that writes does not provide its content to consumers, as this one does: configure all nodes alike"
+        None => "the node that writes logs no changes, which consumers are served from: configure all nodes alike"
             .to_owned(),
     };
     Ok(Err(LdapResult::with(ResultCode::UNAVAILABLE, text)))

@@ -240,6 +240,16 @@ impl Node {
         self.role.role()
     }
 
+    /// In which epoch this node writes; none while another one does, or nobody.
+    pub(crate) fn writes_in(&self) -> Option<u64> {
+        (self.role() == Role::Leader).then(|| self.store()?.held_epoch())?
+    }
+
+    /// Has this called after each change of the role, until it answers that nobody listens any more. It must not block.
+    pub(crate) fn on_role_change(&self, listener: Box<dyn Fn() -> bool + Send>) {
+        self.role.listen(listener);
+    }
+
     /// Has the node that writes judge a bind whose password was compared; `done` is called once, on some thread. It may wait for the
     /// engine.
     pub(crate) fn judge_bind(&self, attempt: BindAttempt, done: BindAnswered) {

@@ -15,7 +15,7 @@ use larix_kv::{Freshness, KvOptions, KvStore, Noted, OpenError, take_noted};
 use larix_schema::Schema;
 use larix_store::CommitError;
 
-use super::logged;
+use super::logged::{self, Logging};
 use super::{CONNECTIONS_BESIDE, DEADLINE, NodeConfiguration, SharedStore, THREADS};
 use crate::clock::{SystemClock, SystemRandom};
 
@@ -111,9 +111,8 @@ impl Plan {
             if store.hold_lease(&self.settings.node, self.settings.lease)? {
                 store.take_over()?;
                 let opened = opened()?;
-                let order = &self.environment.order;
-                let logs_under = self.database.provider.is_some().then(|| order.server_id());
-                logged::settle(store, logs_under, &SystemRandom)?;
+                let logging = Logging::of(&self.database, self.environment.order.server_id());
+                logged::settle(store, logging.as_ref(), &SystemRandom)?;
                 return Ok(opened);
             }
             // Another node makes it just now.

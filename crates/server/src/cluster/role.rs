@@ -2,6 +2,7 @@
 //!
 //! **The lease decides who tries, and no more.** A node that believes to lead and does not is refused by the fence in its next commit.
 
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use larix_store::Store as _;
 
 use super::SharedStore;
 use super::following::{Follower, NodeConfiguration};
-use super::logged;
+use super::logged::{self, Logging};
 use super::opening::{self, Failure, Opening};
 use super::published::{self, Publishing, Unreadable};
 use super::said;
@@ -58,6 +59,28 @@ pub(crate) struct Watch {
     changed: Condvar,
     /// Held by whoever takes the right to write, or changes what it stands on.
     turn: Mutex<()>,
+    listeners: Listeners,
+}
+
+/// Whom to notify when the role changes.
+#[derive(Default)]
+struct Listeners(Mutex<Vec<Box<dyn Fn() -> bool + Send>>>);
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listeners").finish_non_exhaustive()
+    }
+}
+
+impl Listeners {
+    fn lock(&self) -> MutexGuard<'_, Vec<Box<dyn Fn() -> bool + Send>>> {
+        // The list is whole at every step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify(&self) {
+        self.lock().retain(|listener| listener());
+    }
 }
 
 #[derive(Debug)]
@@ -71,7 +94,12 @@ struct State {
 impl Default for Watch {
     fn default() -> Self {
         let state = State { role: Role::Vacant, ended: false, hurries: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), turn: Mutex::default() }
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            turn: Mutex::default(),
+            listeners: Listeners::default(),
+        }
     }
 }
 
@@ -90,6 +118,11 @@ impl Watch {
         self.lock().role.clone()
     }
 
+    /// Has this called after each change of the role, until it answers that nobody listens any more. It must not block.
+    pub(crate) fn listen(&self, listener: Box<dyn Fn() -> bool + Send>) {
+        self.listeners.lock().push(listener);
+    }
+
     /// The engine is away from the beginning.
     pub(super) fn begin_cut_off(&self) {
         self.lock().role = Role::CutOff;
@@ -104,6 +137,7 @@ impl Watch {
         state.hurries = true;
         drop(state);
         self.changed.notify_all();
+        self.listeners.notify();
     }
 
     pub(crate) fn end(&self) {
@@ -314,6 +348,7 @@ impl Holder {
             // Indexes and back links may lack what no change brings in.
             served.wake_writer();
         }
+        self.watch.listeners.notify();
     }
 
     /// Leaves in the engine what nodes that join need of the configuration, if this node writes and has not done so.
@@ -421,7 +456,7 @@ impl Holder {
     fn look(&self, served: &Served<SharedStore>, lacking: &mut String) -> Result<Role, Trouble> {
         let _turn = self.watch.turn();
         let store = served.database().store();
-        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let text = |error: &dyn fmt::Display| error.to_string();
         if store.leads() {
             if store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
                 return Ok(Role::Leader);
@@ -505,8 +540,7 @@ fn take_over(served: &Served<SharedStore>) -> Result<(), Trouble> {
     let settled = store.take_over_and(|| {
         // Opening a database brings the store up to what its settings say.
         Database::open(Arc::clone(store), schema, (*settings).clone(), &SystemRandom)?;
-        let logs_under = settings.provider.is_some().then(|| database.server_id());
-        logged::settle(store, logs_under, &SystemRandom).map_err(DatabaseOpenError::Commit)
+        logged::settle(store, Logging::of(&settings, database.server_id()).as_ref(), &SystemRandom)
     });
     settled.map_err(|error: DatabaseOpenError| error.to_string())
 }

@@ -164,6 +164,21 @@ impl Databases {
         self.clusters.of_suffix(suffix.unwrap_or_default()).map(|cluster| Arc::clone(&cluster.node))
     }
 
+    /// This server's parts in databases that are in shared engines.
+    #[cfg(feature = "kv")]
+    pub(crate) fn nodes(&self) -> Vec<Arc<crate::cluster::Node>> {
+        self.clusters.all().map(|cluster| Arc::clone(&cluster.node)).collect()
+    }
+
+    /// The [instance](larix_engine::Database::instance) of the database that has entries of this name; none where nothing is stored.
+    pub(crate) fn instance_at(&self, dn: &NormalDn) -> Option<u64> {
+        #[cfg(feature = "kv")]
+        if let Some(instance) = self.router.backend(dn).and_then(crate::backends::instance_of_shared) {
+            return instance;
+        }
+        self.directory.select(dn).map(|served| served.database().instance())
+    }
+
     pub fn directory(&self) -> &Directory<LmdbStore> {
         &self.directory
     }

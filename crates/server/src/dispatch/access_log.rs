@@ -83,13 +83,13 @@ impl Dispatcher {
         }
         let databases = self.server.databases();
         let dn = databases.schema().parse_dn(target).ok()?;
-        let served = databases.directory().select(&dn)?;
+        let instance = databases.instance_at(&dn)?;
         let origin = ChangeOrigin {
             connection: self.record.number,
             peer: self.record.peer.clone(),
             bound: self.session.subject().shown_dn().to_owned(),
         };
-        Some(self.server.overlay_threads.noted(served, origin))
+        Some(self.server.overlay_threads.noted(instance, origin))
     }
 
     /// Records an unbind where the identity is from.

@@ -2,10 +2,16 @@
 //! a file or another server, delays nothing else.
 //!
 //! A thread outlives changes of the configuration that keep its overlay: it goes on with the one that was built anew.
+//!
+//! Of a database in an engine that several servers share, each server has the threads, and those of the one that writes work. The next
+//! one goes on from the places that lie in the engine.
 
+mod host;
 mod thread;
 
+use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,12 +19,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use larix_engine::overlay::committed::ChangeOrigin;
-use larix_engine::overlay::{Interests, Overlay};
 use larix_engine::write::WriteOutcome;
 use larix_engine::{Served, Writers};
 use larix_store::lmdb::LmdbStore;
 
+#[cfg(feature = "kv")]
+use crate::cluster::Node;
 use crate::log::Log;
+use host::OverlayHost;
 use thread::OverlayThread;
 
 /// So long the end of the server, or of an overlay, waits for the overlay's current work: an overlay that waits for a pipe
@@ -46,31 +54,101 @@ pub(crate) struct Figures {
 /// All threads of overlays.
 #[derive(Debug, Default)]
 pub(crate) struct OverlayThreads {
-    /// Whether any overlay asks who sent a change.
-    asks_origin: AtomicBool,
-    all: ArcSwap<Vec<Arc<OverlayThread>>>,
-    handles: Mutex<Vec<(Arc<OverlayThread>, JoinHandle<()>)>>,
+    stored: Threads<Arc<Served<LmdbStore>>>,
+    /// Of databases in engines that several servers share.
+    #[cfg(feature = "kv")]
+    shared: Threads<Arc<Node>>,
 }
 
 impl OverlayThreads {
-    /// Has a thread for each overlay of these databases that wants one, and no other.
+    /// Has a thread for each overlay of these databases that wants one, and no other of stored databases.
     ///
     /// # Errors
     /// No thread to be had; those that there are go on.
     pub(crate) fn follow(&self, databases: &[Arc<Served<LmdbStore>>], log: &Log) -> io::Result<()> {
+        let (wanted, followed) = self.stored.follow(databases, log);
+        forget_others(databases, &wanted, log);
+        followed
+    }
+
+    /// The same for databases in engines that several servers share.
+    ///
+    /// # Errors
+    /// No thread to be had; those that there are go on.
+    #[cfg(feature = "kv")]
+    pub(crate) fn follow_shared(&self, nodes: &[Arc<Node>], log: &Log) -> io::Result<()> {
+        // Places stay: other nodes may have overlays that this one does not have.
+        self.shared.follow(nodes, log).1
+    }
+
+    /// Lets overlays take what is left, and ends the threads. To be called when no more changes come.
+    pub(crate) fn finish(&self) {
+        self.stored.finish();
+        #[cfg(feature = "kv")]
+        self.shared.finish();
+    }
+
+    /// Whether any overlay asks who sent a change.
+    pub(crate) fn ask_origin(&self) -> bool {
+        #[cfg(feature = "kv")]
+        if self.shared.ask_origin() {
+            return true;
+        }
+        self.stored.ask_origin()
+    }
+
+    /// What to notify after a change of the database of this [instance](larix_engine::Database::instance).
+    pub(crate) fn noted(&self, instance: u64, origin: ChangeOrigin) -> NotedOrigin {
+        let mut asking = self.stored.asking(instance);
+        #[cfg(feature = "kv")]
+        asking.extend(self.shared.asking(instance));
+        NotedOrigin { asking, origin: Arc::new(origin) }
+    }
+
+    /// Suffix of the database, name of the overlay, figures.
+    pub(crate) fn figures(&self) -> Vec<(String, String, Arc<Figures>)> {
+        let mut all = self.stored.figures();
+        #[cfg(feature = "kv")]
+        all.extend(self.shared.figures());
+        all
+    }
+}
+
+/// A thread, and what waits for its end.
+type Handle<H> = (Arc<OverlayThread<H>>, JoinHandle<()>);
+
+/// The threads of overlays of databases of one kind.
+#[derive(Debug)]
+struct Threads<H: OverlayHost> {
+    /// Whether any overlay asks who sent a change.
+    asks_origin: AtomicBool,
+    all: ArcSwap<Vec<Arc<OverlayThread<H>>>>,
+    handles: Mutex<Vec<Handle<H>>>,
+}
+
+impl<H: OverlayHost> Default for Threads<H> {
+    fn default() -> Self {
+        Self { asks_origin: AtomicBool::new(false), all: ArcSwap::default(), handles: Mutex::default() }
+    }
+}
+
+impl<H: OverlayHost> Threads<H> {
+    /// Has a thread for each overlay of these databases that wants one, and no other. Answers which, and whether some could not be had.
+    fn follow(&self, hosts: &[H], log: &Log) -> (Vec<Arc<OverlayThread<H>>>, io::Result<()>) {
         let mut handles = self.lock();
-        let writers = Arc::new(Writers::of(databases));
-        let mut wanted: Vec<Arc<OverlayThread>> = Vec::new();
+        let open: Vec<_> = hosts.iter().filter_map(|host| host.served().cloned()).collect();
+        let writers = Arc::new(Writers::of(&open));
+        let mut wanted: Vec<Arc<OverlayThread<H>>> = Vec::new();
         let mut failed = None;
-        for served in databases {
-            for (name, overlay) in overlays_with_threads(served) {
-                let known = handles.iter().find(|(thread, _)| thread.is(served, &name));
+        for host in hosts {
+            for (name, overlay) in host.settings().overlays.beside_operations() {
+                let known = handles.iter().find(|(thread, _)| thread.is(host, &name));
                 if let Some((thread, _)) = known {
                     thread.set_overlay(overlay, &writers);
                     wanted.push(Arc::clone(thread));
                     continue;
                 }
-                let thread = OverlayThread::new(served, name, (overlay, &writers), log);
+                let thread = OverlayThread::new(host, name, (overlay, &writers), log);
                 let own = Arc::clone(&thread);
                 match std::thread::Builder::new().name("overlay".to_owned()).spawn(move || own.run()) {
                     Ok(handle) => {
@@ -84,65 +162,46 @@ impl OverlayThreads {
         let asks = wanted.iter().any(|thread| thread.asks_origin());
         self.asks_origin.store(asks, Ordering::Release);
         self.all.store(Arc::new(wanted.clone()));
-        let is_wanted = |(thread, _): &(Arc<OverlayThread>, _)| wanted.iter().any(|w| Arc::ptr_eq(w, thread));
+        let is_wanted = |(thread, _): &Handle<H>| wanted.iter().any(|w| Arc::ptr_eq(w, thread));
         let (stay, gone): (Vec<_>, Vec<_>) = handles.drain(..).partition(is_wanted);
         *handles = stay;
         drop(handles);
         end(gone, true);
-        forget_others(databases, &wanted, log);
-        failed.map_or(Ok(()), Err)
+        (wanted, failed.map_or(Ok(()), Err))
     }
 
-    /// Lets overlays take what is left, and ends the threads. To be called when no more changes come.
-    pub(crate) fn finish(&self) {
+    fn finish(&self) {
         let handles = std::mem::take(&mut *self.lock());
         end(handles, false);
     }
 
-    /// Whether any overlay asks who sent a change.
-    pub(crate) fn ask_origin(&self) -> bool {
+    fn ask_origin(&self) -> bool {
         self.asks_origin.load(Ordering::Acquire)
     }
 
-    /// What to notify after a change of this database.
-    pub(crate) fn noted(&self, served: &Arc<Served<LmdbStore>>, origin: ChangeOrigin) -> NotedOrigin {
+    /// Those of the database of this instance that ask who sent a change.
+    fn asking(&self, instance: u64) -> Vec<Arc<dyn AskOrigin>> {
         let all = self.all.load();
-        let asking = all.iter().filter(|thread| thread.follows(served) && thread.asks_origin());
-        NotedOrigin { asking: asking.cloned().collect(), origin: Arc::new(origin) }
+        let asking = all.iter().filter(|thread| thread.follows(instance) && thread.asks_origin());
+        asking.map(|thread| Arc::clone(thread) as Arc<dyn AskOrigin>).collect()
     }
 
-    /// Suffix of the database, name of the overlay, figures.
-    pub(crate) fn figures(&self) -> Vec<(String, String, Arc<Figures>)> {
+    fn figures(&self) -> Vec<(String, String, Arc<Figures>)> {
         self.all.load().iter().map(|thread| thread.figures()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<OverlayThread>, JoinHandle<()>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Handle<H>>> {
         // Every change of it is whole.
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The overlays of a database that have a thread, each with the name by which its position is remembered.
-fn overlays_with_threads(served: &Arc<Served<LmdbStore>>) -> Vec<(String, Arc<dyn Overlay>)> {
-    let settings = served.database().settings();
-    let mut all: Vec<(String, Arc<dyn Overlay>)> = Vec::new();
-    for overlay in settings.overlays.iter() {
-        let interests = overlay.interests();
-        if !(interests.has(Interests::COMMITTED) || interests.has(Interests::TICK)) {
-            continue;
-        }
-        let same = all.iter().filter(|(_, other)| other.name() == overlay.name()).count();
-        let name = match same {
-            0 => overlay.name().to_owned(),
-            number => format!("{}/{number}", overlay.name()),
-        };
-        all.push((name, Arc::clone(overlay)));
-    }
-    all
-}
-
 /// Positions of overlays that the configuration no longer has.
-fn forget_others(databases: &[Arc<Served<LmdbStore>>], wanted: &[Arc<OverlayThread>], log: &Log) {
+fn forget_others(
+    databases: &[Arc<Served<LmdbStore>>],
+    wanted: &[Arc<OverlayThread<Arc<Served<LmdbStore>>>>],
+    log: &Log,
+) {
     for served in databases {
         let kept = served.follower_names().unwrap_or_default();
         for name in kept.iter().filter(|name| !wanted.iter().any(|thread| thread.is(served, name))) {
@@ -154,7 +213,7 @@ fn forget_others(databases: &[Arc<Served<LmdbStore>>], wanted: &[Arc<OverlayThre
 }
 
 /// `leaves`: the configuration no longer has these overlays.
-fn end(threads: Vec<(Arc<OverlayThread>, JoinHandle<()>)>, leaves: bool) {
+fn end<H: OverlayHost>(threads: Vec<Handle<H>>, leaves: bool) {
     threads.iter().for_each(|(thread, _)| thread.end(leaves));
     for (thread, handle) in threads {
         if thread.has_ended_within(END_PATIENCE) {
@@ -164,10 +223,16 @@ fn end(threads: Vec<(Arc<OverlayThread>, JoinHandle<()>)>, leaves: bool) {
     }
 }
 
+/// A thread whose overlay asks who sent a change.
+trait AskOrigin: fmt::Debug + Send + Sync {
+    /// Remembers who sent the changes of these sequences.
+    fn keep_origin(&self, sequences: Range<u64>, origin: &Arc<ChangeOrigin>);
+}
+
 /// The sender of a change, for the overlays that ask for it.
 #[derive(Debug)]
 pub(crate) struct NotedOrigin {
-    asking: Vec<Arc<OverlayThread>>,
+    asking: Vec<Arc<dyn AskOrigin>>,
     origin: Arc<ChangeOrigin>,
 }
 

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use larix_engine::overlay::committed::{ChangeOrigin, Gap};
 use larix_engine::overlay::{Interests, Overlay};
+use larix_engine::log::LogReader;
 use larix_engine::{CommittedFollower, Served, Writers, injected};
-use larix_store::lmdb::LmdbStore;
+use larix_store::Store;
 
-use super::Figures;
+use super::host::OverlayHost;
+use super::{AskOrigin, Figures};
 use crate::log::Log;
 use crate::panics;
 
@@ -23,17 +25,19 @@ const REPORTS_MAX: usize = 16;
 const RETRY: Duration = Duration::from_secs(1);
 /// How often it is made durable how far an overlay has come: what a crash may have it see twice.
 const POSITION_EVERY: Duration = Duration::from_secs(10);
+/// While overlays act at another server, how often the thread looks whether they do here: it is notified as well.
+const TERM_EVERY: Duration = Duration::from_secs(10);
 /// How long the thread sleeps at most.
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
 
 /// An overlay with its thread.
 #[derive(Debug)]
-pub(super) struct OverlayThread {
-    served: Arc<Served<LmdbStore>>,
+pub(super) struct OverlayThread<H: OverlayHost> {
+    host: H,
     /// By which its position is remembered.
     name: String,
     log: Log,
-    state: Mutex<State>,
+    state: Mutex<State<H>>,
     changed: Condvar,
     figures: Arc<Figures>,
     /// The wake of the change log's writer finds the thread by it.
@@ -41,10 +45,10 @@ pub(super) struct OverlayThread {
 }
 
 #[derive(Debug)]
-struct State {
+struct State<H: OverlayHost> {
     overlay: Arc<dyn Overlay>,
     /// Of all databases, for effects in other databases.
-    writers: Arc<Writers<LmdbStore>>,
+    writers: Arc<Writers<H::Store>>,
     origins: HashMap<u64, Arc<ChangeOrigin>>,
     /// Something has happened since the last round.
     awake: bool,
@@ -55,9 +59,17 @@ struct State {
 }
 
 /// What the thread alone knows.
-#[derive(Debug, Default)]
-struct Known {
-    follower: Option<CommittedFollower<LmdbStore>>,
+#[derive(Debug)]
+struct Known<H: OverlayHost> {
+    /// The term in which the overlay acts here.
+    term: Option<u64>,
+    /// Keeps the change log whole until it is known how far the overlay has come.
+    held: Option<Arc<LogReader>>,
+    follower: Option<CommittedFollower<H::Store>>,
+    /// Whether the overlay has seen what was committed before this term.
+    begun: bool,
+    /// When to look whether the overlay acts here.
+    look: Option<Instant>,
     /// When the overlay's next turn is.
     tick: Option<Instant>,
     /// When to make its position durable.
@@ -68,11 +80,39 @@ struct Known {
     failing: Option<String>,
 }
 
-impl OverlayThread {
+impl<H: OverlayHost> Default for Known<H> {
+    fn default() -> Self {
+        Self {
+            term: None,
+            held: None,
+            follower: None,
+            begun: false,
+            look: None,
+            tick: None,
+            position: None,
+            retry: None,
+            failing: None,
+        }
+    }
+}
+
+impl<H: OverlayHost> AskOrigin for OverlayThread<H> {
+    fn keep_origin(&self, sequences: Range<u64>, origin: &Arc<ChangeOrigin>) {
+        let mut state = self.lock();
+        for sequence in sequences {
+            if state.origins.len() >= ORIGINS_MAX {
+                break;
+            }
+            state.origins.insert(sequence, Arc::clone(origin));
+        }
+    }
+}
+
+impl<H: OverlayHost> OverlayThread<H> {
     pub(super) fn new(
-        served: &Arc<Served<LmdbStore>>,
+        host: &H,
         name: String,
-        (overlay, writers): (Arc<dyn Overlay>, &Arc<Writers<LmdbStore>>),
+        (overlay, writers): (Arc<dyn Overlay>, &Arc<Writers<H::Store>>),
         log: &Log,
     ) -> Arc<Self> {
         let state = State {
@@ -84,23 +124,31 @@ impl OverlayThread {
             leaves: false,
             ended: false,
         };
-        Arc::new_cyclic(|own| Self {
-            served: Arc::clone(served),
+        let thread = Arc::new_cyclic(|own| Self {
+            host: host.clone(),
             name,
             log: log.clone(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             figures: Arc::default(),
             own: Weak::clone(own),
-        })
+        });
+        let own = Arc::downgrade(&thread);
+        host.on_change(Box::new(move || {
+            let own = own.upgrade();
+            own.iter().for_each(|own| own.wake());
+            own.is_some()
+        }));
+        thread
     }
 
-    pub(super) fn is(&self, served: &Arc<Served<LmdbStore>>, name: &str) -> bool {
-        self.follows(served) && self.name == name
+    pub(super) fn is(&self, host: &H, name: &str) -> bool {
+        self.host.is(host) && self.name == name
     }
 
-    pub(super) fn follows(&self, served: &Arc<Served<LmdbStore>>) -> bool {
-        Arc::ptr_eq(&self.served, served)
+    /// Whether its database is the one of this instance.
+    pub(super) fn follows(&self, instance: u64) -> bool {
+        self.host.served().is_some_and(|served| served.database().instance() == instance)
     }
 
     pub(super) fn asks_origin(&self) -> bool {
@@ -112,12 +160,12 @@ impl OverlayThread {
     }
 
     fn suffix(&self) -> String {
-        let settings = self.served.database().settings();
+        let settings = self.host.settings();
         settings.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default()
     }
 
     /// Goes on with an overlay that was built anew, beside these databases.
-    pub(super) fn set_overlay(&self, overlay: Arc<dyn Overlay>, writers: &Arc<Writers<LmdbStore>>) {
+    pub(super) fn set_overlay(&self, overlay: Arc<dyn Overlay>, writers: &Arc<Writers<H::Store>>) {
         {
             let mut state = self.lock();
             state.overlay = overlay;
@@ -148,23 +196,12 @@ impl OverlayThread {
         ended
     }
 
-    /// Remembers who sent the changes of these sequences.
-    pub(super) fn keep_origin(&self, sequences: Range<u64>, origin: &Arc<ChangeOrigin>) {
-        let mut state = self.lock();
-        for sequence in sequences {
-            if state.origins.len() >= ORIGINS_MAX {
-                break;
-            }
-            state.origins.insert(sequence, Arc::clone(origin));
-        }
-    }
-
     fn wake(&self) {
         self.lock().awake = true;
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<H>> {
         // Every change of it is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,7 +215,7 @@ impl OverlayThread {
             if panics::contained(|| self.work(&mut known, &*overlay, ending)).is_err() {
                 self.panicked(&mut known);
             }
-            if ending || self.served.is_retired() {
+            if ending || self.host.served().is_some_and(|served| served.is_retired()) {
                 break;
             }
         }
@@ -190,12 +227,12 @@ impl OverlayThread {
     }
 
     /// Waits until there is something to do. Answers the overlay, and whether it is the end.
-    fn sleep(&self, known: &Known) -> (Arc<dyn Overlay>, bool) {
+    fn sleep(&self, known: &Known<H>) -> (Arc<dyn Overlay>, bool) {
         let now = clock();
-        let next = [known.tick, known.position].into_iter().flatten().min();
+        let next = [known.tick, known.position, known.look].into_iter().flatten().min();
         let due = known.retry.or(next).unwrap_or(now + LOOK_EVERY);
         let patience = due.saturating_duration_since(now);
-        let is_idle = |state: &mut State| {
+        let is_idle = |state: &mut State<H>| {
             // While something fails, news wait for the next try.
             !state.ending && (!state.awake || known.retry.is_some())
         };
@@ -206,22 +243,21 @@ impl OverlayThread {
         (Arc::clone(&state.overlay), state.ending)
     }
 
-    fn work(&self, known: &mut Known, overlay: &dyn Overlay, ending: bool) {
+    fn work(&self, known: &mut Known<H>, overlay: &dyn Overlay, ending: bool) {
         injected::panic_at("overlay");
         known.retry = None;
-        let mut failure = None;
-        if overlay.interests().has(Interests::COMMITTED) {
-            failure = self.take_committed(known, overlay).err();
-        }
-        if overlay.interests().has(Interests::TICK) && !ending {
-            failure = self.take_turn(known, overlay).err().or(failure);
-        }
-        let Some(why) = failure else {
+        let acts = self.host.served().and_then(|served| Some((served, self.host.term()?)));
+        let Some((served, term)) = acts else { return self.rest(known, overlay) };
+        let Err(why) = self.act((served, term), known, overlay, ending) else {
             if known.failing.take().is_some() {
                 self.log.notice(format_args!("overlay {}: it goes on", self.name));
             }
             return;
         };
+        if self.host.term() != Some(term) {
+            // Another server has taken over amid it.
+            return self.rest(known, overlay);
+        }
         self.figures.failed.fetch_add(1, Ordering::Relaxed);
         known.retry = Some(clock() + RETRY);
         if known.failing.as_ref() != Some(&why) {
@@ -230,28 +266,85 @@ impl OverlayThread {
         }
     }
 
+    /// Another server's overlays act.
+    fn rest(&self, known: &mut Known<H>, overlay: &dyn Overlay) {
+        (known.term, known.tick, known.position, known.failing) = (None, None, None, None);
+        known.look = Some(clock() + TERM_EVERY);
+        self.figures.behind.store(0, Ordering::Relaxed);
+        let begins = known.follower.is_none() && known.held.is_none();
+        if begins
+            && overlay.interests().has(Interests::COMMITTED)
+            && let Some(served) = self.host.served()
+        {
+            known.held = Some(CommittedFollower::hold(served, self.waker()));
+        }
+    }
+
+    /// Does what is to be done in this term.
+    fn act(
+        &self,
+        (served, term): (&Arc<Served<H::Store>>, u64),
+        known: &mut Known<H>,
+        overlay: &dyn Overlay,
+        ending: bool,
+    ) -> Result<(), String> {
+        let is_new = known.term != Some(term);
+        if is_new {
+            known.look = None;
+            if <H::Store as Store>::SHARED {
+                served.follow_store().map_err(|error| error.to_string())?;
+            }
+            if let Some(follower) = &mut known.follower {
+                follower.resume().map_err(|fault| fault.to_string())?;
+            }
+            (known.term, known.begun) = (Some(term), false);
+        }
+        let mut done = Ok(());
+        if overlay.interests().has(Interests::COMMITTED) {
+            done = self.take_committed(served, known, overlay);
+        }
+        if overlay.interests().has(Interests::TICK) && !ending {
+            done = self.take_turn(served, known, overlay).and(done);
+        }
+        done
+    }
+
+    /// What the writer calls when there is something new.
+    fn waker(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let own = Weak::clone(&self.own);
+        Arc::new(move || {
+            if let Some(own) = own.upgrade() {
+                own.wake();
+            }
+        })
+    }
+
     /// Hands the overlay what is committed, until there is no more.
-    fn take_committed(&self, known: &mut Known, overlay: &dyn Overlay) -> Result<(), String> {
+    fn take_committed(
+        &self,
+        served: &Arc<Served<H::Store>>,
+        known: &mut Known<H>,
+        overlay: &dyn Overlay,
+    ) -> Result<(), String> {
         let Some(committed) = overlay.committed() else { return Ok(()) };
         if known.follower.is_none() {
-            let own = Weak::clone(&self.own);
-            let wake = move || {
-                if let Some(own) = own.upgrade() {
-                    own.wake();
-                }
-            };
-            let joined = CommittedFollower::join(&self.served, &self.name, Arc::new(wake));
+            let held = known.held.take();
+            let held = held.unwrap_or_else(|| CommittedFollower::hold(served, self.waker()));
+            let joined = CommittedFollower::join_with(served, &self.name, held);
             let mut follower = joined.map_err(|fault| fault.to_string())?;
             // From here on nothing is missed.
             follower.keep_position().map_err(|error| error.to_string())?;
-            follower.begin(committed).map_err(|failure| failure.into_result().to_string())?;
             known.follower = Some(follower);
         }
         let Some(follower) = &mut known.follower else { return Ok(()) };
+        if !known.begun {
+            follower.begin(committed).map_err(|failure| failure.into_result().to_string())?;
+            known.begun = true;
+        }
         let origin = |sequence: u64| self.lock().origins.get(&sequence).cloned();
         let writers = Arc::clone(&self.lock().writers);
         let mut more = true;
-        while more && !self.served.is_retired() {
+        while more && !served.is_retired() && self.host.term() == known.term {
             let round = follower.round(committed, &origin, &*writers).map_err(|fault| fault.to_string())?;
             more = round.more;
             self.figures.taken.fetch_add(round.taken, Ordering::Relaxed);
@@ -297,7 +390,12 @@ impl OverlayThread {
     }
 
     /// Gives the overlay its turn, if it is due.
-    fn take_turn(&self, known: &mut Known, overlay: &dyn Overlay) -> Result<(), String> {
+    fn take_turn(
+        &self,
+        served: &Arc<Served<H::Store>>,
+        known: &mut Known<H>,
+        overlay: &dyn Overlay,
+    ) -> Result<(), String> {
         let Some(tick) = overlay.tick() else { return Ok(()) };
         let now = clock();
         let interval = tick.interval();
@@ -308,7 +406,7 @@ impl OverlayThread {
             return Ok(());
         }
         known.tick = Some(now + interval);
-        let outcome = self.served.tick(tick).map_err(|failure| failure.into_result().to_string())?;
+        let outcome = served.tick(tick).map_err(|failure| failure.into_result().to_string())?;
         let Some(outcome) = outcome else { return Ok(()) };
         self.figures.ticked.fetch_add(outcome.done, Ordering::Relaxed);
         // What was refused comes again with the turn after: not at once.
@@ -324,7 +422,7 @@ impl OverlayThread {
     }
 
     /// The overlay panicked, which was reported: what it had in hand is left out.
-    fn panicked(&self, known: &mut Known) {
+    fn panicked(&self, known: &mut Known<H>) {
         self.figures.panics.fetch_add(1, Ordering::Relaxed);
         known.retry = Some(clock() + RETRY);
         let count = known.follower.as_mut().map_or(0, CommittedFollower::leave_out);
@@ -332,14 +430,18 @@ impl OverlayThread {
         self.log.warning(format_args!("overlay {}: it panicked, and goes on{what}", self.name));
     }
 
-    fn leave(&self, known: Known) {
+    fn leave(&self, known: Known<H>) {
         let Some(mut follower) = known.follower else { return };
         let (overlay, leaves) = {
             let state = self.lock();
             (Arc::clone(&state.overlay), state.leaves)
         };
         let settled = overlay.committed().map_or(Ok(()), |committed| committed.settle());
-        let kept = match leaves {
+        if <H::Store as Store>::SHARED && (known.term.is_none() || self.host.term() != known.term) {
+            // The server that writes remembers it.
+            return;
+        }
+        let kept = match leaves && !<H::Store as Store>::SHARED {
             true => follower.forget().map_err(|error| error.to_string()),
             false => settled.and_then(|()| follower.keep_position().map_err(|error| error.to_string())),
         };

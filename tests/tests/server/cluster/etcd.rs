@@ -6,7 +6,7 @@ use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{
     binds, change, consistency, describe, description, fill, follower, larix, leader, lose_nothing, nodes,
-    provider, round_trips, until, write_at_one_and_read_at_all,
+    overlays, provider, round_trips, until, write_at_one_and_read_at_all,
 };
 
 #[test]
@@ -39,6 +39,13 @@ fn consumers_follow_whichever_node_they_ask() {
 fn the_node_that_writes_follows_and_the_next_one_goes_on() {
     let Some(etcd) = Etcd::start() else { return };
     follower::follow_a_provider(&etcd.prefix());
+}
+
+#[test]
+#[ignore = "each run has it with PostgreSQL; the engine makes no difference above the store"]
+fn the_next_node_audits_what_the_one_before_had_no_time_for() {
+    let Some(etcd) = Etcd::start() else { return };
+    overlays::audit(&etcd.prefix());
 }
 
 /// etcd answers one step of a path at a time.

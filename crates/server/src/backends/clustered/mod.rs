@@ -315,6 +315,11 @@ fn of(backend: &dyn Backend) -> Option<&Clustered> {
     own.downcast_ref().or_else(|| of(backend.behind()?))
 }
 
+/// The instance of the database of a backend, if it is one of these: none while it is not open.
+pub(crate) fn instance_of(backend: &dyn Backend) -> Option<Option<u64>> {
+    of(backend).map(|own| own.node().served().map(|served| served.database().instance()))
+}
+
 impl Backend for Clustered {
     fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         if let Some(asked) = search.controls.values_mut().and_then(|values| values.sync.take()) {
