@@ -202,9 +202,7 @@ fn is_of_node(overlay: &Overlay) -> bool {
 }
 
 fn writes_files(overlay: &Overlay) -> bool {
-    overlay
-        .descriptor()
-        .is_some_and(|descriptor| descriptor.in_shared_engine == InSharedEngine::OfEachServer)
+    overlay.descriptor().is_some_and(|descriptor| descriptor.in_shared_engine == InSharedEngine::OfEachServer)
 }
 
 /// Gives a database what another node says of it; `same_id`: the server id in its CSNs is no other.
@@ -335,9 +333,14 @@ mod tests {
         let wanted = lines(&read(&second.replace('@', engine)));
         let Followed { changed, difference } = follow(&own, &wanted).expect("it fits").expect("another");
         let text = changed.config.to_slapd_conf().text;
-        for kept in
-            ["loglevel stats", "pidfile /run/two.pid", "suffix dc=own", "node ldap://n2", "two:hidden@", "two.ldif"]
-        {
+        for kept in [
+            "loglevel stats",
+            "pidfile /run/two.pid",
+            "suffix dc=own",
+            "node ldap://n2",
+            "two:hidden@",
+            "two.ldif",
+        ] {
             assert!(text.contains(kept), "{kept}: {text}");
         }
         for gone in ["ownThing", "sizelimit", "memberof", "cn=boss"] {
@@ -423,13 +426,18 @@ mod tests {
             ("pidfile /run/it.pid\n", "olcPidFile"),
             ("database mdb\nsuffix dc=more\ndirectory /tmp\n", "mdb"),
             ("database frontend\noverlay chain\n", "overlays"),
-            ("database monitor\noverlay auditlog\nauditlog /tmp/it\n", "writes files"),
         ] {
             let more = SharedLines { head: format!("{}{more}", shared.head), ..shared.clone() };
             let read = read(&more.of_node(&OwnLines { certificate: None, ..own }));
             let refused = SharedLines::check_alone(&read).expect_err(expected);
             assert!(refused.contains(expected), "{refused}");
         }
+        let audited = "overlay auditlog\nauditlog /tmp/it\noverlay memberof";
+        let audited =
+            SharedLines { database: shared.database.replace("overlay memberof", audited), ..shared.clone() };
+        let read_audited = read(&audited.of_node(&OwnLines { certificate: None, ..own }));
+        let refused = SharedLines::check_alone(&read_audited).expect_err("it writes a file");
+        assert!(refused.contains("overlay auditlog, which writes files"), "{refused}");
         // What the joined node has to share is the same.
         let without_files = shared.of_node(&OwnLines { certificate: None, ..own });
         assert_eq!(lines(&read(&without_files)), shared);

@@ -525,7 +525,10 @@ mod tests {
                 format!("{WHOLE}overlay accesslog\nlogdb cn=log\n"),
                 "operations on this kind of database cannot be recorded",
             ),
-            (format!("{WHOLE}overlay autoca\n"), "it sees requests before the database does"),
+            (
+                format!("{WHOLE}rootdn cn=r,dc=a\noverlay autoca\n"),
+                "it sees requests before the database does",
+            ),
             (
                 format!("{WHOLE}overlay homedir\nhomedir-regexp ^/home/(.*)$ @DATA@/$1\n"),
                 "the next node knows nothing of them",

@@ -117,9 +117,8 @@ impl Overlays {
     pub fn beside_operations(&self) -> Vec<(String, Arc<dyn Overlay>)> {
         let mut all: Vec<(String, Arc<dyn Overlay>)> = Vec::new();
         let has = |overlay: &Arc<dyn Overlay>, door| overlay.interests().has(door);
-        let beside = |overlay: &&Arc<dyn Overlay>| {
-            has(overlay, Interests::COMMITTED) || has(overlay, Interests::TICK)
-        };
+        let beside =
+            |overlay: &&Arc<dyn Overlay>| has(overlay, Interests::COMMITTED) || has(overlay, Interests::TICK);
         for overlay in self.stack.iter().filter(beside) {
             let same = all.iter().filter(|(_, other)| other.name() == overlay.name()).count();
             let name = match same {

@@ -10,7 +10,9 @@ mod tests;
 
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::committed::{Committed, CommittedBatch, NotTaken};
-use larix_engine::overlay::{Descriptor, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective};
+use larix_engine::overlay::{
+    Descriptor, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective,
+};
 use larix_schema::Schema;
 
 use file::AuditFile;

@@ -16,7 +16,8 @@ use larix_engine::overlay::committed::Tick;
 use larix_engine::overlay::computed::StoredEntry;
 use larix_engine::overlay::shown::{ShownEntries, ShownEntry, ShownRequest};
 use larix_engine::overlay::{
-    Additions, Descriptor, Failure, InSharedEngine, Interests, Overlay, OverlayDirective, PendingChange, Refusal,
+    Additions, Descriptor, Failure, InSharedEngine, Interests, Overlay, OverlayDirective, PendingChange,
+    Refusal,
 };
 use larix_engine::time::Timestamp;
 use larix_schema::{AttributeDescription, BoundFilter, Schema};

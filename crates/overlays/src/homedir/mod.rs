@@ -21,7 +21,9 @@ use larix_engine::overlay::committed::{
     Committed, CommittedBatch, CommittedChange, CommittedEntries, NotTaken,
 };
 use larix_engine::overlay::internal_search::InternalSearch;
-use larix_engine::overlay::{Descriptor, Failure, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective};
+use larix_engine::overlay::{
+    Descriptor, Failure, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective,
+};
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use regex::Regex;

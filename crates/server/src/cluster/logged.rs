@@ -86,8 +86,10 @@ pub(crate) fn check<N: Snapshot>(snapshot: &N, server_id: u16) -> Result<Result<
         Some(id) => format!(
             "the node that writes has the server id {id}, this one {server_id}: give the database the same `server-id` at all nodes"
         ),
-        None => "the node that writes logs no changes, which consumers are served from: configure all nodes alike"
-            .to_owned(),
+        None => {
+            "the node that writes logs no changes, which consumers are served from: configure all nodes alike"
+                .to_owned()
+        }
     };
     Ok(Err(LdapResult::with(ResultCode::UNAVAILABLE, text)))
 }

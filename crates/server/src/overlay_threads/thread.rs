@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use larix_engine::log::LogReader;
 use larix_engine::overlay::committed::{ChangeOrigin, Gap};
 use larix_engine::overlay::{Interests, Overlay};
-use larix_engine::log::LogReader;
 use larix_engine::{CommittedFollower, Served, Writers, injected};
 use larix_store::Store;
 
