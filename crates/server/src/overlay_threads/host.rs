@@ -33,7 +33,7 @@ impl OverlayHost for Arc<Served<LmdbStore>> {
         Self::ptr_eq(self, other)
     }
 
-    fn served(&self) -> Option<&Arc<Served<LmdbStore>>> {
+    fn served(&self) -> Option<&Self> {
         Some(self)
     }
 
