@@ -22,7 +22,7 @@ use crate::record::{
 };
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub use lz4::{DICTIONARY_BYTES_MAX, RECORD_BYTES_MAX};
-pub use train::{SAMPLE_RECORDS, SAMPLE_RECORDS_MIN, train};
+pub use train::{SAMPLE_RECORDS, SAMPLE_RECORDS_MIN, Sample, Training, train};
 
 /// Shorter records stay plain.
 pub const PACKED_BYTES_MIN: usize = 64;

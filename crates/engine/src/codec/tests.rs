@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::task::Poll;
+
 use super::*;
 use crate::entry::{AttributeNumber, EntryView};
 use crate::record::{RecordFlags, RecordWriter};
@@ -48,7 +51,7 @@ fn foreign(dictionary: &Dictionary, record: &[u8]) -> Vec<u8> {
 
 #[test]
 fn what_is_packed_is_unpacked_here_and_elsewhere() {
-    let dictionary = train(&people(400), None).unwrap();
+    let dictionary = train(&people(400)).unwrap();
     let (mut plain_bytes, mut packed_bytes) = (0, 0);
     for plain in people(1_200) {
         let packed = pack(&dictionary, &plain).unwrap();
@@ -72,7 +75,7 @@ fn pack_over(dictionary: &Dictionary, before: &[u8], plain: &[u8]) -> Option<Vec
 
 #[test]
 fn a_record_that_is_changed_again_and_again_stays_as_short() {
-    let dictionary = train(&people(400), None).unwrap();
+    let dictionary = train(&people(400)).unwrap();
     let (mut anew, mut over) = (0, 0);
     for number in 0..300 {
         let mut plain = person(number);
@@ -95,7 +98,7 @@ fn a_record_that_is_changed_again_and_again_stays_as_short() {
 
 #[test]
 fn what_is_taken_over_is_what_a_search_finds() {
-    let dictionary = train(&people(400), None).unwrap();
+    let dictionary = train(&people(400)).unwrap();
     for number in 0..200 {
         let plain = person(number);
         let packed = pack(&dictionary, &plain).unwrap();
@@ -110,8 +113,36 @@ fn what_is_taken_over_is_what_a_search_finds() {
 #[test]
 fn the_same_records_give_the_same_dictionary() {
     let records = people(400);
-    assert_eq!(train(&records, None).unwrap().bytes(), train(&records, None).unwrap().bytes());
-    assert!(train(&records[..SAMPLE_RECORDS_MIN - 1], None).is_none());
+    assert_eq!(train(&records).unwrap().bytes(), train(&records).unwrap().bytes());
+    assert!(train(&records[..SAMPLE_RECORDS_MIN - 1]).is_none());
+}
+
+#[test]
+fn a_dictionary_made_in_steps_is_the_same() {
+    let records = people(400);
+    let mut sample = Sample::default();
+    records.iter().for_each(|record| sample.add(record));
+    let mut training = Training::new(sample, None).unwrap();
+    let mut steps = 0;
+    let made = loop {
+        steps += 1;
+        if let Poll::Ready(made) = training.step(1) {
+            break made;
+        }
+    };
+    assert_eq!(made.unwrap().bytes(), train(&records).unwrap().bytes());
+    // Each of the records that are counted and tried is a step of its own.
+    assert!(steps > 400, "{steps} steps");
+}
+
+#[test]
+fn a_dictionary_that_is_hardly_better_is_not_taken() {
+    let records = people(400);
+    let mut sample = Sample::default();
+    records.iter().for_each(|record| sample.add(record));
+    let now = Arc::new(train(&records).unwrap());
+    let mut training = Training::new(sample, Some(now)).unwrap();
+    assert!(matches!(training.step(usize::MAX), Poll::Ready(None)));
 }
 
 /// Records with all kinds of contents and lengths, in dictionaries of all kinds.
@@ -154,7 +185,7 @@ fn any_bytes_come_back() {
 
 #[test]
 fn damage_is_an_error() {
-    let dictionary = train(&people(400), None).unwrap();
+    let dictionary = train(&people(400)).unwrap();
     let plain = person(777);
     let packed = pack(&dictionary, &plain).unwrap();
     let head = head_length(&packed).unwrap();
@@ -177,7 +208,7 @@ fn damage_is_an_error() {
 /// A thread unpacks behind a copy of the dictionary that it keeps.
 #[test]
 fn records_of_many_dictionaries_are_read_in_turn_and_at_once() {
-    let trained = train(&people(400), None).unwrap();
+    let trained = train(&people(400)).unwrap();
     let cut = |number: usize| trained.bytes().get(number * 300..).unwrap();
     let dictionaries: Vec<Dictionary> = (0..20).map(|number| Dictionary::new(cut(number))).collect();
     let plain = person(777);
@@ -218,7 +249,7 @@ fn matches_of_all_lengths_and_distances_come_back() {
 
 #[test]
 fn small_and_incompressible_records_stay_plain() {
-    let dictionary = train(&people(400), None).unwrap();
+    let dictionary = train(&people(400)).unwrap();
     let small = RecordWriter::new(EntryId(1), "cn=a", b"cn=a", RecordFlags::default()).finish();
     assert!(pack(&dictionary, &small).is_none());
     let mut noise = small;

@@ -5,6 +5,10 @@
 //! the dictionary already are worth nothing any more, and each part of the sample gives its best stretch in turn. The
 //! most valuable stretches stand at the end. The same records give the same dictionary.
 
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::Poll;
+
 use super::Dictionary;
 use super::lz4::DICTIONARY_BYTES_MAX;
 use crate::record::head_length;
@@ -28,147 +32,336 @@ const WORTH_PERCENT: usize = 85;
 /// So many bytes of records for each of the dictionary: with less it would be the records themselves.
 const RECORDS_PER_DICTIONARY: usize = 8;
 
-/// Makes a dictionary of plain records; `None` when they are too few, or when it would be little better than the one
-/// that there is.
-pub fn train<R: AsRef<[u8]>>(records: &[R], now: Option<&Dictionary>) -> Option<Dictionary> {
-    if records.len() < SAMPLE_RECORDS_MIN {
-        return None;
-    }
-    let step = records.len().div_ceil(SAMPLE_RECORDS);
-    let bodies: Vec<(&[u8], usize)> = records
-        .iter()
-        .step_by(step)
-        .filter_map(|record| {
-            let record = record.as_ref();
-            Some((record, head_length(record)?))
-        })
-        .collect();
-    let (mut tried, mut taught) = (Vec::new(), Vec::new());
-    for (at, (record, head)) in bodies.iter().enumerate() {
-        if at % HELD_BACK == 0 {
-            tried.push(*record);
-        } else if let Some(body) = record.get(*head..) {
-            taught.push(Sample::new(body.get(..RECORD_BYTES).unwrap_or(body)));
+// Records are numbered from 1 on, in 16 bits.
+const _: () = assert!(SAMPLE_RECORDS < u16::MAX as usize);
+
+/// Makes a dictionary of plain records in one go; `None` when they are too few, or when it would be of little use.
+pub fn train<R: AsRef<[u8]>>(records: &[R]) -> Option<Dictionary> {
+    let mut sample = Sample::default();
+    let step = records.len().div_ceil(SAMPLE_RECORDS).max(1);
+    records.iter().step_by(step).for_each(|record| sample.add(record.as_ref()));
+    let mut training = Training::new(sample, None)?;
+    loop {
+        if let Poll::Ready(dictionary) = training.step(usize::MAX) {
+            return dictionary;
         }
     }
-    let counts = Counts::new(&taught);
-    let (dictionary, bytes) = STRETCHES
-        .iter()
-        .map(|stretch| Dictionary::new(&counts.clone().choose(&taught, *stretch)))
-        .map(|dictionary| {
-            let bytes = tried.iter().map(|record| packed_length(&dictionary, record)).sum::<usize>();
-            (dictionary, bytes)
-        })
-        .min_by_key(|(_, bytes)| *bytes)?;
-    let before: usize =
-        tried.iter().map(|record| now.map_or(record.len(), |now| packed_length(now, record))).sum();
-    (bytes * 100 < before * WORTH_PERCENT).then_some(dictionary)
 }
 
-fn packed_length(dictionary: &Dictionary, record: &[u8]) -> usize {
-    let mut out = Vec::new();
-    if dictionary.pack(0, record, &mut out) { out.len() } else { record.len() }
+/// Records that a dictionary is to be made of.
+#[derive(Debug, Default)]
+pub struct Sample {
+    taught: Vec<Taught>,
+    /// Held back.
+    tried: Vec<Box<[u8]>>,
+    seen: usize,
 }
 
-/// A record, and the hash of the piece at each of its places: they are asked for again and again.
-struct Sample<'s> {
-    bytes: &'s [u8],
+impl Sample {
+    /// Adds a plain record, of which 8 KiB count. What is beyond [`SAMPLE_RECORDS`] is not taken.
+    pub fn add(&mut self, record: &[u8]) {
+        let record = record.get(..RECORD_BYTES).unwrap_or(record);
+        let Some(body) = head_length(record).and_then(|head| record.get(head..)) else { return };
+        if self.seen >= SAMPLE_RECORDS {
+            return;
+        }
+        if self.seen.is_multiple_of(HELD_BACK) {
+            self.tried.push(record.into());
+        } else {
+            self.taught.push(Taught { bytes: body.into(), hashes: body.array_windows().map(hash).collect() });
+        }
+        self.seen += 1;
+    }
+}
+
+/// A record without its head, and the hash of the piece at each of its places: they are asked for again and again.
+#[derive(Debug)]
+struct Taught {
+    bytes: Box<[u8]>,
     hashes: Box<[u32]>,
 }
 
-impl<'s> Sample<'s> {
-    fn new(bytes: &'s [u8]) -> Self {
-        Self { bytes, hashes: bytes.array_windows().map(hash).collect() }
+/// A dictionary in the making, a step at a time: a writer makes one between its changes.
+#[derive(Debug)]
+pub struct Training {
+    sample: Sample,
+    /// What the new one has to be better than.
+    now: Option<Arc<Dictionary>>,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Counting(Counting),
+    Choosing(Choosing),
+    Trying(Trying),
+}
+
+impl Training {
+    /// `None`: the records are too few.
+    pub fn new(sample: Sample, now: Option<Arc<Dictionary>>) -> Option<Self> {
+        let is_enough = sample.seen >= SAMPLE_RECORDS_MIN;
+        is_enough.then(|| Self { sample, now, work: Work::Counting(Counting::new()) })
+    }
+
+    /// Goes on by about so many bytes of records, and by less than 64 KiB more. Ready: with the dictionary, unless it would be little
+    /// better than the one that there is. It is not to be called again then.
+    pub fn step(&mut self, bytes: usize) -> Poll<Option<Dictionary>> {
+        let mut left = bytes;
+        while left > 0 {
+            let taken = match &mut self.work {
+                Work::Counting(counting) => counting.step(&self.sample.taught),
+                Work::Choosing(choosing) => choosing.step(&self.sample.taught),
+                Work::Trying(trying) => trying.step(&self.sample.tried, self.now.as_deref()),
+            };
+            let Some(taken) = taken else {
+                match self.next_work() {
+                    Ok(next) => self.work = next,
+                    Err(made) => return Poll::Ready(made),
+                }
+                continue;
+            };
+            left = left.saturating_sub(taken);
+        }
+        Poll::Pending
+    }
+
+    /// What comes when the work in hand is done, or the outcome of it all.
+    fn next_work(&mut self) -> Result<Work, Option<Dictionary>> {
+        let taught = &self.sample.taught;
+        Ok(match &mut self.work {
+            Work::Counting(counting) => Work::Choosing(Choosing::new(taught, counting.counts())),
+            Work::Choosing(choosing) => match choosing.next_stretch(taught) {
+                Some(next) => Work::Choosing(next),
+                None => Work::Trying(Trying::new(std::mem::take(&mut choosing.made))),
+            },
+            Work::Trying(trying) => return Err(trying.best()),
+        })
     }
 }
 
 /// How many records have each piece, by its hash.
-#[derive(Clone)]
-struct Counts(Box<[u32]>);
+type Counts = Box<[u16]>;
 
-impl Counts {
-    fn new(samples: &[Sample<'_>]) -> Self {
-        let mut counts = vec![0_u32; 1 << HASH_BITS].into_boxed_slice();
-        // The last record that had the piece: one that has it twice counts once.
-        let mut last = vec![0_u32; 1 << HASH_BITS];
-        for (number, sample) in (1..).zip(samples) {
-            for hash in &sample.hashes {
-                let hash = *hash as usize;
-                if let (Some(count), Some(last)) = (counts.get_mut(hash), last.get_mut(hash))
-                    && *last != number
-                {
-                    *last = number;
-                    *count += 1;
-                }
+/// Finds out [`Counts`].
+#[derive(Debug)]
+struct Counting {
+    next: usize,
+    pieces: Box<[Piece]>,
+}
+
+#[derive(Copy, Clone, Debug, Default)]
+struct Piece {
+    records: u16,
+    /// The last record that had it, from 1 on: one that has it twice counts once.
+    last: u16,
+}
+
+impl Counting {
+    fn new() -> Self {
+        Self { next: 0, pieces: vec![Piece::default(); 1 << HASH_BITS].into_boxed_slice() }
+    }
+
+    /// Goes through one record. Answers its bytes; `None`: that was the last.
+    fn step(&mut self, records: &[Taught]) -> Option<usize> {
+        let record = records.get(self.next)?;
+        self.next += 1;
+        let number = self.next as u16;
+        for hash in &record.hashes {
+            if let Some(piece) = self.pieces.get_mut(*hash as usize)
+                && piece.last != number
+            {
+                *piece = Piece { records: piece.records + 1, last: number };
             }
         }
-        // What one record has alone is not worth a place.
-        counts.iter_mut().filter(|count| **count < 2).for_each(|count| *count = 0);
-        Self(counts)
+        Some(record.bytes.len().max(1))
     }
 
-    fn of(&self, hash: u32) -> u64 {
-        self.0.get(hash as usize).copied().unwrap_or_default().into()
+    /// What one record has alone is not worth a place.
+    fn counts(&self) -> Counts {
+        self.pieces.iter().map(|piece| if piece.records < 2 { 0 } else { piece.records }).collect()
+    }
+}
+
+/// Chooses stretches of one length.
+#[derive(Debug)]
+struct Choosing {
+    /// What was counted, for the next length.
+    counted: Counts,
+    /// Without the pieces that are in the dictionary already.
+    counts: Counts,
+    /// The lengths that are left behind this one.
+    lengths: &'static [usize],
+    stretch: usize,
+    most: usize,
+    parts: usize,
+    part_records: usize,
+    /// The first record of the next part.
+    next: usize,
+    chosen: Vec<Chosen>,
+    bytes: usize,
+    /// Parts one after the other without a stretch that is worth anything.
+    idle: usize,
+    /// Room for the worth of each piece of a record.
+    values: Vec<u32>,
+    /// The dictionaries of the lengths before.
+    made: Vec<Dictionary>,
+}
+
+/// A stretch of a record, and what it is worth.
+#[derive(Debug)]
+struct Chosen {
+    value: u32,
+    record: usize,
+    place: Range<usize>,
+}
+
+impl Choosing {
+    fn new(records: &[Taught], counted: Counts) -> Self {
+        let [first, rest @ ..] = &STRETCHES;
+        Self::of(records, counted, *first, rest)
     }
 
-    fn choose(mut self, samples: &[Sample<'_>], stretch: usize) -> Vec<u8> {
-        let most = samples.iter().map(|sample| sample.bytes.len()).sum::<usize>() / RECORDS_PER_DICTIONARY;
+    fn of(records: &[Taught], counted: Counts, stretch: usize, lengths: &'static [usize]) -> Self {
+        let most = records.iter().map(|record| record.bytes.len()).sum::<usize>() / RECORDS_PER_DICTIONARY;
         let most = most.min(DICTIONARY_BYTES_MAX);
-        let parts = (most / stretch).min(samples.len()).max(1);
-        let mut chosen: Vec<(u64, &[u8])> = Vec::new();
-        let (mut bytes, mut idle) = (0, 0);
-        for part in samples.chunks(samples.len().div_ceil(parts).max(1)).cycle() {
-            let best =
-                part.iter().filter_map(|sample| self.best(sample, stretch)).max_by_key(|(value, _)| *value);
-            match best {
-                Some((value, best)) => {
-                    best.array_windows().for_each(|piece| self.forget(hash(piece)));
-                    bytes += best.len();
-                    chosen.push((value, best));
-                    idle = 0;
-                }
-                None => idle += 1,
-            }
-            if bytes >= most || idle >= parts {
-                break;
+        let parts = (most / stretch).min(records.len()).max(1);
+        Self {
+            counts: counted.clone(),
+            counted,
+            lengths,
+            stretch,
+            most,
+            parts,
+            part_records: records.len().div_ceil(parts).max(1),
+            next: 0,
+            chosen: Vec::new(),
+            bytes: 0,
+            idle: 0,
+            values: Vec::new(),
+            made: Vec::new(),
+        }
+    }
+
+    /// Goes through one part. Answers its bytes; `None`: nothing is left to be chosen.
+    fn step(&mut self, records: &[Taught]) -> Option<usize> {
+        if self.bytes >= self.most || self.idle >= self.parts || records.is_empty() {
+            return None;
+        }
+        let part = self.next..(self.next + self.part_records).min(records.len());
+        self.next = if part.end < records.len() { part.end } else { 0 };
+        let mut bytes = 0;
+        let mut best: Option<Chosen> = None;
+        for at in part {
+            let Some(record) = records.get(at) else { continue };
+            bytes += record.bytes.len();
+            if let Some((value, place)) = self.best(record)
+                && best.as_ref().is_none_or(|best| best.value <= value)
+            {
+                best = Some(Chosen { value, record: at, place });
             }
         }
-        chosen.sort_by_key(|(value, _)| *value);
-        let mut dictionary = chosen.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
-        dictionary.drain(..dictionary.len().saturating_sub(most));
-        dictionary
+        match best {
+            Some(best) => {
+                self.forget(records, &best);
+                self.bytes += best.place.len();
+                self.chosen.push(best);
+                self.idle = 0;
+            }
+            None => self.idle += 1,
+        }
+        Some(bytes.max(1))
     }
 
     /// The most valuable stretch of a record, without worthless ends.
-    fn best<'s>(&self, sample: &Sample<'s>, stretch: usize) -> Option<(u64, &'s [u8])> {
-        let Sample { bytes, hashes } = sample;
-        let pieces = stretch.min(bytes.len()).checked_sub(PIECE - 1)?;
-        let (first, rest) = hashes.split_at_checked(pieces)?;
+    fn best(&mut self, record: &Taught) -> Option<(u32, Range<usize>)> {
+        let length = self.stretch.min(record.bytes.len());
+        let pieces = length.checked_sub(PIECE - 1)?;
+        let counts = &self.counts;
+        let worth = |hash: &u32| u32::from(counts.get(*hash as usize).copied().unwrap_or_default());
+        self.values.clear();
+        self.values.extend(record.hashes.iter().map(worth));
+        let (first, rest) = self.values.split_at_checked(pieces)?;
         // A stretch at the beginning that is worth something is worth the most when it is whole.
-        let mut value = first.iter().map(|piece| self.of(*piece)).sum::<u64>();
+        let mut value = first.iter().sum::<u32>();
         let (mut best, mut start) = (value, 0);
-        for (at, (piece, left)) in (1..).zip(rest.iter().zip(hashes)) {
-            value = value + self.of(*piece) - self.of(*left);
+        for (at, (come, gone)) in rest.iter().zip(&self.values).enumerate() {
+            // What goes is part of the sum, which is far below 2^32.
+            value = value.wrapping_add(*come).wrapping_sub(*gone);
             if value > best {
-                (best, start) = (value, at);
+                (best, start) = (value, at + 1);
             }
         }
-        let mut bytes = bytes.get(start..)?;
-        bytes = bytes.get(..stretch).unwrap_or(bytes);
-        let is_worthless = |piece: Option<&[u8; PIECE]>| piece.is_some_and(|piece| self.of(hash(piece)) == 0);
-        while bytes.len() > PIECE && is_worthless(bytes.first_chunk()) {
-            bytes = bytes.get(1..)?;
-        }
-        while bytes.len() > PIECE && is_worthless(bytes.last_chunk()) {
-            bytes = bytes.get(..bytes.len() - 1)?;
-        }
-        (best > 0).then_some((best, bytes))
+        let values = self.values.get(start..start + pieces)?;
+        let worthless = values.iter().take_while(|value| **value == 0).count();
+        let behind = values.iter().rev().take_while(|value| **value == 0).count();
+        (best > 0).then(|| (best, start + worthless..start + length - behind))
     }
 
-    fn forget(&mut self, hash: u32) {
-        if let Some(count) = self.0.get_mut(hash as usize) {
-            *count = 0;
+    /// What is chosen is worth nothing any more.
+    fn forget(&mut self, records: &[Taught], chosen: &Chosen) {
+        let hashes = records.get(chosen.record).map(|record| &*record.hashes).unwrap_or_default();
+        let pieces = chosen.place.start..chosen.place.end - (PIECE - 1);
+        for hash in hashes.get(pieces).unwrap_or_default() {
+            self.counts.get_mut(*hash as usize).into_iter().for_each(|count| *count = 0);
         }
+    }
+
+    /// Makes the dictionary of this length. `None`: it was the last one.
+    fn next_stretch(&mut self, records: &[Taught]) -> Option<Self> {
+        self.chosen.sort_by_key(|chosen| chosen.value);
+        let stretches = self.chosen.iter().filter_map(|chosen| {
+            let record = records.get(chosen.record)?;
+            record.bytes.get(chosen.place.clone())
+        });
+        let mut bytes = stretches.collect::<Vec<_>>().concat();
+        bytes.drain(..bytes.len().saturating_sub(self.most));
+        self.made.push(Dictionary::new(&bytes));
+        let (next, rest) = self.lengths.split_first()?;
+        let counted = std::mem::take(&mut self.counted);
+        Some(Self { made: std::mem::take(&mut self.made), ..Self::of(records, counted, *next, rest) })
+    }
+}
+
+/// Packs what was held back with each dictionary.
+#[derive(Debug)]
+struct Trying {
+    next: usize,
+    /// With the bytes that the records take packed.
+    made: Vec<(Dictionary, usize)>,
+    /// The bytes that they take with the dictionary that there is.
+    before: usize,
+    room: Vec<u8>,
+}
+
+impl Trying {
+    fn new(made: Vec<Dictionary>) -> Self {
+        let made = made.into_iter().map(|dictionary| (dictionary, 0)).collect();
+        Self { next: 0, made, before: 0, room: Vec::new() }
+    }
+
+    /// Packs one record. Answers the bytes that were gone through; `None`: that was the last.
+    fn step(&mut self, records: &[Box<[u8]>], now: Option<&Dictionary>) -> Option<usize> {
+        let record = records.get(self.next)?;
+        self.next += 1;
+        self.before += packed_length(now, record, &mut self.room);
+        for (dictionary, bytes) in &mut self.made {
+            *bytes += packed_length(Some(dictionary), record, &mut self.room);
+        }
+        Some(record.len() * (1 + self.made.len()))
+    }
+
+    fn best(&mut self) -> Option<Dictionary> {
+        let (best, bytes) = self.made.drain(..).min_by_key(|(_, bytes)| *bytes)?;
+        (bytes * 100 < self.before * WORTH_PERCENT).then_some(best)
+    }
+}
+
+fn packed_length(dictionary: Option<&Dictionary>, record: &[u8], room: &mut Vec<u8>) -> usize {
+    room.clear();
+    match dictionary {
+        Some(dictionary) if dictionary.pack(0, record, room) => room.len(),
+        _ => record.len(),
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a> Records<'a> {
         self.packing.dictionaries.get_or_init(|| {
             let mut dictionaries = Dictionaries::default();
             let sample: Vec<&[u8]> = self.waiting.iter().map(|(_, record)| record.as_slice()).collect();
-            train(&sample, None).into_iter().for_each(|dictionary| dictionaries.add(Arc::new(dictionary)));
+            train(&sample).into_iter().for_each(|dictionary| dictionaries.add(Arc::new(dictionary)));
             dictionaries
         });
         for (id, record) in std::mem::take(&mut self.waiting) {

@@ -1,49 +1,147 @@
-//! When the writer makes a dictionary for new records: each time that a database has doubled.
+//! When the writer makes a dictionary for new records: each time that a database has doubled, a part of the work with each group of
+//! changes.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use larix_store::Snapshot;
 
-use crate::catalog::CatalogEdit;
 use crate::entry::EntryId;
-use crate::entry::codec::{SAMPLE_RECORDS, train};
+use crate::entry::codec::{Dictionaries, Dictionary, SAMPLE_RECORDS, Sample, Training};
 use crate::fault::Fault;
 use crate::tables::ENTRIES;
 
-/// Records that a running server makes a dictionary of. Changes wait meanwhile, so that they are half as many as a load takes.
+/// Records that a running server makes a dictionary of: half as many as a load takes.
 const SAMPLE_SERVING: usize = SAMPLE_RECORDS / 2;
 
-/// Entry ids at which the first dictionary is made. The writer pauses for it.
-pub(crate) const FIRST: u64 = 2_048;
+/// Entry ids at which the first dictionary is made.
+const FIRST: u64 = 2_048;
+
+/// Bytes of records that are gone through for a change, and for all changes of a group at most: a third of a millisecond and a whole
+/// one, about. Each record is gone through some five times.
+const CHANGE_BYTES: usize = 32 << 10;
+const GROUP_BYTES: usize = 4 * CHANGE_BYTES;
+/// What a look-up of an entry counts as, beside its record.
+const LOOK_UP_BYTES: usize = 256;
+
+/// Which dictionary a writer makes, and how far it is.
+#[derive(Debug)]
+pub(crate) struct Trainer {
+    /// The entry id from which on records are looked at for a new dictionary.
+    next: u64,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Resting,
+    Gathering(Gathering),
+    Making(Training),
+    /// Until it is stored, or until a group was committed where nothing came of it.
+    Made(Option<Arc<Dictionary>>),
+}
+
+impl Trainer {
+    /// For a database with dictionaries, or without, that has given out entry ids up to this one.
+    pub(crate) fn new(has_dictionary: bool, last_entry_id: u64) -> Self {
+        let next = if has_dictionary { next_after(last_entry_id) } else { FIRST };
+        Self { next, work: Work::Resting }
+    }
+
+    /// Does what goes along with a group of so many changes. Answers a dictionary that the group is to store, also when the group
+    /// before it was to and failed.
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    pub(crate) fn along<V: Snapshot>(
+        &mut self,
+        snapshot: &V,
+        dictionaries: &Dictionaries,
+        last_entry_id: u64,
+        changes: usize,
+    ) -> Result<Option<Arc<Dictionary>>, Fault> {
+        if last_entry_id < self.next {
+            return Ok(None);
+        }
+        let bytes = CHANGE_BYTES.saturating_mul(changes.max(1)).min(GROUP_BYTES);
+        match &mut self.work {
+            Work::Resting => self.work = Work::Gathering(Gathering::new(last_entry_id)),
+            Work::Gathering(gathering) => {
+                if let Some(sample) = gathering.go_on(snapshot, dictionaries, bytes)? {
+                    let training = Training::new(sample, dictionaries.last().cloned());
+                    self.work = training.map_or(Work::Made(None), Work::Making);
+                }
+            }
+            Work::Making(training) => {
+                if let Poll::Ready(dictionary) = training.step(bytes) {
+                    self.work = Work::Made(dictionary.map(Arc::new));
+                }
+            }
+            Work::Made(_) => {}
+        }
+        Ok(match &self.work {
+            Work::Made(dictionary) => dictionary.clone(),
+            _ => None,
+        })
+    }
+
+    /// A group was committed, with a dictionary if one was made.
+    pub(crate) fn committed(&mut self, last_entry_id: u64) {
+        if matches!(self.work, Work::Made(_)) {
+            *self = Self::new(true, last_entry_id);
+        }
+    }
+}
+
+/// Reads a sample of the newer half of the entries.
+#[derive(Debug)]
+struct Gathering {
+    next: u64,
+    last: u64,
+    step: u64,
+    sample: Sample,
+}
+
+impl Gathering {
+    fn new(last_entry_id: u64) -> Self {
+        let first = last_entry_id / 2 + 1;
+        let step = ((last_entry_id - first + 1) / SAMPLE_SERVING as u64).max(1);
+        Self { next: first, last: last_entry_id, step, sample: Sample::default() }
+    }
+
+    /// Reads about so many bytes of records. Answers the sample when it is whole.
+    fn go_on<V: Snapshot>(
+        &mut self,
+        snapshot: &V,
+        dictionaries: &Dictionaries,
+        bytes: usize,
+    ) -> Result<Option<Sample>, Fault> {
+        let mut left = bytes;
+        while left > 0 {
+            if self.next > self.last {
+                return Ok(Some(std::mem::take(&mut self.sample)));
+            }
+            let id = EntryId(self.next);
+            self.next = self.next.saturating_add(self.step);
+            let mut taken = LOOK_UP_BYTES;
+            if let Some(stored) = snapshot.get(ENTRIES, &id.to_bytes())? {
+                let record = dictionaries.unpacked(snapshot, id, stored)?;
+                self.sample.add(&record);
+                taken += record.len();
+            }
+            left = left.saturating_sub(taken);
+        }
+        Ok(None)
+    }
+}
 
 /// The highest entry id at which a dictionary is to be made next, after this one.
-pub(crate) fn next_after(last_entry_id: u64) -> u64 {
+fn next_after(last_entry_id: u64) -> u64 {
     let mut next = FIRST;
     while next <= last_entry_id {
         next = next.saturating_mul(2);
     }
     next
-}
-
-/// Makes a dictionary of a sample of the newer half, and takes it if it is better for them than the one there is.
-pub(crate) fn renew_dictionary<V: Snapshot>(
-    snapshot: &V,
-    catalog: &mut CatalogEdit,
-    last_entry_id: u64,
-) -> Result<(), Fault> {
-    let dictionaries = catalog.catalog().dictionaries();
-    let first = last_entry_id / 2 + 1;
-    let step = ((last_entry_id - first + 1) / SAMPLE_SERVING as u64).max(1) as usize;
-    let mut sample = Vec::with_capacity(SAMPLE_SERVING);
-    for id in (first..=last_entry_id).step_by(step).map(EntryId) {
-        if let Some(stored) = snapshot.get(ENTRIES, &id.to_bytes())? {
-            sample.push(dictionaries.unpacked(snapshot, id, stored)?.to_vec());
-        }
-    }
-    if let Some(dictionary) = train(&sample, dictionaries.last().map(|dictionary| &**dictionary)) {
-        catalog.add_dictionary(Arc::new(dictionary));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

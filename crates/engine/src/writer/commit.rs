@@ -28,7 +28,6 @@ use crate::write::known::MissingElement;
 use crate::write::operator::Counters;
 use crate::write::prepare::Prepared;
 use crate::write::request::WriteOutcome;
-use crate::write::training;
 
 /// Why a group was not committed.
 #[derive(Debug)]
@@ -166,8 +165,10 @@ impl<S: Store> Core<S> {
             (self.instance, self.generation.at(&transaction)),
         );
         let last_entry_id = group.counters.last_entry_id;
-        if last_entry_id >= self.next_training {
-            training::renew_dictionary(&transaction, &mut group.catalog, last_entry_id)?;
+        let dictionaries = group.catalog.catalog().dictionaries();
+        let changes = gathering.gathered().iter().map(|job| job.tasks.len()).sum();
+        if let Some(made) = self.trainer.along(&transaction, dictionaries, last_entry_id, changes)? {
+            group.catalog.add_dictionary(made);
         }
         carry_out_all((&database, gathering), &mut group, &transaction)?;
         let walked = self.back_link_walk.along(&mut group, &transaction, gathering.is_nothing())?;
@@ -235,8 +236,7 @@ impl<S: Store> Core<S> {
         (self.log, self.counters) = (settled.log, settled.counters);
         database.writes().log_extent(self.log.first(), self.counters.last_log_sequence);
         self.contexts_rose |= settled.contexts_rose;
-        // Before, nothing of a dictionary was stored.
-        self.next_training = self.next_training.max(training::next_after(settled.last_entry_id));
+        self.trainer.committed(settled.last_entry_id);
         database.publish_committed(settled.committed.0, settled.catalog.committed());
         if let Some(slice) = settled.index_slice
             && self.index_work.committed(&database, &slice, settled.committed)

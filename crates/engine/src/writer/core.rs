@@ -23,7 +23,7 @@ use crate::write::back_link_walk::BackLinkWalk;
 use crate::write::index_work::IndexWork;
 use crate::write::known::{KnownSchema, MissingElement};
 use crate::write::operator::Counters;
-use crate::write::training;
+use crate::write::training::Trainer;
 
 /// How often the writer asks the store for the outcome of a commit whose answer was lost, before it reports the outcome as unknown.
 const OUTCOME_TRIES: usize = 3;
@@ -47,8 +47,7 @@ pub(super) struct Core<S> {
     pub(super) log: LogUpkeep,
     /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
     pub(super) instance: u64,
-    /// The entry id from which on records are looked at for a new dictionary.
-    pub(super) next_training: u64,
+    pub(super) trainer: Trainer,
     /// A fill may have left something that is to be thrown away first.
     pub(super) unfinished: bool,
     /// A panic came amid something: what is known here is to be read again first.
@@ -98,7 +97,7 @@ impl<S: Store> Core<S> {
         database.set_server_id(server_id);
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
-        let next_training = next_training(&database, &counters);
+        let trainer = trainer(&database, &counters);
         let mut back_link_walk = BackLinkWalk::default();
         back_link_walk.look(&database);
         Ok(Self {
@@ -113,7 +112,7 @@ impl<S: Store> Core<S> {
             quiet: false,
             log,
             instance: next_instance(),
-            next_training,
+            trainer,
             unfinished: false,
             doubtful: false,
             as_of,
@@ -175,10 +174,10 @@ impl<S: Store> Core<S> {
         database.learn(transaction)?;
         let Stored { counters, log, merger } = Stored::read(transaction, &self.environment)?;
         database.writes().log_extent(log.first(), counters.last_log_sequence);
-        self.next_training = next_training(&database, &counters);
         (self.counters, self.log, self.merger) = (counters, log, merger);
         self.index_work.look_again();
         if S::SHARED {
+            self.trainer = trainer(&database, &self.counters);
             self.back_link_walk.look(&database);
             database.log_watch().tell();
         }
@@ -295,12 +294,8 @@ impl Stored {
     }
 }
 
-/// From which entry id on records are looked at for a new dictionary.
-fn next_training<S: Store>(database: &Database<S>, counters: &Counters) -> u64 {
-    match database.catalog().dictionaries().is_empty() {
-        true => training::FIRST,
-        false => training::next_after(counters.last_entry_id),
-    }
+fn trainer<S: Store>(database: &Database<S>, counters: &Counters) -> Trainer {
+    Trainer::new(!database.catalog().dictionaries().is_empty(), counters.last_entry_id)
 }
 
 /// What became of a commit whose answer was lost: made, or [a conflict](CommitError::Conflict), since it has to be made anew.

@@ -12,7 +12,7 @@ use crate::load::{FillRequest, Filled, Filling, LoadError};
 use crate::log;
 use crate::tables::{ENTRIES, META, REPLICA, meta};
 use crate::tree;
-use crate::write::training;
+use crate::write::training::Trainer;
 
 impl<S: Store> Core<S> {
     /// Carries a fill out; `begun` hears first whether there is one.
@@ -112,7 +112,7 @@ impl<S: Store> Core<S> {
         context_csns.iter().for_each(|csn| {
             self.counters.highest.note(*csn);
         });
-        self.next_training = training::next_after(last_entry_id);
+        self.trainer = Trainer::new(true, last_entry_id);
         if let Some(catalog) = catalog.committed() {
             database.publish_catalog(catalog);
         }

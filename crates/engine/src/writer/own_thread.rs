@@ -103,7 +103,7 @@ impl<S: Store> Here for Mutex<Core<S>> {
     fn carry_out(&self, job: Job, queue: &Queue<Work>) -> Result<(), Job> {
         // After a panic it is the writer's thread that reads again what is known.
         let Ok(mut core) = self.try_lock() else { return Err(job) };
-        if core.doubtful || !queue.is_resting() || core.has_a_long_pause_before_it() {
+        if core.doubtful || !queue.is_resting() || core.unfinished {
             return Err(job);
         }
         core.group(job, None);

@@ -25,11 +25,6 @@ const LOG_SLICE: u64 = 1024;
 const PENDING_KEY_BYTES: usize = 3;
 
 impl<S: Store> Core<S> {
-    /// Whether the next change waits for something that takes far longer than a change does.
-    pub(super) fn has_a_long_pause_before_it(&self) -> bool {
-        self.counters.last_entry_id >= self.next_training || self.unfinished
-    }
-
     /// Whether there is something to do without any change.
     fn is_behind(&self) -> bool {
         self.merger.is_pending() || self.log.is_behind()

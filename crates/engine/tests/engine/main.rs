@@ -6,6 +6,7 @@ mod access_log;
 mod committed;
 mod common;
 mod context_csn;
+mod dictionaries;
 mod fill;
 mod fill_states;
 mod formats;

@@ -358,46 +358,6 @@ fn overlays_refuse_and_add() {
     assert!(fixture.entry(&format!("cn=c,ou=People,{SUFFIX}")).is_some());
 }
 
-/// Once there are enough records to learn from, new ones are packed and old ones are read as before.
-#[test]
-fn a_growing_database_learns_to_pack() {
-    use larix_engine::entry::codec::Dictionaries;
-    use larix_engine::entry::record::{CODEC_LZ4, CODEC_PLAIN};
-    use larix_engine::tables::ENTRIES;
-    use larix_store::{Direction, KeyRange};
-
-    let fixture = Fixture::new();
-    fixture.apply(TREE);
-    let dn = |n: u32| format!("cn=user {n},ou=People,dc=example,dc=com");
-    let add = |n: u32| {
-        let dn = dn(n);
-        fixture.apply(&format!(
-            "dn: {dn}\nchangetype: add\nobjectClass: inetOrgPerson\ncn: user {n}\nsn: user\n\
-             mail: user.{n}@mail.example.com\ndescription: one of many, all of them with the same description\n"
-        ));
-    };
-    let codecs = || -> Vec<u8> {
-        let snapshot = fixture.database().store().snapshot().unwrap();
-        let rows = snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward).unwrap();
-        rows.map(|row| row.unwrap().1[0]).collect()
-    };
-    (0..2_100).for_each(add);
-    let before = codecs();
-    assert!(before.starts_with(&[CODEC_PLAIN; 2_000]) && before.ends_with(&[CODEC_LZ4; 40]));
-    for n in [3, 2_099] {
-        fixture.apply(&format!("dn: {}\nchangetype: modify\nreplace: sn\nsn: changed\n-\n", dn(n)));
-        assert_eq!(fixture.value(&dn(n), "sn").as_deref(), Some("changed"));
-        assert_eq!(fixture.value(&dn(n), "mail"), Some(format!("user.{n}@mail.example.com")));
-    }
-    let count = |codecs: &[u8]| codecs.iter().filter(|codec| **codec == CODEC_LZ4).count();
-    assert_eq!(count(&codecs()), count(&before) + 1);
-    (2_100..4_200).for_each(add);
-    let snapshot = fixture.database().store().snapshot().unwrap();
-    assert_eq!(Dictionaries::load(&snapshot).unwrap().len(), 1, "the first one still serves");
-    let view = fixture.database().view(&snapshot).unwrap();
-    larix_engine::check::check(&view, &mut |finding| panic!("{finding:?}")).unwrap();
-}
-
 #[test]
 fn the_log_keeps_its_newest_records() {
     let fixture = Fixture::new();
