@@ -202,6 +202,8 @@ struct Choosing {
     bytes: usize,
     /// Parts one after the other without a stretch that is worth anything.
     idle: usize,
+    /// What the best stretch of each record was worth when it was looked for last. It is not worth more since.
+    bounds: Box<[u32]>,
     /// Room for the worth of each piece of a record.
     values: Vec<u32>,
     /// The dictionaries of the lengths before.
@@ -238,6 +240,7 @@ impl Choosing {
             chosen: Vec::new(),
             bytes: 0,
             idle: 0,
+            bounds: vec![u32::MAX; records.len()].into_boxed_slice(),
             values: Vec::new(),
             made: Vec::new(),
         }
@@ -253,11 +256,18 @@ impl Choosing {
         let mut bytes = 0;
         let mut best: Option<Chosen> = None;
         for at in part {
-            let Some(record) = records.get(at) else { continue };
+            let (Some(record), Some(bound)) = (records.get(at), self.bounds.get(at)) else { continue };
+            let least = best.as_ref().map_or(1, |best| best.value);
+            if *bound < least {
+                continue;
+            }
             bytes += record.bytes.len();
-            if let Some((value, place)) = self.best(record)
-                && best.as_ref().is_none_or(|best| best.value <= value)
-            {
+            let found = self.best(record);
+            self.bounds
+                .get_mut(at)
+                .into_iter()
+                .for_each(|bound| *bound = found.as_ref().map_or(0, |(value, _)| *value));
+            if let Some((value, place)) = found.filter(|(value, _)| *value >= least) {
                 best = Some(Chosen { value, record: at, place });
             }
         }
@@ -284,12 +294,13 @@ impl Choosing {
         let (first, rest) = self.values.split_at_checked(pieces)?;
         // A stretch at the beginning that is worth something is worth the most when it is whole.
         let mut value = first.iter().sum::<u32>();
-        let (mut best, mut start) = (value, 0);
-        for (at, (come, gone)) in rest.iter().zip(&self.values).enumerate() {
+        let (mut best, mut start, mut at) = (value, 0, 0_usize);
+        for (come, gone) in rest.iter().zip(&self.values) {
             // What goes is part of the sum, which is far below 2^32.
             value = value.wrapping_add(*come).wrapping_sub(*gone);
+            at = at.wrapping_add(1);
             if value > best {
-                (best, start) = (value, at + 1);
+                (best, start) = (value, at);
             }
         }
         let values = self.values.get(start..start + pieces)?;
