@@ -11,6 +11,9 @@ use anyhow::{Context, bail};
 const OPERATIONS: u64 = 200;
 /// Percent above the baseline that fail, and below it that ask for a new one.
 const TOLERANCE: u64 = 5;
+/// Cargo's arguments for the benchmark.
+pub(crate) const BUILD: [&str; 7] =
+    ["build", "--profile", "fast", "--package", "larix-server", "--bench", "instructions"];
 const BASELINE: &str = "crates/server/benches/instructions/baseline.toml";
 
 /// Counts and compares; with `update` writes the baseline anew.
@@ -44,7 +47,7 @@ pub(crate) fn run(root: &Path, update: bool) -> anyhow::Result<()> {
 /// Builds the benchmark and answers where it is.
 fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let output = crate::cargo_command()
-        .args(["build", "--profile", "fast", "--package", "larix-server", "--bench", "instructions"])
+        .args(BUILD)
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root)
         .stderr(Stdio::inherit())

@@ -1,5 +1,6 @@
 //! The developers' front door: `cargo xtask COMMAND`.
 
+mod ahead;
 mod chart;
 mod dependencies;
 mod documents;
@@ -20,6 +21,7 @@ use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use ahead::Ahead;
 use anyhow::{Context, bail};
 
 const HELP: &str = "\
@@ -126,21 +128,26 @@ static WITH_KERBEROS: OnceLock<()> = OnceLock::new();
 /// Makes tests of Kerberos that cannot run fail.
 const KERBEROS_VARIABLE: &str = "LARIX_KERBEROS";
 
-type Stage = fn() -> anyhow::Result<()>;
-
 /// The stages, one after the other, with the seconds that each took at the end, whichever of them failed.
 #[expect(clippy::disallowed_methods, reason = "stages take as long as they take")]
 fn ci() -> anyhow::Result<()> {
     // One build for all: crates that know the feature would be compiled twice otherwise.
     let _ = WITH_KERBEROS.set(());
-    let stages: [(&str, Stage); 7] = [
-        ("check", check),
-        ("test", || test(&[])),
-        ("without packages", || packages::without(&root(), false)),
-        ("package", package_of_tests),
-        ("instructions", || instructions::run(&root(), false)),
-        ("fuzz", || fuzz("20000")),
-        ("smoke", smoke),
+    let mut ahead = None;
+    let mut build = || {
+        build_tests()?;
+        ahead = Some(Ahead::begin(&root())?);
+        Ok(())
+    };
+    let stages: [(&str, &mut dyn FnMut() -> anyhow::Result<()>); 8] = [
+        ("check", &mut check),
+        ("build", &mut build),
+        ("test", &mut || test(&[])),
+        ("without packages", &mut || packages::without(&root(), false)),
+        ("package", &mut package_of_tests),
+        ("instructions", &mut || instructions::run(&root(), false)),
+        ("fuzz", &mut || fuzz("20000")),
+        ("smoke", &mut smoke),
     ];
     let mut took = Vec::new();
     let done = stages.into_iter().try_for_each(|(name, stage)| {
@@ -229,6 +236,14 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
 fn binary() -> anyhow::Result<()> {
     let mut arguments = test_arguments();
     arguments.extend(["--test", "binary", "--no-run"]);
+    cargo(&arguments)
+}
+
+/// Builds all tests, and runs none.
+fn build_tests() -> anyhow::Result<()> {
+    binary()?;
+    let mut arguments = test_arguments();
+    arguments.push("--no-run");
     cargo(&arguments)
 }
 
