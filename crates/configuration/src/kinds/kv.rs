@@ -529,10 +529,6 @@ mod tests {
                 format!("{WHOLE}rootdn cn=r,dc=a\noverlay autoca\n"),
                 "it sees requests before the database does",
             ),
-            (
-                format!("{WHOLE}overlay homedir\nhomedir-regexp ^/home/(.*)$ @DATA@/$1\n"),
-                "the next node knows nothing of them",
-            ),
             (format!("overlay memberof\n{WHOLE}"), "is left out"),
             (format!("{WHOLE}{}", WHOLE.replace("dc=a", "dc=b")), "engine-schema"),
             (
