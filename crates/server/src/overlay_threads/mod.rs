@@ -99,17 +99,17 @@ impl OverlayThreads {
 
     /// What to notify after a change of the database of this [instance](larix_engine::Database::instance).
     pub(crate) fn noted(&self, instance: u64, origin: ChangeOrigin) -> NotedOrigin {
-        let mut asking = self.stored.asking(instance);
+        let asking = self.stored.asking(instance);
         #[cfg(feature = "kv")]
-        asking.extend(self.shared.asking(instance));
+        let asking = asking.into_iter().chain(self.shared.asking(instance)).collect();
         NotedOrigin { asking, origin: Arc::new(origin) }
     }
 
     /// Suffix of the database, name of the overlay, figures.
     pub(crate) fn figures(&self) -> Vec<(String, String, Arc<Figures>)> {
-        let mut all = self.stored.figures();
+        let all = self.stored.figures();
         #[cfg(feature = "kv")]
-        all.extend(self.shared.figures());
+        let all = all.into_iter().chain(self.shared.figures()).collect();
         all
     }
 }
