@@ -48,6 +48,11 @@ impl Trainer {
         Self { next, work: Work::Resting }
     }
 
+    /// Whether a dictionary is in the making.
+    pub(crate) fn is_working(&self) -> bool {
+        matches!(self.work, Work::Gathering(_) | Work::Making(_))
+    }
+
     /// Does what goes along with a group of so many changes. Answers a dictionary that the group is to store, also when the group
     /// before it was to and failed.
     ///

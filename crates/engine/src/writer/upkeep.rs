@@ -27,7 +27,7 @@ const PENDING_KEY_BYTES: usize = 3;
 impl<S: Store> Core<S> {
     /// Whether there is something to do without any change.
     fn is_behind(&self) -> bool {
-        self.merger.is_pending() || self.log.is_behind()
+        self.merger.is_pending() || self.log.is_behind() || self.trainer.is_working()
     }
 
     /// How long to wait for changes before something else is done; without limit when there is nothing else.
@@ -53,6 +53,8 @@ impl<S: Store> Core<S> {
         } else if self.patience_of_walk() == Some(Duration::ZERO) {
             // With no changes but those of the walk.
             self.group(Job::nothing(), None);
+        } else if self.trainer.is_working() {
+            self.quiet = self.train().is_ok();
         } else if self.is_behind() {
             self.quiet = self.catch_up().is_ok();
         }
@@ -94,6 +96,14 @@ impl<S: Store> Core<S> {
         if changed {
             self.forget_merge();
         }
+    }
+
+    /// Goes on with a dictionary, so that what it is made of does not stay in memory. The next change stores it.
+    fn train(&mut self) -> Result<(), Fault> {
+        let snapshot = self.database.store().snapshot()?;
+        let catalog = self.database.catalog();
+        self.trainer.along(&snapshot, catalog.dictionaries(), self.counters.last_entry_id, 1)?;
+        Ok(())
     }
 
     /// Brings a slice of what is pending into the indexes, and removes a slice of what the log need not keep.

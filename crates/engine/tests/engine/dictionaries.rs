@@ -1,5 +1,8 @@
 //! Dictionaries that the writer makes while a database grows.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
 use larix_engine::check::check;
 use larix_engine::entry::codec::Dictionaries;
 use larix_engine::entry::record::{CODEC_LZ4, CODEC_PLAIN};
@@ -12,6 +15,8 @@ use crate::common::{Fixture, TREE, memory, schema, settings};
 /// Entry ids at which the first one is begun, and where it serves at the latest.
 const BEGUN: u32 = 2_048;
 const SERVES: u32 = 2_300;
+/// Some times as long as the writer waits for changes before it uses the time.
+const PAUSE: Duration = Duration::from_secs(1);
 
 fn dn(n: u32) -> String {
     format!("cn=user {n},ou=People,dc=example,dc=com")
@@ -68,6 +73,24 @@ fn changes_share_the_work() {
     fixture.apply(TREE);
     (0..BEGUN + 8).for_each(|n| fixture.apply(&add(n)));
     assert_eq!(dictionaries(&fixture), 0, "a few changes have done all of it");
+}
+
+/// While no change comes, the writer goes on alone, and the next change stores what it has made. By changes alone it would take some
+/// twenty.
+#[test]
+fn it_is_made_while_nothing_comes() {
+    let fixture = Fixture::new();
+    fixture.apply(TREE);
+    (0..BEGUN + 8).for_each(|n| fixture.apply(&add(n)));
+    let (_never, nothing) = mpsc::channel::<()>();
+    for n in BEGUN + 8..BEGUN + 13 {
+        assert_eq!(nothing.recv_timeout(PAUSE), Err(RecvTimeoutError::Timeout));
+        fixture.apply(&add(n));
+        if dictionaries(&fixture) > 0 {
+            return assert_sound(&fixture);
+        }
+    }
+    panic!("no dictionary");
 }
 
 /// A dictionary that a failed commit was to store comes with the next one.
