@@ -44,6 +44,7 @@ fn run(folder: &Path, operations: u64) {
     // Before changes, after which the writer has work of its own.
     {
         let server = mail::open_ruled(folder);
+        mail::wait_for_rest();
         let mut connection = server.connect();
         mail::bind_as_user(&mut connection, folder);
         What::RULED.into_iter().for_each(|what| measure(&mut connection, what, operations));
@@ -56,6 +57,7 @@ fn run(folder: &Path, operations: u64) {
         measure(&mut connection, What::Modify, operations);
     }
     let server = mail::open(folder);
+    mail::wait_for_rest();
     let mut connection = server.connect();
     mail::bind_as_root(&mut connection);
     What::ALL.into_iter().for_each(|what| measure(&mut connection, what, operations));
