@@ -2,12 +2,18 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larix_schema::NormalDn;
 use uuid::Uuid;
 
 /// Entries kept in mind for one consumer, some 40 bytes each. With more, a change of one that is not kept ends the search.
 pub(super) const SENT_MAX: usize = 1 << 18;
+
+/// Entries kept in mind for all consumers of this process together: 40 MB.
+const KEPT_MAX: usize = 1 << 20;
+
+static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 /// Names are kept as hashes with a secret of this process.
 #[derive(Debug)]
@@ -53,19 +59,22 @@ impl SentNames {
 
     pub(super) fn insert(&mut self, dn: &NormalDn, uuid: Uuid) {
         let key = self.key(dn);
-        if self.entries.len() >= self.most && !self.entries.contains_key(&key) {
+        let is_full = self.entries.len() >= self.most || KEPT.load(Ordering::Relaxed) >= KEPT_MAX;
+        if is_full && !self.entries.contains_key(&key) {
             self.overflowed = true;
             return;
         }
-        if self.entries.insert(key, uuid).is_none()
-            && let Some(parent) = dn.parent()
-        {
-            *self.below.entry(self.key(&parent)).or_default() += 1;
+        if self.entries.insert(key, uuid).is_none() {
+            KEPT.fetch_add(1, Ordering::Relaxed);
+            if let Some(parent) = dn.parent() {
+                *self.below.entry(self.key(&parent)).or_default() += 1;
+            }
         }
     }
 
     pub(super) fn remove(&mut self, dn: &NormalDn) -> Option<Uuid> {
         let removed = self.entries.remove(&self.key(dn))?;
+        KEPT.fetch_sub(1, Ordering::Relaxed);
         if let Some(parent) = dn.parent() {
             let parent = self.key(&parent);
             if let Some(count) = self.below.get_mut(&parent) {
@@ -76,6 +85,12 @@ impl SentNames {
             }
         }
         Some(removed)
+    }
+}
+
+impl Drop for SentNames {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(self.entries.len(), Ordering::Relaxed);
     }
 }
 
@@ -103,5 +118,14 @@ mod tests {
         assert!(sent.are_all());
         sent.insert(&dn("cn=e,ou=a,dc=x"), b);
         assert!(!sent.are_all() && sent.get(&dn("cn=e,ou=a,dc=x")).is_none());
+        // What all searches keep is counted, and no more once it is full.
+        assert_eq!(KEPT.load(Ordering::Relaxed), 3);
+        let mut other = SentNames::new(3);
+        KEPT.fetch_add(KEPT_MAX, Ordering::Relaxed);
+        other.insert(&dn("cn=f,dc=x"), a);
+        KEPT.fetch_sub(KEPT_MAX, Ordering::Relaxed);
+        assert!(!other.are_all() && other.get(&dn("cn=f,dc=x")).is_none());
+        drop((sent, other));
+        assert_eq!(KEPT.load(Ordering::Relaxed), 0);
     }
 }
