@@ -21,6 +21,7 @@ use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Identities, Later, OverlayOperation, PasswordChange,
     PasswordChanged, Pending, Reply, Search, Secret, Verdict,
 };
+use crate::replica_progress::ReplicaProgress;
 
 /// A database as requests see it.
 ///
@@ -143,6 +144,11 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// of it. Who follows them asks, so that nothing is kept for what is answered here.
     fn refers(&self, _dn: &NormalDn, _changes: bool) -> bool {
         true
+    }
+
+    /// How far it has come with the changes of its provider, if it is a shadow that keeps a contextCSN.
+    fn replica_progress(&self, _dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
+        None
     }
 
     /// Whether an overlay in front of it heeds the control with this OID.

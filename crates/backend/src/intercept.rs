@@ -24,6 +24,7 @@ use crate::operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
     PasswordChange, PasswordChanged, Pending, Reply, Search, Secret, Verdict,
 };
+use crate::replica_progress::ReplicaProgress;
 
 /// A set of kinds of operations.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -473,6 +474,11 @@ impl<'a> Next<'a> {
         self.backend.refers(dn, changes)
     }
 
+    /// As [`Backend::replica_progress`].
+    pub fn replica_progress(self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
+        self.backend.replica_progress(dn)
+    }
+
     /// As [`Backend::find`].
     ///
     /// # Errors
@@ -665,6 +671,10 @@ impl Backend for Intercepted {
 
     fn refers(&self, dn: &NormalDn, changes: bool) -> bool {
         self.backend.refers(dn, changes)
+    }
+
+    fn replica_progress(&self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
+        self.backend.replica_progress(dn)
     }
 
     fn heeds(&self, control: &str) -> bool {

@@ -19,6 +19,7 @@ mod mounts;
 mod operation;
 mod over_glue;
 mod relay;
+mod replica_progress;
 mod router;
 mod tells_changes;
 
@@ -37,5 +38,6 @@ pub use operation::{
 };
 pub use over_glue::OverGlue;
 pub use relay::Relay;
+pub use replica_progress::ReplicaProgress;
 pub use router::{Router, Special};
 pub use tells_changes::TellsChanges;

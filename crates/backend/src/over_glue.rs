@@ -21,6 +21,7 @@ use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
     Search, Verdict,
 };
+use crate::replica_progress::ReplicaProgress;
 
 /// What a database has for those glued below it.
 #[derive(Clone, Debug)]
@@ -170,6 +171,10 @@ impl Backend for Parts {
             parts.iter().any(|(one, ..)| one.refers(dn, changes))
         };
         self.holder(dn).refers(dn, changes) || (!changes && below())
+    }
+
+    fn replica_progress(&self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
+        self.holder(dn).replica_progress(dn)
     }
 
     fn announce(&self, _: &mut Announced) {}

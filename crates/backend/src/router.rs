@@ -21,6 +21,7 @@ use crate::operation::{
     PasswordChanged, Pending, Reply, Search, Verdict,
 };
 use crate::over_glue::{GluedTree, OverGlue};
+use crate::replica_progress::ReplicaProgress;
 
 /// Names that no database holds as such.
 #[derive(Debug)]
@@ -505,6 +506,10 @@ impl Backend for Routes {
             parts.iter().any(|(one, ..)| one.refers(dn, changes))
         };
         self.special(dn).is_none() && (self.holder(dn).refers(dn, changes) || (!changes && below()))
+    }
+
+    fn replica_progress(&self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
+        self.holder(dn).replica_progress(dn)
     }
 
     fn provides_content(&self) -> bool {

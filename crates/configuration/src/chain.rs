@@ -2,6 +2,8 @@
 //! slapd-ldap(5), which hold for the server of the `chain-uri` line before them or, before the first, for all. Under cn=config each such
 //! server is an entry below the overlay's.
 
+use std::time::Duration;
+
 use larix_proxy::ProxySettings;
 use larix_proxy::chain::{Behavior, Wish};
 
@@ -50,12 +52,22 @@ pub(super) static TABLE: &[Directive] = &[
         }
     }),
     own("chain-return-error", "olcChainReturnError", Form::Switch, |_, c| c.switch().map(|_| ())),
+    own("chain-wait-replicated", "olcLarixChainWaitReplicated", Form::Whole, |_, c| {
+        let seconds: u32 = c.number(0)?;
+        match seconds > WAIT_CEILING {
+            true => Err(Fault::argument(0, format!("{seconds} seconds are too long for an answer to wait"))
+                .with_help(format!("up to {WAIT_CEILING}; 0 for no wait"))),
+            false => Ok(()),
+        }
+    }),
     // Anything that an ldap database takes, with `chain-` before it.
     own("chain-uri", "", Form::Command, of_server).prefix(6),
 ];
 
 /// Referrals that may follow one another at most.
 const DEPTH_CEILING: u32 = 32;
+/// Seconds that an answer may wait for replication at most.
+const WAIT_CEILING: u32 = 300;
 
 /// What the overlay does.
 #[derive(Debug, Clone)]
@@ -67,6 +79,8 @@ pub struct ChainSettings {
     pub depth_max: u32,
     pub return_error: bool,
     pub behavior: Option<Behavior>,
+    /// How long the answer to a change of a shadow waits until the change has come back.
+    pub wait_replicated: Option<Duration>,
 }
 
 impl Overlay {
@@ -82,7 +96,9 @@ impl Overlay {
         let proxies = || self.below.iter().filter_map(|database| database.kind.settings::<LdapSettings>());
         let proxies = proxies().map(|settings| settings.proxy.clone());
         let (servers, common): (Vec<_>, Vec<_>) = proxies.partition(|proxy| !proxy.targets.is_empty());
-        let depth_max = text("olcChainMaxReferralDepth").and_then(|text| text.parse().ok()).unwrap_or(1);
+        let number = |attribute: &str| text(attribute).and_then(|text| text.parse::<u32>().ok());
+        let depth_max = number("olcChainMaxReferralDepth").unwrap_or(1);
+        let wait = number("olcLarixChainWaitReplicated").filter(|seconds| *seconds > 0);
         let words: Option<Vec<String>> =
             text("olcChainingBehavior").map(|text| text.split_whitespace().map(str::to_owned).collect());
         Some(ChainSettings {
@@ -91,6 +107,7 @@ impl Overlay {
             depth_max: u32::max(depth_max, 1),
             return_error: text("olcChainReturnError").is_some_and(|text| text.eq_ignore_ascii_case("TRUE")),
             behavior: words.and_then(|words| behavior(&words).ok()),
+            wait_replicated: wait.map(|seconds| Duration::from_secs(seconds.into())),
         })
     }
 
@@ -275,6 +292,11 @@ mod tests {
     fn what_is_read() {
         let settings = read("").unwrap();
         assert_eq!((settings.servers.len(), settings.depth_max, settings.return_error), (0, 1, false));
+        for (lines, seconds) in
+            [("", None), ("chain-wait-replicated 0", None), ("chain-wait-replicated 7", Some(7))]
+        {
+            assert_eq!(read(lines).unwrap().wait_replicated, seconds.map(Duration::from_secs), "{lines}");
+        }
         let settings = read(
             "chain-rebind-as-user yes\nchain-timeout 7\nchain-chase-referrals yes\nchain-uri ldap://a/\n\
              chain-idassert-bind bindmethod=simple binddn=cn=x credentials=\"a b\" mode=self\nchain-tls start\n\
@@ -306,6 +328,8 @@ mod tests {
             ("chain-uri ldap://a\nchain-suffix o=x", "unknown directive `chain-suffix`"),
             ("chain-uri ldap://a\nchain-idassert-bind mode=self", "bindmethod= is missing"),
             ("chain-max-depth 100", "too many"),
+            ("chain-wait-replicated 301", "301 seconds are too long"),
+            ("chain-wait-replicated soon", "soon"),
             ("chain-chaining resolve=never", "no chaining behavior `never`"),
             ("chain-chaining always", "`always` is not known here"),
             ("chain-return-error perhaps", "neither on nor off"),

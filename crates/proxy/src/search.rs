@@ -175,6 +175,13 @@ impl Following {
         }
     }
 
+    /// Has the thread of the connections end it by this moment of the monotonic clock.
+    pub(crate) fn end_by(&mut self, deadline: Duration) {
+        if let Stage::Made(job) = &mut self.stage {
+            job.deadline = Some(job.deadline.map_or(deadline, |own| own.min(deadline)));
+        }
+    }
+
     fn ended(&mut self, result: LdapResult) -> Slice {
         self.stage = Stage::Ended;
         Slice::Done(result, Vec::new())

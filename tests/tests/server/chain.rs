@@ -3,6 +3,7 @@
 
 mod chasing;
 mod forwarding;
+mod waiting;
 
 use std::net::{SocketAddr, TcpListener};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use larix_backend::{Done, Pending};
+use larix_backend::{Done, Pending, ReplicaProgress};
 use larix_engine::controls::RequestControls;
 use larix_engine::write::WriteOperation;
 use larix_proto::control::{self, ControlValue};
@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 
 use super::behavior::{Behavior, Wish, cannot_chain};
 use super::links::Links;
+use super::written::{self, Written};
 use super::{TRIES_MAX, is_referral};
 use crate::identity::Asker;
 use crate::job::{Outcome, Sink};
@@ -79,6 +80,8 @@ pub(super) struct Following {
     current: Current,
     /// When it is given up: of what is forwarded, whose failure is answered and no referral.
     until: Option<Duration>,
+    /// The shadow to which a change has to come back before it is answered.
+    awaited: Option<Arc<dyn ReplicaProgress>>,
 }
 
 /// What is answered in the end.
@@ -99,7 +102,13 @@ impl Following {
             failure: None,
             current: Arc::default(),
             until: None,
+            awaited: None,
         }
+    }
+
+    /// A change is answered when it has come back to this shadow.
+    pub(super) fn awaiting(self, awaited: Option<Arc<dyn ReplicaProgress>>) -> Self {
+        Self { awaited, ..self }
     }
 
     /// A change that is forwarded, until a time on the monotonic clock.
@@ -167,7 +176,8 @@ impl Following {
                 return self.fail(Some(refused.into()), answer);
             }
         };
-        let controls = proxy.controls(&asked, &kept.controls);
+        let mut controls = proxy.controls(&asked, &kept.controls);
+        controls.extend(self.awaited.as_ref().and_then(|_| written::asked_for(&kept)));
         let body = match &kept.request {
             Request::Compare { attribute, value } => {
                 encoded(|out| client::compare(out, ANY, target, attribute, value, &controls))
@@ -201,7 +211,8 @@ impl Following {
             }
         };
         let (current, until) = (Arc::clone(&self.current), self.until);
-        let answered = move |outcome| self.answered(kept, answer, outcome);
+        let answerer = Arc::clone(proxy);
+        let answered = move |outcome| self.answered(&answerer, kept, answer, outcome);
         let mut job = asked.job(body.into(), is_repeatable, Sink::Once(Box::new(answered)));
         job.deadline = until.or(job.deadline);
         // Locked so that giving it up, and the answer, come behind the number.
@@ -215,7 +226,7 @@ impl Following {
         }
     }
 
-    fn answered(mut self, kept: OriginalRequest, answer: Answer, mut outcome: Outcome) {
+    fn answered(mut self, proxy: &Arc<Proxy>, kept: OriginalRequest, answer: Answer, mut outcome: Outcome) {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The hops are no business of the client.
         outcome.controls.retain(|control| control.oid != oid::PROXY_HOPS);
@@ -229,6 +240,10 @@ impl Following {
             code,
             ResultCode::SUCCESS | ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE | ResultCode::REFERRAL
         );
+        if let Some(progress) = self.awaited.take().filter(|_| code == ResultCode::SUCCESS) {
+            let written = Written { links: self.links, proxy: Arc::clone(proxy), progress };
+            return written.wait(&kept, outcome, answer.done);
+        }
         if is_good {
             return (answer.done)(outcome);
         }

@@ -1,8 +1,6 @@
 //! What logins change in a shadow's accounts goes to its provider (`ppolicy_forward_updates`, used codes, `remoteauth_store`).
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::vec::IntoIter;
 
@@ -18,47 +16,6 @@ use crate::job::Outcome;
 
 /// How long a bind waits for the provider at most, with all of its changes.
 const FORWARD_MAX: Duration = Duration::from_secs(5);
-
-/// Lines about what was lost are this far apart, in nanoseconds; the number in them counts all.
-const TELL_INTERVAL: u64 = 1_000_000_000;
-
-/// Changes that were to be handed on and were not: counted, and told.
-pub struct Lost {
-    count: AtomicU64,
-    /// Before which time nothing is told.
-    quiet_until: AtomicU64,
-    tell: Box<dyn Fn(&str) + Send + Sync>,
-}
-
-impl fmt::Debug for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lost").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
-impl Lost {
-    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { count: AtomicU64::new(0), quiet_until: AtomicU64::new(0), tell: Box::new(tell) }
-    }
-
-    fn count(&self, target: &str, why: &LdapResult, now: u64) {
-        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let quiet_until = self.quiet_until.load(Ordering::Relaxed);
-        let next = now.saturating_add(TELL_INTERVAL);
-        let is_mine = now >= quiet_until
-            && self
-                .quiet_until
-                .compare_exchange(quiet_until, next, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if is_mine {
-            let (code, text) = (why.code.0, why.diagnostic.escape_debug());
-            let target = target.escape_debug();
-            (self.tell)(&format!(
-                "the provider did not take what a login changes in \"{target}\": {code} {text} ({count} since the start)"
-            ));
-        }
-    }
-}
 
 /// Hands on what a bind has to hand on, and then its verdict.
 pub(super) fn forward(links: Arc<Links>, asker: Asker, mut verdict: Verdict, done: Done<Verdict>) {
@@ -110,7 +67,11 @@ impl Forwarding {
 
     fn ended(mut self, target: &str, outcome: &Outcome, exact: bool) {
         if !outcome.result.is_success() {
-            self.links.lost.count(target, &outcome.result, self.links.clock.monotonic().0);
+            self.links.lost.count(self.links.clock.monotonic(), || {
+                let (code, text) = (outcome.result.code.0, outcome.result.diagnostic.escape_debug());
+                let target = target.escape_debug();
+                format!("the provider did not take what a login changes in \"{target}\": {code} {text}")
+            });
             if exact {
                 self.verdict.fail();
                 // None of the others is used up for nothing, and the state is that of a login that succeeds.

@@ -10,7 +10,8 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::Schema;
 
 use super::Behavior;
-use super::forwarding::Lost;
+use super::counted::Counted;
+use super::waiting::Waiting;
 use crate::proxy::Proxy;
 use crate::settings::ProxySettings;
 
@@ -46,7 +47,9 @@ pub struct Links {
     pub clock: Arc<dyn Clock>,
     pub others: Others,
     /// What was to be handed on to providers and was not.
-    pub lost: Lost,
+    pub lost: Counted,
+    /// Answers that wait for replication (`chain-wait-replicated`); none: no answer does.
+    pub waiting: Option<Waiting>,
 }
 
 impl fmt::Debug for Links {
@@ -106,7 +109,8 @@ impl Links {
             entry_policy: Some(entry_policy),
             clock,
             others: Others::default(),
-            lost: Lost::new(|_| {}),
+            lost: Counted::new(|_| {}),
+            waiting: None,
         }
     }
 

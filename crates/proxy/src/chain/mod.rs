@@ -2,30 +2,35 @@
 //! server that it names, and that server's answer goes to the client.
 
 mod behavior;
+mod counted;
 mod following;
 mod forwarding;
 mod links;
 mod search;
+mod waiting;
+mod written;
 
 use std::sync::{Arc, Mutex};
 
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
+    Operations, PasswordChange, PasswordChanged, Pending, ReplicaProgress, Reply, Search, Verdict,
 };
 use larix_engine::controls::{OverlayControl, RequestControls};
 use larix_engine::write::{Completion, WriteOutcome};
 use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
 
 use crate::identity::Asker;
 use crate::job::Outcome;
 use crate::request::password_changed;
 
 pub use behavior::{Behavior, Wish};
+pub use counted::Counted;
 use following::{Following, OriginalRequest, Request};
-pub use forwarding::Lost;
 pub use links::{Chase, Links, OpenProxy, Others};
 use search::Chained;
+pub use waiting::Waiting;
 
 /// URLs of referrals that are tried for one request; each may take its whole time.
 const TRIES_MAX: usize = 4;
@@ -54,6 +59,22 @@ impl Chain {
     fn start(&self, asker: Asker, kept: OriginalRequest) -> Option<Start> {
         let behavior = self.wish(&kept.controls)?;
         Some(Start { following: Following::new(Arc::clone(&self.0), asker, behavior), kept })
+    }
+
+    /// The same of a change.
+    fn start_change(
+        &self,
+        next: Next<'_>,
+        dn: &NormalDn,
+        (asker, kept): (Asker, OriginalRequest),
+    ) -> Option<Start> {
+        let Start { following, kept } = self.start(asker, kept)?;
+        Some(Start { following: following.awaiting(self.awaited(next, dn)), kept })
+    }
+
+    /// The shadow to which a change of this entry has to come back.
+    fn awaited(&self, next: Next<'_>, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
+        self.0.waiting.as_ref().and_then(|_| next.replica_progress(dn))
     }
 }
 
@@ -175,7 +196,7 @@ impl Interceptor for Chain {
                     target: request.operation.target().to_owned(),
                     controls: request.controls.clone(),
                 };
-                self.start(Asker::of(context), kept)
+                self.start_change(next, dn, (Asker::of(context), kept))
             }
             _ => None,
         };
@@ -211,7 +232,7 @@ impl Interceptor for Chain {
             target: change.target.clone(),
             controls: RequestControls::default(),
         };
-        let Some(start) = self.start(Asker::of(context), kept) else {
+        let Some(start) = self.start_change(next, change.dn, (Asker::of(context), kept)) else {
             return next.modify_password(context, change, later);
         };
         let shared = share(start);
@@ -255,7 +276,8 @@ impl Interceptor for Chain {
             controls: asked.controls.clone(),
         };
         let start = next.refers(asked.dn, true).then(kept);
-        let Some(start) = start.and_then(|kept| self.start(Asker::of(context), kept)) else {
+        let start = start.and_then(|kept| self.start_change(next, asked.dn, (Asker::of(context), kept)));
+        let Some(start) = start else {
             return next.extended(context, asked, later);
         };
         let shared = share(start);

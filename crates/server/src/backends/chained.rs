@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_backend::Interceptor;
 use larix_configuration::{ConfigError, Database, Overlay};
 use larix_engine::access::AccessPolicy;
-use larix_proxy::chain::{Chain, Chase, Links, Lost, OpenProxy};
+use larix_proxy::chain::{Chain, Chase, Counted, Links, OpenProxy, Waiting};
 use larix_proxy::{Proxy, ProxySettings};
 
 use super::Common;
@@ -32,7 +32,16 @@ pub(crate) fn chained(
     let schema = Arc::clone(&common.config.schema);
     let open_policy = AccessPolicy::new(Arc::clone(&schema), None, &[], &[]);
     let open_policy = Arc::new(open_policy.map_err(|error| fault(error.to_string()))?);
-    let teller = Arc::downgrade(services);
+    let notice = || {
+        let services = Arc::downgrade(services);
+        move |text: &str| {
+            if let Some(services) = services.upgrade() {
+                services.log.notice(format_args!("{text}"));
+            }
+        }
+    };
+    let waiting =
+        settings.wait_replicated.map(|time| Waiting::new(time, Arc::clone(&services.clock) as _, notice()));
     Ok(Some(Arc::new(Chain(Arc::new(Links {
         listed,
         unlisted: settings.unlisted,
@@ -45,11 +54,8 @@ pub(crate) fn chained(
         open_policy,
         clock: Arc::clone(&services.clock) as _,
         others: Default::default(),
-        lost: Lost::new(move |text| {
-            if let Some(services) = teller.upgrade() {
-                services.log.notice(format_args!("{text}"));
-            }
-        }),
+        lost: Counted::new(notice()),
+        waiting,
     })))))
 }
 

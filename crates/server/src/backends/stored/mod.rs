@@ -10,6 +10,7 @@ pub(super) use limits::is_named;
 pub(super) use limits::of_subject as limits_of_subject;
 mod password_modify;
 mod persistent;
+mod progress;
 mod replica;
 mod search;
 mod sent_names;
@@ -41,8 +42,8 @@ use crate::services::Services;
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, Extended,
-    ExtendedAnswer, First, Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search,
-    Secret, StoreFigures, Verdict,
+    ExtendedAnswer, First, Identities, Later, PasswordChange, PasswordChanged, Pending, Proof,
+    ReplicaProgress, Reply, Search, Secret, StoreFigures, Verdict,
 };
 
 /// A stored database.
@@ -259,6 +260,10 @@ impl Backend for Stored {
     fn refers(&self, _: &NormalDn, changes: bool) -> bool {
         let database = self.served.database();
         (changes && database.settings().shadow) || database.has_referrals().unwrap_or(true)
+    }
+
+    fn replica_progress(&self, _: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
+        progress::of(&self.served)
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {
