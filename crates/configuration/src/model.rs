@@ -287,9 +287,10 @@ pub struct Database {
     pub shared: Shared,
     /// Maintain creatorsName, modifyTimestamp and the like. Default on.
     pub last_mod: bool,
-    /// Maintain authTimestamp.
+    /// Maintain pwdLastSuccess.
     pub last_bind: bool,
     pub last_bind_precision: u32,
+    pub last_bind_asserts: bool,
     /// Glued below the database whose suffix is above.
     pub subordinate: Option<Subordinate>,
     pub hidden: bool,
@@ -317,6 +318,7 @@ impl Database {
             last_mod: true,
             last_bind: false,
             last_bind_precision: 0,
+            last_bind_asserts: false,
             subordinate: None,
             hidden: false,
             disabled: false,

@@ -257,6 +257,7 @@ impl Config {
             last_modified: database.is_some_and(|database| database.last_mod),
             last_bind: database.is_some_and(|database| database.last_bind),
             last_bind_precision: database.map_or(0, |database| database.last_bind_precision),
+            last_bind_asserts: database.is_some_and(|database| database.last_bind_asserts),
             hasher: &hasher,
             index: &index,
             maintained: &[],

@@ -45,8 +45,10 @@ pub(super) static TABLE: &[Directive] = &[
         b.open_database()?.last_bind_precision = c.number(0)?;
         Ok(())
     }),
-    Directive::new("lastbind-send-assert", "olcLastBindSendAssert", Scope::Database, Form::Switch, switch)
-        .noted("authTimestamp is written here, not forwarded"),
+    Directive::new("lastbind-send-assert", "olcLastBindSendAssert", Scope::Database, Form::Switch, |b, c| {
+        b.open_database()?.last_bind_asserts = c.switch()?;
+        Ok(())
+    }),
     Directive::new("monitoring", "olcMonitoring", Scope::Database, Form::Switch, |b, c| {
         let on = c.switch()?;
         b.open_database()?;
@@ -98,10 +100,6 @@ pub(super) static TABLE: &[Directive] = &[
         .ordered()
         .noted("there are no SLAPI plugins"),
 ];
-
-fn switch(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    call.switch().map(|_| ())
-}
 
 fn suffix(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let dn = call.dn(&builder.schema(), 0)?;

@@ -478,6 +478,8 @@ pub struct BuildContext<'c> {
     pub last_bind: bool,
     /// `lastbind-precision`, in seconds.
     pub last_bind_precision: u32,
+    /// `lastbind-send-assert`: a shadow hands the time of a bind on only where the provider has none that is recent enough.
+    pub last_bind_asserts: bool,
     /// How passwords are hashed (`password-hash`).
     pub hasher: &'c Hasher,
     /// The indexes of the database as configured.

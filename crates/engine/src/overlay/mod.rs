@@ -27,7 +27,7 @@ mod password_work;
 
 use std::fmt::Debug;
 
-use larix_proto::{ControlBuf, LdapResult, ResultCode};
+use larix_proto::{ControlBuf, FilterBuf, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use crate::access::{EntrySet, GroupQuery, Privilege, Subject};
@@ -548,6 +548,8 @@ pub struct Judgement {
     pub changes: Vec<Change>,
     /// Those of [`Self::changes`] that a shadow hands on to its provider as well.
     pub forwarded: Vec<Change>,
+    /// Others of them that it hands on each by itself, under the condition that the filter matches the entry there.
+    pub forwarded_if: Vec<(Change, FilterBuf)>,
     /// Until the password is changed the session may do nothing else.
     pub must_change_password: bool,
     /// Store the password anew with this scheme (pwdRehashOnBind).
@@ -563,6 +565,7 @@ impl Judgement {
         self.controls.extend(next.controls);
         self.changes.extend(next.changes);
         self.forwarded.extend(next.forwarded);
+        self.forwarded_if.extend(next.forwarded_if);
         self.must_change_password |= next.must_change_password;
         self.rehash = self.rehash.or(next.rehash);
         self.ordered |= next.ordered;

@@ -451,8 +451,16 @@ impl<'a, S: Store> Group<'a, S> {
             let about = (&*self.state.schema, self.environment.clock.now());
             judge(&self.state.settings.overlays, attempt, &code, &entries, about)?
         };
-        let Judgement { refused, controls, changes, forwarded, must_change_password, rehash, ordered } =
-            judgement;
+        let Judgement {
+            refused,
+            controls,
+            changes,
+            forwarded,
+            forwarded_if,
+            must_change_password,
+            rehash,
+            ordered,
+        } = judgement;
         outcome.controls = controls;
         outcome.must_change_password = must_change_password;
         outcome.rehash = rehash;
@@ -461,9 +469,12 @@ impl<'a, S: Store> Group<'a, S> {
             outcome.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
         }
         if let Some(mut forward) = forward {
+            let request = |changes: &[Change]| forwarding::request(&self.state.schema, &attempt.dn, changes);
             if !forwarded.is_empty() {
-                forward.state.push(forwarding::request(&self.state.schema, &attempt.dn, &forwarded));
+                forward.state.push(request(&forwarded));
             }
+            let conditional = forwarded_if.into_iter();
+            forward.conditional.extend(conditional.map(|(change, filter)| (request(&[change]), filter)));
             outcome.forward = (!forward.is_empty()).then_some(forward);
         }
         if failed && ordered && changes.is_empty() && !self.state.settings.read_only {

@@ -1,20 +1,21 @@
 //! When an account last authenticated: in pwdLastSuccess for the setting `lastbind` of a database, in authTimestamp for `overlay
-//! lastbind` (slapo-lastbind(5)).
+//! lastbind` (slapo-lastbind(5)). A shadow hands the first one on to its provider, and the second one with `lastbind_forward_updates`.
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use larix_schema::Schema;
-
 use larix_engine::Entry;
+use larix_engine::index::IndexConfig;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
     Authentication, BuildContext, ChangeKind, Descriptor, Failure, Interests, Judgement, Overlay,
     OverlayDirective, PendingBind, internal_change,
 };
 use larix_engine::time::Timestamp;
+use larix_proto::FilterBuf;
+use larix_schema::Schema;
 
 const LAST_SUCCESS: &str = "pwdLastSuccess";
 const AUTHENTICATED: &str = "authTimestamp";
@@ -29,20 +30,30 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("lastbind", "olcLastBindConf
     )
     .directives(&[
         OverlayDirective::whole("lastbind-precision", "olcLastBindPrecision"),
-        OverlayDirective::switch("lastbind_forward_updates", "olcLastBindForwardUpdates")
-            .noted("a consumer keeps the times of its own binds"),
+        OverlayDirective::switch("lastbind_forward_updates", "olcLastBindForwardUpdates").default("FALSE"),
     ]);
 
 fn build(settings: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
     // Since 2.6 the database's own setting of the name counts.
     let own = settings.number("lastbind-precision", "olcLastBindPrecision")?;
     let precision = own.unwrap_or(context.last_bind_precision);
-    Ok(Arc::new(LastBind { precision, attribute: AUTHENTICATED }))
+    let forwards = settings.is_on("olcLastBindForwardUpdates");
+    Ok(Arc::new(LastBind {
+        precision,
+        attribute: AUTHENTICATED,
+        forwards,
+        forwards_nowhere: forwards && context.forwards == Some(false),
+        asserts: false,
+    }))
 }
 
 /// The overlay of a database whose `lastbind` is on.
 pub(crate) fn implied(context: &BuildContext<'_>) -> Option<Arc<dyn Overlay>> {
-    context.last_bind.then(|| Arc::new(LastBind::of_database(context.last_bind_precision)) as _)
+    let own = || LastBind {
+        asserts: context.last_bind_asserts,
+        ..LastBind::of_database(context.last_bind_precision)
+    };
+    context.last_bind.then(|| Arc::new(own()) as _)
 }
 
 /// Keeps the time of the last bind.
@@ -52,18 +63,33 @@ pub struct LastBind {
     pub precision: u32,
     /// In which it is kept.
     pub attribute: &'static str,
+    /// A shadow hands it on to its provider as well.
+    pub forwards: bool,
+    /// It is to, and cannot.
+    forwards_nowhere: bool,
+    /// Only if the provider has no time that is recent enough (`lastbind-send-assert`).
+    pub asserts: bool,
 }
 
 impl LastBind {
     /// Keeps pwdLastSuccess.
     pub fn of_database(precision: u32) -> Self {
-        Self { precision, attribute: LAST_SUCCESS }
+        let (forwards, forwards_nowhere, asserts) = (true, false, false);
+        Self { precision, attribute: LAST_SUCCESS, forwards, forwards_nowhere, asserts }
     }
 }
 
 impl Overlay for LastBind {
     fn name(&self) -> &'static str {
         "lastbind"
+    }
+
+    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+        let note = self.forwards_nowhere.then(|| {
+            "lastbind_forward_updates has no effect: a shadow needs an updateref and an overlay chain to hand on the times of binds"
+                .to_owned()
+        });
+        note.into_iter().collect()
     }
 
     fn interests(&self) -> Interests {
@@ -82,8 +108,13 @@ impl Authentication for LastBind {
             return Ok(judgement);
         }
         let value = bind.now.generalized().into_bytes();
-        judgement.changes =
-            vec![internal_change(bind.schema, ChangeKind::Replace, self.attribute, vec![value])?];
+        let change = internal_change(bind.schema, ChangeKind::Replace, self.attribute, vec![value])?;
+        match self.unless_recent(bind.now).filter(|_| self.forwards) {
+            Some(condition) => judgement.forwarded_if = vec![(change.clone(), condition)],
+            None if self.forwards => judgement.forwarded = vec![change.clone()],
+            None => {}
+        }
+        judgement.changes = vec![change];
         Ok(judgement)
     }
 }
@@ -92,6 +123,13 @@ impl LastBind {
     fn is_due(&self, bind: &PendingBind<'_>) -> bool {
         let last = self.last_success(bind.schema, bind.entry);
         last.is_none_or(|last| bind.now.seconds() > last.seconds().saturating_add(self.precision.into()))
+    }
+
+    /// The condition that a provider has no time that is recent enough.
+    fn unless_recent(&self, now: Timestamp) -> Option<FilterBuf> {
+        let recent = Timestamp::from_seconds(now.seconds().saturating_sub(self.precision.into()));
+        let filter = || format!("(!({}>={}))", self.attribute, recent.generalized());
+        self.asserts.then(filter).and_then(|filter| FilterBuf::parse(&filter).ok())
     }
 
     /// When the account last authenticated, if that is known.

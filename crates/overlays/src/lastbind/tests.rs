@@ -4,12 +4,14 @@
 
 use std::sync::mpsc;
 
+use larix_engine::index::IndexConfig;
 use larix_engine::overlay::second_factor::GivenCode;
-use larix_engine::overlay::{BindAttempt, BindConclusion};
+use larix_engine::overlay::{BindAttempt, BindConclusion, BuildContext};
+use larix_engine::time::Timestamp;
 use larix_store::memory::MemoryStore;
 
-use super::DESCRIPTOR;
-use crate::testing::{Fixture, TREE, directory};
+use super::{DESCRIPTOR, LastBind, build};
+use crate::testing::{Fixture, TREE, copied, directory, settings_of, with_context};
 
 const ANN: &str = "cn=Ann Lee,ou=People,dc=example,dc=com";
 
@@ -47,4 +49,32 @@ fn binds_that_succeed_are_remembered() {
         "dn: {ANN}\nchangetype: modify\nadd: authTimestamp\nauthTimestamp: 20260101000000Z\n"
     ));
     assert!(refused.starts_with("19 "), "{refused}");
+}
+
+#[test]
+fn a_provider_is_asked_whether_its_time_is_within_the_precision() {
+    let asserting = LastBind { asserts: true, ..LastBind::of_database(60) };
+    let condition = asserting.unless_recent(Timestamp::from_seconds(1_000)).unwrap();
+    assert_eq!(condition.to_string(), "(!(pwdLastSuccess>=19700101001540Z))");
+    assert_eq!(LastBind::of_database(60).unless_recent(Timestamp::from_seconds(1_000)), None);
+}
+
+#[test]
+fn a_shadow_that_can_send_nothing_is_noted() {
+    let schema = std::sync::Arc::clone(&directory(&[]).schema);
+    let notes = |lines: &str, forwards: Option<bool>| {
+        with_context(&schema, |context| {
+            let context = BuildContext { forwards, ..copied(context) };
+            let overlay = build(&settings_of(&DESCRIPTOR, lines), &context).unwrap();
+            overlay.notes(&schema, &IndexConfig::default()).len()
+        })
+    };
+    for (lines, forwards, expected) in [
+        ("", Some(false), 0),
+        ("lastbind_forward_updates", Some(false), 1),
+        ("lastbind_forward_updates", Some(true), 0),
+        ("lastbind_forward_updates", None, 0),
+    ] {
+        assert_eq!(notes(lines, forwards), expected, "{lines} {forwards:?}");
+    }
 }

@@ -43,6 +43,7 @@ pub(super) fn judge(
     let forwarded = if settings.forward_updates { judge.changes.clone() } else { Vec::new() };
     Ok(Judgement {
         forwarded,
+        forwarded_if: Vec::new(),
         refused: said.refused,
         controls: said.controls(settings, bind.attempt.policy_control),
         changes: judge.changes,

@@ -108,6 +108,7 @@ pub(crate) fn with_context<T>(schema: &Arc<Schema>, then: impl FnOnce(&BuildCont
         last_modified: true,
         last_bind: true,
         last_bind_precision: 0,
+        last_bind_asserts: false,
         hasher: &Hasher::new(Scheme::SSHA),
         index: &IndexConfig::default(),
         maintained: &[],

@@ -53,7 +53,11 @@ pub(super) enum Terms {
     /// What is there already, or no longer, is no fault.
     Permissive,
     /// It is made if the filter matches the entry.
-    OnlyIf(FilterBuf),
+    OnlyIf {
+        filter: FilterBuf,
+        /// A server that knows no conditions refuses it; else it makes it.
+        is_strict: bool,
+    },
 }
 
 pub(super) struct OriginalRequest {
@@ -192,8 +196,9 @@ impl Following {
                 match terms {
                     Terms::Exact => {}
                     Terms::Permissive => controls.push(control::PermissiveModify.to_control(false)),
-                    Terms::OnlyIf(filter) => {
-                        controls.push(control::Assertion { filter: filter.as_filter() }.to_control(true));
+                    Terms::OnlyIf { filter, is_strict } => {
+                        let filter = filter.as_filter();
+                        controls.push(control::Assertion { filter }.to_control(*is_strict));
                     }
                 }
                 let operation = renamed(operation, target);

@@ -1,4 +1,5 @@
-//! What logins change in a shadow's accounts goes to its provider (`ppolicy_forward_updates`, used codes, `remoteauth_store`).
+//! What logins change in a shadow's accounts goes to its provider (`ppolicy_forward_updates`, `lastbind`, used codes,
+//! `remoteauth_store`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +21,12 @@ const FORWARD_MAX: Duration = Duration::from_secs(5);
 /// Hands on what a bind has to hand on, and then its verdict.
 pub(super) fn forward(links: Arc<Links>, asker: Asker, mut verdict: Verdict, done: Done<Verdict>) {
     let Some(forward) = verdict.forward.take() else { return done(verdict) };
-    let Forward { referrals, needed, state, password } = *forward;
+    let Forward { referrals, needed, state, conditional, password } = *forward;
     let until = Duration::from_nanos(links.clock.monotonic().0) + FORWARD_MAX;
     let needed = needed.into_iter();
-    let state = state.into_iter();
-    Forwarding { links, asker, referrals, needed, state, password, until, verdict, done }.go_on();
+    let (state, conditional) = (state.into_iter(), conditional.into_iter());
+    Forwarding { links, asker, referrals, needed, state, conditional, password, until, verdict, done }
+        .go_on();
 }
 
 /// One after the other: what the bind needs first.
@@ -34,6 +36,7 @@ struct Forwarding {
     referrals: Vec<String>,
     needed: IntoIter<WriteOperation>,
     state: IntoIter<WriteOperation>,
+    conditional: IntoIter<(WriteOperation, FilterBuf)>,
     password: Option<WriteOperation>,
     until: Duration,
     verdict: Verdict,
@@ -45,12 +48,16 @@ impl Forwarding {
         let next = self.needed.next().map(|operation| (operation, Terms::Exact));
         let next = next.or_else(|| Some((self.state.next()?, Terms::Permissive)));
         let next = next.or_else(|| {
+            let (operation, filter) = self.conditional.next()?;
+            Some((operation, Terms::OnlyIf { filter, is_strict: false }))
+        });
+        let next = next.or_else(|| {
             let has_none = FilterBuf::parse("(!(userPassword=*))").ok()?;
-            Some((self.password.take()?, Terms::OnlyIf(has_none)))
+            Some((self.password.take()?, Terms::OnlyIf { filter: has_none, is_strict: true }))
         });
         let Some((operation, terms)) = next else { return (self.done)(self.verdict) };
         let target = operation.target().to_owned();
-        let (exact, conditional) = (matches!(terms, Terms::Exact), matches!(terms, Terms::OnlyIf(_)));
+        let (exact, conditional) = (matches!(terms, Terms::Exact), matches!(terms, Terms::OnlyIf { .. }));
         let request = Request::Forwarded { operation, terms };
         let kept = OriginalRequest { request, target: target.clone(), controls: RequestControls::default() };
         let following = Following::forwarding(Arc::clone(&self.links), self.asker.clone(), self.until);
@@ -77,6 +84,7 @@ impl Forwarding {
                 // None of the others is used up for nothing, and the state is that of a login that succeeds.
                 self.needed = Vec::new().into_iter();
                 self.state = Vec::new().into_iter();
+                self.conditional = Vec::new().into_iter();
                 self.password = None;
             }
         }

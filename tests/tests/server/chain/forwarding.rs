@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site, packages};
 use larix_tests::client::Client;
+use larix_tests::relay::{Passage, Relay};
 
 use super::{ADMIN, ANN, PEOPLE, Running, SUFFIX, chain, database, run, until};
 use crate::totp::code;
@@ -147,5 +148,56 @@ fn a_password_that_another_server_found_right_is_stored_by_the_provider() {
             }
             break;
         }
+    }
+}
+
+/// The time of a login on a shadow: as in slapd pwdLastSuccess always goes to the provider, authTimestamp if the overlay says so.
+#[test]
+fn the_time_of_a_login_goes_to_the_provider() {
+    const FORWARDS: &str = "overlay lastbind\nlastbind_forward_updates";
+    for (overlays, expected) in
+        [("lastbind on", [true, false]), ("overlay lastbind", [false, false]), (FORWARDS, [false, true])]
+    {
+        let body = database("overlay syncprov\noverlay lastbind");
+        let provider = Running::start(Kind::Larix, &body, PEOPLE);
+        let url = format!("ldap://{}", provider.address());
+        let shadow = shadow_with(provider.address(), &url, true, overlays);
+        let search = format!("search {ANN} base (objectClass=*)");
+        until(&mut Client::connect(shadow.address()), &format!("{search} sn"), "Archer");
+        let kept = |server: &Running| {
+            let mut root = Client::connect(server.address());
+            run(&mut root, &format!("as {ADMIN} secret"));
+            let found = run(&mut root, &format!("{search} pwdLastSuccess authTimestamp"));
+            ["pwdLastSuccess:", "authTimestamp:"].map(|name| found.contains(name))
+        };
+        assert!(login(shadow.address(), ANN, "wrong").starts_with("=> 49"));
+        assert_eq!(kept(&provider), [false, false], "{overlays}");
+        assert!(login(shadow.address(), ANN, "annpw").starts_with("=> 0"));
+        assert_eq!(kept(&provider), expected, "{overlays}\n{}", shadow.server.log());
+        assert_ne!(kept(&shadow), [false, false], "{overlays}");
+    }
+}
+
+/// With `lastbind-send-assert` a time that the provider has and that is recent enough stays.
+#[test]
+fn a_time_that_is_recent_enough_is_not_written_again() {
+    const LATER: &str = "20991231235959Z";
+    for (asserts, stays) in [("on", true), ("off", false)] {
+        let provider = Running::start(Kind::Larix, &database("overlay syncprov"), PEOPLE);
+        let relay = Relay::start();
+        relay.lead_to(provider.address());
+        let url = format!("ldap://{}", provider.address());
+        let overlays = format!("lastbind on\nlastbind-precision 60\nlastbind-send-assert {asserts}");
+        let shadow = shadow_with(relay.address, &url, true, &overlays);
+        let search = format!("search {ANN} base (objectClass=*)");
+        until(&mut Client::connect(shadow.address()), &format!("{search} sn"), "Archer");
+        relay.set(Passage::Silent);
+        let mut root = Client::connect(provider.address());
+        run(&mut root, &format!("as {ADMIN} secret"));
+        let elsewhere = format!("modify {ANN} with !relax\n  replace pwdLastSuccess: {LATER}");
+        assert_eq!(run(&mut root, &elsewhere), "=> 0\n");
+        assert!(login(shadow.address(), ANN, "annpw").starts_with("=> 0"));
+        let found = run(&mut root, &format!("{search} pwdLastSuccess"));
+        assert_eq!(found.contains(LATER), stays, "{asserts}: {found}");
     }
 }
