@@ -187,21 +187,22 @@ fn a_target_that_is_gone() {
     }
 }
 
+/// Two targets that serve the same names; `lines` stand before the first, `more` behind the second.
+fn overlapping(one: &Running, two: &Running, lines: &str, more: &str) -> String {
+    format!(
+        "database meta\nsuffix o=all\nrootdn cn=root,o=all\nrootpw secret\n{lines}\n\
+         uri ldap://{}/o=all\nsuffixmassage o=all dc=one\nidassert-bind bindmethod=simple binddn=cn=admin,dc=one credentials=secret\n\
+         uri ldap://{}/o=all\nsuffixmassage o=all dc=two\nidassert-bind bindmethod=simple binddn=cn=admin,dc=two credentials=secret\n\
+         {more}\n",
+        one.server.address, two.server.address
+    )
+}
+
 /// Names that two targets serve: requests for one of them go to the default target, or are refused with the mend.
 #[test]
 fn one_target_takes_changes() {
     let (one, two) = (target("one"), target("two"));
-    let servers = [one.server.address, two.server.address];
-    let overlapping = |more: &str| {
-        format!(
-            "database meta\nsuffix o=all\nrootdn cn=root,o=all\nrootpw secret\n\
-             uri ldap://{}/o=all\nsuffixmassage o=all dc=one\nidassert-bind bindmethod=simple binddn=cn=admin,dc=one credentials=secret\n\
-             uri ldap://{}/o=all\nsuffixmassage o=all dc=two\nidassert-bind bindmethod=simple binddn=cn=admin,dc=two credentials=secret\n\
-             {more}\n",
-            servers[0], servers[1]
-        )
-    };
-    let front = Running::start(Kind::Larix, &overlapping(""), "");
+    let front = Running::start(Kind::Larix, &overlapping(&one, &two, "", ""), "");
     let mut client = front.client();
     assert!(run(&mut client, "as cn=root,o=all secret").contains("=> 0"));
     for request in [
@@ -213,7 +214,7 @@ fn one_target_takes_changes() {
         assert!(refused.starts_with("=> 53") && refused.contains("default-target"), "{request}: {refused}");
     }
     assert!(run(&mut client, "as uid=annone,o=all annpw").starts_with("=> 49"));
-    let front = Running::start(Kind::Larix, &overlapping("default-target"), "");
+    let front = Running::start(Kind::Larix, &overlapping(&one, &two, "", "default-target"), "");
     let mut client = front.client();
     assert!(run(&mut client, "as cn=root,o=all secret").contains("=> 0"));
     let add = "add uid=new,o=all\n  objectClass: inetOrgPerson\n  uid: new\n  cn: New\n  sn: New";
@@ -222,6 +223,41 @@ fn one_target_takes_changes() {
     assert_eq!(run(&mut client, "search o=all sub (uid=*) 1.1").matches("-> ").count(), 7);
     assert!(run(&mut client, "modrdn uid=new,o=all uid=newer delete").starts_with("=> 0"));
     assert!(run(&mut client, "delete uid=newer,o=all").starts_with("=> 0"));
+}
+
+/// With `dncache-ttl` the searches of an identity say which of two targets has an entry, to this identity and to binds.
+#[test]
+fn a_search_says_which_target_takes_changes() {
+    let (one, two) = (target("one"), target("two"));
+    let front = Running::start(Kind::Larix, &overlapping(&one, &two, "dncache-ttl forever", ""), "");
+    let mut client = front.client();
+    assert!(run(&mut client, "as cn=root,o=all secret").contains("=> 0"));
+    let change = |uid: &str| format!("modify uid={uid},o=all\n  replace title: found");
+    assert!(run(&mut client, &change("annone")).starts_with("=> 53"));
+    assert!(run(&mut front.client(), "as uid=annone,o=all annpw").starts_with("=> 49"));
+    assert_eq!(run(&mut client, "search o=all sub (uid=ann*) 1.1").matches("-> ").count(), 2);
+    for (uid, server, there) in [("annone", &one, "uid=annone,dc=one"), ("anntwo", &two, "uid=anntwo,dc=two")]
+    {
+        let answer = run(&mut client, &change(uid));
+        assert!(answer.starts_with("=> 0"), "{answer}");
+        assert_eq!(server.client().value(there, "title").as_deref(), Some("found"));
+        assert!(run(&mut front.client(), &format!("as uid={uid},o=all annpw")).starts_with("=> 0"), "{uid}");
+        // Others have not found it.
+        let compare = format!("compare uid={uid},o=all title:found");
+        assert!(run(&mut client, &compare).starts_with("=> 6"));
+        assert!(run(&mut front.client(), &compare).starts_with("=> 53"));
+    }
+    assert!(
+        run(&mut front.client(), "as uid=bobtwo,o=all bobpw").starts_with("=> 49"),
+        "nobody has found it"
+    );
+    // A renamed entry stays with its target, and is gone from its name.
+    assert!(run(&mut client, "modrdn uid=annone,o=all uid=other delete").starts_with("=> 0"));
+    assert!(run(&mut client, &change("annone")).starts_with("=> 53"));
+    assert!(one.client().value("uid=other,dc=one", "title").is_some());
+    // What is new has not been found anywhere.
+    let add = "add uid=new,o=all\n  objectClass: inetOrgPerson\n  uid: new\n  cn: New\n  sn: New";
+    assert!(run(&mut client, add).starts_with("=> 53"));
 }
 
 /// Who may be asserted is said of names as they are here; entries of one target are nothing to the other.

@@ -2,6 +2,7 @@
 //! entries for it, at the same time; every other request goes to one target.
 
 mod candidates;
+mod known;
 mod merged;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ use crate::operation::{
 };
 
 pub use candidates::{SubtreeRule, Subtrees, Target};
+pub use known::{KnownNames, NameLifetime};
+use known::{Lookup, Noting};
 use merged::Merged;
 
 /// What becomes of a search when a target answers with an error (`onerr`).
@@ -44,6 +47,8 @@ pub struct Meta {
     pub on_error: OnError,
     /// The number of the target that is meant where several hold a name.
     pub default_target: Option<usize>,
+    /// Where entries of targets with the same suffix were found.
+    pub known: Option<Arc<KnownNames>>,
     pub schema: Arc<Schema>,
     pub policy: Arc<AccessPolicy>,
     /// As shown.
@@ -54,11 +59,12 @@ pub struct Meta {
 const OF_THE_WHOLE: [&str; 3] = [oid::PAGED_RESULTS, oid::SORT_REQUEST, oid::VLV_REQUEST];
 
 impl Meta {
-    /// The target of requests on one name: of those that serve it the one with the longest suffix.
+    /// The target of requests on one name: of those that serve it the one with the longest suffix; of several with the same one the
+    /// one where the entry was found, or else the default target.
     ///
     /// # Errors
-    /// No target serves the name; several with the same suffix do, and none of these is the default target.
-    fn holder(&self, dn: &NormalDn) -> Result<&Target, LdapResult> {
+    /// No target serves the name; several with the same suffix do, and nothing says which of them is meant.
+    fn holder(&self, dn: &NormalDn, asked: Lookup<'_>) -> Result<&Target, LdapResult> {
         let serving = || self.targets.iter().enumerate().filter(|(_, target)| target.serves(dn));
         let depth = serving().map(|(_, target)| target.suffix.depth()).max();
         let mut deepest = serving().filter(|(_, target)| Some(target.suffix.depth()) == depth);
@@ -66,9 +72,11 @@ impl Meta {
             (None, _) => Err(self.nowhere(dn)),
             (Some((_, target)), None) => Ok(target),
             (Some(first), Some(second)) => {
-                let mut all = [first, second].into_iter().chain(deepest);
-                let default = all.find(|(number, _)| Some(*number) == self.default_target);
-                default.map(|(_, target)| target).ok_or_else(|| {
+                let all: Vec<(usize, &Target)> = [first, second].into_iter().chain(deepest).collect();
+                let one = |wanted: Option<usize>| all.iter().find(|(number, _)| Some(*number) == wanted);
+                let known = self.known.as_ref().and_then(|known| known.target(dn, asked));
+                let meant = one(known).or_else(|| one(self.default_target));
+                meant.map(|(_, target)| *target).ok_or_else(|| {
                     let text = format!(
                         "several targets serve {}: `default-target` says which of them takes such requests",
                         first.1.suffix.as_str()
@@ -93,8 +101,17 @@ impl Meta {
     }
 
     /// The same for a change: a renamed entry stays with its target.
-    fn holder_of_change(&self, operation: &WriteOperation, dn: &NormalDn) -> Result<&Target, LdapResult> {
-        let holder = self.holder(dn)?;
+    fn holder_of_change(
+        &self,
+        operation: &WriteOperation,
+        dn: &NormalDn,
+        requester: Option<&NormalDn>,
+    ) -> Result<&Target, LdapResult> {
+        let asked = match operation {
+            WriteOperation::Add { .. } => Lookup::New,
+            _ => Lookup::By(requester),
+        };
+        let holder = self.holder(dn, asked)?;
         let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = operation else { return Ok(holder) };
         let superior = match new_superior {
             Some(superior) => self.schema.parse_dn(superior).ok(),
@@ -105,13 +122,45 @@ impl Meta {
             self.schema.parse_dn(name.trim_end_matches(',')).ok()
         });
         // A name that is none is for the target to refuse.
-        let stays =
-            renamed.is_none_or(|name| self.holder(&name).is_ok_and(|other| std::ptr::eq(other, holder)));
-        if stays {
+        if renamed.is_none_or(|name| self.may_hold(holder, &name)) {
             return Ok(holder);
         }
         let text = "the new name belongs to another target: add the entry there and delete it here";
         Err(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text))
+    }
+}
+
+impl Meta {
+    /// Whether a target has the longest suffix of those that serve a name. Others may have the same one.
+    fn may_hold(&self, target: &Target, name: &NormalDn) -> bool {
+        let serving = self.targets.iter().filter(|target| target.serves(name));
+        let longest = serving.map(|target| target.suffix.depth()).max();
+        target.serves(name) && Some(target.suffix.depth()) == longest
+    }
+
+    /// Whether other targets have the same suffix.
+    fn is_one_of_several(&self, target: &Target) -> bool {
+        self.targets.iter().filter(|other| other.suffix == target.suffix).nth(1).is_some()
+    }
+
+    /// Notes where the entries of a search are, if other requests will have to know that.
+    fn noting(
+        &self,
+        target: &Target,
+        requester: Option<&NormalDn>,
+        cursor: Box<dyn Cursor>,
+    ) -> Box<dyn Cursor> {
+        let number = self.targets.iter().position(|one| std::ptr::eq(one, target));
+        match (&self.known, number) {
+            (Some(known), Some(number)) if self.is_one_of_several(target) => Box::new(Noting {
+                inner: cursor,
+                known: Arc::clone(known),
+                schema: Arc::clone(&self.schema),
+                requester: requester.cloned(),
+                target: number,
+            }),
+            _ => cursor,
+        }
     }
 }
 
@@ -144,6 +193,11 @@ fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<Contr
     Ok((controls, said))
 }
 
+/// Whoever sent a request, about an entry.
+fn by<'a>(context: &Context<'a>) -> Lookup<'a> {
+    Lookup::By(context.subject.dn.as_ref())
+}
+
 impl Backend for Meta {
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         let refused = |result: LdapResult| Box::new((result, Vec::new()));
@@ -161,7 +215,9 @@ impl Backend for Meta {
         let open = |(target, base, scope): (&Target, &NormalDn, Scope), controls| {
             let request = larix_proto::SearchRequest { scope, ..request };
             // What the request says is not the base where the search begins at the suffix of the target.
-            target.backend.open(context, Search { request, base: &base.clone(), controls, message })
+            let opened =
+                target.backend.open(context, Search { request, base: &base.clone(), controls, message });
+            opened.map(|cursor| self.noting(target, context.subject.dn.as_ref(), cursor))
         };
         match candidates.as_slice() {
             [] => Err(refused(self.nowhere(base))),
@@ -179,14 +235,14 @@ impl Backend for Meta {
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
-        match self.holder(compare.dn) {
+        match self.holder(compare.dn, by(context)) {
             Ok(target) => target.backend.compare(context, compare, later),
             Err(refused) => Reply::Now((refused, Vec::new())),
         }
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
-        match self.holder(bind.dn) {
+        match self.holder(bind.dn, Lookup::Bind) {
             Ok(target) => target.backend.bind(context, bind, later),
             // Which names are served is not told to who binds.
             Err(_) => Reply::Now(LdapResult::new(ResultCode::INVALID_CREDENTIALS).into()),
@@ -199,7 +255,7 @@ impl Backend for Meta {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        match self.holder(change.dn) {
+        match self.holder(change.dn, by(context)) {
             Ok(target) => target.backend.modify_password(context, change, later),
             Err(refused) => Reply::Now(refused.into()),
         }
@@ -211,7 +267,7 @@ impl Backend for Meta {
         asked: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        match self.holder(asked.dn) {
+        match self.holder(asked.dn, by(context)) {
             Ok(target) => target.backend.extended(context, asked, later),
             Err(refused) => Reply::Now(refused.into()),
         }
@@ -219,10 +275,22 @@ impl Backend for Meta {
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         let refused = match changes {
-            Changes::One(request, Some(dn)) => match self.holder_of_change(&request.operation, &dn) {
-                Ok(target) => return target.backend.update(context, Changes::One(request, Some(dn)), done),
-                Err(refused) => refused,
-            },
+            Changes::One(request, Some(dn)) => {
+                let requester = context.subject.dn.as_ref();
+                match self.holder_of_change(&request.operation, &dn, requester) {
+                    Ok(target) => {
+                        let leaves = matches!(
+                            request.operation,
+                            WriteOperation::Delete { .. } | WriteOperation::ModifyDn { .. }
+                        );
+                        if let Some(known) = self.known.as_ref().filter(|_| leaves) {
+                            known.forget(&dn);
+                        }
+                        return target.backend.update(context, Changes::One(request, Some(dn)), done);
+                    }
+                    Err(refused) => refused,
+                }
+            }
             Changes::One(..) => LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"),
             Changes::Together(_) => {
                 let text = "a meta database takes no transactions: its targets commit each for itself";

@@ -58,7 +58,7 @@ fn meta(targets: Vec<Target>, default_target: Option<usize>) -> Meta {
     let schema = Arc::new(builder.build());
     let policy = Arc::new(AccessPolicy::open(Arc::clone(&schema), None));
     let suffixes = vec!["o=x".to_owned()];
-    Meta { targets, on_error: OnError::Continue, default_target, schema, policy, suffixes }
+    Meta { targets, on_error: OnError::Continue, default_target, known: None, schema, policy, suffixes }
 }
 
 #[test]
@@ -116,16 +116,16 @@ fn one_target_holds_a_name() {
     let with = meta(suffixes(&all), Some(3));
     let elsewhere = meta(suffixes(&all), Some(0));
     for (name, expected) in [("cn=c,ou=a,o=x", 1), ("ou=a,o=x", 1), ("cn=c,o=x", 0), ("cn=c,ou=b,o=x", 3)] {
-        let found = with.holder(&dn(name)).unwrap();
+        let found = with.holder(&dn(name), Lookup::New).unwrap();
         assert!(std::ptr::eq(found, &raw const with.targets[expected]), "{name}");
     }
     for both in [&without, &elsewhere] {
-        let refused = both.holder(&dn("cn=c,ou=b,o=x")).unwrap_err();
+        let refused = both.holder(&dn("cn=c,ou=b,o=x"), Lookup::New).unwrap_err();
         assert_eq!(refused.code, ResultCode::UNWILLING_TO_PERFORM);
         assert!(refused.diagnostic.contains("default-target"), "{refused:?}");
     }
     let none = meta(suffixes(&["ou=a,o=x"]), None);
-    let refused = none.holder(&dn("cn=c,o=x")).unwrap_err();
+    let refused = none.holder(&dn("cn=c,o=x"), Lookup::New).unwrap_err();
     assert_eq!((refused.code, refused.matched_dn.as_str()), (ResultCode::NO_SUCH_OBJECT, "o=x"));
     // A renamed entry stays where it is.
     let rename = |entry: &str, new_rdn: &str, new_superior: Option<&str>| {
@@ -133,7 +133,7 @@ fn one_target_holds_a_name() {
         let new_superior = new_superior.map(str::to_owned);
         let name = dn(&entry);
         let operation = WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn: true, new_superior };
-        without.holder_of_change(&operation, &name).map(|_| ()).map_err(|refused| refused.code)
+        without.holder_of_change(&operation, &name, None).map(|_| ()).map_err(|refused| refused.code)
     };
     let across = Err(ResultCode::AFFECTS_MULTIPLE_DSAS);
     assert_eq!(rename("cn=c,ou=a,o=x", "cn=d", None), Ok(()));

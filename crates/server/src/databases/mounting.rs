@@ -19,7 +19,7 @@ use crate::backends::{
     Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, chasing,
     connections, connections_of_targets, pbind, remote_auth, translucent,
 };
-use larix_backend::meta::Target;
+use larix_backend::meta::{KnownNames, Target};
 use larix_backend::{
     Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, Router, RulesInFront, Special, Stack,
     TellsChanges,
@@ -249,6 +249,9 @@ fn of_targets(
         targets,
         on_error: settings.on_error,
         default_target: settings.default_target,
+        known: settings
+            .known_names
+            .map(|lifetime| Arc::new(KnownNames::new(lifetime, Arc::clone(&common.services.clock) as _))),
         schema: Arc::clone(schema),
         policy: Arc::clone(&policy),
         suffixes: database.suffixes.iter().map(ToString::to_string).collect(),

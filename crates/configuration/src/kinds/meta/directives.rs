@@ -1,6 +1,6 @@
 //! The directives that slapd-ldap(5) has not, or has otherwise.
 
-use larix_backend::meta::{OnError, SubtreeRule, Subtrees};
+use larix_backend::meta::{NameLifetime, OnError, SubtreeRule, Subtrees};
 use larix_proto::Scope as SearchScope;
 use larix_proto::url::LdapUrl;
 use larix_rewrite::{lines, posix_regex};
@@ -114,8 +114,18 @@ pub(super) static TABLE: &[Directive] = &[
         if known { Ok(()) } else { c.number::<u32>(0).map(|_| ()) }
     })
     .noted("a request that changes nothing is sent three times at most; `quarantine` says when a target is tried again"),
-    Directive::kept("dncache-ttl", "olcDbDnCacheTtl", Scope::Kind("meta"), Form::Whole)
-        .noted("the suffixes of targets say which of them holds a name"),
+    own("dncache-ttl", "olcDbDnCacheTtl", Form::Whole, |b, c| {
+        let lifetime = match c.argument(0)? {
+            word if word.eq_ignore_ascii_case("disabled") => None,
+            word if word.eq_ignore_ascii_case("forever") => Some(NameLifetime::Forever),
+            word => {
+                let time = ldap::time(word, 0).map_err(|fault| fault.with_help("disabled, forever, or a time such as 1h"))?;
+                (!time.is_zero()).then_some(NameLifetime::For(time))
+            }
+        };
+        of_all(b)?.known_names = lifetime;
+        Ok(())
+    }),
     own("pseudoroot-bind-defer", "olcDbPseudoRootBindDefer", Form::Switch, |_, c| c.switch().map(|_| ()))
         .alias(&["root-bind-defer"])
         .noted("targets are bound to when the root's first request needs it"),

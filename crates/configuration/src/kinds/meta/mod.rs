@@ -7,7 +7,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use larix_backend::meta::{OnError, Subtrees};
+use larix_backend::meta::{NameLifetime, OnError, Subtrees};
 use larix_proxy::ProxySettings;
 use larix_rewrite::Mapping;
 use larix_rewrite::lines::{self, LineFault};
@@ -52,6 +52,8 @@ pub struct MetaSettings {
     pub on_error: OnError,
     /// The number of a target, from 0.
     pub default_target: Option<usize>,
+    /// How long it is remembered which of several targets has an entry; none: not at all.
+    pub known_names: Option<NameLifetime>,
 }
 
 /// What holds for every target that says nothing else.

@@ -1,4 +1,4 @@
-use larix_backend::meta::{OnError, Subtrees};
+use larix_backend::meta::{NameLifetime, OnError, Subtrees};
 
 use super::MetaSettings;
 use crate::{Config, Source};
@@ -61,7 +61,7 @@ fn read(lines: &str) -> Result<MetaSettings, String> {
 fn what_is_read() {
     let (settings, config) = read_as(
         "meta",
-        "onerr report\nnorefs yes\ntimeout 7\nquarantine 5,10;60,+\nidle-timeout 30\n\
+        "onerr report\ndncache-ttl 1h\nnorefs yes\ntimeout 7\nquarantine 5,10;60,+\nidle-timeout 30\n\
          uri \"ldap://a:3890/ou=One Two,o=x\" ldap://b/\nsuffixmassage \"ou=One Two,o=x\" dc=one\nmap attribute title description\n\
          map objectclass *\nsubtree-exclude \"dn.children:ou=No,ou=One Two,o=x\"\nsubtree-exclude dn.regex:^cn=\nfilter [(]uid=\n\
          idassert-bind bindmethod=simple binddn=cn=p credentials=secret mode=self\nidassert-authzFrom *\n\
@@ -73,6 +73,11 @@ fn what_is_read() {
     .unwrap();
     let [one, two] = settings.targets.as_slice() else { panic!("{settings:?}") };
     assert_eq!((settings.on_error, settings.default_target), (OnError::Report, Some(1)));
+    assert_eq!(settings.known_names, Some(NameLifetime::For(std::time::Duration::from_secs(3600))));
+    for (word, lifetime) in [("disabled", None), ("0", None), ("Forever", Some(NameLifetime::Forever))] {
+        let (settings, _) = read_as("meta", &format!("dncache-ttl {word}\nuri ldap://a/o=x")).unwrap();
+        assert_eq!(settings.known_names, lifetime, "{word}");
+    }
     assert_eq!((one.suffix.normal.as_str(), two.suffix.normal.as_str()), ("ou=one two,o=x", "o=x"));
     assert_eq!((one.proxy.targets.len(), one.proxy.targets[0].dn.as_str()), (2, ""));
     assert!(one.proxy.no_references && two.proxy.no_references && two.proxy.assertion.is_none());
@@ -130,6 +135,8 @@ fn what_cannot_be() {
         ("map attribute cn sn", "behind the `uri` line"),
         ("uri ldap://a/o=x\nonerr stop", "before the first `uri`"),
         ("onerr perhaps\nuri ldap://a/o=x", "`perhaps` is not known here"),
+        ("dncache-ttl soon\nuri ldap://a/o=x", "`soon` is not a time"),
+        ("uri ldap://a/o=x\ndncache-ttl forever", "before the first `uri`"),
         ("uri ldap://a/o=x\nsubtree-include dn:o=x\nsubtree-exclude dn:ou=a,o=x", "and not both"),
         ("uri ldap://a/ou=a,o=x\nsubtree-include dn:ou=b,o=x", "not within the target's name"),
         ("uri ldap://a/o=x\nsubtree-include dn.near:o=x", "no style `near`"),
