@@ -12,8 +12,8 @@ use larix_proto::{
     Authentication, DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp,
     ResultCode, encode, frame, oid,
 };
-use zeroize::{Zeroize, Zeroizing};
 
+use crate::input::Input;
 pub use searches::SearchLocation;
 use searches::Searches;
 pub use service::{Event, Limits, Operation, Service, Started, Stepped};
@@ -51,7 +51,7 @@ pub struct Connection<S: Service> {
     /// As they were when the turn began, or a bind within it ended.
     limits: Limits,
     /// Bytes read and not yet consumed. A password may be among them: what is let go of them is overwritten.
-    input: Zeroizing<Vec<u8>>,
+    input: Input,
     /// Answers; the first `sent` bytes are gone.
     output: Vec<u8>,
     sent: usize,
@@ -97,7 +97,7 @@ impl<S: Service> Connection<S> {
         Self {
             limits: service.limits(),
             service,
-            input: Zeroizing::default(),
+            input: Input::default(),
             output: Vec::new(),
             sent: 0,
             next_serial: 0,
@@ -367,14 +367,13 @@ impl<S: Service> Connection<S> {
     /// Keeps bytes of requests that cannot start yet. They may be secret: the caller overwrites its copy, too.
     fn keep(&mut self, bytes: &[u8]) {
         self.had_secrets |= !bytes.is_empty();
-        let needed = self.input.len() + bytes.len();
-        if needed > self.input.capacity() {
-            // A list that grows by itself leaves its old place as it is.
-            let mut larger = Vec::with_capacity(needed.max(2 * self.input.capacity()));
-            larger.extend_from_slice(&self.input);
-            self.input = Zeroizing::new(larger);
-        }
-        self.input.extend_from_slice(bytes);
+        let front = if self.input.is_empty() { bytes } else { &*self.input };
+        let expected = match frame(front, self.limits.pdu) {
+            Ok(Frame::Incomplete { needed: expected } | Frame::Complete { len: expected }) => expected,
+            // It is refused when its turn comes.
+            Err(_) => 0,
+        };
+        self.input.add(bytes, expected);
     }
 
     fn start_buffered_requests(&mut self, which: Start) {
@@ -383,9 +382,6 @@ impl<S: Service> Connection<S> {
         }
         let mut input = std::mem::take(&mut self.input);
         let used = self.start_requests(&input, which);
-        if self.had_secrets {
-            input.get_mut(..used).unwrap_or(&mut []).zeroize();
-        }
         if used == input.len() || self.phase == Phase::Closing {
             // Dropped and overwritten, not kept: an idle connection holds no buffer.
             return;
@@ -394,7 +390,7 @@ impl<S: Service> Connection<S> {
             self.refuse_behind();
             return;
         }
-        input.drain(..used);
+        input.remove(used);
         self.input = input;
     }
 
@@ -585,7 +581,7 @@ impl<S: Service> Connection<S> {
         }
         self.abandon_all();
         self.phase = Phase::Closing;
-        self.input = Zeroizing::default();
+        self.input = Input::default();
         if let Some(result) = notice {
             encode::notice_of_disconnection(&mut self.output, &result);
         }

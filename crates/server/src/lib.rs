@@ -32,6 +32,7 @@ pub mod hardening;
 mod harness;
 mod host_names;
 pub mod http;
+mod input;
 mod layers;
 pub mod ldif_tree;
 pub mod listener;

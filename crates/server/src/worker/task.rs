@@ -15,12 +15,12 @@ use larix_engine::writer;
 use larix_proto::{LdapResult, ResultCode};
 use tokio::io::ReadBuf;
 use tokio::sync::mpsc::UnboundedReceiver;
-use zeroize::Zeroize;
 
 use super::deadlines::Handle;
 use super::{ConnectionEvent, Core, READ_BYTES};
 use crate::connection::{Connection, Turn};
 use crate::dispatch::Dispatcher;
+use crate::input::overwrite;
 use crate::layers::Layers;
 use crate::statistics::add;
 use crate::stream::{Stream, Writer};
@@ -278,7 +278,7 @@ impl<'c> Task<'c> {
                 let bytes = buffer.get_mut(..count).unwrap_or(&mut []);
                 let turn = self.connection.receive(bytes);
                 if self.connection.take_had_secrets() {
-                    bytes.zeroize();
+                    overwrite(bytes);
                 }
                 Ok(turn)
             }

@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-use zeroize::Zeroize;
-
 use super::{Ended, Task};
 use crate::connection::Turn;
 use crate::dispatch::LayerChange;
+use crate::input::overwrite;
 use crate::layers::LayersError;
 use crate::statistics::add;
 use crate::stream::Writer;
@@ -35,7 +34,7 @@ impl Task<'_> {
             if received.closed { self.input_closed() } else { turn }
         });
         if self.connection.take_had_secrets() {
-            plain.zeroize();
+            overwrite(&mut plain);
         }
         plain.clear();
         if plain.capacity() <= PLAIN_BUFFER_BYTES {
@@ -69,7 +68,7 @@ impl Task<'_> {
             false => self.connection.receive(&plain),
         };
         if self.connection.take_had_secrets() {
-            plain.zeroize();
+            overwrite(&mut plain);
         }
         Ok(if received.closed { self.input_closed() } else { turn })
     }
