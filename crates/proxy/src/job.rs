@@ -50,6 +50,8 @@ pub(crate) struct Job {
     pub(crate) body: Zeroizing<Vec<u8>>,
     /// When it is given up, whatever comes.
     pub(crate) deadline: Option<Duration>,
+    /// Nobody waits for it any more; what becomes of it is waited for until then.
+    pub(crate) alone_until: Option<Duration>,
     /// How long a search may be without an answer.
     pub(crate) patience: Option<Duration>,
     pub(crate) entries_max: Option<u32>,

@@ -261,6 +261,7 @@ impl Attempt {
             kind: Kind::Bind,
             body: body.into(),
             deadline: Some(until),
+            alone_until: None,
             patience: None,
             entries_max: None,
             is_repeatable: true,

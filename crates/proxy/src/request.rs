@@ -44,6 +44,7 @@ impl RequestContext<'_> {
             kind: self.kind,
             body,
             deadline: self.until.map(|until| nanos(until) + LATER),
+            alone_until: None,
             patience: None,
             entries_max: None,
             is_repeatable,

@@ -199,6 +199,13 @@ pub enum Kind {
     Extended,
 }
 
+impl Kind {
+    /// Whether the target is another one afterwards, or may be.
+    pub(crate) const fn is_change(self) -> bool {
+        !matches!(self, Self::Bind | Self::Compare | Self::Search)
+    }
+}
+
 /// How long operations may take; of a search: how long the target may say nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts([Option<Duration>; 8]);

@@ -14,6 +14,9 @@ use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{Job, Owner, Sink};
 use crate::open::nanos;
 
+/// How long the target may take for a change whose client waits no more.
+const ALONE: Duration = Duration::from_secs(60);
+
 impl Exchange {
     pub(super) fn forget(&mut self, number: u64) {
         self.places.remove(&number);
@@ -33,8 +36,10 @@ impl Exchange {
         job.sink.end_unsent(result);
     }
 
-    /// Nobody waits for a request any more, or it gets this result.
+    /// Nobody waits for a request any more, or it gets this result. A change that the target has goes on without its client: others
+    /// may have to hear whether it was made.
     pub(super) fn give_up(&mut self, number: u64, result: Option<LdapResult>) {
+        let alone_until = self.now() + ALONE;
         let how = self.given.settings.giving_up;
         let Some(id) = self.places.get(&number).copied() else {
             let at = self.binds.iter().position(|(waiting, _)| *waiting == number);
@@ -48,12 +53,22 @@ impl Exchange {
         if let Some(at) = connection.waiting.iter().position(|(waiting, _)| *waiting == number) {
             let removed = connection.waiting.remove(at);
             self.forget(number);
-            answer(removed, result);
+            match (removed, result) {
+                (Some((_, job)), None) if job.kind.is_change() => job.sink.end_unsent(never_sent()),
+                (removed, result) => answer(removed, result),
+            }
             return;
         }
         let message =
             connection.sent.iter().find(|(_, (sent, _))| *sent == number).map(|(message, _)| *message);
         let Some(message) = message else { return };
+        if result.is_none()
+            && let Some((_, job)) = connection.sent.get_mut(&message)
+            && job.kind.is_change()
+        {
+            job.alone_until = Some(alone_until);
+            return;
+        }
         if let Stage::Open(channel) = &mut connection.stage {
             channel.layer().give_up(MessageId(message), how);
         }
@@ -221,6 +236,9 @@ impl Exchange {
         for (id, connection) in &mut self.connections {
             overdue
                 .extend(connection.waiting.iter().filter(|(_, job)| is_late(job)).map(|(number, _)| *number));
+            let is_forlorn = |job: &Job| job.alone_until.is_some_and(|until| until <= now);
+            let forlorn = connection.sent.values().filter(|(_, job)| is_forlorn(job));
+            overdue.extend(forlorn.map(|(number, _)| *number));
             let is_old = settings.connection_ttl.is_some_and(|ttl| now >= connection.opened + ttl);
             let is_idle = settings.idle_timeout.is_some_and(|idle| now >= connection.used + idle);
             let is_nobodys = matches!(&connection.owner, Owner::User(dn) if !bound.contains(dn));
@@ -254,6 +272,11 @@ impl Exchange {
             self.give_up(number, Some(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)));
         }
     }
+}
+
+/// The answer to a change that nobody waits for, and that no target has had.
+fn never_sent() -> LdapResult {
+    LdapResult::with(ResultCode::CANCELED, "the change was given up before it was sent")
 }
 
 /// Ends a request that was taken from where it waited.

@@ -74,6 +74,7 @@ impl Exchange {
             kind: Kind::Search,
             body: root_dse().into(),
             deadline: None,
+            alone_until: None,
             patience: None,
             entries_max: Some(1),
             is_repeatable: false,
