@@ -17,6 +17,8 @@ pub struct ChangedEntry {
     pub dn: NormalDn,
     /// What it is called now, where it was renamed.
     pub renamed: Option<NormalDn>,
+    /// Whether it may have been deleted with all that is below it.
+    pub is_tree: bool,
     /// Whether the change was made. It is not known of one that nobody has answered.
     pub is_certain: bool,
 }
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     fn changed(dn: &str) -> ChangedEntry {
-        ChangedEntry { dn: NormalDn::from_normal(dn), renamed: None, is_certain: true }
+        ChangedEntry { dn: NormalDn::from_normal(dn), renamed: None, is_tree: false, is_certain: true }
     }
 
     #[test]

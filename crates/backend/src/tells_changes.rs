@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
+use larix_engine::write::{Completion, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 
@@ -30,12 +30,13 @@ impl TellsChanges {
     }
 
     fn outstanding_at(&self, dn: &NormalDn) -> Outstanding {
-        self.outstanding(ChangedEntry { dn: dn.clone(), renamed: None, is_certain: true })
+        self.outstanding(ChangedEntry { dn: dn.clone(), renamed: None, is_tree: false, is_certain: true })
     }
 
-    fn changed(&self, operation: &WriteOperation, dn: &NormalDn) -> ChangedEntry {
-        let mut changed = ChangedEntry { dn: dn.clone(), renamed: None, is_certain: true };
-        if let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = operation {
+    fn changed(&self, request: &WriteRequest, dn: &NormalDn) -> ChangedEntry {
+        let is_tree = request.controls.tree_delete;
+        let mut changed = ChangedEntry { dn: dn.clone(), renamed: None, is_tree, is_certain: true };
+        if let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = &request.operation {
             let superior = match new_superior {
                 Some(superior) => self.schema.parse_dn(superior).ok(),
                 None => dn.parent(),
@@ -74,15 +75,14 @@ impl Interceptor for TellsChanges {
     }
 
     fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
-        let one = |operation: &WriteOperation, dn: &NormalDn| self.outstanding(self.changed(operation, dn));
+        let one = |request: &WriteRequest, dn: &NormalDn| self.outstanding(self.changed(request, dn));
         let outstanding: Vec<Outstanding> = match &changes {
-            Changes::One(request, target) => target.iter().map(|dn| one(&request.operation, dn)).collect(),
+            Changes::One(request, target) => target.iter().map(|dn| one(request, dn)).collect(),
             Changes::Together(requests) => {
                 let target = |operation: &WriteOperation| self.schema.parse_dn(operation.target()).ok();
-                let named = requests
-                    .iter()
-                    .filter_map(|request| Some((&request.operation, target(&request.operation)?)));
-                named.map(|(operation, dn)| one(operation, &dn)).collect()
+                let named =
+                    requests.iter().filter_map(|request| Some((request, target(&request.operation)?)));
+                named.map(|(request, dn)| one(request, &dn)).collect()
             }
         };
         let done = Box::new(move |outcome: WriteOutcome| {

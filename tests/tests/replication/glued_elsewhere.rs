@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use larix_proto::MessageId;
+use larix_proto::client;
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Site};
 use larix_tests::client::{Client, run};
+use larix_tests::raw::{Raw, bind};
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
 use larix_tests::running::Running;
@@ -174,6 +177,61 @@ fn changes_made_through_the_provider_are_told() {
     assert_eq!(remote(&consumer), ["cn=in,ou=crate", "ou=crate", "uid=u1", "uid=u3"]);
 }
 
+/// Changes that the other server refuses, each given up at once, one by an abandon and one by the end of the connection.
+#[test]
+fn who_may_change_nothing_ends_no_search() {
+    let far = far();
+    let provider = provider(far.address(), "", BEHIND_GLUE);
+    let mut consumer = following(provider.address(), &Wanted::default());
+    for round in 0..20 {
+        let mut attacker = Raw::connect(provider.address()).unwrap();
+        assert_eq!(attacker.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+        let mut bytes = Vec::new();
+        let nobody = format!("uid=nobody,ou=remote,{SUFFIX}");
+        client::modify_dn(&mut bytes, MessageId(2), &nobody, "uid=other", true, None, &[]);
+        if round % 2 == 0 {
+            client::abandon(&mut bytes, MessageId(3), MessageId(2), &[]);
+        }
+        assert!(attacker.send(&bytes));
+        if round % 2 == 0 {
+            // The abandoned one is not answered.
+            let answer =
+                attacker.ask(&larix_tests::raw::search(4, "", larix_proto::Scope::Base, "(objectClass=*)"));
+            assert_eq!(answer.unwrap().code, 0);
+        }
+    }
+    let mut writer = bound(provider.address(), ADMIN);
+    let request = "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: after";
+    assert_eq!(told(&mut consumer, &mut writer, request, 1), "modify uid=u1,ou=remote");
+}
+
+/// The consumer's filter leaves the superiors out: they are renamed and deleted all the same.
+#[test]
+fn superiors_that_were_not_sent_count() {
+    let far = far();
+    let provider = provider(far.address(), "", BEHIND_GLUE);
+    let mut writer = bound(provider.address(), ADMIN);
+    for (rdn, class) in [("ou=box", "organizationalUnit"), ("ou=mid,ou=box", "organizationalUnit")] {
+        let name = rdn.split([',', '=']).nth(1).unwrap();
+        change(&mut writer, &format!("add {rdn},ou=remote,{SUFFIX}\n  objectClass: {class}\n  ou: {name}"));
+    }
+    change(
+        &mut writer,
+        &format!(
+            "add uid=x,ou=mid,ou=box,ou=remote,{SUFFIX}\n  objectClass: inetOrgPerson\n  uid: x\n  cn: X\n  sn: x"
+        ),
+    );
+    let wanted = Wanted { filter: "(objectClass=inetOrgPerson)", ..Wanted::default() };
+    let mut consumer = following(provider.address(), &wanted);
+    assert!(remote(&consumer).contains(&"uid=x,ou=mid,ou=box".to_owned()));
+    change(&mut writer, &format!("modrdn ou=box,ou=remote,{SUFFIX} ou=crate delete"));
+    let ended = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
+    assert!(ended.code == 52 && ended.text.contains("search again"), "{ended:?}");
+    consumer.ask(provider.address(), &wanted);
+    assert_eq!(consumer.refresh(), None);
+    assert!(remote(&consumer).contains(&"uid=x,ou=mid,ou=crate".to_owned()));
+}
+
 #[test]
 fn the_order_of_the_overlays_decides() {
     let far = far();
@@ -331,6 +389,14 @@ fn a_copy_follows(kind: Kind) {
         provider.change("modify ou=near,dc=example,dc=com\n  replace description: changed meanwhile");
     }
     consumer.start();
+    consumer.wait_until_like(&provider);
+    // Of an entry below it, nothing but the name is another one then.
+    provider.change(
+        "add ou=box,ou=remote,dc=example,dc=com\n  objectClass: organizationalUnit\n  ou: box\n\n\
+         add cn=in,ou=box,ou=remote,dc=example,dc=com\n  objectClass: device\n  cn: in",
+    );
+    consumer.wait_until_like(&provider);
+    provider.change("modrdn ou=box,ou=remote,dc=example,dc=com ou=crate delete");
     consumer.wait_until_like(&provider);
     // Nothing there is heard of while it follows, and nothing of that is lost with the next change of the same entry.
     change(&mut there, "modify uid=late,ou=users,dc=far\n  replace description: unheard");

@@ -146,7 +146,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     fn put_here(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
         if let (Some(theirs), Some(ours)) = (put.csn, here.csn)
             && theirs <= ours
-            && !(self.rules.elsewhere && theirs < ours)
+            // Copies of what no log here tells of: what comes is how it is, whatever is older, and a rename need not change the entry.
+            && !(self.rules.elsewhere && (theirs < ours || put.dn != here.dn))
         {
             let went_back = theirs < ours && self.lost_by_provider(&ours);
             if theirs == ours && self.has_merged(put, &here)? {

@@ -57,6 +57,8 @@ pub(super) struct Elsewhere {
     /// The next part of the refresh.
     at: usize,
     running: Option<Running>,
+    /// Looked at before what is heard next.
+    next: Option<(usize, ChangedEntry)>,
     /// None: the search does not go on with changes.
     sent: Option<SentNames>,
     /// What a server has answered, before it is sent on.
@@ -100,6 +102,7 @@ struct Running {
 struct Lookup {
     before: NormalDn,
     now: NormalDn,
+    is_tree: bool,
     found: bool,
 }
 
@@ -178,6 +181,7 @@ impl<'s, 'a> Builder<'s, 'a> {
             form,
             at: 0,
             running: None,
+            next: None,
             sent: persist.then(|| SentNames::new(SENT_MAX)),
             buffer: Vec::new(),
             entries: 0,
@@ -209,7 +213,6 @@ impl Elsewhere {
     /// # Errors
     /// A server that does not answer, or does not answer everything.
     pub(super) fn refresh(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Reached, LdapResult> {
-        self.silent = None;
         loop {
             if out.len() >= budget.bytes {
                 return Ok(Reached::More);
@@ -233,7 +236,6 @@ impl Elsewhere {
     /// # Errors
     /// A change that cannot be told: the consumer has to come again.
     pub(super) fn persist(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Reached, LdapResult> {
-        self.silent = None;
         loop {
             if out.len() >= budget.bytes {
                 return Ok(Reached::More);
@@ -252,32 +254,35 @@ impl Elsewhere {
 
     /// Looks at the next change; whether there was one.
     fn begin_lookup(&mut self) -> Result<bool, LdapResult> {
-        let mut next = None;
+        let mut next = self.next.take();
         for (at, part) in self.parts.iter().enumerate() {
-            if let Some(changed) = part.heard.take().map_err(search_again)? {
-                next = Some((at, changed));
-                break;
+            if next.is_none() {
+                next = part.heard.take().map_err(search_again)?.map(|changed| (at, changed));
             }
         }
-        let Some((at, ChangedEntry { dn, renamed, is_certain })) = next else { return Ok(false) };
+        let Some((at, changed)) = next else { return Ok(false) };
+        let ChangedEntry { dn, renamed, is_tree, is_certain } = changed;
         let Some(part) = self.parts.get(at) else { return Ok(false) };
         let is_renamed = renamed.is_some();
-        let now = renamed.unwrap_or_else(|| dn.clone());
+        let mut now = renamed.unwrap_or_else(|| dn.clone());
         let is_within = |dn: &NormalDn| dn.is_in_scope(&part.suffix, part.scope);
         if !(is_within(&dn) || is_within(&now)) {
             return Ok(true);
         }
         let Some(sent) = &self.sent else { return Ok(true) };
         if is_renamed {
-            if !is_certain {
-                return Err(search_again("whether an entry was renamed is not known: search again"));
-            }
             if sent.has_below(&dn) || !sent.are_all() {
                 return Err(search_again("an entry was renamed with those below it: search again"));
             }
+            if !is_certain {
+                // It has the one name or the other.
+                let other = std::mem::replace(&mut now, dn.clone());
+                let other = ChangedEntry { dn: other, renamed: None, is_tree: false, is_certain };
+                self.next = Some((at, other));
+            }
         }
         let cursor = self.open(at, Some(&now))?;
-        let changed = Some(Lookup { before: dn, now, found: false });
+        let changed = Some(Lookup { before: dn, now, is_tree, found: false });
         self.running = Some(Running { cursor, part: at, changed });
         Ok(true)
     }
@@ -314,6 +319,10 @@ impl Elsewhere {
         let Some(mut running) = self.running.take() else { return Ok(Reached::End) };
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = running.cursor.step(budget, &mut buffer);
+        // Changes of this server wake the search as well: only what the other server says counts.
+        if !(buffer.is_empty() && matches!(slice, Slice::Waiting)) {
+            self.silent = None;
+        }
         let mut messages = buffer.as_slice();
         while let Ok(Frame::Complete { len }) = frame(messages, limits::PDU_CEILING) {
             let (message, rest) = messages.split_at(len);
@@ -331,7 +340,7 @@ impl Elsewhere {
                 return Ok(Reached::More);
             }
             Slice::Waiting => {
-                self.silent = Some(self.clock.monotonic());
+                self.silent.get_or_insert_with(|| self.clock.monotonic());
                 self.running = Some(running);
                 return Ok(Reached::Waiting);
             }
@@ -342,8 +351,8 @@ impl Elsewhere {
             let suffix = self.parts.get(running.part).map(|part| &part.suffix);
             return Err(suffix.map_or_else(|| result.clone(), |suffix| unread(suffix, &result)));
         }
-        if let Some(Lookup { before, found: false, .. }) = running.changed {
-            self.is_gone(&before, out)?;
+        if let Some(Lookup { before, is_tree, found: false, .. }) = running.changed {
+            self.is_gone((&before, is_tree), out)?;
         }
         Ok(Reached::End)
     }
@@ -385,9 +394,9 @@ impl Elsewhere {
     }
 
     /// An entry is not part of the content any more.
-    fn is_gone(&mut self, dn: &NormalDn, out: &mut Vec<u8>) -> Result<(), LdapResult> {
+    fn is_gone(&mut self, (dn, is_tree): (&NormalDn, bool), out: &mut Vec<u8>) -> Result<(), LdapResult> {
         let Some(sent) = &mut self.sent else { return Ok(()) };
-        if sent.has_below(dn) {
+        if sent.has_below(dn) || is_tree && !sent.are_all() {
             return Err(search_again("an entry is gone with those below it: search again"));
         }
         match sent.remove(dn) {

@@ -20,7 +20,7 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 pub(super) struct SentNames {
     hasher: RandomState,
     entries: HashMap<u64, Uuid>,
-    /// How many of them are directly below each name.
+    /// How many of them are below each name, at any depth.
     below: HashMap<u64, u32>,
     /// Not all that was sent is kept.
     overflowed: bool,
@@ -66,8 +66,8 @@ impl SentNames {
         }
         if self.entries.insert(key, uuid).is_none() {
             KEPT.fetch_add(1, Ordering::Relaxed);
-            if let Some(parent) = dn.parent() {
-                *self.below.entry(self.key(&parent)).or_default() += 1;
+            for superior in std::iter::successors(dn.parent(), NormalDn::parent) {
+                *self.below.entry(self.key(&superior)).or_default() += 1;
             }
         }
     }
@@ -75,12 +75,12 @@ impl SentNames {
     pub(super) fn remove(&mut self, dn: &NormalDn) -> Option<Uuid> {
         let removed = self.entries.remove(&self.key(dn))?;
         KEPT.fetch_sub(1, Ordering::Relaxed);
-        if let Some(parent) = dn.parent() {
-            let parent = self.key(&parent);
-            if let Some(count) = self.below.get_mut(&parent) {
+        for superior in std::iter::successors(dn.parent(), NormalDn::parent) {
+            let superior = self.key(&superior);
+            if let Some(count) = self.below.get_mut(&superior) {
                 *count -= 1;
                 if *count == 0 {
-                    self.below.remove(&parent);
+                    self.below.remove(&superior);
                 }
             }
         }
@@ -108,6 +108,13 @@ mod tests {
         sent.insert(&dn("cn=b,ou=a,dc=x"), b);
         assert_eq!((sent.get(&dn("ou=a,dc=x")), sent.get(&dn("cn=b,ou=a,dc=x"))), (Some(a), Some(b)));
         assert!(sent.has_below(&dn("ou=a,dc=x")) && sent.has_below(&dn("dc=x")));
+        // Superiors count that were not sent themselves.
+        let deep = dn("cn=deep,ou=not,ou=sent,dc=x");
+        sent.insert(&deep, a);
+        assert!(sent.has_below(&dn("ou=sent,dc=x")) && sent.has_below(&dn("ou=not,ou=sent,dc=x")));
+        assert!(!sent.has_below(&deep));
+        assert_eq!(sent.remove(&deep), Some(a));
+        assert!(!sent.has_below(&dn("ou=sent,dc=x")) && !sent.has_below(&dn("ou=not,ou=sent,dc=x")));
         assert_eq!(sent.remove(&dn("cn=b,ou=a,dc=x")), Some(b));
         assert_eq!(sent.remove(&dn("cn=b,ou=a,dc=x")), None);
         assert!(!sent.has_below(&dn("ou=a,dc=x")) && sent.has_below(&dn("dc=x")));
