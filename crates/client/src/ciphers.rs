@@ -307,12 +307,18 @@ impl Picked {
         match version {
             Some((3, 4)) => self.tls12 = false,
             Some((3, 3)) => {}
+            Some((1, 2)) => self.not_as_on_the_wire(text, "TLS 1.2 is written 3.3"),
+            Some((1, 3)) => self.not_as_on_the_wire(text, "TLS 1.3 is written 3.4"),
             Some((0..=2, _) | (3, 0..=2)) => {
                 self.notes.push(format!("TLSProtocolMin `{text}`: nothing below TLS 1.2 is spoken"));
             }
             _ => return Err(format!("TLSProtocolMin `{text}`: there is no such version; 3.4 is TLS 1.3")),
         }
         Ok(())
+    }
+
+    fn not_as_on_the_wire(&mut self, text: &str, mend: &str) {
+        self.notes.push(format!("TLSProtocolMin `{text}` is below 3.3 and changes nothing: {mend}"));
     }
 
     fn curves(&mut self, text: &str) -> Result<(), String> {

@@ -91,6 +91,8 @@ fn what_has_no_effect_is_noted() {
         ("HIGH:@SECLEVEL=1", None, None, "`@SECLEVEL=1` has no meaning"),
         ("NORMAL:%COMPAT", None, None, "`%COMPAT` has no meaning"),
         ("HIGH", Some("3.1"), None, "nothing below TLS 1.2"),
+        ("HIGH", Some("1.2"), None, "TLS 1.2 is written 3.3"),
+        ("HIGH", Some("1.3"), None, "`1.3` is below 3.3 and changes nothing: TLS 1.3 is written 3.4"),
         ("HIGH", None, Some("secp521r1:prime256v1"), "no secp521r1 here"),
     ] {
         let notes = choose(Some(ciphers), min, curves).unwrap().notes.join("\n");

@@ -61,6 +61,9 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
+    /// The settings that are known, by the names of ldap.conf.
+    pub const NAMES: &'static [&'static str] = KNOWN;
+
     /// Exactly these, by the names of ldap.conf in any case (`tls_cert` and the like); names that are none of them are left
     /// out.
     pub fn new<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {

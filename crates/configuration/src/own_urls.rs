@@ -13,6 +13,23 @@ impl Config {
         self.global.server_ids.iter().find(is_own).map_or(0, |id| id.number)
     }
 
+    /// What is wrong if all lines of `serverID` have URLs and none of them is a listener's: this server has no ID then.
+    pub fn no_server_id(&self) -> Option<String> {
+        let ids = &self.global.server_ids;
+        let urls: Vec<&str> = ids.iter().map(|id| id.url.as_deref()).collect::<Option<_>>()?;
+        if urls.is_empty() || urls.iter().any(|url| self.is_own(url)) {
+            return None;
+        }
+        let mut listeners: Vec<&str> = self.global.listener_urls.iter().map(String::as_str).collect();
+        listeners.dedup();
+        Some(format!(
+            "no serverID line is for this server: the lines have {}, and the server listens on {}; give -h one of those \
+             URLs, or add a line `serverID NUMBER URL` with a URL of -h",
+            urls.join(" "),
+            listeners.join(" ")
+        ))
+    }
+
     /// Under which id the changes of a database are numbered: [`Self::server_id`], unless all nodes of a shared engine have one.
     #[cfg_attr(not(feature = "kv"), allow(unused_variables, reason = "only a shared engine has one"))]
     pub fn server_id_of(&self, database: &Database) -> u16 {

@@ -191,11 +191,29 @@ impl Reader {
             ),
             None => (
                 format!("unknown directive `{}`", keyword.text),
-                directives::suggestion(&keyword.text, false).map(|known| format!("did you mean `{known}`?")),
+                no_line(&keyword.text, &file.path).or_else(|| {
+                    directives::suggestion(&keyword.text, false)
+                        .map(|known| format!("did you mean `{known}`?"))
+                }),
             ),
         };
         file.error(logical, keyword.start..keyword.end, message, help)
     }
+}
+
+/// What to do about the first word of a line that is no directive, where the word says what the line is.
+fn no_line(word: &str, file: &Path) -> Option<String> {
+    if word.eq_ignore_ascii_case("by") {
+        return Some("begin the line with a blank: it continues the rule above".to_owned());
+    }
+    if !word.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("dn:")) {
+        return None;
+    }
+    Some(if file.extension().is_some_and(|extension| extension == "ldif") {
+        format!("this is LDIF: include {}", file.with_extension("schema").display())
+    } else {
+        "this is LDIF, and no line of slapd.conf".to_owned()
+    })
 }
 
 /// Definitions are read as written, so a lone quote in them is no matter for the words.

@@ -79,6 +79,14 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:2:1: unknown directive `sufix`\n    | sufix dc=x\n    | ^^^^^\n    = help: did you mean `suffix`?",
         ),
         (
+            &[("slapd.conf", "idletimeout 5\nby * read\n")],
+            "$D/slapd.conf:2:1: unknown directive `by`\n    | by * read\n    | ^^\n    = help: begin the line with a blank: it continues the rule above",
+        ),
+        (
+            &[("slapd.conf", "include $D/core.ldif\n"), ("core.ldif", "dn: cn=core,cn=schema,cn=config\n")],
+            "$D/core.ldif:1:1: unknown directive `dn:`\n    | dn: cn=core,cn=schema,cn=config\n    | ^^^\n    = help: this is LDIF: include $D/core.schema\n    = included from $D/slapd.conf:1",
+        ),
+        (
             &[("slapd.conf", "database mdb\noverlay membrof\n")],
             "$D/slapd.conf:2:9: no overlay `membrof`\n    | overlay membrof\n    |         ^^^^^^^\n    = help: did you mean `memberof`?",
         ),

@@ -384,6 +384,8 @@ impl Configurator<'_> {
         let around = (self.server, self.endpoints);
         let mut config = changed.config.clone();
         config.global.listener_urls.clone_from(&earlier.config.global.listener_urls);
+        let has_other_ids = config.global.server_ids != earlier.config.global.server_ids;
+        let without_id = if has_other_ids { config.no_server_id() } else { None };
         let ready = Transition::prepare(around, earlier, config.clone(), &self.out_of_service).or_else(
             |refused| {
                 if self.earlier.is_empty() {
@@ -397,7 +399,11 @@ impl Configurator<'_> {
                 Transition::prepare(around, earlier, config, &self.out_of_service)
             },
         )?;
-        ready.carry_out(changed, &mut self.keeper, maker)
+        let done = ready.carry_out(changed, &mut self.keeper, maker);
+        if let (Ok(_), Some(why)) = (&done, without_id) {
+            self.server.log.notice(format_args!("{why}; until then its changes have the ID 0"));
+        }
+        done
     }
 }
 

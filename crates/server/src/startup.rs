@@ -74,6 +74,8 @@ pub enum ServeError {
     Config(ConfigError),
     /// The test harness that waits for the server cannot be reached.
     Harness(HarnessError),
+    /// All server IDs are those of other servers.
+    NoServerId(String),
     /// The balancer cannot begin.
     Balancer(BalancerError),
     /// A database cannot be opened.
@@ -102,6 +104,7 @@ impl fmt::Display for ServeError {
             Self::Daemon(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Harness(error) => error.fmt(f),
+            Self::NoServerId(why) => f.write_str(why),
             Self::Balancer(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
@@ -206,6 +209,9 @@ impl Bound {
         // Until the end no other process changes it.
         let _configuration = InUse::by_server(&config, &self.reachable_urls())?;
         config.global.listener_urls = self.listeners.iter().map(|l| l.url.clone()).chain(bound).collect();
+        if let Some(why) = config.no_server_id() {
+            return Err(ServeError::NoServerId(why));
+        }
         if !config.global.core_dumps {
             let service = readiness.is_background() || self.other_user || hardening::is_managed();
             hardening::forbid_core_dumps(service)

@@ -247,6 +247,7 @@ fn servers_that_cannot_start_say_why() {
     let unknown = write("unknown.conf", "database mdb\nsufix cn=x\n");
     let certificate =
         write("tls.conf", "TLSCertificateFile /no/such/cert.pem\nTLSCertificateKeyFile /no/such/key.pem\n");
+    let others_id = write("ids.conf", "serverID 1 ldap://127.0.0.1:1/\ndatabase null\nsuffix cn=x\n");
     let bad_rule = write("rule.conf", "access to * by nobody read\n");
     for (name, arguments, expected) in [
         ("a port in use", ["-f", configuration, "-h", &taken], "in use"),
@@ -258,6 +259,11 @@ fn servers_that_cannot_start_say_why() {
         ("a configuration that is no text", ["-f", &binary, "-h", free], "/bin/true"),
         ("an include of itself", ["-f", &circular, "-h", free], "circular.conf"),
         ("an unknown directive", ["-f", &unknown, "-h", free], "did you mean `suffix`"),
+        (
+            "server IDs of others",
+            ["-f", &others_id, "-h", free],
+            "no serverID line is for this server: the lines have ldap://127.0.0.1:1/",
+        ),
         ("an access rule of nobody", ["-f", &bad_rule, "-h", free], "rule.conf:1"),
         ("a missing configuration", ["-f", "/no/such/slapd.conf", "-h", free], "/no/such/slapd.conf"),
         ("a certificate that is not there", ["-f", &certificate, "-h", free], "/no/such/cert.pem"),

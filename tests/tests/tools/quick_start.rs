@@ -419,8 +419,9 @@ fn a_first_start_loads_entries() {
     };
     server.check(&password, "dc=example,dc=com", &["o: Example"]);
     assert!(server.stop().contains("an entry was loaded"));
-    // The next start takes what is there.
-    newcomer.start("ldap://127.0.0.1:0", &given[2..]).stop();
+    // The next start takes what is there, and says so.
+    let again = newcomer.start("ldap://127.0.0.1:0", &given[2..]).stop();
+    assert!(shown(&again, "note").contains("--ldif: no effect"), "{again}");
 
     let empty = Newcomer::new();
     let said = empty.refused(&["--suffix", "cn=example", "--base-entry"]);

@@ -7,7 +7,10 @@ use clap::{ArgAction, Args};
 use larix_proto::ldif::Writer;
 use larix_proto::url::{LdapUrl, UrlError, UrlScheme};
 
-use larix_client::ClientError;
+use larix_client::{ClientError, TlsOptions};
+
+/// The settings of `-o` that are not of TLS.
+const SETTINGS: &[&str] = &["ldif_wrap", "ldif-wrap", "nettimeout", "network_timeout"];
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct CommonArgs {
@@ -74,7 +77,7 @@ pub(crate) struct CommonArgs {
     pub(super) dry_run: bool,
     /// ldif_wrap=<columns>|no, nettimeout=<seconds>, tls_cacert=<file>, tls_cacertdir=<directory>, tls_cert=<file>,
     /// tls_key=<file>, tls_reqcert=never|demand, tls_protocol_min=3.3|3.4
-    #[arg(short = 'o', value_name = "OPTION=VALUE")]
+    #[arg(short = 'o', value_name = "OPTION=VALUE", value_parser = known_setting)]
     pub(super) settings: Vec<String>,
     /// Say more, to standard error
     #[arg(short = 'v')]
@@ -91,6 +94,17 @@ pub(crate) struct CommonArgs {
     /// Print help
     #[arg(long, action = ArgAction::HelpLong)]
     help: Option<bool>,
+}
+
+/// A setting whose meaning the clients know.
+fn known_setting(setting: &str) -> Result<String, String> {
+    let name = setting.split_once('=').map_or(setting, |(name, _)| name);
+    let names = || SETTINGS.iter().chain(TlsOptions::NAMES);
+    if names().any(|known| known.eq_ignore_ascii_case(name)) {
+        return Ok(setting.to_owned());
+    }
+    let names: Vec<String> = names().map(|known| known.to_ascii_lowercase()).collect();
+    Err(format!("there is no option `{name}`; some of {}", names.join(", ")))
 }
 
 impl CommonArgs {

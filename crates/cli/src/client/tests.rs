@@ -48,6 +48,7 @@ fn flags_are_those_of_ldapsearch() {
         "search -z many",
         "search -W -w x",
         "search -P 2",
+        "search -o nosuch=1",
         "compare",
         "modify x",
     ] {
@@ -55,6 +56,7 @@ fn flags_are_those_of_ldapsearch() {
     }
     for right in [
         "search",
+        "search -o TLS_CACERT=x -o nettimeout=5 -o ldif-wrap=no",
         "modify -a -c -f x",
         "compare -z cn=a cn:b",
         "passwd -S -A cn=a",

@@ -102,7 +102,7 @@ fn unknown_kind(name: &str) -> Fault {
             .with_help("build it with `--features postgresql,etcd`, or take a packaged one: they have it");
     }
     Fault::argument(0, format!("no database kind `{name}`"))
-        .with_help("mdb, ldif, kv, ldap, meta, relay, changelog, monitor, config, null or frontend")
+        .with_help("mdb, ldif, kv, ldap, meta, asyncmeta, relay, changelog, monitor, config, null, passwd, sock, dnssrv or frontend")
 }
 
 fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

@@ -25,6 +25,10 @@ pub enum LdifFault {
     BadName(String),
     /// A record starts with `dn:`; this one with something else.
     MissingDn(String),
+    /// A `dn:` within a record.
+    NoEmptyLine,
+    /// A byte order mark before the first name.
+    ByteOrderMark,
     /// Not UTF-8 where only text may stand.
     NotUtf8(&'static str),
     /// Not base64 after `::`.
@@ -89,6 +93,8 @@ impl fmt::Display for LdifFault {
             Self::MissingName => f.write_str("nothing before the ':'"),
             Self::BadName(found) => write!(f, "{found:?} is not an attribute description"),
             Self::MissingDn(found) => write!(f, "a record starts with \"dn:\", not with \"{found}:\""),
+            Self::NoEmptyLine => f.write_str("a new record needs an empty line before it"),
+            Self::ByteOrderMark => f.write_str("a byte order mark: save the file as UTF-8 without one"),
             Self::NotUtf8(what) => write!(f, "{what} is not UTF-8"),
             Self::BadBase64 => f.write_str("value is not base64"),
             Self::StrayContinuation => f.write_str("continuation line with nothing before it to continue"),

@@ -44,6 +44,8 @@ impl Name for Arc<str> {
     }
 }
 
+/// What some editors begin UTF-8 with.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Names in a shape, at most.
 const SHAPE_MAX: usize = 256;
 /// Attributes that a record lacks in a row, before the next one is no longer known by its place.
@@ -189,7 +191,7 @@ fn body<R: BufRead, N: Name>(lines: &mut Lines<'_, R>) -> Result<Body<N>, LdifEr
     let change = match change_type.trim_end().to_ascii_lowercase().as_str() {
         "add" => Change::Add(attributes(lines)?),
         "delete" => match lines.next()? {
-            Some(extra) => return Err(lines.error(LdifFault::Unexpected(extra.name.into()))),
+            Some(extra) => return Err(lines.misplaced(&extra)),
             None => Change::Delete,
         },
         "modify" => modify(lines)?,
@@ -234,6 +236,9 @@ fn attributes<R: BufRead, N: Name>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifA
         match known.and_then(|at| attributes.get_mut(at)) {
             Some(attribute) => attribute.values.push(line.value),
             None => {
+                if line.is("dn") {
+                    return Err(lines.error(LdifFault::NoEmptyLine));
+                }
                 lines.strangers.push((lines.place, line.name.into()));
                 attributes.push(LdifAttribute { description: N::of(&line), values: vec![line.value] });
             }
@@ -250,6 +255,7 @@ fn modify<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Change, LdifError> {
             "delete" => ModifyOperation::Delete,
             "replace" => ModifyOperation::Replace,
             "increment" => ModifyOperation::Increment,
+            "dn" => return Err(lines.error(LdifFault::NoEmptyLine)),
             _ => return Err(lines.error(LdifFault::UnknownModification(line.name.into()))),
         };
         let description = lines.text(line, "attribute description")?;
@@ -260,6 +266,9 @@ fn modify<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Change, LdifError> {
             Modification { operation, description: description.trim_end().into(), values: Vec::new() };
         while let Some(value) = lines.next_value()? {
             if !value.is(&modification.description) {
+                if value.is("dn") {
+                    return Err(lines.error(LdifFault::NoEmptyLine));
+                }
                 return Err(lines.error(LdifFault::WrongAttribute {
                     expected: modification.description,
                     found: value.name.into(),
@@ -293,7 +302,7 @@ fn modify_dn<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Change, LdifError> 
         None => None,
     };
     match lines.next()? {
-        Some(extra) => Err(lines.error(LdifFault::Unexpected(extra.name.into()))),
+        Some(extra) => Err(lines.misplaced(&extra)),
         None => Ok(Change::ModifyDn { new_rdn, delete_old_rdn, new_superior }),
     }
 }
@@ -408,6 +417,9 @@ impl<'b, R: BufRead> Lines<'b, R> {
         if let Some((known, place, value)) = self.foreseen(text) {
             return Ok(Line { name: known, shared: Some(known), value: self.value(value)?, place });
         }
+        if text.starts_with(BYTE_ORDER_MARK) {
+            return Err(self.error(LdifFault::ByteOrderMark));
+        }
         let (name, value) = memchr::memchr(b':', text)
             .and_then(|at| text.split_at_checked(at))
             .ok_or_else(|| self.error(LdifFault::MissingColon))?;
@@ -477,6 +489,14 @@ impl<'b, R: BufRead> Lines<'b, R> {
 
     fn text(&self, line: Line<'_>, what: &'static str) -> Result<String, LdifError> {
         String::from_utf8(line.value).map_err(|_| self.error(LdifFault::NotUtf8(what)))
+    }
+
+    /// The fault of a line behind the last one that the record may have.
+    fn misplaced(&self, line: &Line<'_>) -> LdifError {
+        self.error(match line.is("dn") {
+            true => LdifFault::NoEmptyLine,
+            false => LdifFault::Unexpected(line.name.into()),
+        })
     }
 
     fn error(&self, fault: LdifFault) -> LdifError {

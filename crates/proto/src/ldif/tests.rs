@@ -143,6 +143,16 @@ fn errors_name_their_line() {
     check("version: 2\n", "line 1: LDIF version \"2\" is not 1");
     check("dn: dc=x\n\ndn: dc=y\ndc:: ?\n\ndn: dc=z\n", "line 4: value is not base64");
     check("dn:: /w==\n", "line 1: DN is not UTF-8");
+    for before in ["dc: x\n", "changetype: delete\n", "changetype: modify\n", "changetype: modify\nadd: sn\n"]
+    {
+        let line = before.lines().count() + 2;
+        let expected = format!("line {line}: a new record needs an empty line before it");
+        check(&format!("dn: dc=x\n{before}DN: dc=y\n"), &expected);
+    }
+    for first in ["dn: dc=x", "# about", "version: 1"] {
+        let expected = "line 1: a byte order mark: save the file as UTF-8 without one";
+        check(&format!("\u{feff}{first}\n"), expected);
+    }
     check(
         "dn: dc=x\nchangetype: move\n",
         "line 2: changetype \"move\" is not add, delete, modify, modrdn or moddn",

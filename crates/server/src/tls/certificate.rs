@@ -51,6 +51,8 @@ pub(super) struct Certificate<'a> {
     pub(super) subject: &'a [u8],
     pub(super) not_before: Timestamp,
     pub(super) not_after: Timestamp,
+    /// It has no extensions, and webpki does not take it.
+    pub(super) is_version_1: bool,
     /// The signature's algorithm: its OID and parameters.
     signature: &'a [u8],
 }
@@ -69,7 +71,8 @@ impl<'a> Certificate<'a> {
         let mut outer = Reader(Reader(der).expect(SEQUENCE)?);
         let mut fields = Reader(outer.expect(SEQUENCE)?);
         let signature = outer.expect(SEQUENCE)?;
-        if fields.peek() == Some(VERSION) {
+        let is_version_1 = fields.peek() != Some(VERSION);
+        if !is_version_1 {
             fields.expect(VERSION)?;
         }
         fields.expect(INTEGER)?;
@@ -78,7 +81,7 @@ impl<'a> Certificate<'a> {
         let mut validity = Reader(fields.expect(SEQUENCE)?);
         let (not_before, not_after) = (validity.time()?, validity.time()?);
         let subject = fields.whole(SEQUENCE)?;
-        Some(Self { issuer, subject, not_before, not_after, signature })
+        Some(Self { issuer, subject, not_before, not_after, is_version_1, signature })
     }
 
     /// Whether it was issued by itself: a root.

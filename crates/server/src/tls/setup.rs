@@ -95,6 +95,10 @@ pub(crate) fn watched(settings: &TlsSettings) -> Vec<PathBuf> {
     paths
 }
 
+/// What to do about a certificate without extensions, as `openssl x509 -req` makes it.
+const VERSION_1: &str = "the certificate is of X.509 version 1, which the TLS library does not take: make it again with \
+                         extensions (openssl x509 -req -extfile FILE, with subjectAltName in it)";
+
 type Own<T> = (T, Source);
 
 fn own_certificates(settings: &TlsSettings) -> Result<Option<Own<Vec<CertificateDer<'static>>>>, TlsError> {
@@ -155,6 +159,14 @@ fn certified(
         matches!(pair.keys_match(), Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)))
     };
     let Some(own) = certificates.iter().find(|certificate| fits(certificate)).cloned() else {
+        let first = certificates.first().and_then(|first| Certificate::parse(first));
+        if first.is_some_and(|first| first.is_version_1) {
+            return Err(TlsError::Malformed {
+                directive: CERTIFICATE,
+                source: certificate_source.clone(),
+                why: VERSION_1.to_owned(),
+            });
+        }
         return Err(TlsError::Mismatch { certificate: certificate_source.clone(), key: key_source.clone() });
     };
     let mut chain = vec![own];

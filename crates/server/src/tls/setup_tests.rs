@@ -10,6 +10,17 @@ use rustls::pki_types::pem::PemObject as _;
 use super::*;
 
 const TODAY: i64 = 1_800_000_000;
+/// Without extensions, as `openssl x509 -req` makes it.
+const OLD_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
+MIIBJTCBywIUW+tMVG272NuOdfaeMHRLL4BLlrcwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyODIxMzM1NloYDzIwODEwODMxMjEzMzU2
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AASFyAgAGCQVgSCIxo82SuaDrQCe8CxXKOqVQEjEB2ibFStbu48xwgWZZHIZ+LR6
+t5s7qJl8fL+rwmwtCq2YRT5/MAoGCCqGSM49BAMCA0kAMEYCIQCa/+xlE0pRAs0H
+tzp1E0Uop68qXJCinXGp/i6QwtOLMQIhAKH2rxfgoh+P+utWShfR0IAS6Q00bXku
+/HuJDs9QpJgr
+-----END CERTIFICATE-----
+";
 
 struct Files {
     folder: tempfile::TempDir,
@@ -165,6 +176,11 @@ fn files_that_do_not() {
             )
         },
         &["n.pem: what stands there as a certificate is none"],
+    );
+    check(
+        "a certificate of version 1",
+        |f, _| certificate(f, &f.write("old.pem", OLD_CERTIFICATE)),
+        &["old.pem: the certificate is of X.509 version 1", "-extfile"],
     );
     check(
         "no key",

@@ -402,6 +402,9 @@ pub(super) fn set_file_mode(path: &Path, mode: u32) -> io::Result<()> {
         .try_for_each(|name| fs::set_permissions(path.join(name), mode.clone()))
 }
 
+/// What to do about a file that is not ours.
+const NOT_OURS: &str = "an LMDB file of another program; name an empty directory and load LDIF into it";
+
 fn open_tables(
     env: &Env<WithTls>,
     path: &Path,
@@ -434,11 +437,7 @@ fn open_tables(
         Err(Failure::Format(found)) => {
             Err(OpenError::Format { path: path.to_owned(), found, supported: FORMAT })
         }
-        Err(Failure::NotOurs) => {
-            let what =
-                "an LMDB file of another program; name an empty directory and load LDIF into it".to_owned();
-            Err(OpenError::Corrupt { path: path.to_owned(), what })
-        }
+        Err(Failure::NotOurs) => Err(OpenError::Corrupt { path: path.to_owned(), what: NOT_OURS.to_owned() }),
     }
 }
 
@@ -529,9 +528,8 @@ fn lmdb_error(path: &Path, error: heed::Error) -> OpenError {
         heed::Error::EnvAlreadyOpened => OpenError::AlreadyOpen { path },
         heed::Error::Io(error) => os_error(&path, error),
         heed::Error::Mdb(MdbError::MapFull) => OpenError::Full { path },
-        heed::Error::Mdb(MdbError::VersionMismatch) => {
-            OpenError::Corrupt { path, what: "written by another version of LMDB".to_owned() }
-        }
+        // So it ends, too, while a program with another LMDB, such as slapd, uses the directory.
+        heed::Error::Mdb(MdbError::VersionMismatch) => OpenError::Corrupt { path, what: NOT_OURS.to_owned() },
         error => OpenError::Corrupt { path, what: error.to_string() },
     }
 }

@@ -42,6 +42,20 @@ pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> 
             kept.display()
         ));
     }
+    let flags = [
+        ("--ldif", start.arguments.ldif.is_some()),
+        ("--sample", start.arguments.sample),
+        ("--include", !start.arguments.include.is_empty()),
+    ];
+    let without_effect: Vec<&str> =
+        flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect();
+    if !without_effect.is_empty() {
+        remarks.push(format!(
+            "{}: no effect, because that counts at the first start; later, add entries with larix modify, and change \
+             the configuration with larix config apply",
+            without_effect.join(" and ")
+        ));
+    }
     Ok(Prepared {
         suffix: start.suffix.to_owned(),
         data: start.data.to_owned(),

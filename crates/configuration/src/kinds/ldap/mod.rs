@@ -252,9 +252,9 @@ static TABLE: &[Directive] = &[
     refused("acl-passwd", "write acl-bind bindmethod=simple binddn=... credentials=..."),
     refused("binddn", "write idassert-bind bindmethod=simple binddn=... credentials=..."),
     refused("bindpw", "write idassert-bind bindmethod=simple binddn=... credentials=..."),
-    refused("suffixmassage", "names are not rewritten here: the suffix is the target's"),
-    refused("rewriteEngine", "names are not rewritten here: the suffix is the target's"),
-    refused("map", "attributes are not renamed here"),
+    refused("suffixmassage", "write `overlay rwm` and `rwm-suffixmassage`"),
+    refused("rewriteEngine", "write `overlay rwm` and `rwm-rewriteEngine`"),
+    refused("map", "write `overlay rwm` and `rwm-map`"),
 ];
 
 /// How long a target may take to answer a health check, unless that says otherwise.

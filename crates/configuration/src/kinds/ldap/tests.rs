@@ -121,7 +121,7 @@ fn what_cannot_be() {
             "uri ldap://a\nidassert-bind bindmethod=none\nidassert-authzFrom group:cn=x",
             "would have to be looked up",
         ),
-        ("uri ldap://a\nsuffixmassage o=y", "not rewritten here"),
+        ("uri ldap://a\nsuffixmassage o=y", "write `overlay rwm` and `rwm-suffixmassage`"),
         ("uri ldap://a\nbinddn cn=x", "idassert-bind"),
     ] {
         let error = read(lines).map(|_| String::new()).unwrap_or_else(|error| error);
