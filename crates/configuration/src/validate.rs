@@ -49,6 +49,11 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         if database.kind.is_stored() && database.suffixes.is_empty() {
             config.notes.push(database.origin.clone(), "this database has no suffix, so nothing reaches it");
         }
+        if database.multi_provider && database.sync_replication.is_empty() {
+            let text =
+                "`multiprovider` is on without a `syncrepl` line: this server takes no changes from others";
+            config.notes.push(database.origin.clone(), text);
+        }
     }
     Ok(config)
 }

@@ -114,6 +114,9 @@ fn what_is_refused_names_the_mend() {
     fails_with("backup", &site, &["--to", &text(&backup)], "exists: a backup makes its directory");
     fails_with("backup", &site, &["--to", "/nowhere/at/all"], "cannot make /nowhere/at/all.part");
     fails_with("backup", &site, &["--verify", &text(folder.path())], "is no backup");
+    for none in [folder.path().to_owned(), folder.path().join("nowhere")] {
+        fails_with("backup", &site, &["--incremental", "--to", &text(&none)], "make a full backup first");
+    }
     fails_with(
         "backup",
         &site,

@@ -47,6 +47,10 @@ pub(crate) struct PasswdArgs {
     extensions: Vec<String>,
 }
 
+/// What to do about a name that no entry has.
+const NO_ENTRY: &str = "no entry has that name; the password of an administrator without an entry is olcRootPW of the database in \
+                        cn=config (rootpw in slapd.conf)";
+
 pub(super) fn run(args: &PasswdArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
     let extensions = controls::other(&args.extensions)?;
     let old = secret(args.old.as_deref(), args.ask_old.then_some("Old password: "), args.old_file.as_ref())?;
@@ -77,7 +81,11 @@ pub(super) fn run(args: &PasswdArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         line.push(b'\n');
         report::write(out, &line)?;
     }
-    report::conclude("ldap_passwd", reply.result)
+    let has_no_entry = reply.result.code == ResultCode::NO_SUCH_OBJECT;
+    report::conclude("ldap_passwd", reply.result).map_err(|error| match has_no_entry {
+        true => ClientError::Advised { error: Box::new(error), advice: NO_ENTRY.to_owned() },
+        false => error,
+    })
 }
 
 /// A password as given, asked for twice, or the whole of a file.

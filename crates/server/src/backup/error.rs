@@ -21,6 +21,10 @@ pub enum BackupError {
     NotABackup {
         path: PathBuf,
     },
+    /// There is nothing that an increment could follow.
+    NoFull {
+        path: PathBuf,
+    },
     Exists {
         path: PathBuf,
         mend: &'static str,
@@ -66,6 +70,11 @@ impl fmt::Display for BackupError {
                     super::MANIFEST
                 )
             }
+            Self::NoFull { path } => write!(
+                f,
+                "{} has no backup that an increment could follow: make a full backup first, without --incremental",
+                path.display()
+            ),
             Self::Exists { path, mend } => write!(f, "{} exists: {mend}", path.display()),
             Self::Database { path, message } => write!(f, "{}: {message}", path.display()),
             Self::NoIncrement { suffix, why } => {

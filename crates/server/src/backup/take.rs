@@ -72,13 +72,17 @@ pub fn take_full(
 /// Adds to the backup in `to` what was changed since the last one there.
 ///
 /// # Errors
-/// [`BackupError::NoIncrement`] when the change log does not lead on from it; nothing is left behind.
+/// [`BackupError::NoFull`] when there is none, [`BackupError::NoIncrement`] when the change log does not lead on from it; nothing
+/// is left behind.
 pub fn take_increment(
     config: &Config,
     sources: &[Source<'_>],
     to: &Path,
     pace: &mut Pace<'_>,
 ) -> Result<Manifest, BackupError> {
+    if !to.join(MANIFEST).exists() {
+        return Err(BackupError::NoFull { path: to.to_owned() });
+    }
     let _lock = lock(to)?;
     let chain = Chain::read(to)?;
     let last = chain.last();
