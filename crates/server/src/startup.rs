@@ -209,9 +209,7 @@ impl Bound {
         // Until the end no other process changes it.
         let _configuration = InUse::by_server(&config, &self.reachable_urls())?;
         config.global.listener_urls = self.listeners.iter().map(|l| l.url.clone()).chain(bound).collect();
-        if let Some(why) = config.no_server_id() {
-            return Err(ServeError::NoServerId(why));
-        }
+        config.no_server_id().map_or(Ok(()), |why| Err(ServeError::NoServerId(why)))?;
         if !config.global.core_dumps {
             let service = readiness.is_background() || self.other_user || hardening::is_managed();
             hardening::forbid_core_dumps(service)
