@@ -69,6 +69,8 @@ pub struct Balancer {
     /// A state of a generator of numbers by chance.
     chance: u64,
     touched: Touched,
+    /// Connections to servers with an exchange half done that the server is to forget.
+    midway: Vec<u64>,
     counters: Counters,
 }
 
@@ -138,6 +140,7 @@ impl Balancer {
             upstream_number: 0,
             chance: u64::from_le_bytes(seed) | 1,
             touched: Touched::default(),
+            midway: Vec::new(),
             counters: Counters::default(),
         }
     }
@@ -157,6 +160,7 @@ impl Balancer {
     }
 
     pub(crate) fn take_touched(&mut self, now: Duration) -> Touched {
+        self.abort_exchanges(now);
         self.wake(now);
         let touched = std::mem::take(&mut self.touched);
         for id in &touched.clients {

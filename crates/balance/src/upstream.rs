@@ -45,6 +45,8 @@ pub(crate) struct Upstream {
     pub(crate) is_paused: bool,
     /// A SASL bind of this client goes on since then.
     pub(crate) reserved: Option<(u64, Duration)>,
+    /// The server has an exchange half done here with which nobody goes on: it is to forget it before anybody else binds.
+    pub(crate) is_midway: bool,
     pub(crate) opened: Duration,
     /// Since when the socket has taken nothing of what waits, as far as was noticed.
     pub(crate) stalled: Option<Duration>,
@@ -75,6 +77,8 @@ pub(crate) enum Kind {
     Verify(Binding),
     /// Who a bind was that succeeded, and the answer that waits for it, from behind its message id.
     WhoAmI(Vec<u8>),
+    /// An anonymous bind of the balancer's own, with which the server forgets an exchange that is half done.
+    Abort,
 }
 
 /// What a bind asks for.
@@ -97,7 +101,7 @@ impl Kind {
     pub(crate) const fn response(&self) -> ResponseOp {
         match self {
             Self::Plain(op) => *op,
-            Self::Bind(_) | Self::Verify(_) | Self::WhoAmI(_) => ResponseOp::Bind,
+            Self::Bind(_) | Self::Verify(_) | Self::WhoAmI(_) | Self::Abort => ResponseOp::Bind,
         }
     }
 }
@@ -114,6 +118,7 @@ impl Upstream {
             is_retiring: false,
             is_paused: false,
             reserved: None,
+            is_midway: false,
             opened: now,
             stalled: None,
             is_touched: false,
@@ -126,7 +131,7 @@ impl Upstream {
     pub(crate) fn takes(&self, limit: usize) -> bool {
         let is_free = match self.pool {
             Pool::Shared => self.pending.len() < limit,
-            Pool::Bind => self.pending.is_empty() && self.reserved.is_none(),
+            Pool::Bind => self.pending.is_empty() && self.reserved.is_none() && !self.is_midway,
         };
         is_free && self.is_ready && !self.is_retiring
     }

@@ -98,7 +98,7 @@ impl Balancer {
             }
             let result = answer.message.response.result();
             if is_last
-                && !matches!(operation.kind, Kind::WhoAmI(_))
+                && !matches!(operation.kind, Kind::WhoAmI(_) | Kind::Abort)
                 && let (Some(backend), Some((_, result))) = (backends.get_mut(*backend), &result)
             {
                 let took = now.saturating_sub(operation.sent);

@@ -171,11 +171,15 @@ impl Balancer {
         if let Some(found) = self.upstreams.get_mut(&upstream) {
             found.reserved = None;
         }
-        if !self.send(upstream, sent, Kind::Bind(kind), now) {
-            return false;
+        let is_sent = self.send(upstream, sent, Kind::Bind(kind), now);
+        if own.is_some() && self.upstreams.get(&upstream).is_some_and(|found| found.pending.is_empty()) {
+            // The connection did not take the step.
+            self.abort_exchange(upstream);
         }
-        self.bind_is_sent(sent);
-        true
+        if is_sent {
+            self.bind_is_sent(sent);
+        }
+        is_sent
     }
 
     fn bind_is_sent(&mut self, sent: &Forwarded<'_>) {
@@ -188,14 +192,62 @@ impl Balancer {
         }
     }
 
-    /// A connection that a SASL bind had for itself is everybody's again.
+    /// A client does not go on with a SASL bind that had a connection for itself.
     pub(super) fn release(&mut self, upstream: Option<u64>, owner: u64) {
         let Some(number) = upstream else { return };
-        let Some(upstream) = self.upstreams.get_mut(&number) else { return };
-        if upstream.reserved.is_some_and(|(reserved, _)| reserved == owner) {
-            upstream.reserved = None;
-            self.free(Pool::Bind);
+        let reserved = self.upstreams.get(&number).and_then(|upstream| upstream.reserved);
+        if reserved.is_some_and(|(reserved, _)| reserved == owner) {
+            self.abort_exchange(number);
         }
+    }
+
+    /// Nobody goes on with the exchange on this connection. The server would take the first message of the next client for the
+    /// continuation: the connection is everybody's again when the server has forgotten it.
+    pub(super) fn abort_exchange(&mut self, number: u64) {
+        let Some(upstream) = self.upstreams.get_mut(&number) else { return };
+        upstream.reserved = None;
+        if !std::mem::replace(&mut upstream.is_midway, true) {
+            self.midway.push(number);
+        }
+    }
+
+    /// Has servers forget exchanges that are half done: another bind aborts them (RFC 4513 section 5.2.1.2). A new connection in place
+    /// of each would let clients that begin and do not go on cost servers a handshake each time.
+    pub(super) fn abort_exchanges(&mut self, now: Duration) {
+        let deadline = self.settings.bind.timeout.map(|timeout| now + timeout);
+        for number in std::mem::take(&mut self.midway) {
+            let Some(upstream) = self.upstreams.get_mut(&number) else { continue };
+            let given = upstream
+                .channel
+                .layer()
+                .request(deadline, None, |out, id| client::simple_bind(out, id, "", b"", &[]));
+            match given {
+                Ok(message) => {
+                    let operation = Operation {
+                        to: None,
+                        kind: Kind::Abort,
+                        sent: now,
+                        is_answered: false,
+                        is_write: false,
+                    };
+                    upstream.pending.insert(message.0, operation);
+                    self.touch_upstream(number);
+                }
+                Err(_) => self.retire(number),
+            }
+        }
+    }
+
+    /// The server has answered the bind that aborts an exchange.
+    fn exchange_aborted(&mut self, number: u64, code: ResultCode) {
+        // The latter is what servers answer that let nobody bind anonymously; the exchange is over all the same.
+        if code != ResultCode::SUCCESS && code != ResultCode::INAPPROPRIATE_AUTHENTICATION {
+            return self.retire(number);
+        }
+        if let Some(upstream) = self.upstreams.get_mut(&number) {
+            upstream.is_midway = false;
+        }
+        self.free(Pool::Bind);
     }
 
     /// SASL EXTERNAL: by the certificate that the client has shown here.
@@ -228,7 +280,7 @@ impl Balancer {
         match operation.kind {
             Kind::Bind(_) if answer.code == ResultCode::SASL_BIND_IN_PROGRESS => {
                 let Some((id, _)) = operation.to.filter(|(id, _)| self.clients.contains_key(id)) else {
-                    return self.free(Pool::Bind);
+                    return self.abort_exchange(number);
                 };
                 if let Some(upstream) = self.upstreams.get_mut(&number) {
                     upstream.reserved = Some((id, now));
@@ -281,6 +333,7 @@ impl Balancer {
                 }
                 self.finish_bind(operation.to, &answer.behind_id, now);
             }
+            Kind::Abort => self.exchange_aborted(number, answer.code),
             Kind::Plain(_) => {}
         }
     }

@@ -7,7 +7,7 @@ use larix_proto::{LdapResult, MessageId, ResponseOp, ResultCode, client, encode,
 
 use super::{Balancer, OPENING, SASL_PAUSE, SHORT_LIFE};
 use crate::client::{PendingOperation, State};
-use crate::upstream::{Kind, Operation, Pool};
+use crate::upstream::{Kind, Operation, Pool, Upstream};
 
 impl Balancer {
     // --- clients ---
@@ -155,7 +155,9 @@ impl Balancer {
             backend.figures.fault(&fault);
             let lost = upstream.pending.values().filter(|operation| operation.to.is_some()).count();
             backend.figures.lost += lost as u64;
-            backend.counts.failed += upstream.pending.len() as u64;
+            let counted =
+                upstream.pending.values().filter(|operation| !matches!(operation.kind, Kind::Abort));
+            backend.counts.failed += counted.count() as u64;
             let (url, pool) = (&backend.settings.url, upstream.pool.name());
             (self.tell)(&format!("{url}: {pool} connection: {fault} ({})", fault.name()));
         }
@@ -163,6 +165,10 @@ impl Balancer {
         let mut under_way: Vec<_> = upstream.pending.drain().collect();
         under_way.sort_unstable_by_key(|(message, _)| *message);
         for (_, operation) in under_way {
+            if matches!(operation.kind, Kind::Abort) {
+                // No client's, and not counted when it was sent.
+                continue;
+            }
             self.counters.unavailable += u64::from(operation.to.is_some());
             self.counters.operations(operation.kind.response() == ResponseOp::Bind).failed += 1;
             self.fail(&operation, upstream.backend, &result, now);
@@ -243,12 +249,12 @@ impl Balancer {
             return;
         }
         // Others wait to bind: an exchange that rests makes room.
-        for upstream in self.upstreams.values_mut() {
-            if upstream.reserved.is_some_and(|(_, since)| now.saturating_sub(since) > SASL_PAUSE) {
-                upstream.reserved = None;
-                self.freed[1] = true;
-            }
-        }
+        let rests = |upstream: &Upstream| {
+            upstream.reserved.is_some_and(|(_, since)| now.saturating_sub(since) > SASL_PAUSE)
+        };
+        let resting: Vec<u64> =
+            self.upstreams.iter().filter(|(_, upstream)| rests(upstream)).map(|(id, _)| *id).collect();
+        resting.into_iter().for_each(|id| self.abort_exchange(id));
     }
 
     fn expire_waiting(&mut self, now: Duration) {

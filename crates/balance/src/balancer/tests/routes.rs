@@ -176,6 +176,67 @@ fn sasl_steps_stay_on_one_connection() {
     }
 }
 
+/// A client with one step of an exchange under way: itself, the connection, and the step as the server sees it.
+fn begin_exchange(world: &mut World) -> (u64, u64, Seen) {
+    let client = world.client();
+    world.send(client, |out| {
+        client::sasl_bind(out, MessageId(1), "", "SCRAM-SHA-256", Some(b"x"), &[]);
+    });
+    let (upstream, seen) = world.one_request();
+    (client, upstream, seen)
+}
+
+#[test]
+fn the_server_forgets_an_exchange_before_anybody_else_binds_there() {
+    for way in ["leaves", "leaves early", "binds otherwise", "rests"] {
+        let mut world = World::new(&conf(1, 1, ""));
+        let (client, upstream, seen) = begin_exchange(&mut world);
+        let other = world.client();
+        if way == "leaves early" {
+            world.balancer.client_gone(client);
+            world.settle();
+        }
+        world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
+        if way == "leaves" {
+            world.balancer.client_gone(client);
+            world.settle();
+        }
+        if way == "binds otherwise" {
+            world.send(client, |out| client::sasl_bind(out, MessageId(2), "", "EXTERNAL", None, &[]));
+        }
+        world.bind(other, 1, "cn=other", "x");
+        if way == "rests" {
+            world.pass(Duration::from_millis(1100));
+        }
+        let (same, aborts) = world.one_request();
+        assert_eq!((same, aborts.what.as_str()), (upstream, "bind "), "{way}");
+        // A server that lets nobody bind anonymously forgets it, too.
+        world.answer(upstream, aborts.id, ResponseOp::Bind, ResultCode::INAPPROPRIATE_AUTHENTICATION, "");
+        let (same, bind) = world.one_request();
+        assert_eq!((same, bind.what.as_str()), (upstream, "bind cn=other"), "{way}");
+        world.answer(upstream, bind.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+        assert_eq!(world.answers(other), ["1 Bind 0"], "{way}");
+    }
+}
+
+#[test]
+fn a_connection_whose_exchange_cannot_be_aborted_is_replaced_at_once() {
+    let mut world = World::new(&conf(1, 1, ""));
+    for _ in 0..3 {
+        let (client, upstream, seen) = begin_exchange(&mut world);
+        world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
+        world.balancer.client_gone(client);
+        world.settle();
+        let (_, aborts) = world.one_request();
+        world.answer(upstream, aborts.id, ResponseOp::Bind, ResultCode::BUSY, "");
+        assert!(!world.upstreams(Pool::Bind).contains(&upstream));
+        // That is no fault of the server's: no pause.
+        world.connect_all();
+        let other = world.client();
+        world.bound(other, "cn=other");
+    }
+}
+
 #[test]
 fn abandon_and_cancel_name_the_servers_id() {
     let mut world = World::new(&conf(1, 1, ""));
