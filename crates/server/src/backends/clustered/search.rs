@@ -13,7 +13,7 @@ use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::time::Monotonic;
 use larix_engine::{Database, Fault, Limits, View};
 use larix_kv::{KvSnapshot, Noted, take_noted};
-use larix_proto::{ControlBuf, LdapResult, ResultCode};
+use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, frame};
 use larix_store::{ReadError, Snapshot, Store};
 
 use super::desk::{Left, SharedDesk};
@@ -65,6 +65,8 @@ pub(super) struct ClusteredSearch {
     end: Option<(LdapResult, Vec<ControlBuf>)>,
     effort: Effort,
     size_limit: Option<u32>,
+    /// What others have lowered that to, which a slice on a thread may not know yet.
+    lowered: Option<u32>,
 }
 
 impl fmt::Debug for ClusteredSearch {
@@ -137,6 +139,7 @@ impl ClusteredSearch {
             end: None,
             effort: Effort::default(),
             size_limit,
+            lowered: None,
         }
     }
 
@@ -178,9 +181,21 @@ impl ClusteredSearch {
             Left::Lost => return Some(Err(LdapResult::with(ResultCode::OTHER, "internal error"))),
         };
         self.is_out = false;
-        let Over { work, out, step } = *over;
+        let Over { mut work, mut out, mut step } = *over;
+        let before = self.effort.entries;
         if let Some(task) = &work.task {
             self.effort = engine_search::effort(task);
+        }
+        if let Some(entries) = self.lowered {
+            // The slice may have run under a higher limit.
+            work.limit_size(entries);
+            let left = u64::from(entries).saturating_sub(before);
+            if self.effort.entries > u64::from(entries) && cut(&mut out, left) {
+                self.effort.entries = before + left;
+                step = Step::Done(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), Vec::new());
+            }
+        }
+        if let Some(task) = &work.task {
             self.size_limit = task.size_limit();
         }
         self.out = out;
@@ -233,8 +248,10 @@ impl Cursor for ClusteredSearch {
 
     fn limit_size(&mut self, entries: u32) {
         self.size_limit = lowered(self.size_limit, entries);
+        self.lowered = lowered(self.lowered, entries);
+        // Of what a thread has: when it comes back.
         if let Some(work) = &mut self.work {
-            work.asked.size_limit = self.size_limit;
+            work.limit_size(entries);
         }
     }
 
@@ -251,7 +268,34 @@ impl Drop for ClusteredSearch {
     }
 }
 
+/// Takes away the first entry that is one too many, and all behind it. False: there are no more than so many entries.
+fn cut(out: &mut Vec<u8>, mut entries: u64) -> bool {
+    let mut at = 0;
+    loop {
+        let rest = out.get(at..).unwrap_or_default();
+        let Ok(Frame::Complete { len }) = frame(rest, usize::MAX / 2) else { return false };
+        let message = rest.get(..len).and_then(|pdu| Response::decode_message(pdu).ok());
+        // A reference to another server is no entry.
+        if message.is_some_and(|message| matches!(message.response, Response::Entry(_))) {
+            let Some(left) = entries.checked_sub(1) else {
+                out.truncate(at);
+                return true;
+            };
+            entries = left;
+        }
+        at += len;
+    }
+}
+
 impl Work {
+    /// At most so many entries, with those that were sent.
+    fn limit_size(&mut self, entries: u32) {
+        self.asked.size_limit = lowered(self.asked.size_limit, entries);
+        if let Some(task) = &mut self.task {
+            task.limit_size(entries);
+        }
+    }
+
     /// Runs a slice on this thread, which may wait for the engine.
     fn slice(mut self: Box<Self>) -> Over {
         let mut out = Vec::new();
@@ -359,5 +403,35 @@ impl OwnedSearch {
             self.page_limit.into_iter().for_each(|entries| task.limit_page(entries));
             task
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_proto::{MessageId, encode};
+
+    use super::*;
+
+    #[test]
+    fn entries_beyond_a_lowered_limit_are_taken_away() {
+        let slice = || {
+            let mut out = Vec::new();
+            encode::EntryEncoder::begin(&mut out, MessageId(7), "cn=a").finish(&[]);
+            encode::search_reference(&mut out, MessageId(7), &["ldap://b.example".into()], &[]);
+            let first = out.len();
+            encode::EntryEncoder::begin(&mut out, MessageId(7), "cn=c").finish(&[]);
+            (out, first)
+        };
+        for (entries, is_cut) in [(0, true), (1, true), (2, false), (3, false)] {
+            let (mut out, first) = slice();
+            let all = out.len();
+            assert_eq!(cut(&mut out, entries), is_cut, "{entries}");
+            let expected = match entries {
+                0 => 0,
+                1 => first,
+                _ => all,
+            };
+            assert_eq!(out.len(), expected, "{entries}");
+        }
     }
 }
