@@ -1,5 +1,7 @@
 //! From a form's values to the changes that a modify request asks for.
 
+use std::collections::{HashMap, HashSet};
+
 use base64::Engine as _;
 use larix_proto::ModifyOperation;
 use larix_schema::Schema;
@@ -19,6 +21,9 @@ pub(super) const BYTES: &str = "b:";
 /// Which attribute's base64 cannot be read.
 pub(super) fn values(form: &Form) -> Result<Vec<FoundAttribute>, String> {
     let mut attributes: Vec<FoundAttribute> = Vec::new();
+    // Where the attribute of a name in lower case stands, and which values each has. Forms have up to 20,000 fields.
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut known: Vec<HashSet<Vec<u8>>> = Vec::new();
     for (field, text) in form.iter() {
         let (name, value) = if let Some(name) = field.strip_prefix(TEXT) {
             // Browsers end lines their own way.
@@ -30,14 +35,14 @@ pub(super) fn values(form: &Form) -> Result<Vec<FoundAttribute>, String> {
         } else {
             continue;
         };
-        let known = attributes.iter().position(|attribute| attribute.name.eq_ignore_ascii_case(name));
-        let at = known.unwrap_or(attributes.len());
-        if known.is_none() {
+        let at = *places.entry(name.to_ascii_lowercase()).or_insert(attributes.len());
+        if at == attributes.len() {
             attributes.push(FoundAttribute { name: name.to_owned(), values: Vec::new() });
+            known.push(HashSet::new());
         }
-        if let Some(attribute) = attributes.get_mut(at)
+        if let (Some(attribute), Some(known)) = (attributes.get_mut(at), known.get_mut(at))
             && !value.is_empty()
-            && !attribute.values.contains(&value)
+            && known.insert(value.clone())
         {
             attribute.values.push(value);
         }
@@ -45,13 +50,23 @@ pub(super) fn values(form: &Form) -> Result<Vec<FoundAttribute>, String> {
     Ok(attributes)
 }
 
+/// The values that others lack.
+fn lacking(values: &[Vec<u8>], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let others: HashSet<&Vec<u8>> = others.iter().collect();
+    values.iter().filter(|value| !others.contains(*value)).cloned().collect()
+}
+
 /// What is to be changed for the entry to become what the form says. Attributes that the form does not name stay.
 pub(super) fn between(schema: &Schema, entry: &Found, wanted: &[FoundAttribute]) -> Vec<AttributeChange> {
     let mut changes = Vec::new();
+    let mut held: HashMap<String, &[Vec<u8>]> = HashMap::new();
+    for attribute in &entry.attributes {
+        held.entry(attribute.name.to_ascii_lowercase()).or_insert(&attribute.values);
+    }
     for attribute in wanted {
-        let old = entry.values(&attribute.name);
-        let gone: Vec<_> = old.iter().filter(|value| !attribute.values.contains(value)).cloned().collect();
-        let new: Vec<_> = attribute.values.iter().filter(|value| !old.contains(value)).cloned().collect();
+        let old = held.get(&attribute.name.to_ascii_lowercase()).copied().unwrap_or_default();
+        let gone = lacking(old, &attribute.values);
+        let new = lacking(&attribute.values, old);
         let named = schema::has_named_values(schema, &attribute.name);
         let mut change = |operation, values| {
             changes.push(AttributeChange { operation, name: attribute.name.clone(), values });
@@ -121,5 +136,31 @@ mod tests {
         check("v:sn=s&v:sn=", &[(ModifyOperation::Add, "sn", &["s"])]);
         check("b:sn=YQ%3D%3D", &[(ModifyOperation::Add, "sn", &["a"])]);
         assert!(values(&Form::parse(b"b:sn=%%")).is_err());
+    }
+
+    #[test]
+    fn names_and_values_that_come_again_count_once() {
+        let found = attributes("v:cn=x&v:CN=y&v:sn=s&v:cN=x&v:sn=&v:SN=S");
+        let found: Vec<(&str, Vec<&[u8]>)> = found
+            .iter()
+            .map(|one| (one.name.as_str(), one.values.iter().map(Vec::as_slice).collect()))
+            .collect();
+        assert_eq!(found, [("cn", vec![&b"x"[..], &b"y"[..]]), ("sn", vec![&b"s"[..], &b"S"[..]])]);
+    }
+
+    /// Values that differ only behind a long beginning: to compare each with all before it would compare 200 GB.
+    #[test]
+    fn many_values_are_not_compared_with_each_other() {
+        let (count, beginning) = (20_000, "a".repeat(1_000));
+        let attribute = |name: &str, values: Vec<Vec<u8>>| FoundAttribute { name: name.to_owned(), values };
+        let value = |n: usize| format!("{beginning}{n:05}").into_bytes();
+        let form: String = (0..count).map(|n| format!("v:objectClass={beginning}{n:05}&")).collect();
+        let wanted = attributes(&form);
+        assert_eq!(wanted, [attribute("objectClass", (0..count).map(value).collect())]);
+        let entry = Found {
+            dn: "cn=x".to_owned(),
+            attributes: vec![attribute("ObjectClass", (0..count).rev().map(value).collect())],
+        };
+        assert_eq!(between(Schema::system(), &entry, &wanted), []);
     }
 }
