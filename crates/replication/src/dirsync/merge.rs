@@ -1,6 +1,6 @@
 //! What an entry here becomes by what a directory sent of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use larix_engine::write::AttributeValues;
 use larix_engine::{Entry, EntryAttribute};
@@ -126,16 +126,18 @@ impl Merge<'_> {
             massage.values(&mut attribute);
         }
         let mut values: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(attribute.values.len());
+        let mut keys_there: HashSet<Vec<u8>> = HashSet::with_capacity(attribute.values.len());
         for value in attribute.values {
             if is_class && let Some(unknown) = self.unknown_class(&value) {
                 left.unknown.insert(unknown);
                 continue;
             }
             match stored(self.schema, kind, value) {
-                Some((value, key)) if values.iter().all(|(_, known)| *known != key) => {
-                    values.push((value, key));
+                Some((value, key)) => {
+                    if keys_there.insert(key.clone()) {
+                        values.push((value, key));
+                    }
                 }
-                Some(_) => {}
                 None => left.invalid.push(format!("\"{there}\": {name}")),
             }
         }

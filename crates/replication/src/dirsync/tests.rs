@@ -229,6 +229,22 @@ fn entries_are_merged() {
     assert_eq!(merge.dn("CN=a,DC=y"), Ok(None));
 }
 
+/// Values that differ only behind a long beginning: to compare each with all before it would compare hundreds of GB.
+#[test]
+fn many_values_come_once_each() {
+    let schema = schema();
+    let base = schema.parse_dn("dc=x").unwrap();
+    let merge = Merge { schema: &schema, massage: None, except: &[], base: &base, now: "20260101000000Z" };
+    let beginning = "a".repeat(1_000);
+    let values: Vec<Vec<u8>> = (0..20_000).map(|n| format!("{beginning}{n}").into_bytes()).collect();
+    let twice = values.iter().chain(&values).cloned().collect();
+    let attribute = AttributeValues { description: "userPassword".to_owned(), values: twice };
+    let received = Received { uuid: Uuid::nil(), dn: "CN=a,DC=x".to_owned(), attributes: vec![attribute] };
+    let merged = merge.merged(None, "cn=a,dc=x", received, &mut LeftOut::default()).unwrap().unwrap();
+    let description = schema.describe("userPassword").unwrap();
+    assert!(merged.attribute(&description).unwrap().values == values);
+}
+
 #[test]
 fn names_move_under_another_suffix() {
     let schema = std::sync::Arc::new(schema());
