@@ -26,6 +26,8 @@ use crate::job::Feed;
 const THREADS_MAX: usize = 16;
 /// Requests that wait for one of them.
 const WAITING_MAX: usize = 1_000;
+/// The text of all of these together, bytes. A longer request waits where no other does.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// A thread without a request ends after this time.
 const IDLE: Duration = Duration::from_secs(10);
 /// How long the program may take for an operation that is no search; of a search, for its next entry.
@@ -133,9 +135,29 @@ impl CallState {
 #[derive(Debug, Default)]
 struct Queue {
     calls: VecDeque<Call>,
+    /// The text of all that wait.
+    bytes: usize,
     threads: usize,
     idle: usize,
     is_closed: bool,
+}
+
+impl Queue {
+    fn has_room(&self, call: &Call) -> bool {
+        let bytes = self.bytes.saturating_add(call.text.len());
+        self.calls.is_empty() || (self.calls.len() < WAITING_MAX && bytes <= WAITING_BYTES_MAX)
+    }
+
+    fn push(&mut self, call: Call) {
+        self.bytes += call.text.len();
+        self.calls.push_back(call);
+    }
+
+    fn pop(&mut self) -> Option<Call> {
+        let call = self.calls.pop_front()?;
+        self.bytes -= call.text.len();
+        Some(call)
+    }
 }
 
 struct Shared {
@@ -203,11 +225,11 @@ impl Calls {
                 }
             }
         }
-        if queue.calls.len() >= WAITING_MAX {
+        if !queue.has_room(&call) {
             drop(queue);
             return call.sink.end(busy());
         }
-        queue.calls.push_back(call);
+        queue.push(call);
         drop(queue);
         self.0.wake.notify_one();
     }
@@ -244,7 +266,7 @@ impl Shared {
     fn next(&self) -> Option<Call> {
         let mut queue = self.lock();
         loop {
-            if let Some(call) = queue.calls.pop_front() {
+            if let Some(call) = queue.pop() {
                 return Some(call);
             }
             if queue.is_closed {

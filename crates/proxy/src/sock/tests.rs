@@ -29,6 +29,10 @@ fn calls(path: &Path) -> (Calls, Arc<Mutex<Vec<String>>>) {
 
 /// A request, and where its result comes.
 fn ask(calls: &Calls) -> (Arc<CallState>, Receiver<LdapResult>) {
+    ask_with(calls, b"DELETE\nmsgid: 1\ndn: cn=a\n\n".to_vec())
+}
+
+fn ask_with(calls: &Calls, text: Vec<u8>) -> (Arc<CallState>, Receiver<LdapResult>) {
     let (sender, results) = mpsc::channel();
     let state = Arc::<CallState>::default();
     let done = Box::new(move |said| match said {
@@ -36,7 +40,7 @@ fn ask(calls: &Calls) -> (Arc<CallState>, Receiver<LdapResult>) {
         Said::Continue => panic!("nothing stands behind it"),
     });
     calls.submit(Call {
-        text: Zeroizing::new(b"DELETE\nmsgid: 1\ndn: cn=a\n\n".to_vec()),
+        text: Zeroizing::new(text),
         began: Monotonic(0),
         sink: Sink::Once(done),
         state: Arc::clone(&state),
@@ -119,4 +123,32 @@ fn a_program_that_hangs_costs_its_callers_a_deadline() {
     read(&stream);
     state.give_up();
     results.recv_timeout(LONG).unwrap();
+}
+
+#[test]
+fn requests_that_wait_have_a_limit_of_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("waits");
+    let listener = UnixListener::bind(&path).unwrap();
+    let patience = Duration::from_secs(600);
+    let calls = Calls::new(
+        (path.as_path(), false),
+        Arc::new(ManualClock::default()),
+        Arc::new(|_: &str| {}),
+        patience,
+    );
+    // Nobody takes connections: as many as there are threads rest there, and what comes behind them waits.
+    let small: Vec<_> = (0..16).map(|_| ask(&calls).1).collect();
+    let [one, two, three] = [(); 3].map(|()| ask_with(&calls, vec![b'a'; 30 << 20]));
+    assert_eq!(three.1.recv_timeout(LONG).unwrap().code.0, 51);
+    assert!(one.1.try_recv().is_err() && two.1.try_recv().is_err(), "there is room for two");
+    // What waits no more does not count, and a long one has its turn where no other waits.
+    one.0.give_up();
+    two.0.give_up();
+    drop(listener);
+    for results in small.iter().chain([&one.1, &two.1]) {
+        results.recv_timeout(LONG).unwrap();
+    }
+    let long = ask_with(&calls, vec![b'a'; 65 << 20]).1.recv_timeout(LONG).unwrap();
+    assert_eq!(long.code.0, 52, "{}", long.diagnostic);
 }
