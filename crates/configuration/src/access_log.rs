@@ -1,5 +1,8 @@
 //! `overlay accesslog` and its directives.
 
+#[cfg(feature = "kv")]
+mod in_engine;
+
 use larix_engine::audit::{Operation, Operations};
 use larix_engine::database::OldValues;
 use larix_proto::FilterBuf;
@@ -64,11 +67,15 @@ impl Config {
             }
             let message = "operations on this kind of database cannot be recorded";
             return Err(ConfigError::new(overlay.origin.clone(), message)
-                .with_help("put `overlay accesslog` into a `database mdb`, `ldif` or `config`"));
+                .with_help("put `overlay accesslog` into a `database mdb`, `ldif`, `kv` or `config`"));
+        }
+        if is_in_engine(database) && !is_own {
+            // An overlay for all databases is refused beside one in an engine.
+            return Ok(None);
         }
         let settings = self.access_log_of(overlay)?;
         let holds = |other: &&Database| {
-            other.kind.mdb().is_some()
+            (other.kind.mdb().is_some() || is_in_engine(other))
                 && other.suffixes.iter().any(|suffix| suffix.normal == settings.database.normal)
         };
         let text = &settings.database.text;
@@ -78,13 +85,52 @@ impl Config {
         match self.databases.iter().find(holds) {
             None => fault(
                 format!("logdb \"{text}\": no database has this suffix"),
-                "add a `database mdb` with this suffix and a directory of its own",
+                match is_in_engine(database) {
+                    false => "add a `database mdb` with this suffix and a directory of its own",
+                    true => {
+                        "add a `database kv` with this suffix, the same `engine` and `node`, and an `engine-schema` of its own"
+                    }
+                },
             ),
             Some(log) if std::ptr::eq(log, database) && !is_own => Ok(None),
             Some(log) if std::ptr::eq(log, database) => {
                 fault(format!("logdb \"{text}\": a database cannot log to itself"), "name another database")
             }
-            Some(_) => Ok(Some(settings)),
+            Some(log) => match self.fault_of_place((database, &settings), log) {
+                None => Ok(Some(settings)),
+                Some((why, help)) => fault(format!("logdb \"{text}\": {why}"), help),
+            },
+        }
+    }
+
+    /// Why the records of a database cannot be kept in that one, and what to do about it.
+    fn fault_of_place(
+        &self,
+        (database, settings): (&Database, &AccessLogSettings),
+        log: &Database,
+    ) -> Option<(String, &'static str)> {
+        let place = &log.origin;
+        match (is_in_engine(database), is_in_engine(log)) {
+            (false, false) => None,
+            (true, false) => Some((
+                format!(
+                    "the database at {place} is on this machine, and each node would have a part of the log"
+                ),
+                "make it a `database kv` with the same `engine` and `node`, and an `engine-schema` of its own",
+            )),
+            (false, true) => Some((
+                format!(
+                    "the database at {place} is in an engine that several servers share, and this one is not"
+                ),
+                "name a `database mdb`: the log of each server is its own",
+            )),
+            #[cfg(feature = "kv")]
+            (true, true) => self.fault_in_engine((database, settings), log),
+            #[cfg(not(feature = "kv"))]
+            (true, true) => {
+                let _ = settings;
+                None
+            }
         }
     }
 
@@ -174,6 +220,11 @@ impl Config {
             FilterBuf::parse(text).map_err(|error| format!("logold `{text}` is not a filter: {error}"))?;
         Ok(Some(OldValues { filter: self.schema.bind_filter(filter.as_filter()), attributes }))
     }
+}
+
+/// Whether a database is in an engine that several servers share.
+fn is_in_engine(database: &Database) -> bool {
+    database.kind.name() == "kv"
 }
 
 fn purge(words: &[String], batch: Option<&str>) -> Result<Purge, String> {

@@ -169,7 +169,7 @@ impl Config {
 
 impl Database {
     /// Whether an overlay of its own records operations in an access log.
-    fn records_operations(&self) -> bool {
+    pub(super) fn records_operations(&self) -> bool {
         self.has_overlay(|descriptor| descriptor.records_operations)
     }
 

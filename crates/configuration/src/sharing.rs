@@ -196,13 +196,21 @@ impl Config {
     }
 }
 
-/// Whether an overlay of the database is each node's own: `overlay chain` names the other nodes, and some write files of the machine.
+/// Whether an overlay of the database is each node's own: `overlay chain` names the other nodes, some write files of the machine, and an
+/// access log needs a database that only this node's configuration has.
 fn is_of_node(overlay: &Overlay) -> bool {
-    overlay.chain().is_some() || writes_files(overlay)
+    overlay.chain().is_some() || why_of_node(overlay).is_some()
 }
 
-fn writes_files(overlay: &Overlay) -> bool {
-    overlay.descriptor().is_some_and(|descriptor| descriptor.in_shared_engine == InSharedEngine::OfEachServer)
+/// Why an overlay that works at all is each node's own.
+fn why_of_node(overlay: &Overlay) -> Option<&'static str> {
+    match overlay.descriptor()?.in_shared_engine {
+        InSharedEngine::OfEachServer => Some("writes files of each node's own: configure that at each node"),
+        InSharedEngine::WithAnotherDatabase => {
+            Some("needs a database of each node's own: configure both at each node")
+        }
+        InSharedEngine::Alike | InSharedEngine::AlikeInFront | InSharedEngine::Refused(_) => None,
+    }
 }
 
 /// Gives a database what another node says of it; `same_id`: the server id in its CSNs is no other.
@@ -265,11 +273,9 @@ impl SharedLines {
             ));
         }
         let overlays = config.databases.iter().flat_map(|own| &own.overlays);
-        if let Some(overlay) = overlays.into_iter().find(|overlay| writes_files(overlay)) {
-            return Err(format!(
-                "it has the overlay {}, which writes files of each node's own: configure that at each node",
-                overlay.name
-            ));
+        let of_nodes = |overlay: &Overlay| Some((overlay.name.clone(), why_of_node(overlay)?));
+        if let Some((name, why)) = overlays.into_iter().find_map(of_nodes) {
+            return Err(format!("it has the overlay {name}, which {why}"));
         }
         if !(config.modules.is_empty() && config.backends.is_empty() && config.frontend.overlays.is_empty()) {
             return Err("it has modules, backends, or overlays before the first database".to_owned());

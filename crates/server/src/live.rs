@@ -601,8 +601,7 @@ impl<'s> Transition<'s> {
         let (databases, left) = databases.publish();
         let before = &earlier.config.global;
         server.publish(Generation { config: config.clone(), databases });
-        let recorded = server.databases().recorded();
-        if let Err(error) = server.access_logs.follow((&config, recorded), (&server.clock, &server.log)) {
+        if let Err(error) = server.follow_access_logs() {
             server.log.warning(format_args!("access log: no thread to be had, nothing is recorded: {error}"));
         }
         if let Err(error) = server.follow_overlays() {

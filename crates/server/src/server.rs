@@ -79,6 +79,25 @@ impl Server {
         stored
     }
 
+    /// Has threads for the access logs of the databases in force.
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub(crate) fn follow_access_logs(&self) -> io::Result<()> {
+        let databases = self.databases();
+        let (config, beside) = (databases.config(), (&self.clock, &self.log));
+        #[cfg(feature = "kv")]
+        {
+            let recorded = databases.recorded_in_engines();
+            for node in databases.nodes() {
+                let of_node = recorded.iter().find(|(.., log)| Arc::ptr_eq(log, &node));
+                node.write_beside(of_node.and_then(|(_, source, _)| source.as_deref()));
+            }
+            self.access_logs.follow_shared((config, recorded), beside)?;
+        }
+        self.access_logs.follow((config, databases.recorded()), beside)
+    }
+
     pub(crate) fn services(&self) -> &Arc<Services> {
         &self.services
     }

@@ -252,10 +252,8 @@ impl Bound {
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
         let server = Arc::new(Server::new(databases, services));
         server.tls.replace(tls.state);
-        let recorded = server.databases().recorded();
         server
-            .access_logs
-            .follow((&config, recorded), (&server.clock, &server.log))
+            .follow_access_logs()
             .map_err(|source| ServeError::Start { what: "the access log's thread", source })?;
         server
             .follow_overlays()

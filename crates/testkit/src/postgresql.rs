@@ -90,7 +90,7 @@ impl Engine {
             .expect("initdb");
         assert!(status.success(), "initdb: {status}");
         let mut text = format!(
-            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 60\nlogging_collector = off\n\
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nmax_connections = 100\nlogging_collector = off\n\
              port = {port}\n",
             engine.directory.path().display()
         );

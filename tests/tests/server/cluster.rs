@@ -1,5 +1,6 @@
 //! `database kv`: several servers on one PostgreSQL, or on an etcd.
 
+mod access_log;
 mod beginning;
 mod binds;
 mod consistency;

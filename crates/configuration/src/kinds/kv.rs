@@ -20,6 +20,7 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "kv",
     class: Some("olcLarixKvConfig"),
     follows: true,
+    is_recorded: true,
     settings: || Box::new(KvSettings::default()),
     directives: TABLE,
     ..NOTHING
@@ -271,8 +272,8 @@ fn fault(config: &Config, database: &Database, overlay: &Overlay) -> Option<(&'s
         return Some(("the server itself stands in front of stored entries with it", take_out));
     };
     if descriptor.records_operations {
-        let help = "take it out: who follows the directory asks for its content, which any node can provide";
-        return Some(("each node would record its own part", help));
+        // What it can record, and where, is judged with its settings.
+        return None;
     }
     if let InSharedEngine::Refused(why) = descriptor.in_shared_engine {
         return Some((why, take_out));
@@ -522,10 +523,6 @@ mod tests {
                 "psearch does not work in a kv database: it sends changes on",
             ),
             (
-                format!("{WHOLE}overlay accesslog\nlogdb cn=log\n"),
-                "operations on this kind of database cannot be recorded",
-            ),
-            (
                 format!("{WHOLE}rootdn cn=r,dc=a\noverlay autoca\n"),
                 "it sees requests before the database does",
             ),
@@ -540,5 +537,94 @@ mod tests {
             assert!(found.contains(expected), "{lines}: {found}");
             assert!(!found.contains("hidden"), "{found}");
         }
+    }
+
+    /// The database that takes the records, and the one that is recorded.
+    fn recorded(log: &str, more: &str) -> String {
+        let of_log = WHOLE.replace("suffix dc=a\n", "suffix cn=log\nengine-schema log\n");
+        format!("{of_log}{log}{WHOLE}overlay accesslog\nlogdb cn=log\n{more}")
+    }
+
+    #[test]
+    fn an_access_log_is_in_the_same_engine() {
+        const CHANGES: &str = "logops writes\nlogsuccess TRUE\n";
+        for (log, more) in [
+            ("", ""),
+            (
+                "overlay syncprov\nlease 7\n",
+                "logold (objectClass=*)\nlogpurge 1+00:00 01:00\noverlay syncprov\n",
+            ),
+        ] {
+            assert_eq!(fault(&recorded(log, &format!("{CHANGES}{more}"))), None, "{log}{more}");
+        }
+        assert_eq!(
+            fault(&recorded("", "logops add modify|modrdn\nlogbase delete dc=b,dc=a\nlogsuccess TRUE\n")),
+            None
+        );
+        let whole = recorded("", CHANGES);
+        let of_log = |from: &str, to: &str| whole.replacen(from, to, 1);
+        let mdb = format!(
+            "database mdb\nsuffix cn=log\ndirectory @DATA@\n{WHOLE}overlay accesslog\nlogdb cn=log\n"
+        );
+        let twice = WHOLE.replace("suffix dc=a\n", "suffix dc=b\nengine-schema more\n");
+        for (lines, expected, help) in [
+            (format!("{WHOLE}overlay accesslog\n{CHANGES}"), "needs a database", "logdb <suffix>"),
+            (
+                format!("{WHOLE}overlay accesslog\nlogdb cn=log\n{CHANGES}"),
+                "logdb \"cn=log\": no database has this suffix",
+                "add a `database kv` with this suffix",
+            ),
+            (
+                format!("{WHOLE}overlay accesslog\nlogdb dc=a\n{CHANGES}"),
+                "cannot log to itself",
+                "another database",
+            ),
+            (format!("{mdb}{CHANGES}"), "each node would have a part of the log", "make it a `database kv`"),
+            (of_log("/directory", "/other"), "is in another engine", "the same line `engine`"),
+            (of_log("ldap://n1", "ldap://n7"), "has the node ldap://n7", "the same line `node`"),
+            (
+                of_log("engine-schema", "server-id 7\nengine-schema"),
+                "the server id 7",
+                "the same `server-id`",
+            ),
+            (
+                recorded("overlay accesslog\nlogdb dc=a\nlogsuccess TRUE\n", CHANGES),
+                "has an access log itself",
+                "take `overlay accesslog` out",
+            ),
+            (
+                recorded("syncrepl rid=001 provider=ldap://p searchbase=cn=log\n", CHANGES),
+                "follows a provider",
+                "take `syncrepl` out",
+            ),
+            (recorded("", "logops writes\n"), "no operations that failed", "logsuccess TRUE"),
+            (recorded("", "logops all\nlogsuccess TRUE\n"), "has changes alone", "`writes`"),
+            (recorded("", "logops session\nlogsuccess TRUE\n"), "has changes alone", "`writes`"),
+            (recorded("", "logbase search dc=a\nlogsuccess TRUE\n"), "has changes alone", "`writes`"),
+            (
+                format!("{whole}{twice}overlay accesslog\nlogdb cn=log\n{CHANGES}"),
+                "has the same log",
+                "give each its own",
+            ),
+            (
+                format!(
+                    "{}database mdb\nsuffix dc=b\ndirectory @DATA@\noverlay accesslog\nlogdb cn=log\n",
+                    WHOLE.replace("suffix dc=a\n", "suffix cn=log\n")
+                ),
+                "in an engine that several servers share, and this one is not",
+                "name a `database mdb`",
+            ),
+        ] {
+            let found = fault(&lines).unwrap_or_default();
+            assert!(found.contains(expected) && found.contains(help), "{lines}: {found}");
+            assert!(!found.contains("hidden"), "{found}");
+        }
+        // Both are each node's own: what nodes that join get has neither.
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        std::fs::write(&file, format!("schema core\n{whole}")).unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        let shared = config.shared_lines(config.in_engine("dc=a").unwrap());
+        assert!(!shared.database.contains("accesslog"), "{}", shared.database);
     }
 }

@@ -78,6 +78,11 @@ impl Operations {
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
+
+    /// Whether all of these are in the other set, too.
+    pub fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
 }
 
 /// A word that names no operation.

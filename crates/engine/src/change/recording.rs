@@ -28,6 +28,9 @@ pub struct Recording {
     pub retired: Vec<Csn>,
     /// Rows of the table `meta`.
     pub marks: Vec<(Vec<u8>, Vec<u8>)>,
+    /// A row of the table `meta` that has to be as it is said here, `None`: not there, or nothing is recorded. Where several servers share
+    /// the store, another one may have recorded the same meanwhile.
+    pub expected: Option<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
 impl Recording {
@@ -43,6 +46,7 @@ impl Recording {
             context_csns: Vec::new(),
             retired: Vec::new(),
             marks: Vec::new(),
+            expected: None,
         }
     }
 

@@ -64,6 +64,8 @@ pub enum InSharedEngine {
     AlikeInFront,
     /// It writes files of its server's machine: each server has one of its own, or none.
     OfEachServer,
+    /// It needs another database, which each server has in its own configuration, and the overlay with it.
+    WithAnotherDatabase,
     /// It does not work there, and why.
     Refused(&'static str),
 }

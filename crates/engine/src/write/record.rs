@@ -3,6 +3,7 @@
 //! They come whole, with the change sequence numbers of what they tell of; no access rule, schema rule or overlay has a
 //! say. What is recorded and how far it was derived from other databases' change logs is one commit.
 
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Layered, Snapshot, Store, WriteSet};
 
@@ -42,6 +43,7 @@ impl<S: Store> Group<'_, S> {
         task: &Task,
         recording: &Recording,
     ) -> Result<(), Failure> {
+        self.check_expected(transaction, unit, recording)?;
         let server_id = self.environment.order.server_id();
         let own = |csns: &[Csn]| csns.iter().filter(|csn| csn.server_id == server_id).min().copied();
         let contexts = {
@@ -85,6 +87,23 @@ impl<S: Store> Group<'_, S> {
         }
         recording.marks.iter().for_each(|(key, value)| unit.put(META, key, value.clone()));
         Ok(())
+    }
+
+    /// Whether the log is as it was when the recording was made.
+    fn check_expected<T: Snapshot>(
+        &self,
+        transaction: &T,
+        unit: &WriteSet,
+        recording: &Recording,
+    ) -> Result<(), Failure> {
+        let Some((key, value)) = &recording.expected else { return Ok(()) };
+        let before = Layered::new(transaction, &self.set);
+        let found = Layered::new(&before, unit).get(META, key)?.map(|found| found.into_owned());
+        if found == *value {
+            return Ok(());
+        }
+        Err(LdapResult::with(ResultCode::BUSY, "another server has recorded meanwhile: nothing was recorded")
+            .into())
     }
 
     fn raise_contexts<'c, T: Snapshot>(

@@ -151,6 +151,46 @@ fn a_recording_is_one_commit_with_how_far_it_goes() {
     larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
 }
 
+/// Where several servers share a store, one that has stood still may come with what another one has recorded since.
+#[test]
+fn nothing_is_recorded_behind_another_server_that_has_recorded() {
+    let fixture = Fixture::new();
+    let schema = Arc::clone(&fixture.schema);
+    let csn: Csn = CSN.parse().unwrap();
+    let facts = AuditFacts { start: Timestamp(1_795_229_207_123_456), ..AuditFacts::default() };
+    let record_of =
+        |csn| NewRecord { csn: Some(csn), ..audit::of_request(&schema, &Request::Delete, &facts) };
+    let row = || b"turn".to_vec();
+    let recording = |expected: Option<&[u8]>, turn: &[u8]| Recording {
+        container: Some(audit::container(&schema, SUFFIX, &[csn])),
+        records: vec![record_of(csn)],
+        marks: vec![(row(), turn.to_vec())],
+        expected: Some((row(), expected.map(<[u8]>::to_vec))),
+        ..Recording::new(schema.parse_dn(SUFFIX).unwrap(), SUFFIX.to_owned())
+    };
+    let outcome = |recording| {
+        let (done, ended) = mpsc::channel();
+        let done =
+            Box::new(move |outcome: larix_engine::write::WriteOutcome| done.send(outcome.result).unwrap());
+        fixture.directory.databases()[0].record(recording, done);
+        ended.recv().unwrap()
+    };
+    let count = || {
+        let snapshot = fixture.database().store().snapshot().unwrap();
+        let rows = snapshot.get(META, b"turn").unwrap().map(|row| row.into_owned());
+        (logged(&fixture).len(), rows)
+    };
+    assert!(outcome(recording(None, b"1")).is_success());
+    assert_eq!(count(), (2, Some(b"1".to_vec())));
+    for expected in [None, Some(b"0".as_slice()), Some(b"11")] {
+        let refused = outcome(recording(expected, b"2"));
+        assert!(refused.diagnostic.contains("another server has recorded meanwhile"), "{refused}");
+        assert_eq!(count(), (2, Some(b"1".to_vec())), "{expected:?}");
+    }
+    assert!(outcome(recording(Some(b"1"), b"2")).is_success());
+    assert_eq!(count(), (3, Some(b"2".to_vec())));
+}
+
 /// Other servers' changes come in any order: that one is recorded does not say that those before it are.
 #[test]
 fn a_log_has_come_as_far_as_it_is_told() {

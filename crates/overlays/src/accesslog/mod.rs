@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
-    BuildContext, Descriptor, InGluedDatabases, Interests, Overlay, OverlayDirective,
+    BuildContext, Descriptor, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective,
 };
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("accesslog", "olcAccessLogConfig", build)
     .over_glue(InGluedDatabases::Refused("an access log has the changes of one database"))
     .records_operations()
+    .in_shared_engine(InSharedEngine::WithAnotherDatabase)
     .local(&["auditContext"])
     .directives(&[
         OverlayDirective::whole("logdb", "olcAccessLogDB"),

@@ -3,12 +3,15 @@
 
 mod extent;
 mod reading;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use larix_engine::Fault;
@@ -19,14 +22,16 @@ use larix_engine::log::{LogKey, LogWatch};
 use larix_engine::time::{Clock, Timestamp};
 use larix_engine::write::{NewRecord, Recording, WriteOutcome};
 use larix_proto::LdapResult;
-use larix_store::lmdb::LmdbStore;
+use larix_store::{ReadError, Store};
 use uuid::Uuid;
 
 use super::configuration::Held;
 use super::purge::Purging;
-use super::{Recorder, Source, SourceKind};
+use super::turn::Turn;
+use super::{Recorder, Source, SourceKind, TakeOperations};
 use crate::clock::SystemClock;
 use crate::log::Log;
+use crate::overlay_threads::OverlayHost;
 use crate::panics;
 use extent::{Context, Extent};
 use reading::merged;
@@ -37,28 +42,35 @@ const REQUESTS: usize = 65_536;
 const FACTS: usize = 65_536;
 /// Records in one commit, from each source and from what was handed over.
 const GROUP: usize = 1_024;
+/// The same where several servers share the store: the engine has to carry it out within its deadline.
+const GROUP_SHARED: usize = 256;
 /// After a failure, until the next try.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long the thread sleeps at most.
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
+/// While another server records, how often the thread looks whether this one does: it is notified as well.
+const TERM_EVERY: Duration = Duration::from_secs(10);
 
 /// What the thread shares with connections and writers.
 #[derive(Debug)]
-pub(super) struct LogWriter {
-    served: Arc<Served<LmdbStore>>,
+pub(super) struct LogWriter<H: OverlayHost> {
+    /// The database that takes the records.
+    host: H,
     clock: Arc<SystemClock>,
     log: Log,
-    state: Mutex<State>,
+    state: Mutex<State<H>>,
     wake: Condvar,
     /// Searches of the log that wait for what is not there yet.
     watch: LogWatch,
     handed_over: AtomicU64,
     handled: AtomicU64,
+    /// By which sources find the thread.
+    own: Weak<Self>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    recorders: Vec<Arc<Recorder>>,
+#[derive(Debug)]
+struct State<H: OverlayHost> {
+    recorders: Vec<Arc<Recorder<H>>>,
     requests: VecDeque<(Request, AuditFacts)>,
     /// By the database's instance and the sequence in its change log.
     facts: HashMap<(u64, u64), Arc<AuditFacts>>,
@@ -68,9 +80,32 @@ struct State {
     lost: u64,
 }
 
+impl<H: OverlayHost> Default for State<H> {
+    fn default() -> Self {
+        Self {
+            recorders: Vec::new(),
+            requests: VecDeque::new(),
+            facts: HashMap::new(),
+            awake: false,
+            ended: false,
+            lost: 0,
+        }
+    }
+}
+
+/// The terms in which this server writes the log's database and those that are recorded.
+type Term = (u64, u64);
+
+/// Operations that changed nothing.
+type Requests = Vec<(Request, AuditFacts)>;
+
 /// What the thread alone knows.
 #[derive(Debug, Default)]
 struct Known {
+    /// The term in which it knows that; none while another server records, or where it is to be read anew.
+    term: Option<Term>,
+    /// What the next commit continues, where several servers share the store.
+    turn: Option<Turn>,
     /// From where on the log has changes; `None` before it was read.
     extent: Option<Extent>,
     /// How far sources had come at some time, by their names, where the log has not come as far yet.
@@ -93,9 +128,9 @@ struct Position {
 }
 
 /// One commit's worth, and what holds once it is done.
-struct Round {
+struct Round<H: OverlayHost> {
     recording: Recording,
-    positions: Vec<(Arc<Source>, Position)>,
+    positions: Vec<(Arc<Source<H>>, Position)>,
     configuration: Option<Arc<Held>>,
     /// How many of what was handed over are in it.
     requests: usize,
@@ -105,10 +140,10 @@ struct Round {
     more: bool,
 }
 
-impl LogWriter {
-    pub(super) fn new(served: Arc<Served<LmdbStore>>, clock: Arc<SystemClock>, log: Log) -> Self {
-        Self {
-            served,
+impl<H: OverlayHost> LogWriter<H> {
+    pub(super) fn new(host: H, clock: Arc<SystemClock>, log: Log) -> Arc<Self> {
+        let writer = Arc::new_cyclic(|own| Self {
+            host,
             clock,
             log,
             state: Mutex::default(),
@@ -116,12 +151,48 @@ impl LogWriter {
             watch: LogWatch::default(),
             handed_over: AtomicU64::new(0),
             handled: AtomicU64::new(0),
-        }
+            own: Weak::clone(own),
+        });
+        let own = Arc::downgrade(&writer);
+        writer.host.on_change(Box::new(move || {
+            let own = own.upgrade();
+            own.iter().for_each(|own| own.wake());
+            own.is_some()
+        }));
+        writer
     }
 
     /// The database that takes the records.
-    pub(super) fn served(&self) -> &Arc<Served<LmdbStore>> {
-        &self.served
+    pub(super) fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// The same where it is open, as it is in each [term](Self::term).
+    ///
+    /// # Errors
+    /// It is not.
+    fn served(&self) -> Result<&Arc<Served<H::Store>>, Fault> {
+        let closed = || ReadError::Unavailable(io::Error::other("the access log's database is not open"));
+        self.host.served().ok_or_else(|| closed().into())
+    }
+
+    /// Records in one commit.
+    const fn group() -> usize {
+        if <H::Store as Store>::SHARED { GROUP_SHARED } else { GROUP }
+    }
+
+    fn is_retired(&self) -> bool {
+        self.host.served().is_some_and(|served| served.is_retired())
+    }
+
+    /// In which term this server writes the log, and what is recorded there; none while it does not.
+    fn term(&self, recorders: &[Arc<Recorder<H>>]) -> Option<Term> {
+        let own = self.host.term().filter(|_| self.host.served().is_some())?;
+        let mut of_sources = 0;
+        for recorder in recorders {
+            of_sources = recorder.source.term()?.max(of_sources);
+        }
+        Some((own, of_sources))
     }
 
     pub(super) fn watch(&self) -> &LogWatch {
@@ -136,7 +207,7 @@ impl LogWriter {
         self.handled.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_recorders(&self, recorders: Vec<Arc<Recorder>>) {
+    pub(super) fn set_recorders(&self, recorders: Vec<Arc<Recorder<H>>>) {
         let mut state = self.lock();
         state.recorders = recorders;
         state.awake = true;
@@ -155,31 +226,7 @@ impl LogWriter {
         self.wake.notify_one();
     }
 
-    /// Takes an operation that changed nothing.
-    pub(super) fn hand_over(&self, request: Request, facts: AuditFacts) {
-        let mut state = self.lock();
-        if state.requests.len() >= REQUESTS {
-            state.lost += 1;
-            return;
-        }
-        state.requests.push_back((request, facts));
-        self.handed_over.fetch_add(1, Ordering::AcqRel);
-        self.wake.notify_one();
-    }
-
-    /// Keeps what is known of the request behind these records of a database's change log.
-    pub(super) fn keep_facts(&self, database: u64, sequences: Range<u64>, facts: AuditFacts) {
-        let mut state = self.lock();
-        let facts = Arc::new(facts);
-        for sequence in sequences {
-            if state.facts.len() >= FACTS {
-                break;
-            }
-            state.facts.insert((database, sequence), Arc::clone(&facts));
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<H>> {
         // Every change of it is whole: nothing is left half done by who panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -190,7 +237,7 @@ impl LogWriter {
         loop {
             let ended = self.sleep(&known);
             let mut more = true;
-            while more && !self.served.is_retired() {
+            while more && !self.is_retired() {
                 let round = panics::contained(|| {
                     injected::panic_at("access-log");
                     self.round(&mut known)
@@ -216,22 +263,30 @@ impl LogWriter {
                 self.watch.tell();
             }
             self.watch.tell();
-            if ended || self.served.is_retired() {
+            if ended || self.is_retired() {
                 break;
             }
         }
     }
 
+    /// How long there is nothing to do but what comes.
+    fn patience(&self, known: &Known, state: &State<H>) -> Duration {
+        if known.failing {
+            return RETRY;
+        }
+        if <H::Store as Store>::SHARED && known.term.is_none() {
+            return TERM_EVERY;
+        }
+        known.purging.patience(self.clock.now(), &state.recorders).unwrap_or(LOOK_EVERY)
+    }
+
     /// Waits until there is something to do; whether it is the end.
     fn sleep(&self, known: &Known) -> bool {
         let mut state = self.lock();
-        let patience = match known.failing {
-            true => RETRY,
-            false => known.purging.patience(self.clock.now(), &state.recorders).unwrap_or(LOOK_EVERY),
-        };
-        let busy = |state: &State| state.awake || !state.requests.is_empty();
+        let patience = self.patience(known, &state);
+        let busy = |state: &State<H>| state.awake || !state.requests.is_empty();
         if !state.ended && (known.failing || !busy(&state)) && !patience.is_zero() {
-            let still = |state: &mut State| !state.ended && (known.failing || !busy(state));
+            let still = |state: &mut State<H>| !state.ended && (known.failing || !busy(state));
             state = self
                 .wake
                 .wait_timeout_while(state, patience, still)
@@ -250,27 +305,63 @@ impl LogWriter {
         ended
     }
 
-    /// Records a group; whether there is more.
+    /// Records a group; whether there is more. Where several servers share the store, only the one that writes does.
     fn round(&self, known: &mut Known) -> Result<bool, String> {
         let (recorders, requests) = {
             let state = self.lock();
             let requests: Vec<_> = state.requests.iter().take(GROUP).cloned().collect();
             (state.recorders.clone(), requests)
         };
-        let mut round = self.gather(known, &recorders, requests).map_err(|fault| fault.to_string())?;
+        for recorder in &recorders {
+            // Of a database that was opened late, nothing is to go from now on.
+            recorder.source.joined(&self.own);
+        }
+        let term = self.term(&recorders);
+        let Some(now) = term else {
+            *known = Known::default();
+            return Ok(false);
+        };
+        let recorded = self.record(known, now, (&recorders, requests));
+        if !<H::Store as Store>::SHARED || recorded.is_ok() {
+            return recorded;
+        }
+        // What became of it, and what others have recorded, is read anew.
+        *known = Known { failing: known.failing, ..Known::default() };
+        if self.term(&recorders) == term {
+            return recorded;
+        }
+        // Another server has taken over amid it.
+        self.wake();
+        Ok(false)
+    }
+
+    /// The same in a term.
+    fn record(
+        &self,
+        known: &mut Known,
+        term: Term,
+        (recorders, requests): (&[Arc<Recorder<H>>], Requests),
+    ) -> Result<bool, String> {
+        let text = |fault: Fault| fault.to_string();
+        if <H::Store as Store>::SHARED && known.term != Some(term) {
+            self.begin_term(known, term, recorders)?;
+        }
+        let served = self.served().map_err(text)?;
+        let mut round = self.gather(known, recorders, requests).map_err(text)?;
         let purges = known
             .purging
-            .slice(&self.served, self.clock.now(), &recorders, &mut round.recording.removed)
-            .map_err(|fault| fault.to_string())?;
+            .slice(served, self.clock.now(), recorders, &mut round.recording.removed)
+            .map_err(text)?;
         if let Some(purged) = purges {
             round.more |= purged.more;
             round.extent.lacks(purged.csns);
         }
-        let retired = self.retired(&recorders).map_err(|fault| fault.to_string())?;
-        round.recording.retired = retired;
+        round.recording.retired = self.retired(recorders).map_err(text)?;
         round.extent.record(known.extent.as_ref(), &mut round.recording);
         if !round.recording.is_empty() {
+            let next = known.turn.as_ref().map(|turn| turn.take(&mut round.recording, known.last_start));
             self.commit(round.recording)?;
+            known.turn = next;
         }
         (known.extent, known.contexts) = (Some(round.extent), round.contexts);
         known.configuration = round.configuration;
@@ -278,14 +369,38 @@ impl LogWriter {
         Ok(round.more)
     }
 
+    /// This server writes from now on, and others may have until now: reads what they have left.
+    fn begin_term(
+        &self,
+        known: &mut Known,
+        term: Term,
+        recorders: &[Arc<Recorder<H>>],
+    ) -> Result<(), String> {
+        for recorder in recorders {
+            if let Some((served, _)) = recorder.source.joined(&self.own) {
+                served.follow_store().map_err(|error| error.to_string())?;
+            }
+        }
+        let read = || -> Result<Turn, Fault> { Turn::read(&self.served()?.database().store().snapshot()?) };
+        let turn = read().map_err(|fault| fault.to_string())?;
+        *known = Known {
+            term: Some(term),
+            last_start: turn.last_start,
+            turn: Some(turn),
+            failing: known.failing,
+            ..Known::default()
+        };
+        Ok(())
+    }
+
     /// What the change logs and connections have to tell.
     fn gather(
         &self,
         known: &mut Known,
-        recorders: &[Arc<Recorder>],
-        requests: Vec<(Request, AuditFacts)>,
-    ) -> Result<Round, Fault> {
-        let database = self.served.database();
+        recorders: &[Arc<Recorder<H>>],
+        requests: Requests,
+    ) -> Result<Round<H>, Fault> {
+        let database = self.served()?.database();
         let schema = database.schema();
         let suffix = database.settings().suffixes.first().cloned();
         let missing = Fault::Damaged { what: "the suffix of the access log's database" };
@@ -302,8 +417,9 @@ impl LogWriter {
         let mut configuration = known.configuration.clone();
         for recorder in recorders {
             let read = match &recorder.source.origin {
-                SourceKind::Database(served, _) => {
-                    self.changes_of(known, (recorder, served), &schema, &mut changes, &mut recording)?
+                SourceKind::Database(..) => {
+                    let Some(joined) = recorder.source.joined(&self.own) else { continue };
+                    self.changes_of(known, (recorder, joined), &schema, &mut changes, &mut recording)?
                 }
                 SourceKind::Configuration(source) => {
                     let held = &mut configuration;
@@ -337,7 +453,7 @@ impl LogWriter {
             // The receiver still waits.
             let _ = done.send(outcome.result);
         };
-        self.served.record(recording, Box::new(tell));
+        self.served().map_err(|fault| fault.to_string())?.record(recording, Box::new(tell));
         match ended.recv() {
             Ok(result) if result.is_success() => Ok(()),
             Ok(result) => Err(result.to_string()),
@@ -346,7 +462,7 @@ impl LogWriter {
     }
 
     /// What was committed need not be kept any longer.
-    fn settle(&self, known: &mut Known, positions: Vec<(Arc<Source>, Position)>, requests: usize) {
+    fn settle(&self, known: &mut Known, positions: Vec<(Arc<Source<H>>, Position)>, requests: usize) {
         let mut state = self.lock();
         state.requests.drain(..requests);
         for (source, position) in positions {
@@ -354,15 +470,47 @@ impl LogWriter {
             let key = position.key;
             if before.is_none_or(|before| before.key != key) {
                 let instance = source.instance();
-                state.facts.retain(|(other, sequence), _| *other != instance || *sequence > key.sequence);
+                state
+                    .facts
+                    .retain(|(other, sequence), _| Some(*other) != instance || *sequence > key.sequence);
             }
             match &source.origin {
-                SourceKind::Database(_, reader) => reader.needs_from(key.sequence + 1),
+                SourceKind::Database(_, joined) => {
+                    joined.get().into_iter().for_each(|joined| joined.reader.needs_from(key.sequence + 1));
+                }
                 SourceKind::Configuration(changes) => changes.forget(key.sequence),
             }
             source.reached.store(key.sequence, Ordering::Release);
         }
         drop(state);
         self.handled.fetch_add(requests as u64, Ordering::AcqRel);
+    }
+}
+
+impl<H: OverlayHost> TakeOperations for LogWriter<H> {
+    fn hand_over(&self, request: Request, facts: AuditFacts) {
+        if <H::Store as Store>::SHARED {
+            // Each server would record its own part.
+            return;
+        }
+        let mut state = self.lock();
+        if state.requests.len() >= REQUESTS {
+            state.lost += 1;
+            return;
+        }
+        state.requests.push_back((request, facts));
+        self.handed_over.fetch_add(1, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+
+    fn keep_facts(&self, database: u64, sequences: Range<u64>, facts: AuditFacts) {
+        let mut state = self.lock();
+        let facts = Arc::new(facts);
+        for sequence in sequences {
+            if state.facts.len() >= FACTS {
+                break;
+            }
+            state.facts.insert((database, sequence), Arc::clone(&facts));
+        }
     }
 }

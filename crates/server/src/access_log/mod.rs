@@ -4,16 +4,21 @@
 //! same commit how far it has come: no change is lost, none is recorded twice, and no answer waits for it. What only the
 //! connection knows of a request is handed over beside it, as is everything of operations that change nothing; of that a
 //! crash loses what was not committed yet (`docs/adr/0027-the-access-log-follows-the-change-log.md`).
+//!
+//! In an engine that several servers share, each server has the thread, and that of the one that writes both databases works. It begins
+//! where the log's database says that the one before was, and nothing is recorded twice
+//! (`docs/adr/0107-an-access-log-in-a-shared-engine.md`).
 
 mod configuration;
 mod follower;
 mod purge;
 mod recorded;
+mod turn;
 
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
@@ -28,7 +33,10 @@ use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 
 use crate::clock::SystemClock;
+#[cfg(feature = "kv")]
+use crate::cluster::Node;
 use crate::log::Log;
+use crate::overlay_threads::OverlayHost;
 
 use configuration::ConfigChanges;
 use follower::LogWriter;
@@ -37,57 +45,74 @@ pub(crate) use recorded::RecordedRequest;
 /// A search of a log waits so long at most for what was done before it to be recorded.
 const PATIENCE_NANOS: u64 = 2_000_000_000;
 
+/// A database of this server alone.
+type Stored = Arc<Served<LmdbStore>>;
+
 /// A database whose operations are recorded.
 #[derive(Debug)]
-struct Source {
-    origin: SourceKind,
+struct Source<H: OverlayHost> {
+    origin: SourceKind<H>,
     /// By what it is known in the log's database: its suffix.
     name: String,
-    /// Where its change log ended when recording was asked for: changes behind that are recorded.
-    began: LogKey,
     /// Up to here the records of its change log are in the access log, or not wanted there.
     reached: AtomicU64,
 }
 
 /// Where the changes of a source are read.
-#[derive(Clone, Debug)]
-enum SourceKind {
-    /// By its change log, which drops no record before it was read.
-    Database(Arc<Served<LmdbStore>>, Arc<LogReader>),
+#[derive(Debug)]
+enum SourceKind<H: OverlayHost> {
+    /// By its change log, which drops no record before it was read. The reader is there from when the database is open.
+    Database(H, OnceLock<Joined>),
     /// cn=config: from the thread that changes it.
     Configuration(Arc<ConfigChanges>),
 }
 
+/// A change log that is followed.
+#[derive(Debug)]
+struct Joined {
+    /// Where it ended when recording was asked for: changes behind that are recorded.
+    began: LogKey,
+    reader: Arc<LogReader>,
+}
+
+/// A database that is open, and how its change log is followed.
+type Open<'a, H> = (&'a Arc<Served<<H as OverlayHost>::Store>>, &'a Joined);
+
 /// What one database has recorded, and where.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+struct Recorder<H: OverlayHost> {
     settings: AccessLogSettings,
-    source: Arc<Source>,
-    log: Arc<LogWriter>,
+    source: Arc<Source<H>>,
+    log: Arc<LogWriter<H>>,
 }
 
 /// A log database's thread.
 #[derive(Debug)]
-struct Following {
-    writer: Arc<LogWriter>,
+struct Following<H: OverlayHost> {
+    writer: Arc<LogWriter<H>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// An access log with the database that is recorded (`None`: cn=config) and the one that takes the records.
-pub(crate) type Recorded = (AccessLogSettings, Option<Arc<Served<LmdbStore>>>, Arc<Served<LmdbStore>>);
+pub(crate) type Recorded<H> = (AccessLogSettings, Option<H>, H);
 
 /// All access logs of the server.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLogs {
-    recorders: ArcSwap<Vec<Arc<Recorder>>>,
-    any: AtomicBool,
-    threads: Mutex<Vec<Following>>,
+    stored: Logs<Stored>,
+    /// Of databases in engines that several servers share.
+    #[cfg(feature = "kv")]
+    shared: Logs<Arc<Node>>,
 }
 
 impl AccessLogs {
     /// Whether anything is recorded at all.
     pub(crate) fn any(&self) -> bool {
-        self.any.load(Ordering::Relaxed)
+        #[cfg(feature = "kv")]
+        if self.shared.any() {
+            return true;
+        }
+        self.stored.any()
     }
 
     /// Records what a configuration wants recorded.
@@ -96,18 +121,156 @@ impl AccessLogs {
     /// No thread to be had.
     pub(crate) fn follow(
         &self,
-        (config, recorded): (&Arc<Config>, Vec<Recorded>),
+        (config, recorded): (&Arc<Config>, Vec<Recorded<Stored>>),
+        (clock, log): (&Arc<SystemClock>, &Log),
+    ) -> io::Result<()> {
+        self.stored.follow((config, recorded), (clock, log))
+    }
+
+    /// The same for databases in engines that several servers share.
+    ///
+    /// # Errors
+    /// No thread to be had.
+    #[cfg(feature = "kv")]
+    pub(crate) fn follow_shared(
+        &self,
+        (config, recorded): (&Arc<Config>, Vec<Recorded<Arc<Node>>>),
+        (clock, log): (&Arc<SystemClock>, &Log),
+    ) -> io::Result<()> {
+        self.shared.follow((config, recorded), (clock, log))
+    }
+
+    /// Records what is left, and ends the threads. To be called when no more requests come.
+    pub(crate) fn finish(&self) {
+        self.stored.finish();
+        #[cfg(feature = "kv")]
+        self.shared.finish();
+    }
+
+    /// What records an operation on this name in this database; none when no log wants it.
+    pub(crate) fn recorder(
+        &self,
+        served: &Stored,
+        operation: Operation,
+        dn: Option<&NormalDn>,
+    ) -> Option<OperationRecorder> {
+        let recorder = self.stored.wanting(operation, dn, |source| source.is(Some(served)))?;
+        Some(OperationRecorder { records: recorder.records()?, database: Some(Arc::clone(served)) })
+    }
+
+    /// The same for a database in an engine that several servers share, by its [instance](larix_engine::Database::instance).
+    #[cfg(feature = "kv")]
+    pub(crate) fn recorder_of_shared(
+        &self,
+        instance: u64,
+        operation: Operation,
+        dn: Option<&NormalDn>,
+    ) -> Option<OperationRecorder> {
+        let is_it = |source: &Source<Arc<Node>>| source.instance() == Some(instance);
+        let recorder = self.shared.wanting(operation, dn, is_it)?;
+        Some(OperationRecorder { records: recorder.records()?, database: None })
+    }
+
+    /// What records an operation on this name below cn=config.
+    pub(crate) fn recorder_of_configuration(
+        &self,
+        operation: Operation,
+        dn: Option<&NormalDn>,
+    ) -> Option<OperationRecorder> {
+        let recorder = self.stored.wanting(operation, dn, |source| source.is(None))?;
+        Some(OperationRecorder { records: recorder.records()?, database: None })
+    }
+
+    /// cn=config was changed, and the change is in force. Answers the sequences of its records. Once the requester
+    /// has its answer, the caller must call [`wake_configuration`](Self::wake_configuration).
+    pub(crate) fn configuration_changed(&self, before: &Config, after: &Config) -> Range<u64> {
+        let recorders = self.stored.recorders.load();
+        let source = recorders.iter().find_map(|recorder| match &recorder.source.origin {
+            SourceKind::Configuration(changes) => Some(changes),
+            SourceKind::Database(..) => None,
+        });
+        source.map_or(0..0, |changes| changes.changed(before, after))
+    }
+
+    /// Has recorded what was changed of cn=config.
+    pub(crate) fn wake_configuration(&self) {
+        let recorders = self.stored.recorders.load();
+        for recorder in recorders.iter() {
+            if let SourceKind::Configuration(changes) = &recorder.source.origin {
+                changes.answered();
+                recorder.log.wake();
+            }
+        }
+    }
+
+    /// All that record this kind of operation somewhere.
+    pub(crate) fn recorders_of(&self, operation: Operation) -> Vec<Records> {
+        let all = self.stored.records_of(operation);
+        #[cfg(feature = "kv")]
+        let all = all.into_iter().chain(self.shared.records_of(operation)).collect();
+        all
+    }
+
+    /// What a search of this database has to wait for, so that it sees all that was answered before it began; none when
+    /// nothing is to come.
+    pub(crate) fn gate(&self, served: &Stored, clock: &SystemClock) -> Option<Gate> {
+        if !self.stored.any() {
+            return None;
+        }
+        let recorders = self.stored.recorders.load();
+        let is_own = |recorder: &&Arc<Recorder<Stored>>| recorder.log.host().is(served);
+        let sources: Vec<_> = recorders
+            .iter()
+            .filter(is_own)
+            .map(|recorder| (Arc::clone(&recorder.source), recorder.source.committed()))
+            .filter(|(source, committed)| source.reached.load(Ordering::Acquire) < *committed)
+            .collect();
+        let log = recorders.iter().find(is_own)?;
+        let log = Arc::clone(&log.log);
+        let handed_over = log.handed_over();
+        if sources.is_empty() && log.handled() >= handed_over {
+            return None;
+        }
+        let until = clock.monotonic().0.saturating_add(PATIENCE_NANOS);
+        let sources = sources.iter().map(|(source, committed)| (Arc::downgrade(source), *committed));
+        let (sources, log) = (sources.collect(), Arc::downgrade(&log));
+        Some(Gate { sources, log, handed_over, until: Monotonic(until), follower: None })
+    }
+}
+
+/// Access logs of databases of one kind.
+#[derive(Debug)]
+struct Logs<H: OverlayHost> {
+    recorders: ArcSwap<Vec<Arc<Recorder<H>>>>,
+    any: AtomicBool,
+    threads: Mutex<Vec<Following<H>>>,
+}
+
+impl<H: OverlayHost> Default for Logs<H> {
+    fn default() -> Self {
+        Self { recorders: ArcSwap::default(), any: AtomicBool::new(false), threads: Mutex::default() }
+    }
+}
+
+impl<H: OverlayHost> Logs<H> {
+    fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    fn follow(
+        &self,
+        (config, recorded): (&Arc<Config>, Vec<Recorded<H>>),
         (clock, log): (&Arc<SystemClock>, &Log),
     ) -> io::Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = self.recorders.load_full();
-        let mut recorders = Vec::new();
+        let mut recorders: Vec<Arc<Recorder<H>>> = Vec::new();
         for (settings, source, target) in recorded {
-            let known = |f: &&Following| Arc::ptr_eq(f.writer.served(), &target);
+            let known = |f: &&Following<H>| f.writer.host().is(&target);
             let writer = match threads.iter().find(known) {
                 Some(following) => Arc::clone(&following.writer),
                 None => {
-                    let writer = Arc::new(LogWriter::new(Arc::clone(&target), clock.clone(), log.clone()));
+                    let writer = LogWriter::new(target, clock.clone(), log.clone());
                     let own = Arc::clone(&writer);
                     let thread =
                         std::thread::Builder::new().name("access-log".to_owned()).spawn(move || own.run())?;
@@ -115,10 +278,10 @@ impl AccessLogs {
                     writer
                 }
             };
-            let same = |r: &&Arc<Recorder>| r.source.is(source.as_ref()) && Arc::ptr_eq(&r.log, &writer);
+            let same = |r: &&Arc<Recorder<H>>| r.source.is(source.as_ref()) && Arc::ptr_eq(&r.log, &writer);
             let source = match (earlier.iter().find(same), source) {
                 (Some(recorder), _) => Arc::clone(&recorder.source),
-                (None, Some(served)) => new_source(served, &writer),
+                (None, Some(host)) => new_source(host, &writer),
                 (None, None) => Arc::new(Source::configuration(config)),
             };
             recorders.push(Arc::new(Recorder { settings, source, log: writer }));
@@ -140,89 +303,31 @@ impl AccessLogs {
         Ok(())
     }
 
-    /// Records what is left, and ends the threads. To be called when no more requests come.
-    pub(crate) fn finish(&self) {
+    fn finish(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         threads.into_iter().for_each(Following::finish);
     }
 
-    /// The recorder of an operation on this name in this database; none when no log wants it.
-    pub(crate) fn recorder(
-        &self,
-        served: &Arc<Served<LmdbStore>>,
-        operation: Operation,
-        dn: Option<&NormalDn>,
-    ) -> Option<Arc<Recorder>> {
-        let recorders = self.recorders.load();
-        let recorder = recorders.iter().find(|recorder| recorder.source.is(Some(served)))?;
-        recorder.settings.wants(operation, dn).then(|| Arc::clone(recorder))
-    }
-
-    /// Who records an operation on this name below cn=config.
-    pub(crate) fn recorder_of_configuration(
+    /// The recorder of such a source, if it wants this operation on this name.
+    fn wanting(
         &self,
         operation: Operation,
         dn: Option<&NormalDn>,
-    ) -> Option<Arc<Recorder>> {
+        is_it: impl Fn(&Source<H>) -> bool,
+    ) -> Option<Arc<Recorder<H>>> {
         let recorders = self.recorders.load();
-        let recorder = recorders.iter().find(|recorder| recorder.source.is(None))?;
+        let recorder = recorders.iter().find(|recorder| is_it(&recorder.source))?;
         recorder.settings.wants(operation, dn).then(|| Arc::clone(recorder))
     }
 
-    /// cn=config was changed, and the change is in force. Answers the sequences of its records. Once the requester
-    /// has its answer, the caller must call [`wake_configuration`](Self::wake_configuration).
-    pub(crate) fn configuration_changed(&self, before: &Config, after: &Config) -> Range<u64> {
+    fn records_of(&self, operation: Operation) -> Vec<Records> {
         let recorders = self.recorders.load();
-        let source = recorders.iter().find_map(|recorder| match &recorder.source.origin {
-            SourceKind::Configuration(changes) => Some(changes),
-            SourceKind::Database(..) => None,
-        });
-        source.map_or(0..0, |changes| changes.changed(before, after))
-    }
-
-    /// Has recorded what was changed of cn=config.
-    pub(crate) fn wake_configuration(&self) {
-        let recorders = self.recorders.load();
-        for recorder in recorders.iter() {
-            if let SourceKind::Configuration(changes) = &recorder.source.origin {
-                changes.answered();
-                recorder.log.wake();
-            }
-        }
-    }
-
-    /// All that record this kind of operation somewhere.
-    pub(crate) fn recorders_of(&self, operation: Operation) -> Vec<Arc<Recorder>> {
-        let recorders = self.recorders.load();
-        recorders.iter().filter(|recorder| recorder.settings.wants(operation, None)).cloned().collect()
-    }
-
-    /// What a search of this database has to wait for, so that it sees all that was answered before it began; none when
-    /// nothing is to come.
-    pub(crate) fn gate(&self, served: &Arc<Served<LmdbStore>>, clock: &SystemClock) -> Option<Gate> {
-        if !self.any() {
-            return None;
-        }
-        let recorders = self.recorders.load();
-        let own = recorders.iter().filter(|recorder| Arc::ptr_eq(recorder.log.served(), served));
-        let sources: Vec<_> = own
-            .map(|recorder| (Arc::clone(&recorder.source), recorder.source.committed()))
-            .filter(|(source, committed)| source.reached.load(Ordering::Acquire) < *committed)
-            .collect();
-        let log = recorders.iter().find(|recorder| Arc::ptr_eq(recorder.log.served(), served))?;
-        let log = Arc::clone(&log.log);
-        let handed_over = log.handed_over();
-        if sources.is_empty() && log.handled() >= handed_over {
-            return None;
-        }
-        let until = clock.monotonic().0.saturating_add(PATIENCE_NANOS);
-        let sources = sources.iter().map(|(source, committed)| (Arc::downgrade(source), *committed));
-        let (sources, log) = (sources.collect(), Arc::downgrade(&log));
-        Some(Gate { sources, log, handed_over, until: Monotonic(until), follower: None })
+        let wanting = recorders.iter().filter(|recorder| recorder.settings.wants(operation, None));
+        wanting.filter_map(|recorder| recorder.records()).collect()
     }
 }
 
-impl Following {
+impl<H: OverlayHost> Following<H> {
     fn finish(mut self) {
         self.writer.end();
         if let Some(thread) = self.thread.take() {
@@ -235,29 +340,49 @@ impl Following {
 /// Of cn=config among the instances of databases, which count from 1.
 const CONFIGURATION: u64 = u64::MAX;
 
-impl Source {
+impl<H: OverlayHost> Source<H> {
     fn configuration(config: &Arc<Config>) -> Self {
         Self {
             origin: SourceKind::Configuration(Arc::new(ConfigChanges::new(config))),
             name: configuration::NAME.to_owned(),
-            began: LogKey { server_id: 0, sequence: 0 },
             reached: AtomicU64::new(0),
         }
     }
 
     /// Whether it is this database; `None`: cn=config.
-    fn is(&self, other: Option<&Arc<Served<LmdbStore>>>) -> bool {
+    fn is(&self, other: Option<&H>) -> bool {
         match (&self.origin, other) {
-            (SourceKind::Database(served, _), Some(other)) => Arc::ptr_eq(served, other),
+            (SourceKind::Database(host, _), Some(other)) => host.is(other),
             (SourceKind::Configuration(_), None) => true,
             _ => false,
         }
     }
 
+    /// The database, and how its change log is followed; none while it is not open, and of cn=config. `writer`: is woken by changes.
+    fn joined(&self, writer: &Weak<LogWriter<H>>) -> Option<Open<'_, H>> {
+        let SourceKind::Database(host, joined) = &self.origin else { return None };
+        let served = host.served()?;
+        let join = || {
+            let woken = Weak::clone(writer);
+            let wake = move || {
+                if let Some(writer) = woken.upgrade() {
+                    writer.wake();
+                }
+            };
+            // Nothing is trimmed before it is known what was read.
+            let following = served.database().following();
+            let reader = following.join(Arc::new(wake), 0, Hold::Unbounded);
+            Joined { began: following.answered(), reader }
+        };
+        Some((served, joined.get_or_init(join)))
+    }
+
     /// The last change that any client may have received.
     fn committed(&self) -> u64 {
         match &self.origin {
-            SourceKind::Database(served, _) => served.database().writes().log_last(),
+            SourceKind::Database(host, _) => {
+                host.served().map_or(0, |served| served.database().writes().log_last())
+            }
             SourceKind::Configuration(changes) => changes.committed(),
         }
     }
@@ -265,7 +390,9 @@ impl Source {
     /// No thread follows it any longer.
     fn leave(&self) {
         match &self.origin {
-            SourceKind::Database(_, reader) => reader.leave(),
+            SourceKind::Database(_, joined) => {
+                joined.get().into_iter().for_each(|joined| joined.reader.leave())
+            }
             SourceKind::Configuration(changes) => changes.end(),
         }
     }
@@ -273,16 +400,24 @@ impl Source {
     /// Whether nothing more is to come.
     fn has_ended(&self) -> bool {
         match &self.origin {
-            SourceKind::Database(served, _) => served.is_retired(),
+            SourceKind::Database(host, _) => host.served().is_some_and(|served| served.is_retired()),
             SourceKind::Configuration(changes) => changes.has_ended(),
         }
     }
 
-    /// By what facts about its changes are found.
-    fn instance(&self) -> u64 {
+    /// By what facts about its changes are found; none while it is not open.
+    fn instance(&self) -> Option<u64> {
         match &self.origin {
-            SourceKind::Database(served, _) => served.database().instance(),
-            SourceKind::Configuration(_) => CONFIGURATION,
+            SourceKind::Database(host, _) => host.served().map(|served| served.database().instance()),
+            SourceKind::Configuration(_) => Some(CONFIGURATION),
+        }
+    }
+
+    /// The term in which this server writes it, if that is a matter of turns; none while another server does.
+    fn term(&self) -> Option<u64> {
+        match &self.origin {
+            SourceKind::Database(host, _) => host.term(),
+            SourceKind::Configuration(_) => Some(0),
         }
     }
 }
@@ -290,8 +425,8 @@ impl Source {
 /// What a search of a log waits for. It keeps no database open, and what is gone is not waited for.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    sources: Vec<(Weak<Source>, u64)>,
-    log: Weak<LogWriter>,
+    sources: Vec<(Weak<Source<Stored>>, u64)>,
+    log: Weak<LogWriter<Stored>>,
     handed_over: u64,
     until: Monotonic,
     /// Who waits.
@@ -315,40 +450,57 @@ impl Gate {
     /// Whether all of it is recorded, or it has taken too long.
     pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
         self.follower.iter().for_each(|follower| follower.looks());
-        let reached = |(source, committed): &(Weak<Source>, u64)| {
-            let has_reached = |source: Arc<Source>| {
+        let reached = |(source, committed): &(Weak<Source<Stored>>, u64)| {
+            let has_reached = |source: Arc<Source<Stored>>| {
                 source.reached.load(Ordering::Acquire) >= *committed || source.has_ended()
             };
             source.upgrade().is_none_or(has_reached)
         };
-        let has_handled = |log: Arc<LogWriter>| log.handled() >= self.handed_over;
+        let has_handled = |log: Arc<LogWriter<Stored>>| log.handled() >= self.handed_over;
         (self.sources.iter().all(reached) && self.log.upgrade().is_none_or(has_handled))
             || clock.monotonic() >= self.until
     }
 }
 
-impl Recorder {
+impl<H: OverlayHost> Recorder<H> {
+    /// Where its requests go when they have ended; none while the database is not open.
+    fn records(&self) -> Option<Records> {
+        let log: Weak<LogWriter<H>> = Arc::downgrade(&self.log);
+        Some(Records { success_only: self.settings.success_only, database: self.source.instance()?, log })
+    }
+}
+
+/// What records an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct OperationRecorder {
+    records: Records,
+    /// The database that it is on; `None`: cn=config, or one in an engine that several servers share.
+    database: Option<Stored>,
+}
+
+impl OperationRecorder {
     /// Whether only operations that succeed are recorded.
     pub(crate) fn is_success_only(&self) -> bool {
-        self.settings.success_only
+        self.records.success_only
     }
 
-    /// The database whose operations are recorded; `None`: cn=config.
-    pub(crate) fn database(&self) -> Option<&Arc<Served<LmdbStore>>> {
-        match &self.source.origin {
-            SourceKind::Database(served, _) => Some(served),
-            SourceKind::Configuration(_) => None,
-        }
+    /// The database that the operation is on, if it is of this server alone.
+    pub(crate) fn database(&self) -> Option<&Stored> {
+        self.database.as_ref()
     }
 
     /// Where its requests go when they have ended.
     pub(crate) fn records(&self) -> Records {
-        Records {
-            success_only: self.settings.success_only,
-            database: self.source.instance(),
-            log: Arc::downgrade(&self.log),
-        }
+        self.records.clone()
     }
+}
+
+/// What takes what connections know.
+trait TakeOperations: std::fmt::Debug + Send + Sync {
+    /// Takes an operation that changed nothing.
+    fn hand_over(&self, request: Request, facts: AuditFacts);
+    /// Keeps what is known of the request behind these records of a database's change log.
+    fn keep_facts(&self, database: u64, sequences: Range<u64>, facts: AuditFacts);
 }
 
 /// Where requests go that are under way. It keeps no database open: a client that does not read its answers must not hold up a restore.
@@ -357,7 +509,7 @@ pub(crate) struct Records {
     success_only: bool,
     /// The instance whose operations are recorded.
     database: u64,
-    log: Weak<LogWriter>,
+    log: Weak<dyn TakeOperations>,
 }
 
 impl Records {
@@ -405,18 +557,18 @@ impl WithResult for AuditFacts {
     }
 }
 
-fn new_source(served: Arc<Served<LmdbStore>>, writer: &Arc<LogWriter>) -> Arc<Source> {
-    let suffixes = &served.database().settings().suffixes;
-    let name = suffixes.first().map(|suffix| suffix.normal.as_str().to_owned()).unwrap_or_default();
-    let woken = Arc::downgrade(writer);
-    let wake = move || {
-        if let Some(writer) = woken.upgrade() {
-            writer.wake();
-        }
-    };
-    // Nothing is trimmed before it is known what was read.
-    let following = served.database().following();
-    let reader = following.join(Arc::new(wake), 0, Hold::Unbounded);
-    let began = following.answered();
-    Arc::new(Source { origin: SourceKind::Database(served, reader), name, began, reached: AtomicU64::new(0) })
+fn new_source<H: OverlayHost>(host: H, writer: &Arc<LogWriter<H>>) -> Arc<Source<H>> {
+    let settings = host.settings();
+    let name = settings.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned()).unwrap_or_default();
+    let writer = Arc::downgrade(writer);
+    let woken = Weak::clone(&writer);
+    host.on_change(Box::new(move || {
+        let woken = woken.upgrade();
+        woken.iter().for_each(|writer| writer.wake());
+        woken.is_some()
+    }));
+    let source =
+        Source { origin: SourceKind::Database(host, OnceLock::new()), name, reached: AtomicU64::new(0) };
+    source.joined(&writer);
+    Arc::new(source)
 }

@@ -8,9 +8,9 @@ use larix_engine::csn::Csn;
 use larix_engine::time::Timestamp;
 use larix_engine::{EntryId, EntrySource, Fault, Served, tree};
 use larix_store::Store;
-use larix_store::lmdb::LmdbStore;
 
 use super::Recorder;
+use crate::overlay_threads::OverlayHost;
 
 const MICROS: i64 = 1_000_000;
 
@@ -31,7 +31,11 @@ pub(super) struct Purged {
 
 impl Purging {
     /// How long until the next look; none when nothing ever goes.
-    pub(super) fn patience(&self, now: Timestamp, recorders: &[Arc<Recorder>]) -> Option<Duration> {
+    pub(super) fn patience<H: OverlayHost>(
+        &self,
+        now: Timestamp,
+        recorders: &[Arc<Recorder<H>>],
+    ) -> Option<Duration> {
         let purge = settings(recorders)?;
         if self.more {
             return Some(Duration::ZERO);
@@ -43,11 +47,11 @@ impl Purging {
     }
 
     /// Adds records that are too old to `removed`, one batch at most, if it is time to look.
-    pub(super) fn slice(
+    pub(super) fn slice<H: OverlayHost>(
         &mut self,
-        served: &Served<LmdbStore>,
+        served: &Served<H::Store>,
         now: Timestamp,
-        recorders: &[Arc<Recorder>],
+        recorders: &[Arc<Recorder<H>>],
         removed: &mut Vec<EntryId>,
     ) -> Result<Option<Purged>, Fault> {
         let Some(purge) = settings(recorders) else { return Ok(None) };
@@ -62,7 +66,7 @@ impl Purging {
 }
 
 /// Of several sources the one that wants most to go.
-fn settings(recorders: &[Arc<Recorder>]) -> Option<Purge> {
+fn settings<H: OverlayHost>(recorders: &[Arc<Recorder<H>>]) -> Option<Purge> {
     recorders.iter().filter_map(|recorder| recorder.settings.purge).min_by_key(|purge| purge.age)
 }
 
@@ -70,8 +74,8 @@ fn after(time: Timestamp, seconds: u64) -> Timestamp {
     Timestamp(time.0.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(MICROS)))
 }
 
-fn find(
-    served: &Served<LmdbStore>,
+fn find<S: Store>(
+    served: &Served<S>,
     now: Timestamp,
     purge: Purge,
     removed: &mut Vec<EntryId>,

@@ -8,7 +8,7 @@ use larix_engine::time::Clock;
 use larix_engine::write::WriteOutcome;
 use larix_proto::LdapResult;
 
-use super::{Recorder, Records, WithResult};
+use super::{OperationRecorder, Records, WithResult};
 use crate::clock::SystemClock;
 
 /// A request to record at its end.
@@ -22,7 +22,7 @@ pub(crate) struct RecordedRequest {
 
 impl RecordedRequest {
     pub(crate) fn new(
-        recorder: &Recorder,
+        recorder: &OperationRecorder,
         request: Request,
         facts: AuditFacts,
         clock: &Arc<SystemClock>,

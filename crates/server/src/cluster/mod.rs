@@ -250,6 +250,12 @@ impl Node {
         self.role.listen(listener);
     }
 
+    /// Has this node write the database only while it writes another one, too: an access log is written by the node that writes what it
+    /// records. `None`: whatever it does with others.
+    pub(crate) fn write_beside(&self, other: Option<&Self>) {
+        self.role.write_beside(other.map(|other| &other.role));
+    }
+
     /// Has the node that writes judge a bind whose password was compared; `done` is called once, on some thread. It may wait for the
     /// engine.
     pub(crate) fn judge_bind(&self, attempt: BindAttempt, done: BindAnswered) {

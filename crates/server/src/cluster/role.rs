@@ -3,7 +3,7 @@
 //! **The lease decides who tries, and no more.** A node that believes to lead and does not is refused by the fence in its next commit.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use larix_engine::database::DatabaseOpenError;
@@ -89,11 +89,13 @@ struct State {
     ended: bool,
     /// The thread is to look at once.
     hurries: bool,
+    /// This node writes only while it writes that other database, too.
+    beside: Option<Weak<Watch>>,
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        let state = State { role: Role::Vacant, ended: false, hurries: false };
+        let state = State { role: Role::Vacant, ended: false, hurries: false, beside: None };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -138,6 +140,47 @@ impl Watch {
         drop(state);
         self.changed.notify_all();
         self.listeners.notify();
+    }
+
+    /// Has this node write only while it writes another database, too; `None`: whatever others do.
+    pub(crate) fn write_beside(self: &Arc<Self>, other: Option<&Arc<Self>>) {
+        let mut state = self.lock();
+        let is_known = match (&state.beside, other) {
+            (Some(known), Some(other)) => std::ptr::eq(known.as_ptr(), Arc::as_ptr(other)),
+            (None, None) => true,
+            _ => false,
+        };
+        if is_known {
+            return;
+        }
+        state.beside = other.map(Arc::downgrade);
+        drop(state);
+        if let Some(other) = other {
+            let own = Arc::downgrade(self);
+            let watched = Arc::downgrade(other);
+            other.listen(Box::new(move || {
+                let own = own.upgrade().filter(|own| own.is_beside(&watched));
+                own.iter().for_each(|own| own.hurry());
+                own.is_some()
+            }));
+        }
+        self.hurry();
+    }
+
+    fn is_beside(&self, other: &Weak<Self>) -> bool {
+        self.lock().beside.as_ref().is_some_and(|beside| beside.ptr_eq(other))
+    }
+
+    /// Whether this node writes where nobody else does.
+    fn takes_turns(&self) -> bool {
+        let beside = self.lock().beside.clone();
+        beside.is_none_or(|other| other.upgrade().is_some_and(|other| other.role() == Role::Leader))
+    }
+
+    /// Has the thread look at once.
+    fn hurry(&self) {
+        self.lock().hurries = true;
+        self.changed.notify_all();
     }
 
     pub(crate) fn end(&self) {
@@ -244,7 +287,7 @@ impl Holder {
             let led = self.watch.role() == Role::Leader;
             match self.look(served, &mut lacking) {
                 Ok(role) => {
-                    if led && role != Role::Leader {
+                    if led && role != Role::Leader && self.watch.takes_turns() {
                         self.tell_lost(last, began);
                     }
                     last = began;
@@ -457,6 +500,9 @@ impl Holder {
         let _turn = self.watch.turn();
         let store = served.database().store();
         let text = |error: &dyn fmt::Display| error.to_string();
+        if !self.watch.takes_turns() {
+            return self.stand_by(store);
+        }
         if store.leads() {
             if store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
                 return Ok(Role::Leader);
@@ -493,6 +539,20 @@ impl Holder {
 }
 
 impl Holder {
+    /// Leaves it to the node that writes the other database to write this one.
+    fn stand_by(&self, store: &SharedStore) -> Result<Role, Trouble> {
+        let text = |error: &dyn fmt::Display| error.to_string();
+        store.resign();
+        store.hear().map_err(|error| text(&error))?;
+        let lease = store.lease().map_err(|error| text(&error))?;
+        if lease.is_own {
+            // That node need not wait for its end.
+            store.release_lease().map_err(|error| text(&error))?;
+            return Ok(Role::Vacant);
+        }
+        Ok(beside(lease, &self.node).unwrap_or(Role::Vacant))
+    }
+
     /// Why this node may not write although nobody else does: the others made their changes under a configuration that is not in force
     /// here.
     fn lacks_configuration(&self, store: &SharedStore) -> Result<Option<Trouble>, Trouble> {
@@ -564,6 +624,38 @@ mod tests {
         ] {
             assert_eq!(beside(lease(leader, is_own), "ldap://n1"), expected, "{leader:?} {is_own}");
         }
+    }
+
+    #[test]
+    fn an_access_log_is_written_where_the_database_is() {
+        let set = |watch: &Watch, role: Role| {
+            watch.lock().role = role;
+            watch.listeners.notify();
+        };
+        let (database, log) = (Arc::new(Watch::default()), Arc::new(Watch::default()));
+        assert!(log.takes_turns());
+        log.write_beside(Some(&database));
+        assert!(log.wait(Duration::from_secs(3600)), "it looks at once");
+        assert!(!log.takes_turns());
+        set(&database, Role::Leader);
+        assert!(log.wait(Duration::from_secs(3600)), "it looks at once");
+        assert!(log.takes_turns());
+        set(&database, Role::Follower("ldap://n2".to_owned()));
+        assert!(log.wait(Duration::from_secs(3600)) && !log.takes_turns());
+        // The same again is nothing new, and another one takes its place.
+        log.write_beside(Some(&database));
+        assert!(!log.lock().hurries);
+        let other = Arc::new(Watch::default());
+        set(&other, Role::Leader);
+        log.write_beside(Some(&other));
+        assert!(log.wait(Duration::from_secs(3600)) && log.takes_turns());
+        set(&database, Role::Leader);
+        assert!(!log.lock().hurries, "it no longer listens there");
+        // One that has left the configuration writes nothing.
+        drop(other);
+        assert!(!log.takes_turns());
+        log.write_beside(None);
+        assert!(log.takes_turns());
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Requests that an access log records: what is noted of them while they are under way.
 
-use std::sync::Arc;
-
 use larix_engine::access::Subject;
 use larix_engine::audit::{AuditFacts, Operation, Request as LoggedRequest, Searched};
 use larix_engine::database::Limits;
@@ -16,7 +14,7 @@ use larix_proto::{
 use larix_schema::{NormalDn, Schema};
 
 use super::Dispatcher;
-use crate::access_log::{RecordedRequest, Recorder};
+use crate::access_log::{OperationRecorder, RecordedRequest, Records};
 use crate::databases::Databases;
 use crate::overlay_threads::NotedOrigin;
 use crate::secrets::{WITHHELD, is_secret_in};
@@ -101,7 +99,7 @@ impl Dispatcher {
         let subject = self.session.subject();
         let Some(dn) = &subject.dn else { return };
         if let Some(recorder) = self.recorder_at(&databases, dn, Operation::Unbind) {
-            self.record_at_once(&recorder, LoggedRequest::Unbind);
+            self.record_at_once(&recorder.records(), LoggedRequest::Unbind);
         }
     }
 
@@ -110,19 +108,19 @@ impl Dispatcher {
         if !self.server.access_logs.any() {
             return;
         }
-        for recorder in self.server.access_logs.recorders_of(Operation::Abandon) {
+        for records in self.server.access_logs.recorders_of(Operation::Abandon) {
             self.record_at_once(
-                &recorder,
+                &records,
                 LoggedRequest::Abandon { id: i32::try_from(id).unwrap_or(i32::MAX) },
             );
         }
     }
 
-    fn record_at_once(&self, recorder: &Recorder, asked: LoggedRequest) {
+    fn record_at_once(&self, records: &Records, asked: LoggedRequest) {
         let authorization = self.session.subject().shown_dn().to_owned();
         let facts = self.facts(Controls::default());
         let end = self.server.clock.now();
-        recorder.records().ended(asked, AuditFacts { authorization, end, ..facts });
+        records.ended(asked, AuditFacts { authorization, end, ..facts });
     }
 
     fn recorder_at(
@@ -130,12 +128,19 @@ impl Dispatcher {
         databases: &Databases,
         dn: &NormalDn,
         operation: Operation,
-    ) -> Option<Arc<Recorder>> {
+    ) -> Option<OperationRecorder> {
+        let logs = &self.server.access_logs;
         if dn.is_within(&NormalDn::from_normal("cn=config")) {
-            return self.server.access_logs.recorder_of_configuration(operation, Some(dn));
+            return logs.recorder_of_configuration(operation, Some(dn));
         }
-        let served = databases.stored(dn)?;
-        self.server.access_logs.recorder(served, operation, Some(dn))
+        if let Some(served) = databases.stored(dn) {
+            return logs.recorder(served, operation, Some(dn));
+        }
+        #[cfg(feature = "kv")]
+        if let Some(instance) = databases.instance_at(dn) {
+            return logs.recorder_of_shared(instance, operation, Some(dn));
+        }
+        None
     }
 
     fn facts(&self, controls: Controls<'_>) -> AuditFacts {
@@ -158,7 +163,7 @@ impl Dispatcher {
         &self,
         schema: &Schema,
         request: &Request<'_>,
-        recorder: &Recorder,
+        recorder: &OperationRecorder,
     ) -> Option<LoggedRequest> {
         // The change log says what was done: the request itself is of use where it fails.
         let untold = recorder.is_success_only();
@@ -188,7 +193,7 @@ impl Dispatcher {
     }
 
     /// The limits are those in force: none for the root DN, the database's own where the client asks for none.
-    fn searched(&self, request: &SearchRequest<'_>, recorder: &Recorder) -> Searched {
+    fn searched(&self, request: &SearchRequest<'_>, recorder: &OperationRecorder) -> Searched {
         let subject = self.session.subject();
         let (is_root, limits) = match recorder.database() {
             Some(served) => {

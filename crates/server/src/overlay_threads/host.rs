@@ -1,4 +1,4 @@
-//! The databases whose overlays have threads.
+//! The databases whose overlays have threads, among them that of an access log.
 
 use std::fmt;
 use std::sync::Arc;

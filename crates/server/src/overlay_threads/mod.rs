@@ -26,7 +26,7 @@ use larix_store::lmdb::LmdbStore;
 #[cfg(feature = "kv")]
 use crate::cluster::Node;
 use crate::log::Log;
-use host::OverlayHost;
+pub(crate) use host::OverlayHost;
 use thread::OverlayThread;
 
 /// So long the end of the server, or of an overlay, waits for the overlay's current work: an overlay that waits for a pipe

@@ -5,8 +5,8 @@ use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{
-    binds, change, consistency, describe, description, fill, follower, larix, leader, lose_nothing, nodes,
-    overlays, provider, round_trips, until, write_at_one_and_read_at_all,
+    access_log, binds, change, consistency, describe, description, fill, follower, larix, leader,
+    lose_nothing, nodes, overlays, provider, round_trips, until, write_at_one_and_read_at_all,
 };
 
 #[test]
@@ -46,6 +46,13 @@ fn the_node_that_writes_follows_and_the_next_one_goes_on() {
 fn the_next_node_audits_what_the_one_before_had_no_time_for() {
     let Some(etcd) = Etcd::start() else { return };
     overlays::audit(&etcd.prefix());
+}
+
+#[test]
+#[ignore = "each run has it with PostgreSQL; the engine makes no difference above the store"]
+fn each_change_is_in_the_access_log_once() {
+    let Some(etcd) = Etcd::start() else { return };
+    access_log::record_once(&etcd.prefix());
 }
 
 /// etcd answers one step of a path at a time.

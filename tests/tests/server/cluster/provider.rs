@@ -24,7 +24,7 @@ pub(super) fn syncrepl(port: u16) -> String {
 }
 
 /// Has the node that writes carry out a change, whichever it is.
-fn apply(nodes: &[SocketAddr], request: &str) {
+pub(super) fn apply(nodes: &[SocketAddr], request: &str) {
     let is_taken = |answer: String| {
         let refusals = ["gone", "=> 10", "=> 51", "=> 52", "=> 80"];
         !refusals.iter().any(|refusal| answer.starts_with(refusal))
@@ -33,7 +33,7 @@ fn apply(nodes: &[SocketAddr], request: &str) {
 }
 
 /// Entries come, change, are renamed and go.
-fn churn(nodes: &[SocketAddr], number: usize) {
+pub(super) fn churn(nodes: &[SocketAddr], number: usize) {
     let dn = |letter: char, number: usize| format!("cn={letter}{number},ou=people,{SUFFIX}");
     apply(nodes, &format!("add {}\n  objectClass: person\n  cn: c{number}\n  sn: x", dn('c', number)));
     if let Some(before) = number.checked_sub(1) {
@@ -48,7 +48,7 @@ fn churn(nodes: &[SocketAddr], number: usize) {
 }
 
 /// contextCSN as a server shows it.
-fn context(server: &Member) -> Option<String> {
+pub(super) fn context(server: &Member) -> Option<String> {
     server.client().value(SUFFIX, "contextCSN")
 }
 

@@ -14,6 +14,7 @@ use larix_store::{Snapshot, Store};
 
 use super::LogWriter;
 use crate::access_log::{Recorder, SourceKind};
+use crate::overlay_threads::OverlayHost;
 
 /// From where on a log has changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,12 +91,12 @@ pub(super) fn settle(
     waits
 }
 
-impl LogWriter {
+impl<H: OverlayHost> LogWriter<H> {
     /// Servers that were retired in all databases that are recorded, and not in the log yet.
-    pub(super) fn retired(&self, recorders: &[Arc<Recorder>]) -> Result<Vec<Csn>, Fault> {
+    pub(super) fn retired(&self, recorders: &[Arc<Recorder<H>>]) -> Result<Vec<Csn>, Fault> {
         let mut everywhere: Option<Vec<Csn>> = None;
         for recorder in recorders {
-            let SourceKind::Database(served, _) = &recorder.source.origin else { continue };
+            let Some((served, _)) = recorder.source.joined(&self.own) else { continue };
             let retired = log::retired_csns(&served.database().store().snapshot()?)?;
             let of = |csn: &Csn| retired.iter().find(|other| other.server_id == csn.server_id).copied();
             everywhere = Some(match everywhere {
@@ -103,7 +104,7 @@ impl LogWriter {
                 Some(others) => others.iter().filter_map(|csn| Some(of(csn)?.min(*csn))).collect(),
             });
         }
-        let snapshot = self.served.database().store().snapshot()?;
+        let snapshot = self.served()?.database().store().snapshot()?;
         let mut news = Vec::new();
         for csn in everywhere.unwrap_or_default() {
             if !log::is_retired(&snapshot, &csn)? {
@@ -116,10 +117,10 @@ impl LogWriter {
     /// Looks at from where on the log has changes, or what it is to be made with.
     pub(super) fn open(
         &self,
-        recorders: &[Arc<Recorder>],
+        recorders: &[Arc<Recorder<H>>],
         recording: &mut Recording,
     ) -> Result<Extent, Fault> {
-        let database = self.served.database();
+        let database = self.served()?.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         if let Some((min_csns, lacks)) = audit::min_csns(&view)?.zip(audit::lacks(&view)?) {
@@ -131,9 +132,10 @@ impl LogWriter {
         }
         let mut csns: Vec<Csn> = Vec::new();
         if let Some(recorder) = recorders.first() {
-            csns = match &recorder.source.origin {
-                SourceKind::Database(served, _) => log::context_csns(&served.database().store().snapshot()?)?,
-                SourceKind::Configuration(source) => source.context_csns(),
+            csns = match (&recorder.source.origin, recorder.source.joined(&self.own)) {
+                (SourceKind::Configuration(source), _) => source.context_csns(),
+                (_, Some((served, _))) => log::context_csns(&served.database().store().snapshot()?)?,
+                (SourceKind::Database(..), None) => Vec::new(),
             };
         }
         recording.container = Some(audit::container(&view.schema, &recording.suffix_text, &csns));

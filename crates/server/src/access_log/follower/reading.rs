@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use larix_engine::Fault;
-use larix_engine::Served;
 use larix_engine::audit::{self, AuditFacts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
@@ -13,14 +12,14 @@ use larix_engine::tables::META;
 use larix_engine::time::Timestamp;
 use larix_engine::write::{NewRecord, Recording};
 use larix_schema::Schema;
-use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::extent::{self, Context};
 use super::{GROUP, Known, LogWriter, Position};
 use crate::access_log::configuration::{ConfigChanges, Held};
-use crate::access_log::{CONFIGURATION, Recorder, Source};
+use crate::access_log::{CONFIGURATION, Open, Recorder};
+use crate::overlay_threads::OverlayHost;
 
 /// Bytes of a change log that one commit takes, about.
 const GROUP_BYTES: usize = 8 << 20;
@@ -36,12 +35,12 @@ pub(super) struct Read {
     pub(super) missed: Vec<Csn>,
 }
 
-impl LogWriter {
+impl<H: OverlayHost> LogWriter<H> {
     /// The records of one change log behind what was read of it, up to the group's limit.
     pub(super) fn changes_of(
         &self,
         known: &Known,
-        (recorder, served): (&Arc<Recorder>, &Served<LmdbStore>),
+        (recorder, (served, joined)): (&Arc<Recorder<H>>, Open<'_, H>),
         schema: &Arc<Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
@@ -54,9 +53,11 @@ impl LogWriter {
         let position = known.positions.get(&source.name).copied();
         let (from, gap) = match position.filter(|position| position.key.server_id == target.server_id) {
             Some(position) => (position.key, false),
-            None => self.begin(source, history, target)?.map_or((target, true), |begun| (begun, false)),
+            None => self
+                .begin((&source.name, joined.began), history, target)?
+                .map_or((target, true), |begun| (begun, false)),
         };
-        let gap = self.report_gap(source, from, target, &snapshot)? || gap;
+        let gap = self.report_gap(&source.name, from, target, &snapshot)? || gap;
         let mut missed = if gap { log::context_csns(&snapshot)? } else { Vec::new() };
         let before = known.contexts.get(&source.name).cloned();
         let contexts = before.into_iter().chain([Context::now(&snapshot, target.server_id)?]);
@@ -71,7 +72,7 @@ impl LogWriter {
             if key.sequence > target.sequence {
                 return false;
             }
-            if count == GROUP || bytes > GROUP_BYTES {
+            if count == Self::group() || bytes > GROUP_BYTES {
                 ended = false;
                 return false;
             }
@@ -106,7 +107,7 @@ impl LogWriter {
     /// Says of changes that their records have gone before they were read; whether there are any.
     fn report_gap<N: Snapshot>(
         &self,
-        source: &Source,
+        name: &str,
         from: LogKey,
         target: LogKey,
         snapshot: &N,
@@ -114,7 +115,7 @@ impl LogWriter {
         let first = log::first_sequence(snapshot, target.server_id)?;
         let is_gap = first > from.sequence + 1 && target.sequence > from.sequence;
         if is_gap {
-            let (count, name) = (first - from.sequence - 1, &source.name);
+            let count = first - from.sequence - 1;
             self.log.warning(format_args!(
                 "access log: {count} changes of \"{name}\" are no longer in its change log and stay unrecorded"
             ));
@@ -126,7 +127,7 @@ impl LogWriter {
     pub(super) fn changes_of_configuration(
         &self,
         held: &mut Option<Arc<Held>>,
-        (recorder, source): (&Arc<Recorder>, &ConfigChanges),
+        (recorder, source): (&Arc<Recorder<H>>, &ConfigChanges),
         schema: &Arc<Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
@@ -140,7 +141,7 @@ impl LogWriter {
         let known = match held {
             Some(known) => Arc::clone(known),
             None => {
-                let snapshot = self.served.database().store().snapshot()?;
+                let snapshot = self.served()?.database().store().snapshot()?;
                 let stored = snapshot.get(META, &mark_key(name))?.and_then(|row| Held::from_bytes(&row));
                 let missed = stored.as_ref().map_or_else(Vec::new, |stored| source.missed_since(stored));
                 let of = |record: &LogRecord| (record.csn.time, audit::of_change(schema, record, None, None));
@@ -172,17 +173,21 @@ impl LogWriter {
 
     /// Where to begin in a change log: where it was left, or where it ended when recording was asked for; `None`: it is not
     /// known.
-    fn begin(&self, source: &Source, history: Uuid, target: LogKey) -> Result<Option<LogKey>, Fault> {
-        let snapshot = self.served.database().store().snapshot()?;
-        let Some(stored) = snapshot.get(META, &mark_key(&source.name))? else {
-            return Ok(Some(source.began).filter(|began| began.server_id == target.server_id));
+    fn begin(
+        &self,
+        (name, began): (&str, LogKey),
+        history: Uuid,
+        target: LogKey,
+    ) -> Result<Option<LogKey>, Fault> {
+        let snapshot = self.served()?.database().store().snapshot()?;
+        let Some(stored) = snapshot.get(META, &mark_key(name))? else {
+            return Ok(Some(began).filter(|began| began.server_id == target.server_id));
         };
         let stored = stored.split_at_checked(16).and_then(|(was, key)| {
             let key = LogKey::from_bytes(key)?;
             (was == history.as_bytes() && key.server_id == target.server_id).then_some(key)
         });
         if stored.is_none() {
-            let name = &source.name;
             self.log.warning(format_args!(
                 "access log: \"{name}\" has another history or server ID than when it was recorded last; changes made \
                  in between are not in the log"
@@ -193,11 +198,11 @@ impl LogWriter {
 }
 
 /// What is recorded of a change, and when it ended; `None`: it is none that the recorder wants. `suffix`: of the database.
-fn record_of(
+fn record_of<H: OverlayHost>(
     mut record: LogRecord,
     place: Option<&EntryPlace>,
     suffix: &str,
-    recorder: &Recorder,
+    recorder: &Recorder<H>,
     schema: &Schema,
     facts: impl FnOnce() -> Option<Arc<AuditFacts>>,
 ) -> Option<(Timestamp, NewRecord)> {

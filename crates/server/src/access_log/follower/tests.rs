@@ -1,0 +1,305 @@
+//! Servers that record in one log by turns, or believe so: on stores without a fence, so what keeps them apart is the log alone.
+
+use std::sync::mpsc;
+
+use larix_configuration::values::ConfigDn;
+use larix_engine::access::Subject;
+use larix_engine::audit::Operations;
+use larix_engine::controls::RequestControls;
+use larix_engine::csn::Csn;
+use larix_engine::database::Suffix;
+use larix_engine::order::CommitOrder;
+use larix_engine::tables::TABLES;
+use larix_engine::time::SeededRandom;
+use larix_engine::write::{AttributeValues, Origin, WriteOperation, WriteRequest, WriterEnvironment};
+use larix_engine::{Database, DatabaseSettings, Directory, EntrySource, Frontend, tree};
+use larix_schema::{Schema, SchemaBuilder};
+use larix_store::shared::SharedStore;
+
+use super::*;
+use crate::access_log::{AccessLogSettings, new_source};
+use crate::log::{LogCall, LogSettings};
+
+const SUFFIX: &str = "dc=a";
+const LOG: &str = "cn=log";
+
+/// A database of one server.
+#[derive(Clone, Debug)]
+struct Host {
+    served: Arc<Served<SharedStore>>,
+    /// 0: it does not write.
+    term: Arc<AtomicU64>,
+}
+
+impl OverlayHost for Host {
+    type Store = SharedStore;
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.served, &other.served)
+    }
+
+    fn served(&self) -> Option<&Arc<Served<SharedStore>>> {
+        Some(&self.served)
+    }
+
+    fn settings(&self) -> Arc<DatabaseSettings> {
+        self.served.database().settings()
+    }
+
+    fn term(&self) -> Option<u64> {
+        Some(self.term.load(Ordering::Acquire)).filter(|term| *term > 0)
+    }
+
+    fn on_change(&self, _: Box<dyn Fn() -> bool + Send>) {}
+}
+
+/// A server with the database that is recorded and the log's.
+struct Machine {
+    database: Host,
+    log: Host,
+    directory: Directory<SharedStore>,
+    writer: Arc<LogWriter<Host>>,
+    known: Known,
+}
+
+fn schema() -> Arc<Schema> {
+    let mut builder = SchemaBuilder::system();
+    builder.add_bundled("core").unwrap();
+    Arc::new(builder.build())
+}
+
+fn host(schema: &Arc<Schema>, store: SharedStore, suffix: &str) -> Host {
+    let settings = DatabaseSettings {
+        suffixes: vec![Suffix { normal: schema.parse_dn(suffix).unwrap(), text: suffix.to_owned() }],
+        root_dn: Some(schema.parse_dn("cn=root").unwrap()),
+        root_dn_text: "cn=root".to_owned(),
+        last_modified: true,
+        log: true,
+        ..DatabaseSettings::default()
+    };
+    let random = Arc::new(SeededRandom::new(7));
+    let database = Database::open(store, Arc::clone(schema), settings, &*random).unwrap();
+    let environment = WriterEnvironment {
+        clock: Arc::new(SystemClock::new()),
+        random,
+        order: Arc::new(CommitOrder::new(1)),
+        default_referrals: Arc::from([]),
+        auxiliary_needs_rule: false,
+        index_watch: None,
+    };
+    let served = Served::start(Arc::new(database), environment).unwrap();
+    Host { served: Arc::new(served), term: Arc::default() }
+}
+
+impl Machine {
+    fn new(schema: &Arc<Schema>, stores: &[SharedStore; 2]) -> Self {
+        let (database, log) =
+            (host(schema, stores[0].another(), SUFFIX), host(schema, stores[1].another(), LOG));
+        let frontend = Frontend {
+            subschema: schema.parse_dn("cn=Subschema").unwrap(),
+            schema: Arc::clone(schema),
+            default_search_base: None,
+            referrals: Vec::new(),
+        };
+        let directory = Directory::new(frontend, vec![Arc::clone(&database.served)]).unwrap();
+        let call = LogCall { no_syslog: true, ..LogCall::default() };
+        let told = Log::start(LogSettings::silent(), call).unwrap().0;
+        let writer = LogWriter::new(log.clone(), Arc::new(SystemClock::new()), told);
+        let settings = AccessLogSettings {
+            database: ConfigDn::parse_relaxed(schema, LOG).unwrap(),
+            operations: Operations::WRITES,
+            bases: Vec::new(),
+            success_only: true,
+            old: None,
+            purge: None,
+        };
+        let source = new_source(database.clone(), &writer);
+        writer.set_recorders(vec![Arc::new(Recorder { settings, source, log: Arc::clone(&writer) })]);
+        Self { database, log, directory, writer, known: Known::default() }
+    }
+
+    fn set_term(&self, term: u64) {
+        [&self.database, &self.log].iter().for_each(|host| host.term.store(term, Ordering::Release));
+    }
+
+    fn round(&mut self) -> Result<bool, String> {
+        self.writer.round(&mut self.known)
+    }
+
+    /// Records what there is.
+    fn record(&mut self) {
+        while self.round().unwrap() {}
+    }
+
+    /// Adds an entry.
+    fn add(&self, schema: &Schema, number: u64) {
+        let class = if number == 0 { "dcObject" } else { "device" };
+        let (name, value) = if number == 0 { ("dc", "a".to_owned()) } else { ("cn", format!("p{number}")) };
+        let entry = if number == 0 { SUFFIX.to_owned() } else { format!("cn={value},{SUFFIX}") };
+        let mut attributes = vec![(name, value), ("objectClass", class.to_owned())];
+        if number == 0 {
+            attributes.extend([("objectClass", "organization".to_owned()), ("o", "a".to_owned())]);
+        }
+        let mut values: Vec<AttributeValues> = Vec::new();
+        for (name, value) in attributes {
+            match values.iter_mut().find(|known| known.description == name) {
+                Some(known) => known.values.push(value.into_bytes()),
+                None => values
+                    .push(AttributeValues { description: name.to_owned(), values: vec![value.into_bytes()] }),
+            }
+        }
+        let root = schema.parse_dn("cn=root").unwrap();
+        let request = WriteRequest {
+            operation: WriteOperation::Add { entry, attributes: values },
+            subject: Arc::new(Subject::default().bound_as(root, "cn=root")),
+            controls: RequestControls::default(),
+            origin: Origin::Client,
+            passwords: None,
+        };
+        let (done, ended) = mpsc::channel();
+        self.directory.submit(request, Box::new(move |outcome| done.send(outcome.result).unwrap()));
+        let result = ended.recv().unwrap();
+        assert!(result.is_success(), "{result}");
+    }
+}
+
+/// What the log says was added, in the order of the records' names, with the CSNs.
+fn recorded(machine: &Machine) -> Vec<(String, Csn)> {
+    let database = machine.log.served.database();
+    let snapshot = database.store().snapshot().unwrap();
+    let view = database.view(&snapshot).unwrap();
+    let suffix = view.schema.parse_dn(LOG).unwrap();
+    let Some(root) = view.resolve(&suffix).unwrap().and_then(|resolved| resolved.id) else {
+        return Vec::new();
+    };
+    let mut children = Vec::new();
+    tree::visit_children(&snapshot, root, |id| {
+        children.push(id);
+        true
+    })
+    .unwrap();
+    let all = children.into_iter().map(|id| {
+        let record = view.record(id).unwrap().unwrap();
+        let reader = view.reader(id, &record).unwrap();
+        let one = |name: &str| {
+            let mut found = String::new();
+            let description = view.schema.describe(name).unwrap();
+            reader
+                .visit_description(&description, &mut |value| {
+                    found = String::from_utf8_lossy(value).into_owned();
+                    false
+                })
+                .unwrap();
+            found
+        };
+        (one("reqStart"), one("reqDN"), one("entryCSN").parse().unwrap())
+    });
+    let mut all: Vec<(String, String, Csn)> = all.collect();
+    // The keys of the tree are normal forms, without zeros at the end.
+    all.sort();
+    all.into_iter().map(|(_, name, csn)| (name, csn)).collect()
+}
+
+/// Each of these once, in the order of their CSNs.
+fn check(machine: &Machine, count: u64) {
+    let found = recorded(machine);
+    let mut names: Vec<String> = found.iter().map(|(name, _)| name.clone()).collect();
+    names.sort();
+    let name = |number| if number == 0 { SUFFIX.to_owned() } else { format!("cn=p{number},{SUFFIX}") };
+    let mut expected: Vec<String> = (0..count).map(name).collect();
+    expected.sort();
+    assert_eq!(names, expected);
+    assert!(found.is_sorted_by(|(_, one), (_, next)| one < next), "{found:?}");
+}
+
+fn stores() -> [SharedStore; 2] {
+    [SharedStore::new(&TABLES).unwrap(), SharedStore::new(&TABLES).unwrap()]
+}
+
+#[test]
+fn the_server_that_writes_records_and_the_next_one_goes_on() {
+    let (schema, stores) = (schema(), stores());
+    let [mut one, mut two] = [Machine::new(&schema, &stores), Machine::new(&schema, &stores)];
+    // Nobody writes yet.
+    assert_eq!((one.round(), one.known.term), (Ok(false), None));
+    one.set_term(1);
+    (0..3).for_each(|number| one.add(&schema, number));
+    one.record();
+    check(&one, 3);
+    assert_eq!(one.known.term, Some((1, 1)));
+    // One right is not enough.
+    one.database.term.store(0, Ordering::Release);
+    one.add(&schema, 3);
+    assert_eq!((one.round(), one.known.term), (Ok(false), None));
+    check(&one, 3);
+
+    // The next one begins where the one before was.
+    two.set_term(2);
+    two.record();
+    check(&two, 4);
+    two.add(&schema, 4);
+    two.record();
+    check(&two, 5);
+    assert_eq!(two.round(), Ok(false));
+    check(&one, 5);
+}
+
+#[test]
+fn a_server_that_has_stood_still_records_nothing_twice() {
+    let (schema, stores) = (schema(), stores());
+    let [mut one, mut two] = [Machine::new(&schema, &stores), Machine::new(&schema, &stores)];
+    one.set_term(1);
+    one.add(&schema, 0);
+    one.record();
+    two.set_term(2);
+    two.record();
+    (1..4).for_each(|number| two.add(&schema, number));
+    two.record();
+    check(&two, 4);
+    // It believes to write, and sees what the other one has recorded.
+    one.database.served.follow_store().unwrap();
+    let why = one.round().unwrap_err();
+    assert!(why.contains("another server has recorded meanwhile"), "{why}");
+    assert_eq!(one.known.term, None);
+    check(&one, 4);
+    // From then on it knows.
+    one.record();
+    one.add(&schema, 4);
+    one.record();
+    check(&one, 5);
+    two.database.served.follow_store().unwrap();
+    assert!(two.round().is_err());
+    two.record();
+    check(&two, 5);
+}
+
+#[test]
+fn two_that_record_at_once_record_each_change_once() {
+    const CHANGES: u64 = 120;
+    let (schema, stores) = (schema(), stores());
+    let mut machines = [Machine::new(&schema, &stores), Machine::new(&schema, &stores)];
+    machines.iter().for_each(|machine| machine.set_term(1));
+    let writer = Machine::new(&schema, &stores);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for machine in &mut machines {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Acquire) {
+                    // A store without a lease has no end of terms, and a commit of others may come at any time.
+                    let followed = machine.database.served.follow_store();
+                    let _ = followed.is_ok() && machine.round().is_ok();
+                }
+            });
+        }
+        (0..CHANGES).for_each(|number| writer.add(&schema, number));
+        over.store(true, Ordering::Release);
+    });
+    for machine in &mut machines {
+        machine.database.served.follow_store().unwrap();
+        // What it knew may be old.
+        let _ = machine.round();
+        machine.record();
+    }
+    check(&machines[0], CHANGES);
+}
