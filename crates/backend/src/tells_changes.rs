@@ -152,7 +152,8 @@ impl Outstanding {
             | ResultCode::UNAVAILABLE
             | ResultCode::OTHER
             | ResultCode::OPERATIONS_ERROR
-            | ResultCode::TIME_LIMIT_EXCEEDED => {
+            | ResultCode::TIME_LIMIT_EXCEEDED
+            | ResultCode::ADMIN_LIMIT_EXCEEDED => {
                 self.teller.tell(&ChangedEntry { is_certain: false, ..changed });
             }
             _ => {}

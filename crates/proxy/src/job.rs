@@ -21,6 +21,9 @@ pub(crate) const FEED_HIGH: usize = 256 * 1024;
 /// Bytes above which a search ends whose client does not take its answers while others wait on the same connection.
 pub(crate) const FEED_MAX: usize = 8 * 1024 * 1024;
 
+/// The thread ends a request so long after its client was answered that it takes too long.
+pub(crate) const LATER: Duration = Duration::from_secs(2);
+
 /// How often a request is sent elsewhere.
 const TRIES_MAX: u8 = 3;
 

@@ -23,8 +23,6 @@ use crate::shared::Command;
 pub const HOPS_MAX: u8 = 8;
 /// Bodies are encoded with this id, which is left out of them.
 pub(crate) const ANY: MessageId = MessageId(1);
-/// The thread ends a request so long after its client was answered that it takes too long.
-const LATER: Duration = Duration::from_secs(2);
 
 /// What of a request is the same for every kind.
 pub(crate) struct RequestContext<'a> {

@@ -11,7 +11,7 @@ use larix_proto::{LdapResult, MessageId, ResultCode};
 use super::health::CHECKS;
 use super::{Exchange, SWEEP, leave};
 use crate::connection::{Connection, Numbered, Stage};
-use crate::job::{Job, Owner, Sink};
+use crate::job::{Job, LATER, Owner, Sink};
 use crate::open::nanos;
 
 /// How long the target may take for a change whose client waits no more.
@@ -39,7 +39,7 @@ impl Exchange {
     /// Nobody waits for a request any more, or it gets this result. A change that the target has goes on without its client: others
     /// may have to hear whether it was made.
     pub(super) fn give_up(&mut self, number: u64, result: Option<LdapResult>) {
-        let alone_until = self.now() + ALONE;
+        let now = self.now();
         let how = self.given.settings.giving_up;
         let Some(id) = self.places.get(&number).copied() else {
             let at = self.binds.iter().position(|(waiting, _)| *waiting == number);
@@ -65,8 +65,10 @@ impl Exchange {
         if result.is_none()
             && let Some((_, job)) = connection.sent.get_mut(&message)
             && job.kind.is_change()
+            // Late is late.
+            && job.deadline.is_none_or(|deadline| deadline > now + LATER)
         {
-            job.alone_until = Some(alone_until);
+            job.alone_until = job.deadline.into_iter().chain([now + ALONE]).min();
             return;
         }
         if let Stage::Open(channel) = &mut connection.stage {

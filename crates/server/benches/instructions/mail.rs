@@ -158,8 +158,8 @@ pub(crate) fn open_behind(folder: &Path, overlay: &str) -> LocalServer {
     server
 }
 
-/// Waits until no thread computes: indexes and back links that an overlay wants are made behind the opening, and would be counted.
-#[allow(dead_code, reason = "the test of allocations has no use for it")]
+/// Waits until no thread computes: indexes and back links that an overlay wants, and dictionaries, are made behind the opening, and
+/// would be counted.
 #[allow(clippy::disallowed_methods, reason = "the writer tells nobody in this process that it rests")]
 pub(crate) fn wait_for_rest() {
     // proc_pid_stat(5): utime and stime, in hundredths of a second. rustix's clocks do not run under valgrind.

@@ -165,6 +165,8 @@ impl Machine {
 
 /// What the log says was added, in the order of the records' names, with the CSNs.
 fn recorded(machine: &Machine) -> Vec<(String, Csn)> {
+    // What others have committed.
+    machine.log.served.follow_store().unwrap();
     let database = machine.log.served.database();
     let snapshot = database.store().snapshot().unwrap();
     let view = database.view(&snapshot).unwrap();
