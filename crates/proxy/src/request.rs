@@ -14,7 +14,7 @@ use larix_proto::{ControlBuf, Controls, LdapResult, MessageId, ResultCode, clien
 use zeroize::Zeroizing;
 
 use crate::identity::{Asker, Chosen, choose};
-use crate::job::{Job, Outcome, Sink, body};
+use crate::job::{Job, LATER, Outcome, Sink, body};
 use crate::proxy::{Proxy, busy};
 use crate::settings::Kind;
 use crate::shared::Command;
