@@ -156,10 +156,16 @@ impl Machine {
             origin: Origin::Client,
             passwords: None,
         };
+        let answered = || self.database.served.database().following().answered();
+        let before = answered();
         let (done, ended) = mpsc::channel();
         self.directory.submit(request, Box::new(move |outcome| done.send(outcome.result).unwrap()));
         let result = ended.recv().unwrap();
         assert!(result.is_success(), "{result}");
+        // The writer notes a moment later that it has answered. What is not answered is not recorded.
+        while answered() == before {
+            std::thread::yield_now();
+        }
     }
 }
 
