@@ -9,7 +9,7 @@ const ROOM: usize = 4;
 /// Room for the beginning of the next message, which may come with the end of a long one: what one read brings.
 const BEHIND: usize = 64 << 10;
 
-/// Overwrites bytes that may be secret. `Zeroize` writes one byte at a time: a third of a millisecond for a megabyte, on the loop.
+/// Overwrites bytes that may be secret, many at a time. `Zeroize` writes single bytes, and a read of the loop brings up to 64 KB.
 pub(crate) fn overwrite(bytes: &mut [u8]) {
     bytes.fill(0);
     // Without this the compiler may leave out what nobody reads afterwards.

@@ -1,4 +1,4 @@
-//! Events that are counted, and told to the log now and then.
+//! Counts events, and writes a line to the log now and then.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ const TELL_INTERVAL: u64 = 1_000_000_000;
 /// One kind of event.
 pub struct Counted {
     count: AtomicU64,
-    /// Before which time nothing is told.
+    /// Before then no line is written.
     quiet_until: AtomicU64,
     tell: Box<dyn Fn(&str) + Send + Sync>,
 }
