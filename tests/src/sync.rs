@@ -57,6 +57,8 @@ pub struct Consumer {
     /// By entryUUID.
     pub entries: BTreeMap<[u8; 16], Held>,
     pub cookie: Option<String>,
+    /// The cookie beside the last entry, if there was one.
+    pub beside: Option<String>,
     /// Each message in short, as it came.
     pub told: Vec<String>,
     pub refreshed: bool,
@@ -171,6 +173,7 @@ impl Consumer {
                     self.entries.insert(state.entry_uuid, (entry.dn.to_owned(), attributes.collect()));
                     self.present.insert(state.entry_uuid);
                 }
+                self.beside = state.cookie.map(|cookie| String::from_utf8_lossy(cookie).into_owned());
                 self.learn(state.cookie);
             }
             Response::Intermediate { name, value } => {

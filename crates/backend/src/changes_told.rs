@@ -77,15 +77,15 @@ impl HeardChanges {
         self.lock().follower = Some(follower);
     }
 
-    /// The next change.
+    /// All changes that wait, in their order: nothing waits any more.
     ///
     /// # Errors
     /// Why not everything was heard: the search has to begin anew.
-    pub fn take(&self) -> Result<Option<ChangedEntry>, &'static str> {
+    pub fn take(&self) -> Result<VecDeque<ChangedEntry>, &'static str> {
         let mut heard = self.lock();
         match heard.lost {
             Some(why) => Err(why),
-            None => Ok(heard.waiting.pop_front()),
+            None => Ok(std::mem::take(&mut heard.waiting)),
         }
     }
 
@@ -140,9 +140,9 @@ mod tests {
         for dn in ["cn=a", "cn=a", "cn=b", "cn=a"] {
             teller.tell(&changed(dn));
         }
-        let all: Vec<_> =
-            std::iter::from_fn(|| heard.take().unwrap()).map(|one| one.dn.to_string()).collect();
+        let all: Vec<_> = heard.take().unwrap().into_iter().map(|one| one.dn.to_string()).collect();
         assert_eq!(all, ["cn=a", "cn=b", "cn=a"]);
+        assert_eq!(heard.take(), Ok(VecDeque::new()));
     }
 
     #[test]
@@ -151,13 +151,13 @@ mod tests {
         let (slow, quick) = (teller.listen(), teller.listen());
         for number in 0..=HEARD_MAX {
             teller.tell(&changed(&format!("cn={number}")));
-            assert!(quick.take().unwrap().is_some());
+            assert_eq!(quick.take().unwrap().len(), 1);
         }
         assert_eq!(slow.take(), Err("too many changes waited to be sent: search again"));
         teller.end("over");
         assert_eq!(quick.take(), Err("over"));
         drop((slow, quick));
-        assert_eq!(teller.listen().take(), Ok(None));
+        assert_eq!(teller.listen().take(), Ok(VecDeque::new()));
         assert_eq!(teller.lock().len(), 1);
     }
 }

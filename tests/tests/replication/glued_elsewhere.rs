@@ -177,6 +177,32 @@ fn changes_made_through_the_provider_are_told() {
     assert_eq!(remote(&consumer), ["cn=in,ou=crate", "ou=crate", "uid=u1", "uid=u3"]);
 }
 
+/// A slapd passes over an entry whose CSN is older than that of a change it was told of, be it of another server.
+#[test]
+fn what_is_heard_first_is_sent_first() {
+    // Each answer of the other server comes a second late: what is stored here is changed meanwhile.
+    let far = Running::start(Kind::Larix, &format!("{FAR}overlay retcode\nretcode-sleep 1\n"), FAR_ENTRIES);
+    let provider = provider(far.address(), "", BEHIND_GLUE);
+    // As OpenLDAP's consumers ask, and without a cookie.
+    let mut like_slapd = Consumer { cookie: Some("rid=001".to_owned()), ..Consumer::default() };
+    like_slapd.ask(provider.address(), &Wanted::default());
+    assert_eq!(like_slapd.refresh(), None);
+    let mut plain = following(provider.address(), &Wanted::default());
+    let mut writer = bound(provider.address(), ADMIN);
+    change(&mut writer, "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: changed");
+    change(&mut writer, "modify ou=near,dc=example,dc=com\n  replace description: stored here");
+    change(&mut writer, "delete uid=u2,ou=remote,dc=example,dc=com");
+    for consumer in [&mut like_slapd, &mut plain] {
+        let refreshed = consumer.told.iter().position(|told| told == "refresh present").unwrap();
+        consumer.until(|consumer| consumer.told.len() > refreshed + 3);
+        let told = consumer.told.split_off(refreshed + 1).join(", ").replace(&format!(",{SUFFIX}"), "");
+        assert_eq!(told, "modify uid=u1,ou=remote, modify ou=near, delete uid=u2,ou=remote");
+    }
+    // Otherwise a slapd judges the last one by the CSN of the one before.
+    assert_eq!(like_slapd.beside.as_deref(), Some("rid=001,content=elsewhere"));
+    assert_eq!(plain.beside, None);
+}
+
 /// Changes that the other server refuses, each given up at once, one by an abandon and one by the end of the connection.
 #[test]
 fn who_may_change_nothing_ends_no_search() {

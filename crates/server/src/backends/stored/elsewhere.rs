@@ -4,6 +4,7 @@
 //! server is sent, as the other server has the entry then. What cannot be told so ends the search: the consumer comes again, and its next
 //! refresh brings all of it. See ADR 0105.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use larix_backend::{
@@ -41,7 +42,7 @@ pub(super) enum Reached {
     More,
     /// Nothing can be done until the follower is told.
     Waiting,
-    /// All was sent.
+    /// All was sent that was gathered.
     End,
 }
 
@@ -57,8 +58,8 @@ pub(super) struct Elsewhere {
     /// The next part of the refresh.
     at: usize,
     running: Option<Running>,
-    /// Looked at before what is heard next.
-    next: Option<(usize, ChangedEntry)>,
+    /// Changes to be looked at, each with the number of its part.
+    gathered: VecDeque<(usize, ChangedEntry)>,
     /// None: the search does not go on with changes.
     sent: Option<SentNames>,
     /// What a server has answered, before it is sent on.
@@ -181,7 +182,7 @@ impl<'s, 'a> Builder<'s, 'a> {
             form,
             at: 0,
             running: None,
-            next: None,
+            gathered: VecDeque::new(),
             sent: persist.then(|| SentNames::new(SENT_MAX)),
             buffer: Vec::new(),
             entries: 0,
@@ -231,7 +232,25 @@ impl Elsewhere {
         }
     }
 
-    /// Sends what is heard of changes.
+    /// Whether something that was gathered was not sent yet.
+    pub(super) fn is_busy(&self) -> bool {
+        let looks_up = self.running.as_ref().is_some_and(|running| running.changed.is_some());
+        looks_up || !self.gathered.is_empty()
+    }
+
+    /// Takes up what was heard of changes until now.
+    ///
+    /// # Errors
+    /// Not all was heard: the consumer has to come again.
+    pub(super) fn gather(&mut self) -> Result<(), LdapResult> {
+        for (at, part) in self.parts.iter().enumerate() {
+            let heard = part.heard.take().map_err(search_again)?;
+            self.gathered.extend(heard.into_iter().map(|changed| (at, changed)));
+        }
+        Ok(())
+    }
+
+    /// Sends the changes that were gathered.
     ///
     /// # Errors
     /// A change that cannot be told: the consumer has to come again.
@@ -241,7 +260,7 @@ impl Elsewhere {
                 return Ok(Reached::More);
             }
             if self.running.is_none() && !self.begin_lookup()? {
-                return Ok(Reached::Waiting);
+                return Ok(Reached::End);
             }
             if self.running.is_some() {
                 match self.step(budget, out)? {
@@ -254,13 +273,7 @@ impl Elsewhere {
 
     /// Looks at the next change; whether there was one.
     fn begin_lookup(&mut self) -> Result<bool, LdapResult> {
-        let mut next = self.next.take();
-        for (at, part) in self.parts.iter().enumerate() {
-            if next.is_none() {
-                next = part.heard.take().map_err(search_again)?.map(|changed| (at, changed));
-            }
-        }
-        let Some((at, changed)) = next else { return Ok(false) };
+        let Some((at, changed)) = self.gathered.pop_front() else { return Ok(false) };
         let ChangedEntry { dn, renamed, is_tree, is_certain } = changed;
         let Some(part) = self.parts.get(at) else { return Ok(false) };
         let is_renamed = renamed.is_some();
@@ -278,7 +291,7 @@ impl Elsewhere {
                 // It has the one name or the other.
                 let other = std::mem::replace(&mut now, dn.clone());
                 let other = ChangedEntry { dn: other, renamed: None, is_tree: false, is_certain };
-                self.next = Some((at, other));
+                self.gathered.push_front((at, other));
             }
         }
         let cursor = self.open(at, Some(&now))?;

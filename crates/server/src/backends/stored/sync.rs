@@ -80,7 +80,7 @@ pub(super) fn start(
         let clock: Arc<dyn Clock> = services.clock.clone();
         Box::new(elsewhere.build(context, (schema, clock), (persist, search.cookie_elsewhere())))
     });
-    Ok(Box::new(Synchronised { search, elsewhere, peer }))
+    Ok(Box::new(Synchronised { search, elsewhere, held: Vec::new(), peer }))
 }
 
 /// A consumer's search, and where it is shown how it stands.
@@ -89,38 +89,45 @@ struct Synchronised {
     search: SyncSearch<LmdbStore>,
     /// What of the content other servers keep.
     elsewhere: Option<Box<Elsewhere>>,
+    /// Changes of what is stored here, until those are sent that other servers keep and that this server heard of before.
+    held: Vec<u8>,
     peer: Arc<SyncPeer>,
 }
 
 impl Synchronised {
-    /// Goes on with what other servers keep, behind a slice of what is stored here.
-    fn go_on_elsewhere(
-        &mut self,
-        stepped: Stepped,
-        budget: Budget<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<Stepped, LdapResult> {
-        let Some(elsewhere) = &mut self.elsewhere else { return Ok(stepped) };
-        match stepped {
-            Stepped::Elsewhere => Ok(match elsewhere.refresh(budget, out)? {
-                Reached::More => Stepped::More,
-                Reached::Waiting => Stepped::Waiting,
-                Reached::End => self.search.elsewhere_sent(out),
-            }),
-            Stepped::Done(..) => Ok(stepped),
-            _ if !self.search.persists() => Ok(stepped),
-            _ => Ok(match (elsewhere.persist(budget, out)?, stepped) {
-                (Reached::Waiting | Reached::End, stepped) => stepped,
-                (Reached::More, _) => Stepped::More,
-            }),
+    /// Goes on with what is stored here and with what other servers keep. A change is sent behind those that this server heard of before
+    /// it: a consumer that judges an entry by its CSN passes over one that comes behind a later change (ADR 0105).
+    fn go_on(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+        let Some(elsewhere) = &mut self.elsewhere else { return Ok(self.search.step(budget, out)) };
+        let mut stepped = Stepped::More;
+        if !elsewhere.is_busy() {
+            stepped = self.search.step(budget, &mut self.held);
+            if matches!(stepped, Stepped::Elsewhere) {
+                out.append(&mut self.held);
+                return Ok(match elsewhere.refresh(budget, out)? {
+                    Reached::More => Stepped::More,
+                    Reached::Waiting => Stepped::Waiting,
+                    Reached::End => self.search.elsewhere_sent(out),
+                });
+            }
+            if !matches!(stepped, Stepped::Done(..)) && self.search.persists() {
+                elsewhere.gather()?;
+            }
         }
+        Ok(match elsewhere.persist(budget, out)? {
+            Reached::More => Stepped::More,
+            Reached::Waiting => Stepped::Waiting,
+            Reached::End => {
+                out.append(&mut self.held);
+                stepped
+            }
+        })
     }
 }
 
 impl Cursor for Synchronised {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        let stepped = self.search.step(budget, out);
-        let stepped = self.go_on_elsewhere(stepped, budget, out);
+        let stepped = self.go_on(budget, out);
         self.peer.reached(&self.search);
         match stepped.unwrap_or_else(|result| Stepped::Done(result, Vec::new())) {
             Stepped::More => Slice::More,
