@@ -121,14 +121,16 @@ pub fn operation_of(change: &LoggedChange) -> Operation {
 
 /// The record of a change that is in the change log. What came with its request is known as long as the server has not
 /// been restarted in between; without it the record has what the change log says.
-/// `place`: where it put the entry, for Larix servers.
+/// `place`: where it put the entry, for Larix servers. `now`: by the clock of this server. A change of a server whose clock is
+/// ahead has that time: later records get no earlier names, so that one wrong clock would set those of all.
 pub fn of_change(
     schema: &Schema,
     record: &LogRecord,
     place: Option<&EntryPlace>,
     facts: Option<&AuditFacts>,
+    now: Timestamp,
 ) -> NewRecord {
-    let time = record.csn.time;
+    let time = record.csn.time.min(now);
     let unknown = || AuditFacts {
         start: time,
         end: time,

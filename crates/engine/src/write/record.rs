@@ -24,7 +24,7 @@ use crate::entry::{Entry, EntryId};
 use crate::index::pending::Writing;
 use crate::log::{self, LoggedChange};
 use crate::tables::{META, meta};
-use crate::time::new_uuid;
+use crate::time::{Timestamp, new_uuid};
 
 /// What is done in one step.
 enum Step<'r> {
@@ -223,7 +223,9 @@ fn named<V: Snapshot>(
         let invalid = || crate::fault::Fault::Damaged { what: "the name of a record of the access log" };
         let dn = schema.parse_dn(&shown).map_err(|_| invalid())?;
         if operator.resolve(&dn)?.id.is_some() {
-            start.0 += 1;
+            let next = Timestamp(start.0.saturating_add(1));
+            // All times behind the year 9999 have one text.
+            start = if next.generalized_micros() == text { operator.envelope.now } else { next };
             continue;
         }
         let mut entry = Entry { dn: shown, attributes: record.attributes.clone() };

@@ -151,6 +151,25 @@ fn a_recording_is_one_commit_with_how_far_it_goes() {
     larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
 }
 
+/// Names of records are times, and the last that can be written is that of the year 9999: a record that finds it taken has the time
+/// at which it is written.
+#[test]
+fn records_behind_the_last_time_have_names_too() {
+    let fixture = Fixture::new();
+    let schema = Arc::clone(&fixture.schema);
+    let csn: Csn = "99991231235959.999999Z#ffffff#005#000000".parse().unwrap();
+    let facts = AuditFacts { start: csn.time, ..AuditFacts::default() };
+    let of_change = NewRecord { csn: Some(csn), ..audit::of_request(&schema, &Request::Delete, &facts) };
+    let new = || Recording::new(schema.parse_dn(SUFFIX).unwrap(), SUFFIX.to_owned());
+    let container = Some(audit::container(&schema, SUFFIX, &[csn]));
+    let records = vec![of_change.clone(), of_change.clone(), of_change];
+    record(&fixture, Recording { container, records, ..new() });
+    for time in ["99991231235959.999999Z", "20260101000000.000000Z", "20260101000000.000001Z"] {
+        let name = format!("reqStart={time},{SUFFIX}");
+        assert_eq!(fixture.value(&name, "reqStart").as_deref(), Some(time));
+    }
+}
+
 /// Where several servers share a store, one that has stood still may come with what another one has recorded since.
 #[test]
 fn nothing_is_recorded_behind_another_server_that_has_recorded() {

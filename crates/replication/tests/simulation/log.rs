@@ -101,7 +101,8 @@ impl Node {
             let is_empty = matches!(record.as_sent().1, LoggedChange::Modify(changes) if changes.is_empty());
             if !record.local && !is_empty {
                 let place = places.as_mut().and_then(|places| places.of_record(&view, &record).unwrap());
-                recording.records.push(audit::of_change(&self.schema, &record, place.as_ref(), None));
+                let now = record.csn.time;
+                recording.records.push(audit::of_change(&self.schema, &record, place.as_ref(), None, now));
             }
             true
         })

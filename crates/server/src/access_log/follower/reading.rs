@@ -9,7 +9,7 @@ use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
 use larix_engine::replica::{EntryPlace, EntryPlaces};
 use larix_engine::tables::META;
-use larix_engine::time::Timestamp;
+use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::{NewRecord, Recording};
 use larix_schema::Schema;
 use larix_store::{Snapshot, Store};
@@ -67,6 +67,7 @@ impl<H: OverlayHost> LogWriter<H> {
         // Who merges records goes by the places that they tell.
         let view = database.view(&snapshot)?;
         let mut places = database.settings().merges_records.then(EntryPlaces::default);
+        let now = self.clock.now();
         let mut fault = None;
         log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
             if key.sequence > target.sequence {
@@ -87,7 +88,7 @@ impl<H: OverlayHost> LogWriter<H> {
                     return false;
                 }
             };
-            changes.extend(record_of(record, place.as_ref(), &suffix, recorder, schema, facts));
+            changes.extend(record_of(record, place.as_ref(), &suffix, recorder, (schema, now), facts));
             true
         })?;
         if let Some(fault) = fault {
@@ -132,7 +133,7 @@ impl<H: OverlayHost> LogWriter<H> {
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
     ) -> Result<Read, Fault> {
-        let name = &recorder.source.name;
+        let (name, now) = (&recorder.source.name, self.clock.now());
         let position = |sequence| Position { history: Uuid::nil(), key: LogKey { server_id: 0, sequence } };
         let wanted = |record: &LogRecord| {
             let dn = schema.parse_dn(&record.dn).ok();
@@ -144,7 +145,9 @@ impl<H: OverlayHost> LogWriter<H> {
                 let snapshot = self.served()?.database().store().snapshot()?;
                 let stored = snapshot.get(META, &mark_key(name))?.and_then(|row| Held::from_bytes(&row));
                 let missed = stored.as_ref().map_or_else(Vec::new, |stored| source.missed_since(stored));
-                let of = |record: &LogRecord| (record.csn.time, audit::of_change(schema, record, None, None));
+                let of = |record: &LogRecord| {
+                    (record.csn.time.min(now), audit::of_change(schema, record, None, None, now))
+                };
                 changes.extend(missed.iter().filter(|record| wanted(record)).map(of));
                 let began = source.began();
                 recording.marks.push((mark_key(name), began.to_bytes()));
@@ -156,8 +159,8 @@ impl<H: OverlayHost> LogWriter<H> {
         for (sequence, record) in told.records.iter().filter(|(_, record)| wanted(record)) {
             recording.context_csns.push(record.csn);
             let facts = self.facts_of(CONFIGURATION, *sequence);
-            let change = audit::of_change(schema, record, None, facts.as_deref());
-            changes.push((facts.map_or(record.csn.time, |facts| facts.end), change));
+            let change = audit::of_change(schema, record, None, facts.as_deref(), now);
+            changes.push((facts.map_or(record.csn.time.min(now), |facts| facts.end), change));
         }
         if told.reached != reached {
             recording.marks.push((mark_key(name), told.held.to_bytes()));
@@ -203,7 +206,7 @@ fn record_of<H: OverlayHost>(
     place: Option<&EntryPlace>,
     suffix: &str,
     recorder: &Recorder<H>,
-    schema: &Schema,
+    (schema, now): (&Schema, Timestamp),
     facts: impl FnOnce() -> Option<Arc<AuditFacts>>,
 ) -> Option<(Timestamp, NewRecord)> {
     if record.dn.is_empty() && record.absent {
@@ -218,8 +221,8 @@ fn record_of<H: OverlayHost>(
         return None;
     }
     let facts = facts();
-    let change = audit::of_change(schema, &record, place, facts.as_deref());
-    Some((facts.map_or(record.csn.time, |facts| facts.end), change))
+    let change = audit::of_change(schema, &record, place, facts.as_deref(), now);
+    Some((facts.map_or(record.csn.time.min(now), |facts| facts.end), change))
 }
 
 /// In the order in which they ended; changes keep theirs.

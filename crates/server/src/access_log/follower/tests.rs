@@ -9,6 +9,7 @@ use larix_engine::controls::RequestControls;
 use larix_engine::csn::Csn;
 use larix_engine::database::Suffix;
 use larix_engine::order::CommitOrder;
+use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::TABLES;
 use larix_engine::time::SeededRandom;
 use larix_engine::write::{AttributeValues, Origin, WriteOperation, WriteRequest, WriterEnvironment};
@@ -156,10 +157,44 @@ impl Machine {
             origin: Origin::Client,
             passwords: None,
         };
+        self.answered(|done| {
+            self.directory.submit(request, Box::new(move |outcome| done.send(outcome.result).unwrap()));
+        });
+    }
+
+    /// Adds an entry that another server has added under this CSN.
+    fn replicate(&self, csn: &str) {
+        let values = [
+            ("objectClass", "device"),
+            ("structuralObjectClass", "device"),
+            ("cn", "far"),
+            ("entryCSN", csn),
+        ];
+        let attributes = values.map(|(name, value)| AttributeValues {
+            description: name.to_owned(),
+            values: vec![value.as_bytes().to_vec()],
+        });
+        let put = ReplicatedChange::Put {
+            entry_uuid: Uuid::from_u128(9),
+            dn: format!("cn=far,{SUFFIX}"),
+            attributes: attributes.to_vec(),
+            state: None,
+            place: None,
+        };
+        let batch = ReplicatedBatch { changes: vec![put], ..ReplicatedBatch::default() };
+        self.answered(|done| {
+            self.database
+                .served
+                .replicate(batch, Box::new(move |outcome| done.send(outcome.result).unwrap()));
+        });
+    }
+
+    /// Waits until a change has succeeded.
+    fn answered(&self, change: impl FnOnce(mpsc::Sender<LdapResult>)) {
         let answered = || self.database.served.database().following().answered();
         let before = answered();
         let (done, ended) = mpsc::channel();
-        self.directory.submit(request, Box::new(move |outcome| done.send(outcome.result).unwrap()));
+        change(done);
         let result = ended.recv().unwrap();
         assert!(result.is_success(), "{result}");
         // The writer notes a moment later that it has answered. What is not answered is not recorded.
@@ -171,6 +206,11 @@ impl Machine {
 
 /// What the log says was added, in the order of the records' names, with the CSNs.
 fn recorded(machine: &Machine) -> Vec<(String, Csn)> {
+    records(machine).into_iter().map(|(_, name, csn)| (name, csn)).collect()
+}
+
+/// The same with the times that are the records' names.
+fn records(machine: &Machine) -> Vec<(String, String, Csn)> {
     // What others have committed.
     machine.log.served.follow_store().unwrap();
     let database = machine.log.served.database();
@@ -205,7 +245,7 @@ fn recorded(machine: &Machine) -> Vec<(String, Csn)> {
     let mut all: Vec<(String, String, Csn)> = all.collect();
     // The keys of the tree are normal forms, without zeros at the end.
     all.sort();
-    all.into_iter().map(|(_, name, csn)| (name, csn)).collect()
+    all
 }
 
 /// Each of these once, in the order of their CSNs.
@@ -250,6 +290,23 @@ fn the_server_that_writes_records_and_the_next_one_goes_on() {
     check(&two, 5);
     assert_eq!(two.round(), Ok(false));
     check(&one, 5);
+}
+
+#[test]
+fn one_wrong_clock_does_not_set_the_times_of_all_records() {
+    let (schema, stores) = (schema(), stores());
+    let mut machine = Machine::new(&schema, &stores);
+    machine.set_term(1);
+    machine.add(&schema, 0);
+    machine.replicate("20990101000000.000000Z#000000#005#000000");
+    machine.record();
+    machine.add(&schema, 1);
+    machine.record();
+    let found = records(&machine);
+    let names: Vec<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(names, [SUFFIX, "cn=far,dc=a", "cn=p1,dc=a"]);
+    assert!(found.iter().all(|(time, ..)| time.as_str() < "2099"), "{found:?}");
+    assert!(found[1].2.to_string().starts_with("2099"), "{found:?}");
 }
 
 #[test]
