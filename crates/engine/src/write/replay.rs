@@ -166,8 +166,8 @@ impl Group {
     fn note(&mut self, key: LogKey, bytes: Vec<u8>, record: &LogRecord) {
         self.set.put(LOG, &key.to_bytes(), bytes);
         self.last_entry_id = self.last_entry_id.max(record.entry);
-        if record.csn.server_id != key.server_id {
-            // What came from another server may not be all up to there: it is asked again.
+        if record.csn.server_id != key.server_id || self.state.settings.shadow {
+            // What came from another server may not be all up to there: it is asked again. A shadow may have its provider's id.
             return;
         }
         match self.csns.iter_mut().find(|csn| csn.server_id == record.csn.server_id) {

@@ -1,16 +1,20 @@
 //! Changes carried out again from the change log: the tables are the same, byte for byte.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
-use larix_engine::Database;
-use larix_engine::log::{LogKey, LogRecord};
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, LogKey, LogRecord};
+use larix_engine::replica::{ReplicaRules, ReplicatedBatch};
 use larix_engine::tables::{BLOBS, ENTRIES, LOG, TREE as TREE_TABLE, VALUES};
 use larix_engine::time::SeededRandom;
 use larix_engine::write::replay::{ReplayError, StoredRecord, replay};
+use larix_engine::{Database, DatabaseSettings};
 use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store, TableId};
 
 use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
+use crate::replicated::{batch, csn, put, word};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -96,6 +100,28 @@ fn work(fixture: &Fixture<MemoryStore>) {
     fixture.clock.advance_micros(5_000_000);
     fixture
         .apply(&format!("dn: ou=Unit 4,ou=People,{SUFFIX}\nobjectClass: organizationalUnit\nou: Unit 4\n"));
+}
+
+fn context_csns(database: &Database<MemoryStore>) -> Vec<Csn> {
+    log::context_csns(&database.store().snapshot().unwrap()).unwrap()
+}
+
+/// Of a refresh that was under way, the log has the entries that had come, in any order: nothing says that those before them had.
+#[test]
+fn a_replay_claims_nothing_of_a_provider_with_the_same_server_id() {
+    let schema = schema("");
+    let shadow = DatabaseSettings { shadow: true, ..settings(&schema) };
+    let fixture = Fixture::of(Arc::clone(&schema), vec![(memory(), shadow.clone())]);
+    let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
+    let changes =
+        vec![put(1, SUFFIX, csn(1, 2), &[]), put(2, &format!("ou=a,{SUFFIX}"), csn(1, 3), &[])];
+    let outcome = batch(&fixture, ReplicatedBatch { changes, rules, ..ReplicatedBatch::default() });
+    assert_eq!(outcome.changes.iter().map(word).collect::<Vec<_>>(), ["done", "done"]);
+    assert_eq!(context_csns(fixture.database()), []);
+    let restored = Database::open(memory(), schema, shadow, &SeededRandom::new(9)).unwrap();
+    replay(&restored, &mut records(fixture.database()).into_iter().map(Ok), &mut |_| {}).unwrap();
+    assert!(rows(&restored, ENTRIES) == rows(fixture.database(), ENTRIES));
+    assert_eq!(context_csns(&restored), []);
 }
 
 #[test]
