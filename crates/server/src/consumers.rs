@@ -50,6 +50,8 @@ pub(crate) struct Task {
     pub(crate) target: Option<Arc<Proxy>>,
     /// Our server id, where the provider receives it.
     pub(crate) sid: Option<u16>,
+    /// Other lines of the database bring other parts of it.
+    pub(crate) is_part: bool,
     /// What the line does not say of TLS.
     pub(crate) tls: TlsSettings,
 }
@@ -63,7 +65,7 @@ impl PartialEq for Task {
         };
         same && same_target
             && (&self.line, &self.suffix, &self.directory) == (&other.line, &other.suffix, &other.directory)
-            && (self.sid, &self.tls) == (other.sid, &other.tls)
+            && (self.sid, self.is_part, &self.tls) == (other.sid, other.is_part, &other.tls)
     }
 }
 

@@ -88,6 +88,21 @@ impl Followed {
         }
     }
 
+    /// How far the line with this replica id has come, where several bring parts of the database.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(crate) fn part_csns(&self, rid: u16) -> Result<Vec<Csn>, Fault> {
+        match self {
+            Self::Stored(served) => of_part(served, rid),
+            #[cfg(feature = "kv")]
+            Self::Shared(node) => {
+                let served = served(node).ok_or(Fault::Store(larix_store::ReadError::Stale))?;
+                served.database().store().afresh(|| of_part(served, rid))
+            }
+        }
+    }
+
     /// As [`Served::keep_states`].
     ///
     /// # Errors
@@ -140,6 +155,10 @@ impl Followed {
 
 fn csns<S: Store>(served: &Served<S>) -> Result<Vec<Csn>, Fault> {
     log::context_csns(&served.database().store().snapshot()?)
+}
+
+fn of_part<S: Store>(served: &Served<S>, rid: u16) -> Result<Vec<Csn>, Fault> {
+    Ok(log::part_csns(&served.database().store().snapshot()?, rid)?.as_slice().to_vec())
 }
 
 #[cfg(feature = "kv")]

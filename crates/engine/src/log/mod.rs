@@ -8,6 +8,7 @@ mod extent;
 mod following;
 mod marks;
 mod numbered;
+mod parts;
 mod place;
 mod record;
 mod retention;
@@ -26,6 +27,8 @@ pub use extent::times;
 pub use following::{Following, HELD_RECORDS_MAX, Hold, LogReader};
 pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
 pub use numbered::{LastChange, first_number, last_change, last_number, visit_numbered};
+pub use parts::part_csns;
+pub(crate) use parts::put_part_csn;
 pub use place::EntryPlace;
 pub use record::{
     Came, LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::apply::Applier;
 use super::steps::{self, Here};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, state};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, Part, state};
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::log::LoggedChange;
@@ -37,6 +37,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             self.bury_absent(uuid)?;
             return Ok(Applied::Done);
         };
+        let has_moved = |part: &Part| {
+            let is_newer = csn.is_some() && here.csn >= csn;
+            is_newer || !here.dn.is_in_scope(&part.base, part.scope)
+        };
+        if self.rules.part.as_ref().is_some_and(has_moved) {
+            // It left the part of this line, and another line has brought it.
+            return Ok(Applied::Older);
+        }
         let told = csn.or(self.newest);
         let csn = match self.rules.elsewhere {
             true => told.max(here.csn),

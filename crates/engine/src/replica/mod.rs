@@ -35,7 +35,7 @@ pub use state::{ReplicaRows, deletes_after, entry_of};
 
 pub use request::{
     Applied, AttributeShare, ConflictKind, ConflictNote, DeleteCompletion, DeleteLimit, DeleteOutcome,
-    KeptSide, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedCompletion, ReplicatedOutcome,
+    KeptSide, Part, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedCompletion, ReplicatedOutcome,
     Share,
 };
 pub use state::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};

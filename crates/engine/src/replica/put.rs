@@ -32,7 +32,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let (here, dead) = look;
         let version = self.state_of_put(put)?;
         if let Some(dead) = dead {
-            let newer = self.rules.elsewhere || put.csn.is_none_or(|csn| csn > dead.csn);
+            // What left one part may have come into another: the line of that part knows.
+            let moved = self.rules.part.is_some() && !self.rules.multi_provider;
+            let newer = self.rules.elsewhere || moved || put.csn.is_none_or(|csn| csn > dead.csn);
             let stays_dead = self.rules.multi_provider && !(newer && self.born_after(put, &dead.csn));
             if stays_dead && put.csn.is_some_and(|csn| self.tells_again(put, &csn, &dead.csn)) {
                 // A server that still has the entry may never hear of the delete: a present phase deletes nothing that the provider

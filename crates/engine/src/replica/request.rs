@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_proto::{FilterBuf, LdapResult, Scope};
-use larix_schema::{AttributeDescription, AttributeTypeId, Schema, Usage};
+use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn, Schema, Usage};
 use uuid::Uuid;
 
 use super::EntryPlace;
@@ -88,8 +88,21 @@ pub struct ReplicaRules {
     pub own_csns: bool,
     /// Another server than the provider keeps the entries: what comes last holds, whatever the contextCSN or the entry's own CSN says.
     pub elsewhere: bool,
+    /// The line brings one of several parts of the database.
+    pub part: Option<Part>,
     /// Which attributes are the provider's.
     pub attributes: Arc<AttributeShare>,
+}
+
+/// What one of several lines brings. Each has a cookie of its own: where one has come far, another may lack what came before. And an
+/// entry that leaves a part may have come into another by the same change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The replica id of the line.
+    pub rid: u16,
+    /// Here.
+    pub base: NormalDn,
+    pub scope: Scope,
 }
 
 impl Default for ReplicaRules {
@@ -108,6 +121,7 @@ impl Default for ReplicaRules {
             provider_had: None,
             own_csns: false,
             elsewhere: false,
+            part: None,
             attributes: Arc::default(),
         }
     }

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{
-    ConflictKind, DeleteLimit, DeleteOutcome, KeptSide, ReplicaRules, ReplicatedBatch, ReplicatedChange,
-    Share, UuidSet, conflicts,
+    ConflictKind, DeleteLimit, DeleteOutcome, KeptSide, Part, ReplicaRules, ReplicatedBatch,
+    ReplicatedChange, Share, UuidSet, conflicts,
 };
 use larix_proto::Scope;
 use larix_store::Store;
@@ -104,6 +104,45 @@ fn superiors_that_are_missing_are_glue_until_they_come() {
     assert_eq!(apply(&f, [delete(1, csn(2, 4))]), "done");
     assert!(f.entry(unit).is_none());
     find_nothing(&f);
+}
+
+/// Two lines bring two parts of a database. An entry that is moved from one to the other leaves the first and comes into the second by
+/// one change, in any order; a refresh tells the delete under a later CSN. Neither line says how far the other one has come.
+#[test]
+fn an_entry_goes_from_one_part_to_another() {
+    let moved = A.replace("People", "Groups");
+    for (order, told) in orders(2).into_iter().flat_map(|order| [(order.clone(), 5), (order, 9)]) {
+        let f = filled();
+        let line = |rid, unit: &str| {
+            let base = f.schema.parse_dn(&format!("ou={unit},dc=example,dc=com")).unwrap();
+            ReplicaRules {
+                part: Some(Part { rid, base, scope: Scope::Subtree }),
+                multi_provider: false,
+                places: false,
+                drop_covered: false,
+                ..ReplicaRules::default()
+            }
+        };
+        let run = |change, context_csns, rules| {
+            batch(&f, ReplicatedBatch { changes: vec![change], context_csns, rules });
+        };
+        run(put(1, A, csn(2, 1), &[]), vec![csn(2, 1)], line(1, "People"));
+        let snapshot = f.database().store().snapshot().unwrap();
+        let known = |rid| log::part_csns(&snapshot, rid).unwrap().as_slice().to_vec();
+        assert_eq!((known(1), known(2)), (vec![csn(2, 1)], Vec::new()));
+        for step in &order {
+            match step {
+                0 => run(delete(1, csn(2, told)), Vec::new(), line(1, "People")),
+                _ => run(put(1, &moved, csn(2, 5), &[]), Vec::new(), line(2, "Groups")),
+            }
+        }
+        let there = [f.entry(A).is_some(), f.entry(&moved).is_some()];
+        assert_eq!(there, [false, true], "{order:?}, a delete of {told}");
+        find_nothing(&f);
+        // A delete of the part that it is in now takes it away.
+        run(delete(1, csn(2, 10)), Vec::new(), line(2, "Groups"));
+        assert!(f.entry(&moved).is_none(), "{order:?}, a delete of {told}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larix_engine::csn::Csn;
 use larix_engine::database::DatabaseSettings;
-use larix_engine::replica::{AttributeShare, DeleteLimit, ReplicaRules, Share};
+use larix_engine::replica::{AttributeShare, DeleteLimit, Part, ReplicaRules, Share};
 use larix_proto::control::SyncMode;
 use larix_proto::{ControlBuf, FilterBuf, Scope};
 use larix_schema::{NormalDn, Schema};
@@ -29,6 +29,8 @@ pub struct Line {
     pub local_base: (String, NormalDn),
     pub scope: Scope,
     pub filter: FilterBuf,
+    /// Other lines of the database bring other parts of it.
+    pub is_part: bool,
     /// Empty: `*` and `+`.
     pub attributes: Vec<String>,
     pub except_attributes: Vec<String>,
@@ -102,9 +104,15 @@ impl Line {
         ReplicaRules {
             schema_checking: self.schema_checking,
             lazy: self.lazy,
-            drop_covered: !refresh,
+            // Another line may have raised the contextCSN.
+            drop_covered: !refresh && !self.is_part,
             multi_provider: whole && !settings.shadow,
             places: whole,
+            part: self.is_part.then(|| Part {
+                rid: self.rid,
+                base: self.local_base.1.clone(),
+                scope: self.scope,
+            }),
             attributes: Arc::new(AttributeShare::new(schema, &self.attributes, &self.except_attributes)),
             ..ReplicaRules::default()
         }

@@ -27,6 +27,7 @@ fn line(filter: &str, attributes: &[&str]) -> Line {
         local_base: ("dc=x".to_owned(), base),
         scope: Scope::Subtree,
         filter: FilterBuf::parse(filter).unwrap(),
+        is_part: false,
         attributes: attributes.iter().map(ToString::to_string).collect(),
         except_attributes: Vec::new(),
         types_only: false,

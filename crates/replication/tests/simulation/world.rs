@@ -114,6 +114,7 @@ impl World {
             local_base: (SUFFIX.to_owned(), schema.parse_dn(SUFFIX).unwrap()),
             scope: Scope::Subtree,
             filter,
+            is_part: false,
             attributes,
             except_attributes: Vec::new(),
             types_only: false,

@@ -83,7 +83,9 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
         };
         // What is pushed to another server may be this server's own.
         let follows = |line: &&SyncReplication| target.is_some() || !config.names_itself(line);
-        for line in database.sync_replication.iter().filter(follows) {
+        let lines: Vec<&SyncReplication> = database.sync_replication.iter().filter(follows).collect();
+        let is_part = are_parts(&lines);
+        for line in lines {
             tasks.push(Task {
                 line: line.clone(),
                 suffix: suffix.clone(),
@@ -91,11 +93,22 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
                 followed: followed.clone(),
                 target: target.clone(),
                 sid: sent_id(config, database),
+                is_part,
                 tls: config.global.tls.clone(),
             });
         }
     }
     tasks
+}
+
+/// Whether lines bring different parts of a database.
+fn are_parts(lines: &[&SyncReplication]) -> bool {
+    let differ = |pair: &[&SyncReplication]| {
+        let [one, other] = pair else { return false };
+        let same_base = one.local_base().normal == other.local_base().normal;
+        !same_base || one.scope != other.scope || one.filter != other.filter
+    };
+    lines.windows(2).any(differ)
 }
 
 /// A database in a shared engine.

@@ -483,9 +483,13 @@ impl Runner {
     }
 }
 
-/// Of the database; none of cn=config.
+/// Of the database, or of the part of it that the line brings; none of cn=config.
 fn context_csns(task: &Task) -> Result<Vec<Csn>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("the contextCSN cannot be read: {error}");
     let Some(followed) = &task.followed else { return Ok(Vec::new()) };
-    followed.context_csns().map_err(|error| failed(&error))
+    let csns = match task.is_part {
+        true => followed.part_csns(task.line.rid),
+        false => followed.context_csns(),
+    };
+    csns.map_err(|error| failed(&error))
 }

@@ -47,6 +47,7 @@ impl Task {
             local_base: (local.text.clone(), local.normal.clone()),
             scope: line.scope,
             filter: line.filter.clone(),
+            is_part: self.is_part,
             attributes: line.attributes.clone(),
             except_attributes: line.except_attributes.clone(),
             types_only: line.types_only,
