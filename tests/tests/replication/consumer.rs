@@ -489,6 +489,40 @@ fn lines_come_and_go_while_the_server_serves() {
     });
 }
 
+/// Lines that bring parts of one provider's tree: what comes by one is not passed over because another one has come further, and an
+/// entry that moves from one part to another stays.
+#[test]
+fn parts_of_a_tree_come_by_lines_of_their_own() {
+    let provider = provider(Kind::Larix, 3);
+    let part = |rid: u16, unit: &str| {
+        let whole = line(rid, &provider, PERSIST);
+        whole.replace(&format!("searchbase={SUFFIX}"), &format!("searchbase=ou={unit},{SUFFIX}"))
+    };
+    let lines = [part(1, "people"), part(2, "groups")].concat();
+    let consumer = Member::new(Kind::Larix, "", &lines).arguments(&["-d", "16384"]).started();
+    let name = |number: usize, unit: &str| format!("uid=u{number},ou={unit},{SUFFIX}");
+    let groups = format!("ou=groups,{SUFFIX}");
+    consumer.wait_for("the first content", |content| {
+        content.contains_key(&groups) && (0..3).all(|number| content.contains_key(&name(number, "people")))
+    });
+    for number in 0..3 {
+        provider.change(&format!("modrdn \"{}\" uid=u{number} delete {groups}", name(number, "people")));
+    }
+    let device = |name: &str, unit: &str| {
+        provider
+            .change(&format!("add \"cn={name},ou={unit},{SUFFIX}\"\n  objectClass: device\n  cn: {name}"));
+    };
+    for number in 0..20 {
+        device(&format!("p{number}"), "people");
+        device(&format!("g{number}"), "groups");
+    }
+    consumer.wait_for("all that has come into both parts", |content| {
+        let has = |name: String, unit: &str| content.contains_key(&format!("cn={name},ou={unit},{SUFFIX}"));
+        (0..20).all(|number| has(format!("p{number}"), "people") && has(format!("g{number}"), "groups"))
+            && (0..3).all(|number| content.contains_key(&name(number, "groups")))
+    });
+}
+
 /// The keepalive of a consumer's socket, as the kernel counts it: seconds until the first probe.
 fn seconds_to_probe(consumer: SocketAddr) -> Option<u64> {
     let table = std::fs::read_to_string("/proc/net/tcp").ok()?;

@@ -494,8 +494,7 @@ pub(super) fn values_of<V: Snapshot>(
 
 /// A name that no other entry can have.
 pub(super) fn own_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> TreePosition {
-    let rdn = format!("entryUUID={uuid}");
-    let normal_rdn = schema.parse_dn(&rdn).map_or_else(|_| rdn.clone(), |dn| dn.as_str().to_owned());
+    let (rdn, normal_rdn) = state::own_rdn(schema, uuid);
     TreePosition { parent, rdn, normal_rdn }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod registers;
 pub(crate) mod rows;
 pub(crate) mod wire;
 
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot, WriteSet};
 use uuid::Uuid;
 
@@ -64,6 +64,13 @@ pub(crate) struct Tombstone {
     /// Of the log's record of the delete: they go together.
     pub(crate) sequence: u64,
     pub(crate) csn: Csn,
+}
+
+/// The RDN of an entry whose own is another's, as it is shown and its normal form: no other entry can have it.
+pub(crate) fn own_rdn(schema: &Schema, uuid: &Uuid) -> (String, String) {
+    let rdn = format!("entryUUID={uuid}");
+    let normal = schema.parse_dn(&rdn).map_or_else(|_| rdn.clone(), |dn| dn.as_str().to_owned());
+    (rdn, normal)
 }
 
 fn key(kind: u8, rest: &[u8]) -> Vec<u8> {

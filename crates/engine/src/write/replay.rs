@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larix_schema::Schema;
+use larix_schema::{NormalDn, Schema};
 use larix_store::{CommitError, Durability, Layered, Snapshot, Store, Transaction, WriteSet};
 
 use super::change;
@@ -357,18 +357,32 @@ fn add<V: Snapshot>(
         entry.attributes.push(EntryAttribute::new(description, attribute.values.clone()));
     }
     let dn = normal_dn(schema, &record.dn)?;
-    let own = dn.rdn();
-    let (rdn, normal_rdn) = match record.superior {
-        // A suffix stands under the root with its whole DN.
-        EntryId::ROOT => (record.dn.as_str(), dn.as_str()),
-        _ => (split_rdn(&record.dn).0, own.as_ref().map_or(dn.as_str(), |rdn| rdn.as_str())),
-    };
+    let (rdn, normal_rdn) = added_rdn(operator, record, &dn)?;
     let place =
-        Placement { id: record.entry, parent: record.superior, rdn, normal_rdn: normal_rdn.as_bytes() };
+        Placement { id: record.entry, parent: record.superior, rdn: &rdn, normal_rdn: normal_rdn.as_bytes() };
     encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, None, &entry)?;
     tree::put(&mut operator.set, place.parent, place.normal_rdn, place.id);
     let changes = keys::changes::<V>(schema, operator.catalog.catalog(), None, Some(&entry))?;
     Ok(pending::apply(&mut operator.set, snapshot, place.id, &changes, Writing::New)?)
+}
+
+/// The RDN that an added entry got, as it is shown and its normal form. A replicated entry whose name was another's is logged under the
+/// name that it came with.
+fn added_rdn<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    record: &LogRecord,
+    dn: &NormalDn,
+) -> Result<(String, String), Failure> {
+    let is_top = record.superior == EntryId::ROOT;
+    // A suffix stands under the root with its whole DN.
+    let own = dn.rdn().filter(|_| !is_top);
+    let normal = own.as_ref().map_or(dn.as_str(), |rdn| rdn.as_str());
+    let is_taken = tree::child(operator.snapshot(), record.superior, normal.as_bytes())?.is_some();
+    if is_taken || operator.is_suffix(dn) && !is_top {
+        return Ok(replica_state::own_rdn(operator.schema(), &record.entry_uuid));
+    }
+    let rdn = if is_top { record.dn.as_str() } else { split_rdn(&record.dn).0 };
+    Ok((rdn.to_owned(), normal.to_owned()))
 }
 
 /// The stored entry with the modifications made.
@@ -426,7 +440,7 @@ fn described(schema: &Schema, name: &str) -> Result<larix_schema::AttributeDescr
     })
 }
 
-fn normal_dn(schema: &Schema, dn: &str) -> Result<larix_schema::NormalDn, Failure> {
+fn normal_dn(schema: &Schema, dn: &str) -> Result<NormalDn, Failure> {
     schema.parse_dn(dn).map_err(|error| {
         let text = format!("\"{dn}\": {error}; the schema has to be that of the backup");
         larix_proto::LdapResult::with(larix_proto::ResultCode::INVALID_DN_SYNTAX, text).into()

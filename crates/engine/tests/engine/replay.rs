@@ -14,7 +14,7 @@ use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store, TableId};
 
 use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
-use crate::replicated::{batch, csn, put, word};
+use crate::replicated::{apply, batch, csn, filled, put, raise, word};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -113,8 +113,7 @@ fn a_replay_claims_nothing_of_a_provider_with_the_same_server_id() {
     let shadow = DatabaseSettings { shadow: true, ..settings(&schema) };
     let fixture = Fixture::of(Arc::clone(&schema), vec![(memory(), shadow.clone())]);
     let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
-    let changes =
-        vec![put(1, SUFFIX, csn(1, 2), &[]), put(2, &format!("ou=a,{SUFFIX}"), csn(1, 3), &[])];
+    let changes = vec![put(1, SUFFIX, csn(1, 2), &[]), put(2, &format!("ou=a,{SUFFIX}"), csn(1, 3), &[])];
     let outcome = batch(&fixture, ReplicatedBatch { changes, rules, ..ReplicatedBatch::default() });
     assert_eq!(outcome.changes.iter().map(word).collect::<Vec<_>>(), ["done", "done"]);
     assert_eq!(context_csns(fixture.database()), []);
@@ -122,6 +121,21 @@ fn a_replay_claims_nothing_of_a_provider_with_the_same_server_id() {
     replay(&restored, &mut records(fixture.database()).into_iter().map(Ok), &mut |_| {}).unwrap();
     assert!(rows(&restored, ENTRIES) == rows(fixture.database(), ENTRIES));
     assert_eq!(context_csns(&restored), []);
+}
+
+/// Its record has the name that it came with, which another entry has.
+#[test]
+fn an_entry_that_did_not_get_its_name_stands_beside_it_after_a_replay() {
+    let fixture = filled();
+    let name = format!("cn=Bo,ou=People,{SUFFIX}");
+    assert_eq!(apply(&fixture, [put(7, &name, csn(2, -1), &[])]), "name ours");
+    for _ in 0..2 {
+        let replayed = replayed(&records(fixture.database())).unwrap();
+        assert!(rows(fixture.database(), TREE_TABLE) == rows(&replayed, TREE_TABLE));
+        check(&replayed);
+        // This server decides on its name.
+        raise(&fixture, &[csn(2, 1)]);
+    }
 }
 
 #[test]
