@@ -11,6 +11,7 @@ use super::prepare::Put;
 use super::steps::{self, Here, TreePosition};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
 use crate::csn::Csn;
+use crate::entry::EntryId;
 use crate::write::AttributeValues;
 use crate::write::Failure;
 use crate::write::operational::Stamp;
@@ -128,13 +129,20 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             })?;
             return Ok(Applied::Done);
         }
+        // What stands beside a suffix is not of the database: the other entry goes below the one that stays.
+        let is_suffix = place.parent == EntryId::ROOT;
         if self.gets_name(put, &occupant) {
             let note = self.set_aside(&occupant, (put.uuid, put.csn))?;
             let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
-            self.step(|op| steps::add(op, put, rules, &place, glue))?;
+            let id = self.step(|op| steps::add(op, put, rules, &place, glue))?;
+            if is_suffix {
+                let below = self.own_place(&occupant, id)?;
+                self.step(|op| steps::move_to(op, occupant.id, &below))?;
+            }
             return Ok(note);
         }
-        let aside = steps::own_place(self.schema(), place.parent, &put.uuid);
+        let above = if is_suffix { occupant.id } else { place.parent };
+        let aside = steps::own_place(self.schema(), above, &put.uuid);
         self.step(|op| {
             let glue = steps::occupant(op, &aside)?;
             let id = steps::add(op, put, rules, &aside, glue)?;

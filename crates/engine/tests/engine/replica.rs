@@ -630,6 +630,36 @@ fn a_shadow_gives_a_name_back_with_any_batch() {
     assert_eq!(names(true), None);
 }
 
+/// Two servers have made the entry of the suffix, each its own. The newer one stays, and the other one stands below it with all that it
+/// has: beside it nothing could be found, sent or deleted.
+#[test]
+fn the_entry_of_a_suffix_that_gives_way_goes_below_the_other() {
+    let dc = [("objectClass", "domain"), ("dc", "example")];
+    for (is_newer, places) in [(true, true), (true, false), (false, true)] {
+        let f = filled();
+        let own = f.value(common::SUFFIX, "entryUUID").unwrap();
+        let theirs = csn(2, if is_newer { 1_000_000 } else { -1_000_000 });
+        let run = |change| {
+            let rules = ReplicaRules { multi_provider: false, places, ..ReplicaRules::default() };
+            word(
+                &batch(&f, ReplicatedBatch { changes: vec![change], rules, ..Default::default() }).changes[0],
+            )
+        };
+        let expected = if is_newer { "name theirs" } else { "name ours" };
+        assert_eq!(run(put(1, common::SUFFIX, theirs, &dc)), expected);
+        find_nothing(&f);
+        let (stays, goes) = if is_newer { (uuid(1).to_string(), own) } else { (own, uuid(1).to_string()) };
+        let aside = format!("entryUUID={goes},{}", common::SUFFIX);
+        let uuid_of = |dn: &str| f.value(dn, "entryUUID");
+        assert_eq!((uuid_of(common::SUFFIX), uuid_of(&aside)), (Some(stays), Some(goes)));
+        // What was below the old one is there, and what comes finds the new one.
+        let people = if is_newer && places { format!("ou=People,{aside}") } else { A[5..].to_owned() };
+        assert!(f.entry(&people).is_some(), "{people}");
+        assert_eq!(run(put(2, "cn=new,dc=example,dc=com", csn(2, 2_000_000), &[])), "done");
+        find_nothing(&f);
+    }
+}
+
 #[test]
 fn no_other_entry_becomes_a_suffix_and_no_suffix_another_entry() {
     let f = filled();
