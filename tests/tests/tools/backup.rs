@@ -390,6 +390,36 @@ fn people(site: &Site) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Full backup, mass delete and increment, all while somebody writes.
+/// A file that was copied back tells the same history, and then other changes under the same numbers.
+#[test]
+fn an_increment_does_not_follow_a_file_that_was_put_back() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let write = |numbers: std::ops::Range<u64>| {
+        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+        let mut connection = administrator(&server);
+        for number in numbers {
+            assert_eq!(ask(&mut connection, &add(number)), "=> 0\n");
+        }
+        drop(connection);
+        assert!(server.stop());
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = text(&folder.path().join("backup"));
+    let data = site.path().join("data/data.mdb");
+    write(0..1);
+    passes("backup", &site, &["--to", &backup]);
+    let before = std::fs::read(&data).expect("the database");
+    write(1..4);
+    passes("backup", &site, &["--incremental", "--to", &backup]);
+    std::fs::write(&data, before).expect("the database");
+    // It belongs to the file that was there.
+    let _ = std::fs::remove_file(site.path().join("data/lock.mdb"));
+    write(11..16);
+    let why = "was put back to an earlier state by other means";
+    fails_with("backup", &site, &["--incremental", "--to", &backup], why);
+}
+
 #[test]
 fn a_mass_delete_beside_writes_is_undone_to_the_second() {
     // A provider shows the CSN of its last change.

@@ -12,8 +12,8 @@ use larix_engine::Fault;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LogRecord};
 use larix_engine::write::replay::StoredRecord;
-use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
+use larix_store::{Snapshot, Store};
 use sha2::{Digest, Sha256};
 
 use super::manifest::{DatabaseBackup, Position, StoredFile};
@@ -64,7 +64,25 @@ struct Ahead {
     history: Option<String>,
     /// The last record of each server.
     ends: Vec<LogKey>,
+    last_record: Option<String>,
     csns: Vec<Csn>,
+}
+
+/// The SHA-256 of the last of these records, as it is stored.
+pub(super) fn last_record<N: Snapshot>(snapshot: &N, ends: &[LogKey]) -> Result<Option<String>, Fault> {
+    let last = ends.iter().max_by_key(|end| end.sequence);
+    last.map_or(Ok(None), |last| digest_of(snapshot, *last))
+}
+
+/// The SHA-256 of a record; none if it is not there any more.
+fn digest_of<N: Snapshot>(snapshot: &N, at: LogKey) -> Result<Option<String>, Fault> {
+    let before = LogKey { sequence: at.sequence.saturating_sub(1), ..at };
+    let mut digest = None;
+    log::visit_stored_after(snapshot, before, &mut |key, _, stored| {
+        digest = (key == at).then(|| hexadecimal(&Sha256::digest(stored)));
+        false
+    })?;
+    Ok(digest)
 }
 
 /// Whether the log of a store leads on from a backup.
@@ -98,8 +116,18 @@ fn ahead(store: &LmdbStore, before: &DatabaseBackup) -> Result<Ahead, BackupErro
             )));
         }
     }
+    let now = before.last_position().map_or(Ok(None), |at| digest_of(&snapshot, at)).map_err(failed)?;
+    if let (Some(known), Some(now)) = (&before.last_record, now)
+        && *known != now
+    {
+        // A file that was copied back tells the same history, and other changes under the same numbers.
+        return Err(refused(
+            "the database was put back to an earlier state by other means than `larix restore`",
+        ));
+    }
+    let last_record = last_record(&snapshot, &ends).map_err(failed)?;
     let csns = log::context_csns(&snapshot).map_err(failed)?;
-    Ok(Ahead { history, ends, csns })
+    Ok(Ahead { history, ends, last_record, csns })
 }
 
 /// Writes what a store has logged since `before` into a new file at `path` below `directory`. The end is what is
@@ -111,7 +139,7 @@ pub(super) fn write(
     pace: &mut Pace<'_>,
 ) -> Result<DatabaseBackup, BackupError> {
     let failed = |fault: Fault| BackupError::database(store.path(), fault);
-    let Ahead { history, ends, csns } = ahead(store, before)?;
+    let Ahead { history, ends, last_record, csns } = ahead(store, before)?;
     let full_path = directory.join(&path);
     let mut file = private().open(&full_path).map_err(BackupError::io("write", &full_path))?;
     let mut feeds: Vec<Feed> = ends
@@ -160,6 +188,7 @@ pub(super) fn write(
         context_csn: csns.iter().map(ToString::to_string).collect(),
         history,
         positions: ends.into_iter().map(Position::from).collect(),
+        last_record,
     })
 }
 

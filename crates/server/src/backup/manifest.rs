@@ -53,6 +53,9 @@ pub struct DatabaseBackup {
     /// The last change of each server that is in it.
     #[serde(default)]
     pub(super) positions: Vec<Position>,
+    /// The SHA-256 of the last of these changes, as its record is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_record: Option<String>,
 }
 
 /// The place of a change.
@@ -96,6 +99,12 @@ impl DatabaseBackup {
     pub(super) fn position(&self, server_id: u16) -> u64 {
         let own = self.positions.iter().find(|position| position.server_id == server_id);
         own.map_or(0, |position| position.sequence)
+    }
+
+    /// The last change of all servers that is in it.
+    pub(super) fn last_position(&self) -> Option<LogKey> {
+        let last = self.positions.iter().max_by_key(|position| position.sequence)?;
+        Some(LogKey { server_id: last.server_id, sequence: last.sequence })
     }
 
     /// The last change in it.

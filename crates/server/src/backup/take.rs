@@ -148,6 +148,7 @@ pub fn take_stream(
             context_csn: Vec::new(),
             history: None,
             positions: Vec::new(),
+            last_record: None,
         });
     }
     let manifest = manifest((began, pace.now()), stored, databases);
@@ -319,6 +320,7 @@ fn look_into(folder: &Path) -> Result<DatabaseBackup, BackupError> {
     let csns = log::context_csns(&snapshot).map_err(|e| failed(&e))?;
     let history = log::history(&snapshot).map_err(|e| failed(&e))?;
     let positions = log::positions(&snapshot).map_err(|e| failed(&e))?;
+    let last_record = changes::last_record(&snapshot, &positions).map_err(|e| failed(&e))?;
     drop(snapshot);
     drop(store);
     // LMDB makes it for readers; a backup does not need it.
@@ -330,5 +332,6 @@ fn look_into(folder: &Path) -> Result<DatabaseBackup, BackupError> {
         context_csn: csns.iter().map(ToString::to_string).collect(),
         history: history.map(|history| history.to_string()),
         positions: positions.into_iter().map(Position::from).collect(),
+        last_record,
     })
 }
