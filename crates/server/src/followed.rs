@@ -72,7 +72,7 @@ impl Followed {
         }
     }
 
-    /// How far it has come.
+    /// How far it may say that it has come ([`log::consumer_csns`]).
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -154,7 +154,7 @@ impl Followed {
 }
 
 fn csns<S: Store>(served: &Served<S>) -> Result<Vec<Csn>, Fault> {
-    log::context_csns(&served.database().store().snapshot()?)
+    log::consumer_csns(&served.database().store().snapshot()?)
 }
 
 fn of_part<S: Store>(served: &Served<S>, rid: u16) -> Result<Vec<Csn>, Fault> {

@@ -350,6 +350,18 @@ pub fn context_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
     Ok(known.as_slice().to_vec())
 }
 
+/// How far a consumer may say that it has come: the contextCSN, and nothing while the first content is not complete. What was changed
+/// here meanwhile has a CSN of this server, which would stand for all that this server has ever changed.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn consumer_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
+    match snapshot.get(META, meta::UNPROVED)? {
+        Some(_) => Ok(Vec::new()),
+        None => context_csns(snapshot),
+    }
+}
+
 /// What the rows say.
 fn stored_context_csns<S: Snapshot>(snapshot: &S) -> Result<CsnVector, Fault> {
     let damaged = || Fault::Damaged { what: "a contextCSN" };

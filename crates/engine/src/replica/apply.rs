@@ -78,7 +78,7 @@ impl<S: Store> Group<'_, S> {
         covered: &[Csn],
         job: &ReplicatedJob,
     ) -> Result<(), Fault> {
-        if covered.is_empty() {
+        if Layered::new(transaction, &self.set).get(META, meta::UNPROVED)?.is_some() {
             self.set.delete(META, meta::UNPROVED);
         }
         for csn in &job.context_csns {

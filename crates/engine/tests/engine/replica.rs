@@ -86,6 +86,24 @@ fn a_refused_change_keeps_the_context_csn_back() {
     assert_eq!(known(), 2);
 }
 
+/// A member that has lost its content takes a change before all has come back: its contextCSN covers what it changed in its former
+/// life, which other servers would not send to it then.
+#[test]
+fn a_consumer_has_nothing_until_the_first_content_is_complete() {
+    let f = replicated::Memory::new();
+    let known = || log::consumer_csns(&f.database().store().snapshot().unwrap()).unwrap();
+    let dc = [("objectClass", "domain"), ("dc", "example")];
+    assert_eq!(apply(&f, [put(1, common::SUFFIX, csn(1, -5), &dc)]), "done");
+    f.apply("dn: cn=own,dc=example,dc=com\nobjectClass: device\ncn: own\n");
+    assert_eq!(
+        (known(), log::context_csns(&f.database().store().snapshot().unwrap()).unwrap().len()),
+        (Vec::new(), 1)
+    );
+    raise(&f, &[csn(2, 3)]);
+    let servers: Vec<u16> = known().iter().map(|csn| csn.server_id).collect();
+    assert_eq!(servers, [1, 2]);
+}
+
 #[test]
 fn superiors_that_are_missing_are_glue_until_they_come() {
     let f = filled();
