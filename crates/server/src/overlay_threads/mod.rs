@@ -1,12 +1,15 @@
 //! Overlays beside operations: a thread for each overlay of a database that sees committed changes or has ticks. What it waits for,
 //! a file or another server, delays nothing else.
 //!
-//! A thread outlives changes of the configuration that keep its overlay: it goes on with the one that was built anew.
+//! A thread outlives changes of the configuration that keep its overlay: it goes on with the one that was built anew. Who is answered
+//! that an overlay is new, or configured otherwise, may make changes at once: the overlay is shown all of them, as it is configured then.
 //!
 //! Of a database in an engine that several servers share, each server has the threads, and those of the one that writes work. The next
 //! one goes on from the places that lie in the engine.
 
 mod host;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use std::fmt;
@@ -149,8 +152,7 @@ impl<H: OverlayHost> Threads<H> {
                     continue;
                 }
                 let thread = OverlayThread::new(host, name, (overlay, &writers), log);
-                let own = Arc::clone(&thread);
-                match std::thread::Builder::new().name("overlay".to_owned()).spawn(move || own.run()) {
+                match thread.start() {
                     Ok(handle) => {
                         handles.push((Arc::clone(&thread), handle));
                         wanted.push(thread);

@@ -1,13 +1,18 @@
 //! The thread of one overlay: rounds over what is committed, and ticks.
 
+mod in_force;
+mod places;
+
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larix_engine::log::LogReader;
-use larix_engine::overlay::committed::{ChangeOrigin, Gap};
+use larix_engine::overlay::committed::{ChangeOrigin, Committed, Gap};
 use larix_engine::overlay::{Interests, Overlay};
 use larix_engine::{CommittedFollower, Served, Writers, injected};
 use larix_store::Store;
@@ -16,6 +21,7 @@ use super::host::OverlayHost;
 use super::{AskOrigin, Figures};
 use crate::log::Log;
 use crate::panics;
+use in_force::InForce;
 
 /// Changes whose senders are remembered until the overlay has seen them.
 const ORIGINS_MAX: usize = 65_536;
@@ -60,7 +66,7 @@ struct State<H: OverlayHost> {
 
 /// What the thread alone knows.
 #[derive(Debug)]
-struct Known<H: OverlayHost> {
+pub(super) struct Known<H: OverlayHost> {
     /// The term in which the overlay acts here.
     term: Option<u64>,
     /// Keeps the change log whole until it is known how far the overlay has come.
@@ -152,7 +158,7 @@ impl<H: OverlayHost> OverlayThread<H> {
     }
 
     pub(super) fn asks_origin(&self) -> bool {
-        self.lock().overlay.committed().is_some_and(|committed| committed.asks_origin())
+        self.overlay().committed().is_some_and(|committed| committed.asks_origin())
     }
 
     pub(super) fn figures(&self) -> (String, String, Arc<Figures>) {
@@ -196,6 +202,16 @@ impl<H: OverlayHost> OverlayThread<H> {
         ended
     }
 
+    /// The one of the configuration in force.
+    fn overlay(&self) -> Arc<dyn Overlay> {
+        Arc::clone(&self.lock().overlay)
+    }
+
+    /// Those of the configuration in force.
+    fn writers(&self) -> Arc<Writers<H::Store>> {
+        Arc::clone(&self.lock().writers)
+    }
+
     fn wake(&self) {
         self.lock().awake = true;
         self.changed.notify_all();
@@ -206,9 +222,17 @@ impl<H: OverlayHost> OverlayThread<H> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Starts the thread, behind [`Self::place`].
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
+        let (own, known) = (Arc::clone(self), self.place());
+        std::thread::Builder::new().name("overlay".to_owned()).spawn(move || own.run(known))
+    }
+
     /// The thread.
-    pub(super) fn run(&self) {
-        let mut known = Known::default();
+    pub(super) fn run(&self, mut known: Known<H>) {
         loop {
             let (overlay, ending) = self.sleep(&known);
             // Panics of the overlay are contained and reported below; this is for the rest.
@@ -227,7 +251,7 @@ impl<H: OverlayHost> OverlayThread<H> {
     }
 
     /// Waits until there is something to do. Answers the overlay, and whether it is the end.
-    fn sleep(&self, known: &Known<H>) -> (Arc<dyn Overlay>, bool) {
+    pub(super) fn sleep(&self, known: &Known<H>) -> (Arc<dyn Overlay>, bool) {
         let now = clock();
         let next = [known.tick, known.position, known.look].into_iter().flatten().min();
         let due = known.retry.or(next).unwrap_or(now + LOOK_EVERY);
@@ -243,7 +267,7 @@ impl<H: OverlayHost> OverlayThread<H> {
         (Arc::clone(&state.overlay), state.ending)
     }
 
-    fn work(&self, known: &mut Known<H>, overlay: &dyn Overlay, ending: bool) {
+    pub(super) fn work(&self, known: &mut Known<H>, overlay: &dyn Overlay, ending: bool) {
         injected::panic_at("overlay");
         known.retry = None;
         let acts = self.host.served().and_then(|served| Some((served, self.host.term()?)));
@@ -288,20 +312,10 @@ impl<H: OverlayHost> OverlayThread<H> {
         overlay: &dyn Overlay,
         ending: bool,
     ) -> Result<(), String> {
-        let is_new = known.term != Some(term);
-        if is_new {
-            known.look = None;
-            if <H::Store as Store>::SHARED {
-                served.follow_store().map_err(|error| error.to_string())?;
-            }
-            if let Some(follower) = &mut known.follower {
-                follower.resume().map_err(|fault| fault.to_string())?;
-            }
-            (known.term, known.begun) = (Some(term), false);
-        }
+        self.begin_term((served, term), known)?;
         let mut done = Ok(());
         if overlay.interests().has(Interests::COMMITTED) {
-            done = self.take_committed(served, known, overlay);
+            done = self.take_committed(served, known);
         }
         if overlay.interests().has(Interests::TICK) && !ending {
             done = self.take_turn(served, known, overlay).and(done);
@@ -320,32 +334,20 @@ impl<H: OverlayHost> OverlayThread<H> {
     }
 
     /// Hands the overlay what is committed, until there is no more.
-    fn take_committed(
-        &self,
-        served: &Arc<Served<H::Store>>,
-        known: &mut Known<H>,
-        overlay: &dyn Overlay,
-    ) -> Result<(), String> {
-        let Some(committed) = overlay.committed() else { return Ok(()) };
-        if known.follower.is_none() {
-            let held = known.held.take();
-            let held = held.unwrap_or_else(|| CommittedFollower::hold(served, self.waker()));
-            let joined = CommittedFollower::join_with(served, &self.name, held);
-            let mut follower = joined.map_err(|fault| fault.to_string())?;
-            // From here on nothing is missed.
-            follower.keep_position().map_err(|error| error.to_string())?;
-            known.follower = Some(follower);
+    fn take_committed(&self, served: &Arc<Served<H::Store>>, known: &mut Known<H>) -> Result<(), String> {
+        let in_force = InForce(self);
+        if !known.begun {
+            self.join(served, known)?;
         }
         let Some(follower) = &mut known.follower else { return Ok(()) };
         if !known.begun {
-            follower.begin(committed).map_err(|failure| failure.into_result().to_string())?;
+            follower.begin(&in_force).map_err(|failure| failure.into_result().to_string())?;
             known.begun = true;
         }
         let origin = |sequence: u64| self.lock().origins.get(&sequence).cloned();
-        let writers = Arc::clone(&self.lock().writers);
         let mut more = true;
         while more && !served.is_retired() && self.host.term() == known.term {
-            let round = follower.round(committed, &origin, &*writers).map_err(|fault| fault.to_string())?;
+            let round = follower.round(&in_force, &origin, &in_force).map_err(|fault| fault.to_string())?;
             more = round.more;
             self.figures.taken.fetch_add(round.taken, Ordering::Relaxed);
             self.figures.behind.store(follower.behind(), Ordering::Relaxed);
@@ -364,7 +366,7 @@ impl<H: OverlayHost> OverlayThread<H> {
         }
         if known.position.is_some_and(|due| due <= clock()) {
             known.position = None;
-            committed.settle()?;
+            in_force.settle()?;
             follower.keep_position().map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -432,11 +434,8 @@ impl<H: OverlayHost> OverlayThread<H> {
 
     fn leave(&self, known: Known<H>) {
         let Some(mut follower) = known.follower else { return };
-        let (overlay, leaves) = {
-            let state = self.lock();
-            (Arc::clone(&state.overlay), state.leaves)
-        };
-        let settled = overlay.committed().map_or(Ok(()), |committed| committed.settle());
+        let leaves = self.lock().leaves;
+        let settled = InForce(self).settle();
         if <H::Store as Store>::SHARED && (known.term.is_none() || self.host.term() != known.term) {
             // The server that writes remembers it.
             return;
