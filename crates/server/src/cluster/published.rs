@@ -147,20 +147,22 @@ pub(super) fn publish(store: &SharedStore, node: &str, lines: &SharedLines) -> R
 }
 
 /// Publishes what the nodes have in common behind a change that this one is to make: the lines before it and those behind it.
-/// Gives the generation.
+/// Gives the generation. Where a commit gets no answer, the next try sees what became of it: a change that the engine has is one that this
+/// node takes over, so it must not be answered as if it was not made.
 ///
 /// # Errors
-/// The node does not have what the others have, or another one has changed it; nothing can be written now.
-pub(super) fn publish_change(
-    store: &SharedStore,
+/// The node does not have what the others have, or another one has changed it; nothing can be written now; it is unknown whether it was
+/// written.
+pub(super) fn publish_change<S: Store>(
+    store: &S,
     node: &str,
     (before, after): (&SharedLines, &SharedLines),
     state: &ConfigurationState,
 ) -> Result<u64, (ResultCode, String)> {
-    let unavailable = |why: String| (ResultCode::UNAVAILABLE, why);
+    let mut lost = false;
     for _ in 0..TRIES {
-        let transaction = store.transaction().map_err(|error| unavailable(error.to_string()))?;
-        let found = match read(&transaction).map_err(unavailable)? {
+        let transaction = store.transaction().map_err(|error| not_written(error.to_string(), lost))?;
+        let found = match read(&transaction).map_err(|why| not_written(why, lost))? {
             Some(Err(newer @ Unreadable::Newer { .. })) => {
                 return Err((ResultCode::UNWILLING_TO_PERFORM, newer.to_string()));
             }
@@ -168,25 +170,11 @@ pub(super) fn publish_change(
             Some(Err(Unreadable::Damaged)) | None => None,
         };
         if let Some(found) = &found {
-            let Published { generation, lines, node, .. } = found;
-            if lines == after {
-                return Ok(*generation);
+            if found.lines == *after {
+                return Ok(found.generation);
             }
-            if lines != before && state.in_force != *generation {
-                return Err(match &state.refused {
-                    Some(why) => (
-                        ResultCode::UNWILLING_TO_PERFORM,
-                        format!(
-                            "this node cannot take over generation {generation} of the nodes' configuration, from {node}: {why}"
-                        ),
-                    ),
-                    None => (
-                        ResultCode::BUSY,
-                        format!(
-                            "this node takes over generation {generation} of the nodes' configuration just now: try again"
-                        ),
-                    ),
-                });
+            if found.lines != *before && state.in_force != found.generation {
+                return Err(not_in_force(found, state));
             }
         }
         let generation = found.map_or(1, |found| found.generation.saturating_add(1));
@@ -201,14 +189,52 @@ pub(super) fn publish_change(
         match transaction.commit(&set, Durability::Sync) {
             Ok(_) => return Ok(generation),
             Err(CommitError::Conflict) => {}
-            Err(error) => return Err(unavailable(error.to_string())),
+            Err(CommitError::OutcomeUnknown(_)) => lost = true,
+            Err(error) => return Err(not_written(error.to_string(), lost)),
         }
     }
-    Err((ResultCode::BUSY, "other commits were always first: try again".to_owned()))
+    let why = "other commits were always first: try again".to_owned();
+    Err(if lost { not_written(why, lost) } else { (ResultCode::BUSY, why) })
+}
+
+/// `lost`: a commit got no answer.
+fn not_written(why: String, lost: bool) -> (ResultCode, String) {
+    match lost {
+        true => (
+            ResultCode::OTHER,
+            format!(
+                "the engine did not answer, and it is unknown whether the change was made: read the configuration before you try \
+                 again ({why})"
+            ),
+        ),
+        false => (ResultCode::UNAVAILABLE, why),
+    }
+}
+
+/// Why a node that does not have what another one has published changes nothing.
+fn not_in_force(found: &Published, state: &ConfigurationState) -> (ResultCode, String) {
+    let Published { generation, node, .. } = found;
+    match &state.refused {
+        Some(why) => (
+            ResultCode::UNWILLING_TO_PERFORM,
+            format!(
+                "this node cannot take over generation {generation} of the nodes' configuration, from {node}: {why}"
+            ),
+        ),
+        None => (
+            ResultCode::BUSY,
+            format!(
+                "this node takes over generation {generation} of the nodes' configuration just now: try again"
+            ),
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use larix_engine::tables::TABLES;
+    use larix_store::fault::{Fault, FaultPlan, FaultStore};
+
     use super::*;
 
     #[test]
@@ -234,6 +260,34 @@ mod tests {
             assert_eq!(Published::decode(newer.as_bytes()), Err(expected));
         }
         assert_eq!(Published::decode(b"\xff"), Err(Unreadable::Damaged));
+    }
+
+    #[test]
+    fn a_change_whose_commit_got_no_answer_is_made_once_or_not_called_refused() {
+        let lines = |head: &str| SharedLines { head: head.to_owned(), ..SharedLines::default() };
+        let (before, after) = (lines("sizelimit 1\n"), lines("sizelimit 2\n"));
+        let publish = |plan: FaultPlan| {
+            let engine = larix_store::shared::SharedStore::new(&TABLES).expect("an engine");
+            let store = FaultStore::new(engine, plan);
+            let state = ConfigurationState::default();
+            let published = publish_change(&store, "ldap://n1", (&before, &after), &state);
+            let found = read(&store.snapshot().expect("a snapshot")).expect("what is there");
+            let found = found.map(|found| found.map(|found| (found.generation, found.lines)));
+            (published, found)
+        };
+        let lost = |made| Fault::Lost { made, silent: 0 };
+        for fault in [lost(true), lost(false), Fault::Late] {
+            let (published, found) = publish(FaultPlan::new().at(1, fault));
+            assert_eq!((published, found), (Ok(1), Some(Ok((1, after.clone())))), "{fault:?}");
+        }
+        for (plan, code) in [
+            (FaultPlan::new().at(1, lost(false)).at(2, Fault::Unavailable), ResultCode::OTHER),
+            (FaultPlan::new().at(1, Fault::Unavailable), ResultCode::UNAVAILABLE),
+        ] {
+            let (published, found) = publish(plan);
+            let (answered, why) = published.expect_err("it is not there");
+            assert_eq!((answered, why.contains("unknown"), found), (code, code == ResultCode::OTHER, None));
+        }
     }
 
     fn lines_of(text: &[u8]) -> SharedLines {
