@@ -8,9 +8,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use larix_proto::extended::SyncInfo;
 use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
+use larix_tests::scripted::ScriptedProvider;
 
 const SUFFIX: &str =
     "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n";
@@ -390,6 +392,54 @@ fn people(site: &Site) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Full backup, mass delete and increment, all while somebody writes.
+/// A change of a server whose clock is ahead does not cut off what was changed here behind it, and before the moment.
+#[test]
+fn a_restore_to_a_moment_goes_by_the_clock_of_its_server() {
+    let other = ScriptedProvider::start();
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "serverID 1\ndatabase mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+             directory @DATA@\nsyncrepl rid=001 provider=ldap://{} bindmethod=simple searchbase=dc=example,dc=com \
+             type=refreshAndPersist retry=\"1 +\"\nmultiprovider on\n",
+            other.address
+        ),
+    );
+    site.load(SUFFIX);
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut search = other.accept();
+    search.inform(&SyncInfo::RefreshDelete { cookie: None, done: true });
+    let mut connection = administrator(&server);
+    assert_eq!(ask(&mut connection, &add(0)), "=> 0\n");
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = text(&folder.path().join("backup"));
+    passes("backup", &site, &["--to", &backup]);
+    let ahead = [
+        ("objectClass", "account"),
+        ("structuralObjectClass", "account"),
+        ("uid", "ahead"),
+        ("entryCSN", "20990101000000.000000Z#000000#002#000000"),
+    ];
+    search.add("uid=ahead,dc=example,dc=com", [9; 16], &ahead);
+    let find = "search \"uid=ahead,dc=example,dc=com\" base (objectClass=*) 1.1\n";
+    while !ask(&mut connection, find).contains("=> 0") {
+        thread::yield_now();
+    }
+    assert_eq!(ask(&mut connection, &add(1)), "=> 0\n");
+    let entry = entries(&site).remove("dn: uid=1,dc=example,dc=com").expect("the entry");
+    let csn = entry.lines().find_map(|line| line.strip_prefix("entryCSN: ")).expect("a CSN");
+    let time = csn.split('#').next().expect("a time");
+    assert_eq!(ask(&mut connection, &add(2)), "=> 0\n");
+    passes("backup", &site, &["--incremental", "--to", &backup]);
+    let restored = Site::example(Kind::Larix);
+    passes("restore", &restored, &["--from", &backup, "--to-time", time]);
+    passes("check", &restored, &[]);
+    let names: Vec<String> = entries(&restored).into_keys().collect();
+    let expected = ["", "uid=0,", "uid=1,", "uid=ahead,"].map(|name| format!("dn: {name}dc=example,dc=com"));
+    assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(expected));
+    assert!(server.stop());
+}
+
 /// A file that was copied back tells the same history, and then other changes under the same numbers.
 #[test]
 fn an_increment_does_not_follow_a_file_that_was_put_back() {

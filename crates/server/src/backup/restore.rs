@@ -1,5 +1,6 @@
 //! Puts the databases of a backup back, while nobody has them open.
 
+use std::cmp::Ordering;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -138,12 +139,13 @@ pub(super) fn carry_out(
     {
         return Err(too_early(chain, moment, last.time));
     }
-    for (directory, part) in chain.parts(backup) {
+    let certain = Certain::find(chain, backup, until);
+    for (number, (directory, part)) in chain.parts(backup).enumerate() {
         // Compared first: no change of a damaged file is carried out.
         part.file.verify(directory, pace, |_| Ok(()))?;
         let records = Records::open(&directory.join(&part.file.path))?;
         pace.begin(format!("changes of {}", directory.display()), part.file.bytes);
-        let mut cut = Cut { records, until, ended: false };
+        let mut cut = Cut { records, until, certain: certain.of(number), ended: false };
         let done = replay(&database, &mut cut, &mut |_| {}).map_err(|error| match error {
             ReplayError::Source(error) => BackupError::io("read", &directory.join(&part.file.path))(error),
             error => BackupError::damaged(
@@ -213,10 +215,52 @@ fn too_early(chain: &Chain, moment: Timestamp, first: Timestamp) -> BackupError 
     }
 }
 
+/// The last change up to the moment that the server made itself. What it received before was there by then, whatever the clocks of other
+/// servers said.
+#[derive(Clone, Copy, Default)]
+struct Certain {
+    /// Which of the increments has it.
+    increment: usize,
+    /// How many changes of that come up to it.
+    count: u64,
+}
+
+impl Certain {
+    fn find(chain: &Chain, backup: &DatabaseBackup, until: Until) -> Self {
+        let mut last = Self::default();
+        if until.time().is_none() {
+            return last;
+        }
+        for (increment, (directory, part)) in chain.parts(backup).enumerate() {
+            // A file that cannot be read is reported when its changes are carried out, and so is a record.
+            let Ok(records) = Records::open(&directory.join(&part.file.path)) else { break };
+            for (count, record) in (1..).zip(records) {
+                let Ok((key, bytes)) = record else { break };
+                let is_own = |record: &LogRecord| record.csn.server_id == key.server_id;
+                if LogRecord::decode(&bytes).is_ok_and(|record| is_own(&record) && until.includes(&record)) {
+                    last = Self { increment, count };
+                }
+            }
+        }
+        last
+    }
+
+    /// How many changes of an increment are before the moment for certain.
+    fn of(self, increment: usize) -> u64 {
+        match increment.cmp(&self.increment) {
+            Ordering::Less => u64::MAX,
+            Ordering::Equal => self.count,
+            Ordering::Greater => 0,
+        }
+    }
+}
+
 /// Records up to a moment. What happens together is not cut apart.
 struct Cut {
     records: Records,
     until: Until,
+    /// So many are before the moment.
+    certain: u64,
     ended: bool,
 }
 
@@ -228,6 +272,10 @@ impl Iterator for Cut {
             return None;
         }
         let next = self.records.next()?;
+        if self.certain > 0 {
+            self.certain -= 1;
+            return Some(next);
+        }
         if let Ok((_, bytes)) = &next
             // A record that cannot be read is reported when it is carried out.
             && let Ok(record) = LogRecord::decode(bytes)
