@@ -21,6 +21,8 @@ use super::manifest::DatabaseBackup;
 use super::{BackupError, Chain, Pace, RestoreNote, Until, sync_directory};
 use crate::clock::{SystemClock, SystemRandom};
 
+const SECOND_MICROS: i64 = 1_000_000;
+
 /// A database of the backup and where it goes.
 #[derive(Debug)]
 pub struct Target<'a> {
@@ -135,8 +137,8 @@ pub(super) fn carry_out(
         let snapshot = database.store().snapshot().map_err(|e| failed(&e))?;
         restored.last = log::context_csns(&snapshot).map_err(|e| failed(&e))?.into_iter().max();
     }
-    if let (Some(moment), Some(last)) = (until.time(), restored.last.filter(|last| !until.includes_csn(last)))
-    {
+    let later = restored.last.filter(|last| is_later(&chain.full.made_at, until, last));
+    if let (Some(moment), Some(last)) = (until.time(), later) {
         return Err(too_early(chain, moment, last.time));
     }
     let certain = Certain::find(chain, backup, until);
@@ -182,7 +184,7 @@ fn begin_history(database: &Database<LmdbStore>) -> Result<(), larix_store::Comm
 /// Whether the chain leads to the moment.
 pub(super) fn check_reach(chain: &Chain, backup: &DatabaseBackup, until: Until) -> Result<(), BackupError> {
     let Some(moment) = until.time() else { return Ok(()) };
-    if let Some(first) = backup.last_csn().filter(|first| !until.includes_csn(first)) {
+    if let Some(first) = backup.last_csn().filter(|first| is_later(&chain.full.made_at, until, first)) {
         return Err(too_early(chain, moment, first.time));
     }
     // A database that was loaded and never changed does not say of when its state is: the copy's own moment counts.
@@ -202,6 +204,15 @@ pub(super) fn check_reach(chain: &Chain, backup: &DatabaseBackup, until: Until) 
         });
     }
     Ok(())
+}
+
+/// Whether a copy with this last change has the state of after the moment. A CSN from a clock that is ahead does not say so: no copy is
+/// of later than it was made (`made_at`, to the second).
+fn is_later(made_at: &str, until: Until, last: &Csn) -> bool {
+    let made =
+        Timestamp::parse_generalized(made_at).map(|made| Timestamp(made.0.saturating_add(SECOND_MICROS)));
+    let is_behind_copy = made.zip(until.time()).is_some_and(|(made, moment)| moment >= made);
+    !until.includes_csn(last) && !is_behind_copy
 }
 
 fn too_early(chain: &Chain, moment: Timestamp, first: Timestamp) -> BackupError {
@@ -304,5 +315,29 @@ pub(super) mod open_database {
             .section(config)
             .ok_or_else(|| unreachable(format!("the configuration has no database {:?}", backup.name())))?;
         config.engine_settings(section).map_err(|error| unreachable(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_of_no_later_than_it_was_made() {
+        let made = Timestamp::parse_generalized("20260101000000Z").unwrap();
+        let at = |seconds: i64| Timestamp(made.0 + seconds * SECOND_MICROS);
+        let check = |moment: i64, last: i64, expected: bool| {
+            let last = Csn { time: at(last), count: 0, server_id: 2, modification: 0 };
+            let found = is_later("20260101000000Z", Until::Time(at(moment)), &last);
+            assert_eq!(found, expected, "to {moment}, with a change of {last}");
+        };
+        check(-9, -10, false);
+        check(-9, -8, true);
+        // Within the second in which it was made.
+        check(0, 1, true);
+        // A clock that is ahead.
+        check(-9, 1_000, true);
+        check(1, 1_000, false);
+        check(9, 1_000, false);
     }
 }
