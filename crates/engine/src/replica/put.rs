@@ -11,7 +11,6 @@ use super::prepare::Put;
 use super::steps::{self, Here, TreePosition};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
 use crate::csn::Csn;
-use crate::entry::EntryId;
 use crate::write::AttributeValues;
 use crate::write::Failure;
 use crate::write::operational::Stamp;
@@ -130,7 +129,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(Applied::Done);
         }
         // What stands beside a suffix is not of the database: the other entry goes below the one that stays.
-        let is_suffix = place.parent == EntryId::ROOT;
+        let is_suffix = self.step(|op| Ok(op.is_suffix(&put.dn)))?;
         if self.gets_name(put, &occupant) {
             let note = self.set_aside(&occupant, (put.uuid, put.csn))?;
             let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
