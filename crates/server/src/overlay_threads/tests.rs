@@ -93,7 +93,7 @@ impl Scene {
         builder.add_bundled("core").unwrap();
         let schema = Arc::new(builder.build());
         let witness = Arc::<Witness>::default();
-        let overlay: Arc<dyn Overlay> = Arc::clone(&witness) as Arc<dyn Overlay>;
+        let overlay = Arc::clone(&witness) as Arc<dyn Overlay>;
         let settings = DatabaseSettings {
             suffixes: vec![Suffix { normal: schema.parse_dn(SUFFIX).unwrap(), text: SUFFIX.to_owned() }],
             root_dn: Some(schema.parse_dn("cn=root").unwrap()),

@@ -23,7 +23,7 @@ impl<H: OverlayHost> Committed for InForce<'_, H> {
     }
 
     fn settle(&self) -> Result<(), String> {
-        self.0.overlay().committed().map_or(Ok(()), Committed::settle)
+        self.0.overlay().committed().map_or(Ok(()), |committed| committed.settle())
     }
 }
 
