@@ -496,7 +496,7 @@ pub trait Entries: Debug {
 /// The hook around binds.
 pub trait Authentication: Debug + Send + Sync {
     /// Judges a bind whose password was compared. Called in the order of the configuration; `matched` tells what the
-    /// overlays before made of it.
+    /// overlays before made of it. Called once more, and the first judgement is dropped, where an overlay behind refuses the login.
     ///
     /// # Errors
     /// A store that cannot be read.

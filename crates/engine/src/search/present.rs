@@ -16,7 +16,8 @@ use crate::index::Kinds;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
 use crate::overlay::second_factor::{FactorJudgement, GivenCode};
 use crate::overlay::{
-    BindAttempt, Entries, Interests, Judgement, Lasting, NobodysBind, Overlays, PendingBind, Referrer, Sought,
+    Authentication, BindAttempt, Entries, Interests, Judgement, Lasting, NobodysBind, Overlays, PendingBind,
+    Referrer, Sought,
 };
 use crate::time::Timestamp;
 use crate::tree;
@@ -242,7 +243,8 @@ pub(crate) fn judge_code(
     Ok(judgement)
 }
 
-/// What the overlays say to a bind, in their order, given what became of its code.
+/// What the overlays say to a bind, in their order, given what became of its code. A login that one of them refuses is one for none of
+/// them, wherever they stand.
 ///
 /// # Errors
 /// A store that cannot be read.
@@ -265,10 +267,23 @@ pub(crate) fn judge(
         }
         return Ok(judgement);
     };
-    for overlay in authentications {
-        let matched = attempt.matched && !judgement.refused;
-        let bind = PendingBind { attempt, matched, entry: &entry, schema, entries, now };
-        judgement.join(overlay.judge(&bind)?);
+    let authentications: Vec<&dyn Authentication> = authentications.collect();
+    let mut matched = attempt.matched && !judgement.refused;
+    let ask = |overlay: &dyn Authentication, matched: bool| {
+        overlay.judge(&PendingBind { attempt, matched, entry: &entry, schema, entries, now })
+    };
+    let mut judged: Vec<Judgement> = Vec::with_capacity(authentications.len());
+    for overlay in &authentications {
+        let own = ask(*overlay, matched)?;
+        if matched && own.refused {
+            matched = false;
+            // What the overlays before took for a login is none.
+            for (before, overlay) in judged.iter_mut().zip(&authentications) {
+                *before = ask(*overlay, false)?;
+            }
+        }
+        judged.push(own);
     }
+    judged.into_iter().for_each(|own| judgement.join(own));
     Ok(judgement)
 }

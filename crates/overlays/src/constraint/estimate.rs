@@ -34,8 +34,9 @@ pub(super) fn after(schema: &Schema, entry: &Entry, changes: &[Change]) -> Entry
                     values.entry(key.clone()).or_insert_with(|| value.clone());
                 }
             }
-            // As many as before.
-            ChangeKind::Increment => {}
+            ChangeKind::Increment => {
+                *values = incremented(schema, &change.description, values, &change.values)
+            }
         }
     }
     for (description, values) in touched {
@@ -46,16 +47,44 @@ pub(super) fn after(schema: &Schema, entry: &Entry, changes: &[Change]) -> Entry
     entry
 }
 
+/// The sums of the values and an amount; the amount itself where there are none, as the permissive modify control has it. A value that is
+/// no number stays: the engine refuses the request for it.
+fn incremented(
+    schema: &Schema,
+    description: &AttributeDescription,
+    values: &Values,
+    amounts: &[Vec<u8>],
+) -> Values {
+    let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse::<i128>().ok();
+    let amount = amounts.first().and_then(|amount| number(amount));
+    if values.is_empty() {
+        return keyed(schema, description, amounts.iter().cloned());
+    }
+    let sums = values.values().map(|value| {
+        let sum = amount.zip(number(value)).and_then(|(amount, old)| old.checked_add(amount));
+        sum.map_or_else(|| value.clone(), |sum| sum.to_string().into_bytes())
+    });
+    keyed(schema, description, sums)
+}
+
 fn by_keys(schema: &Schema, entry: &Entry, description: &AttributeDescription) -> Values {
     let Some(attribute) = entry.attribute(description) else { return Values::new() };
+    keyed(schema, description, attribute.values.iter().cloned())
+}
+
+fn keyed(
+    schema: &Schema,
+    description: &AttributeDescription,
+    values: impl Iterator<Item = Vec<u8>>,
+) -> Values {
     let kind = schema.attribute(description.attribute);
-    let keyed = attribute.values.iter().filter_map(|value| {
+    let keyed = values.filter_map(|value| {
         let mut key = Vec::with_capacity(value.len());
         match kind.equality {
-            Some(rule) => rule.normalize_value(schema, value, &mut key).ok()?,
-            None => key.extend_from_slice(value),
+            Some(rule) => rule.normalize_value(schema, &value, &mut key).ok()?,
+            None => key.extend_from_slice(&value),
         }
-        Some((key, value.clone()))
+        Some((key, value))
     });
     keyed.collect()
 }

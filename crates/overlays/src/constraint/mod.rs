@@ -215,6 +215,11 @@ impl Constraints {
                             left.get_or_insert_with(estimated),
                         )? != *negated
                     }
+                    // What an increment leads to, only the entry tells.
+                    rule if *kind == ChangeKind::Increment => {
+                        let left = left.get_or_insert_with(estimated).attribute(description);
+                        self.hold(rule, left.map_or(&[][..], |own| &own.values), change)?
+                    }
                     rule => self.hold(rule, values, change)?,
                 };
                 if !holds {

@@ -62,6 +62,33 @@ fn counts_are_those_of_what_is_left() {
 }
 
 #[test]
+fn an_increment_is_judged_by_what_it_leads_to() {
+    let user = format!("cn=Cy,ou=People,{SUFFIX}");
+    let after = |modifications: &str| {
+        let rules: &[&[&str]] =
+            &[&["uidNumber", "regex", "^[0-9]{4}$"], &["gidNumber", "set", "this/gidNumber & [1001]"]];
+        let fixture = fixture(rules, false);
+        fixture.apply(&format!(
+            "dn: {user}\nobjectClass: account\nobjectClass: posixAccount\nuid: cy\ncn: Cy\nuidNumber: 9998\ngidNumber: 1001\n\
+             homeDirectory: /home/cy\n"
+        ));
+        let answer = fixture.change(&format!("dn: {user}\nchangetype: modify\n{modifications}"));
+        (answer, fixture.value(&user, "uidNumber").unwrap_or_default())
+    };
+    let kept = |answer: &str, number: &str| (answer.to_owned(), number.to_owned());
+    // The amount is no value: it has one digit.
+    assert_eq!(after("increment: uidNumber\nuidNumber: 1\n"), kept("0", "9999"));
+    let broken = "19 modify breaks constraint on uidNumber";
+    assert_eq!(after("increment: uidNumber\nuidNumber: 2\n"), kept(broken, "9998"));
+    // An amount that would be a good value makes no bad one good.
+    assert_eq!(after("increment: uidNumber\nuidNumber: 1000\n"), kept(broken, "9998"));
+    assert_eq!(
+        after("increment: gidNumber\ngidNumber: 1\n"),
+        kept("19 modify breaks constraint on gidNumber", "9998")
+    );
+}
+
+#[test]
 fn an_empty_modify_is_refused_unless_it_is_allowed() {
     let empty = format!("dn: cn=Bo,ou=People,{SUFFIX}\nchangetype: modify\n");
     let rules: &[&[&str]] = &[&["description", "count", "2"]];

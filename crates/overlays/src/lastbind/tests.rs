@@ -15,13 +15,18 @@ use crate::testing::{Fixture, TREE, copied, directory, settings_of, with_context
 
 const ANN: &str = "cn=Ann Lee,ou=People,dc=example,dc=com";
 
-fn bind(fixture: &Fixture<MemoryStore>, matched: bool) {
+/// The code that a bind with the right or a wrong password is answered with.
+fn answer(fixture: &Fixture<MemoryStore>, matched: bool) -> u32 {
     let dn = fixture.schema.parse_dn(ANN).unwrap();
     let (sender, receiver) = mpsc::channel();
     let attempt = BindAttempt { dn, matched, policy_control: false, code: GivenCode::NotAsked };
     let done = Box::new(move |conclusion: BindConclusion| sender.send(conclusion.result.code.0).unwrap());
     fixture.directory.conclude_bind(attempt, done);
-    assert_eq!(receiver.recv().unwrap(), if matched { 0 } else { 49 });
+    receiver.recv().unwrap()
+}
+
+fn bind(fixture: &Fixture<MemoryStore>, matched: bool) {
+    assert_eq!(answer(fixture, matched), if matched { 0 } else { 49 });
 }
 
 #[test]
@@ -49,6 +54,26 @@ fn binds_that_succeed_are_remembered() {
         "dn: {ANN}\nchangetype: modify\nadd: authTimestamp\nauthTimestamp: 20260101000000Z\n"
     ));
     assert!(refused.starts_with("19 "), "{refused}");
+}
+
+#[test]
+fn a_login_that_the_policy_refuses_is_none() {
+    let policy = "cn=policy,dc=example,dc=com";
+    let lines = format!("ppolicy_default {policy}");
+    let (own, other) = ((&DESCRIPTOR, ""), (&crate::ppolicy::DESCRIPTOR, lines.as_str()));
+    for overlays in [[own, other], [other, own]] {
+        let fixture = directory(&overlays);
+        fixture.apply(TREE);
+        fixture.apply(&format!(
+            "dn: {policy}\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\npwdAttribute: userPassword\n\
+             pwdLockout: TRUE\npwdMaxFailure: 1\n"
+        ));
+        fixture.apply(&format!("dn: {ANN}\nchangetype: modify\nadd: userPassword\nuserPassword: secret\n"));
+        bind(&fixture, false);
+        assert!(fixture.value(ANN, "pwdAccountLockedTime").is_some());
+        assert_eq!(answer(&fixture, true), 49);
+        assert_eq!(fixture.value(ANN, "authTimestamp"), None, "{overlays:?}");
+    }
 }
 
 #[test]

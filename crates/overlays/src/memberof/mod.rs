@@ -148,28 +148,31 @@ impl Membership {
                 left.push(kept);
             }
         }
-        Ok(dropped.then(|| with(change.operation, left)))
+        Ok(dropped.then(|| self.with(schema, change.operation, left)))
     }
-}
 
-/// The change with these modifications in the place of its own.
-fn with(operation: &Prepared, left: Vec<Change>) -> Prepared {
-    let mut altered = operation.clone();
-    match &mut altered {
-        Prepared::Add { entry, mods, .. } => {
-            entry.attributes.retain_mut(|attribute| {
-                let kept = left.iter().find(|change| change.description == attribute.description);
-                kept.is_some_and(|kept| {
-                    attribute.values.clone_from(&kept.values);
-                    true
-                })
-            });
-            *mods = left;
+    /// The change with these modifications in the place of its own. What overlays before made of other attributes of a new entry stays.
+    fn with(&self, schema: &Schema, operation: &Prepared, left: Vec<Change>) -> Prepared {
+        let mut altered = operation.clone();
+        match &mut altered {
+            Prepared::Add { entry, mods, .. } => {
+                entry.attributes.retain_mut(|attribute| {
+                    if !attribute.description.is_subdescription_of(schema, &self.rule.forward) {
+                        return true;
+                    }
+                    let kept = left.iter().find(|change| change.description == attribute.description);
+                    kept.is_some_and(|kept| {
+                        attribute.values.clone_from(&kept.values);
+                        true
+                    })
+                });
+                *mods = left;
+            }
+            Prepared::Modify { mods, .. } => *mods = left,
+            _ => {}
         }
-        Prepared::Modify { mods, .. } => *mods = left,
-        _ => {}
+        altered
     }
-    altered
 }
 
 /// Whether there is an entry that a value names, or the group names itself.

@@ -370,6 +370,27 @@ fn members_that_are_not_there() {
 }
 
 #[test]
+fn what_overlays_before_made_of_a_new_group_stays() {
+    let fixture = common::directory(&[
+        (&crate::ppolicy::DESCRIPTOR, "ppolicy_hash_cleartext"),
+        (&crate::dna::DESCRIPTOR, "dna-range gidNumber 100-199 dc=example,dc=com (objectClass=groupOfNames)"),
+        (&super::DESCRIPTOR, "memberof-dangling drop"),
+    ]);
+    fixture.apply(TREE);
+    let group = "cn=one,ou=Groups,dc=example,dc=com";
+    let added = fixture.change(&format!(
+        "dn: {group}\nobjectClass: groupOfNames\nobjectClass: simpleSecurityObject\nobjectClass: extensibleObject\n\
+         cn: one\nuserPassword: secret\nmember: {ANN}\nmember: cn=nobody,dc=example,dc=com\n"
+    ));
+    assert_eq!(added, "0");
+    let value = |name| fixture.value(group, name).unwrap_or_default();
+    assert!(value("userPassword").starts_with("{SSHA}"), "{}", value("userPassword"));
+    assert_eq!(value("gidNumber"), "100");
+    let entry = fixture.entry(group).unwrap();
+    assert_eq!(texts(&fixture.schema, &entry, "member").collect::<Vec<_>>(), [ANN]);
+}
+
+#[test]
 fn a_transaction_counts_as_a_whole() {
     let fixture = fixture(Options::default());
     let changes = [
