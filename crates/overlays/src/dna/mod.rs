@@ -8,6 +8,8 @@ mod config;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::index::Kinds;
 use larix_engine::overlay::internal_search::InternalSearch;
@@ -34,8 +36,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("dna", "olcLarixDnaConfig", 
     )
     .directives(&[OverlayDirective::words("dna-range", "olcLarixDnaRange").many().arguments(4, 5)]);
 
-/// Numbers in use that are passed over for one change; more are an error.
-const PASSED_OVER_MAX: u64 = 10_000;
+/// Numbers that are looked up one by one for one change. If all of them are in use, the entries with numbers are gone through once.
+const LOOKED_UP_MAX: u64 = 1_000;
 
 /// The overlay of one database.
 #[derive(Debug)]
@@ -141,15 +143,44 @@ impl Range {
         };
         let noted = before.as_deref().and_then(|value| self.number_of(value));
         let start = noted.unwrap_or(self.first);
-        for number in start..=self.last.min(start.saturating_add(PASSED_OVER_MAX)) {
+        let near = self.last.min(start.saturating_add(LOOKED_UP_MAX - 1));
+        let mut next = None;
+        for number in start..=near {
             if self.is_free(change, number)? {
-                let after = format!("{} {}", self.text, number + 1).into_bytes();
-                given.push(Given { base: self.base.clone(), before, after });
-                return Ok(number);
+                next = Some(number);
+                break;
             }
         }
-        let text = format!("Allocation of a new value for range \"{}\" failed: no number is free", self.text);
-        Err(LdapResult::with(ResultCode::OPERATIONS_ERROR, text).into())
+        if next.is_none() && near < self.last {
+            next = self.first_free(change, near + 1)?;
+        }
+        let Some(number) = next else {
+            let text =
+                format!("Allocation of a new value for range \"{}\" failed: no number is free", self.text);
+            return Err(LdapResult::with(ResultCode::OPERATIONS_ERROR, text).into());
+        };
+        let after = format!("{} {}", self.text, number + 1).into_bytes();
+        given.push(Given { base: self.base.clone(), before, after });
+        Ok(number)
+    }
+
+    /// The first number from this one on that no entry below the base has: of a directory that had its numbers before it had a range.
+    fn first_free(&self, change: &PendingChange<'_>, from: u64) -> Result<Option<u64>, Refusal> {
+        let mut used = BTreeSet::new();
+        let present = self.attributes.iter().map(|attribute| BoundFilter::Present(attribute.clone()));
+        let filter = BoundFilter::Or(present.collect());
+        let query = InternalSearch::new(&self.base, Scope::Subtree, &filter);
+        change.entries.search(&query, &mut |found| {
+            for attribute in &self.attributes {
+                found.source().visit_description(attribute, &mut |value| {
+                    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
+                    used.extend(number.filter(|number| (from..=self.last).contains(number)));
+                    true
+                })?;
+            }
+            Ok(true)
+        })?;
+        Ok((from..=self.last).find(|number| !used.contains(number)))
     }
 
     /// What the base says of this range.

@@ -110,3 +110,18 @@ fn changes_that_wait_together_get_a_number_each() {
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=100).collect::<Vec<_>>());
 }
+
+#[test]
+fn numbers_that_are_older_than_the_range_are_passed_over_however_many_they_are() {
+    let directory = start(&format!("dna-range description 1-12000 {PEOPLE} (objectClass=person)"));
+    let person =
+        |name: &str| format!("dn: cn={name},{PEOPLE}\nchangetype: add\nobjectClass: person\nsn: x\n");
+    let used =
+        (1..=11_000).filter(|number| *number != 10_500).map(|number| format!("description: {number}\n"));
+    directory.apply(&(person("old") + &used.collect::<String>()));
+    let numbers = ["a", "b"].map(|name| {
+        directory.apply(&person(name));
+        directory.value(&format!("cn={name},{PEOPLE}"), "description").unwrap()
+    });
+    assert_eq!(numbers, ["10500", "11001"]);
+}

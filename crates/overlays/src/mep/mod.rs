@@ -150,7 +150,9 @@ impl Rules {
     ) -> Result<Option<&Definition>, Failure> {
         for definition in &self.definitions {
             if dn.is_within(&definition.scope) && entries.matches(dn, entry, &definition.filter)? {
-                return Ok(Some(definition));
+                // A managed entry has none of its own: each might make another one, without end.
+                let is_managed = entries.matches(dn, entry, &self.names.managed)?;
+                return Ok((!is_managed).then_some(definition));
             }
         }
         Ok(None)

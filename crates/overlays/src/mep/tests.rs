@@ -74,6 +74,20 @@ fn a_managed_entry_follows_its_origin() {
 }
 
 #[test]
+fn a_managed_entry_is_no_origin() {
+    let definition = "mep-definition groups dc=example,dc=com (|(objectClass=posixAccount)(objectClass=posixGroup)) \
+                      ou=Groups,dc=example,dc=com cn=template,dc=example,dc=com";
+    let fixture = directory(&[(&DESCRIPTOR, definition)]);
+    fixture.apply(TREE);
+    fixture.apply(&TEMPLATE.replace("cn: $uid", "cn: of $cn").replace("Private group of ${uid}", "$dn"));
+    fixture.apply(&user("ann", "ou=People"));
+    assert_eq!(groups(&fixture), "of ann: cn=of ann, gidNumber=7, mepManagedBy=ann");
+    let group = format!("cn=of ann,ou=Groups,{SUFFIX}");
+    fixture.apply(&modify(&group, "add: memberUid\nmemberUid: x"));
+    assert_eq!(groups(&fixture), "of ann: cn=of ann, gidNumber=7, mepManagedBy=ann");
+}
+
+#[test]
 fn filter_and_scope_say_what_is_an_origin() {
     let fixture = start();
     fixture.apply(&user("ann", "ou=Elsewhere"));
