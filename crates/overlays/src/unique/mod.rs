@@ -16,7 +16,7 @@ use larix_engine::failure::Failure;
 use larix_engine::fault::Fault;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::committed::Committed;
-use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
+use larix_engine::overlay::internal_search::{Ended, FoundEntry, InternalSearch};
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, FollowUp,
     InGluedDatabases, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal, Violation,
@@ -341,7 +341,11 @@ impl Check {
             }
             Ok(other.is_none())
         };
-        entries.search(&query, &mut visit)?;
+        let searched = entries.search(&query, &mut visit)?;
+        if searched.ended == Ended::TooMuchWork {
+            // What was not looked at may have the value.
+            return Err(too_much_work(terms).into());
+        }
         Ok(other)
     }
 }
@@ -400,6 +404,15 @@ fn escaped(value: &[u8]) -> String {
         }
     }
     out
+}
+
+fn too_much_work(terms: &[Term]) -> LdapResult {
+    let name = terms.first().map_or("", |term| &*term.attribute);
+    let text = format!(
+        "unique: comparing these values of {name} with those of one entry takes more steps than request-limits allows; send fewer \
+         values, or have an equality index made of {name}"
+    );
+    LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)
 }
 
 fn refusal(area: &Area, terms: &[Term]) -> LdapResult {
