@@ -5,6 +5,7 @@
 
 mod config;
 mod replicated;
+mod sought;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ use larix_engine::overlay::{
 
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+
+use sought::Sought;
 
 pub use config::UniqueDirectives;
 
@@ -283,7 +286,7 @@ impl Check {
                 };
                 let terms = terms(schema, domain, area, asserted, new);
                 if !terms.is_empty() {
-                    self.look(area, &terms, after)?;
+                    self.look(area, &terms, after, schema)?;
                 }
             }
         }
@@ -309,19 +312,52 @@ impl Check {
     }
 
     /// Refuses when another entry of the area has one of the values.
-    fn look(&self, area: &Area, terms: &[Term], entries: &dyn Entries) -> Result<(), Refusal> {
-        match self.other(area, terms, entries)? {
+    fn look(
+        &self,
+        area: &Area,
+        terms: &[Term],
+        entries: &dyn Entries,
+        schema: &Schema,
+    ) -> Result<(), Refusal> {
+        match self.other(area, terms, entries, schema)? {
             Some(_) => Err(refusal(area, terms).into()),
             None => Ok(()),
         }
     }
 
     /// Another entry of the area that has one of the values.
-    fn other(&self, area: &Area, terms: &[Term], entries: &dyn Entries) -> Result<Option<String>, Failure> {
-        let any = match terms {
-            [one] => one.filter.clone(),
-            _ => BoundFilter::Or(terms.iter().map(|term| term.filter.clone()).collect()),
-        };
+    fn other(
+        &self,
+        area: &Area,
+        terms: &[Term],
+        entries: &dyn Entries,
+        schema: &Schema,
+    ) -> Result<Option<String>, Failure> {
+        let Sought { searches, together } = Sought::of(terms, entries)?;
+        for terms in searches {
+            let any = match terms.as_slice() {
+                [one] => one.filter.clone(),
+                many => BoundFilter::Or(many.iter().map(|term| term.filter.clone()).collect()),
+            };
+            let other = self.found(area, any, entries, &|_| Ok(true))?;
+            if other.is_some() {
+                return Ok(other);
+            }
+        }
+        if together.is_empty() {
+            return Ok(None);
+        }
+        self.found(area, together.candidates(), entries, &|found| together.are_in(found, schema))
+    }
+
+    /// Another entry of the area that a filter finds, and that `has` confirms.
+    fn found(
+        &self,
+        area: &Area,
+        any: BoundFilter,
+        entries: &dyn Entries,
+        has: &dyn Fn(&dyn FoundEntry) -> Result<bool, Fault>,
+    ) -> Result<Option<String>, Failure> {
         let filter = match &area.filter {
             Some((filter, _)) => BoundFilter::And(vec![filter.clone(), any]),
             None => any,
@@ -336,7 +372,7 @@ impl Check {
         let query = InternalSearch::new(base, area.scope, &filter);
         let mut other = None;
         let mut visit = |found: &dyn FoundEntry| -> Result<bool, Fault> {
-            if *found.dn()? != self.dn {
+            if *found.dn()? != self.dn && has(found)? {
                 other = Some(found.shown_dn()?);
             }
             Ok(other.is_none())
@@ -344,7 +380,9 @@ impl Check {
         let searched = entries.search(&query, &mut visit)?;
         if searched.ended == Ended::TooMuchWork {
             // What was not looked at may have the value.
-            return Err(too_much_work(terms).into());
+            let text =
+                "unique: the filter of a domain takes more steps for one entry than request-limits allows";
+            return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
         }
         Ok(other)
     }
@@ -404,15 +442,6 @@ fn escaped(value: &[u8]) -> String {
         }
     }
     out
-}
-
-fn too_much_work(terms: &[Term]) -> LdapResult {
-    let name = terms.first().map_or("", |term| &*term.attribute);
-    let text = format!(
-        "unique: comparing these values of {name} with those of one entry takes more steps than request-limits allows; send fewer \
-         values, or have an equality index made of {name}"
-    );
-    LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)
 }
 
 fn refusal(area: &Area, terms: &[Term]) -> LdapResult {

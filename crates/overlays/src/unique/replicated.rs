@@ -45,7 +45,7 @@ impl Unique {
                 }
                 for term in terms(schema, domain, area, &asserted, &entry) {
                     let attribute = term.attribute.clone();
-                    if let Some(other) = check.other(area, &[term], entries)? {
+                    if let Some(other) = check.other(area, &[term], entries, schema)? {
                         shared.push(format!(
                             "a value of {attribute} is in \"{}\", which another server changed, and in \"{other}\"",
                             entry.dn

@@ -99,6 +99,24 @@ fn a_value_is_one_entrys() {
 }
 
 #[test]
+fn many_values_are_all_compared() {
+    let some: String = (0..100).map(|n| format!("mail: {n}@z\n")).collect();
+    let many = |last: &str| {
+        let lines: String = (0..30_000).map(|n| format!("mail: {n}@y\n")).collect();
+        person("cn=three", PEOPLE, &format!("{lines}mail: {last}\n"))
+    };
+    for indexed in [true, false] {
+        let fixture = fixture(&["ldap:///?mail?sub"], indexed);
+        // Each of the values with each of these would be more steps than an entry may take.
+        fixture.apply(&person("cn=one", PEOPLE, &some));
+        fixture.apply(&person("cn=two", PEOPLE, "mail: taken@x\n"));
+        let answer = fixture.change(&many("TAKEN@x"));
+        assert!(answer.starts_with("19 non-unique attributes found with (|(mail=0@y)"), "{answer}");
+        assert_eq!(fixture.change(&many("free@x")), "0", "indexed: {indexed}");
+    }
+}
+
+#[test]
 fn renames_and_moves_are_judged() {
     const CN: &[&str] = &["ldap:///?cn?sub"];
     let rename = |to: &str, more: &str| {
