@@ -134,14 +134,16 @@ impl<S: Store> Chosen<'_, S> {
         if !is_root {
             lookup.shown = view.dn(&seen.reader.view)?;
         }
+        // Values with options are no passwords: nothing that is said of passwords holds for them.
         let secrets = &mut lookup.secrets;
-        seen.reader.visit_description(&description, &mut |value| {
+        seen.reader.visit_exact(&description, &mut |value| {
             secrets.push(value.to_vec());
             true
         })
     }
 
-    /// Values of an attribute of an entry that the subject may use to authenticate; none of an entry that is not here.
+    /// Values of an attribute of an entry that the subject may use to authenticate, without those that have options or are of subtypes; none
+    /// of an entry that is not here.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -164,7 +166,7 @@ impl<S: Store> Chosen<'_, S> {
         if !seen.allows(&description, None, Privilege::Auth)? {
             return Ok(values);
         }
-        seen.reader.visit_description(&description, &mut |value| {
+        seen.reader.visit_exact(&description, &mut |value| {
             values.push(value.to_vec());
             true
         })?;
