@@ -263,6 +263,8 @@ pub struct Consequence {
     /// Whether each server sees to it by itself: operational attributes stay, and it does not go to replicas. Otherwise it is
     /// a change as any other.
     pub local: bool,
+    /// As with the permissive modify control: a value that has come or gone already is no reason to leave it undone.
+    pub permissive: bool,
 }
 
 /// Names that are looked for among values, whether there are such entries or not.

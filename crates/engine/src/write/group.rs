@@ -88,9 +88,14 @@ struct OverlayWork {
     follow_up: Option<Box<dyn FollowUp>>,
 }
 
-fn consequence(Consequence { operation, local }: Consequence, subject: &Arc<Subject>) -> (Task, Role) {
+fn consequence(consequence: Consequence, subject: &Arc<Subject>) -> (Task, Role) {
+    let Consequence { operation, local, permissive } = consequence;
     let target = operation.dn().as_str().to_owned();
-    let controls = RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
+    let controls = RequestControls::from(ControlValues {
+        manage_dsa_it: true,
+        permissive_modify: permissive,
+        ..ControlValues::default()
+    });
     let role = if local { Role::LocalConsequence } else { Role::Consequence };
     let subject = Arc::clone(subject);
     let prepared = PreparedSets::default();

@@ -265,5 +265,5 @@ fn change(
 ) -> Result<Consequence, Refusal> {
     let change = internal_change(schema, kind, &set.member.to_text(schema), values)?;
     let operation = Prepared::Modify { dn: dn.clone(), mods: vec![change] };
-    Ok(Consequence { operation, local: false })
+    Ok(Consequence { operation, local: false, permissive: false })
 }

@@ -119,7 +119,7 @@ impl Definition {
     ) -> Option<Consequence> {
         let change = internal_change(schema, kind, &self.member.to_text(schema), vec![value]).ok()?;
         let operation = Prepared::Modify { dn: group.clone(), mods: vec![change] };
-        Some(Consequence { operation, local: false })
+        Some(Consequence { operation, local: false, permissive: false })
     }
 }
 
@@ -193,11 +193,14 @@ impl FollowUp for Follow {
             let moved = called != is_called;
             if let Some(value) = called {
                 let left = was.iter().filter(|group| moved || !is.contains(*group));
-                all.extend(
-                    left.filter_map(|group| {
-                        definition.change(schema, ChangeKind::Delete, group, value.clone())
-                    }),
-                );
+                for group in left {
+                    all.extend(definition.change(schema, ChangeKind::Delete, group, value.clone()));
+                    // Referential integrity may have put the new name there by then.
+                    let now = is_called.as_ref().filter(|_| moved && !is.contains(group));
+                    all.extend(
+                        now.and_then(|now| definition.change(schema, ChangeKind::Delete, group, now.clone())),
+                    );
+                }
             }
             if let Some(value) = is_called {
                 let joined = is.iter().filter(|group| moved || !was.contains(*group));

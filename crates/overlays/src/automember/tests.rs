@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
+use larix_engine::overlay::Descriptor;
 use larix_store::memory::MemoryStore;
 
 use super::DESCRIPTOR;
@@ -16,7 +17,11 @@ fn start(lines: &str, more: bool) -> Fixture<MemoryStore> {
     if more {
         overlays.push((&refint::DESCRIPTOR, "refint_attributes member"));
     }
-    let fixture = directory(&overlays);
+    start_with(&overlays)
+}
+
+fn start_with(overlays: &[(&Descriptor, &str)]) -> Fixture<MemoryStore> {
+    let fixture = directory(overlays);
     fixture.apply(TREE);
     for name in ["others", "web", "mail"] {
         fixture.apply(&format!(
@@ -81,6 +86,25 @@ fn a_change_moves_members_and_leaves_others_alone() {
         assert_eq!(members(&fixture), "mail: suffix; others: suffix; web: web1");
         fixture.apply(&format!("dn: {}\nchangetype: modrdn\nnewrdn: cn=mx1\ndeleteoldrdn: 1\n", dn("web1")));
         assert_eq!(members(&fixture), "mail: mx1; others: suffix; web: suffix");
+    }
+}
+
+#[test]
+fn an_entry_leaves_groups_under_its_new_name_too() {
+    let lines = format!("{DEFINITION}\n{RULES}");
+    let (own, other) =
+        ((&DESCRIPTOR, lines.as_str()), (&refint::DESCRIPTOR, "refint_attributes member owner"));
+    for overlays in [[own, other], [other, own]] {
+        let fixture = start_with(&overlays);
+        add(&fixture, "web1", "");
+        fixture.apply(&format!(
+            "dn: cn=web,{SUFFIX}\nchangetype: modify\nadd: owner\nowner: cn=web1,ou=People,{SUFFIX}\n"
+        ));
+        fixture.apply(&format!(
+            "dn: cn=web1,ou=People,{SUFFIX}\nchangetype: modrdn\nnewrdn: cn=mx1\ndeleteoldrdn: 1\n"
+        ));
+        assert_eq!(members(&fixture), "mail: mx1; others: suffix; web: suffix", "{overlays:?}");
+        assert_eq!(found(&fixture, "(owner=*)", &["owner"]), "web: owner=mx1", "{overlays:?}");
     }
 }
 

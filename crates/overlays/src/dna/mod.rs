@@ -261,7 +261,7 @@ impl FollowUp for Numbers {
             }
             mods.push(internal_change(schema, ChangeKind::Add, NEXT, vec![after])?);
             let operation = Prepared::Modify { dn: base, mods };
-            consequences.push(Consequence { operation, local: false });
+            consequences.push(Consequence { operation, local: false, permissive: false });
         }
         Ok(consequences)
     }

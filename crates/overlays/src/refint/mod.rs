@@ -157,28 +157,44 @@ impl Gone {
         let mut consequences = Vec::new();
         for referrer in referrers {
             for local in [false, true] {
-                let mut mods = Vec::new();
+                let mut each = Vec::new();
                 for reference in referrer.references.iter().filter(|reference| !reference.names.is_empty()) {
                     let usage = schema.attribute(reference.attribute.attribute).usage;
                     if (usage == Usage::DsaOperation) == local {
-                        mods.extend(self.changes(schema, reference, target)?);
+                        each.push(self.changes(schema, reference, target)?);
                     }
                 }
-                if mods.is_empty() {
-                    continue;
+                if !each.is_empty() {
+                    self.push(&mut consequences, schema, (&referrer.dn, each), local)?;
                 }
-                if let Some(modifier) = self.settings.modifier.as_ref().filter(|_| !local) {
-                    let value = vec![modifier.clone().into_bytes()];
-                    mods.push(
-                        internal_change(schema, ChangeKind::Replace, "modifiersName", value)
-                            .map_err(Refusal::from)?,
-                    );
-                }
-                let operation = Prepared::Modify { dn: referrer.dn.clone(), mods };
-                consequences.push(Consequence { operation, local });
             }
         }
         Ok(consequences)
+    }
+
+    /// Changes all attributes of an entry at once. Another overlay may have changed one of them by then, as `memberof-refint` does: the
+    /// others are to follow all the same.
+    fn push(
+        &self,
+        consequences: &mut Vec<Consequence>,
+        schema: &Schema,
+        (dn, each): (&NormalDn, Vec<Vec<Change>>),
+        local: bool,
+    ) -> Result<(), Refusal> {
+        let all = each.concat();
+        // A name may come in only where the old one went: if the change of all is refused, each attribute is tried for itself. If it is
+        // not, nothing of that is left to do, and it is refused.
+        let comes = all.iter().any(|change| change.kind == ChangeKind::SoftAdd);
+        let alone = if comes && each.len() > 1 { each } else { Vec::new() };
+        for mut mods in std::iter::once(all).chain(alone) {
+            if let Some(modifier) = self.settings.modifier.as_ref().filter(|_| !local) {
+                let value = vec![modifier.clone().into_bytes()];
+                mods.push(internal_change(schema, ChangeKind::Replace, "modifiersName", value)?);
+            }
+            let operation = Prepared::Modify { dn: dn.clone(), mods };
+            consequences.push(Consequence { operation, local, permissive: !comes });
+        }
+        Ok(())
     }
 
     /// What a name is now that the topmost is called `target`: what stood before its RDNs stays as it was written.

@@ -77,6 +77,30 @@ fn fixture_with(
     fixture
 }
 
+#[test]
+fn what_another_overlay_has_changed_keeps_no_other_attribute_from_following() {
+    let (own, other) = (
+        (&super::DESCRIPTOR, "refint_attributes member owner seeAlso\nrefint_nothing cn=nobody"),
+        (&crate::memberof::DESCRIPTOR, "memberof-refint TRUE"),
+    );
+    for overlays in [[own, other], [other, own]] {
+        let fixture = common::directory(&overlays);
+        fixture.apply(TREE);
+        let group = "cn=all,ou=Groups,dc=example,dc=com";
+        fixture.apply(&format!(
+            "dn: {group}\nobjectClass: groupOfNames\ncn: all\nmember: {ANN}\nmember: {BO}\nowner: {BO}\nseeAlso: {ANN}\n"
+        ));
+        let values = || ["owner", "seeAlso"].map(|name| fixture.value(group, name).unwrap_or_default());
+        let bob = "cn=Bob,ou=People,dc=example,dc=com";
+        fixture.apply(&format!("dn: {BO}\nchangetype: modrdn\nnewrdn: cn=Bob\ndeleteoldrdn: 1\n"));
+        assert_eq!(values(), [bob, ANN], "{overlays:?}");
+        fixture.apply(&format!("dn: {ANN}\nchangetype: delete\n"));
+        assert_eq!(values(), [bob, "cn=nobody"], "{overlays:?}");
+        let found = common::found(&fixture, "(member=*)", &["member"]);
+        assert_eq!(found, "all: member=Bob", "{overlays:?}");
+    }
+}
+
 /// Values of member, seeAlso and owner, the last components of the names alone.
 fn references(fixture: &Fixture<MemoryStore>) -> String {
     let mut out = String::new();

@@ -158,6 +158,7 @@ impl FollowUp for Highest {
         let value = vec![self.number.to_string().into_bytes()];
         let mods = vec![internal_change(schema, ChangeKind::Replace, CHANGED, value)?];
         // Nobody has modified the suffix, and each server counts by itself.
-        Ok(vec![Consequence { operation: Prepared::Modify { dn: self.suffix, mods }, local: true }])
+        let operation = Prepared::Modify { dn: self.suffix, mods };
+        Ok(vec![Consequence { operation, local: true, permissive: false }])
     }
 }
