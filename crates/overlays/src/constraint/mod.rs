@@ -9,10 +9,12 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
+
 use larix_engine::access::{EntrySet, Privilege};
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::failure::Failure;
-use larix_engine::overlay::internal_search::{InternalSearch, Whose};
+use larix_engine::overlay::internal_search::{Ended, InternalSearch, Whose};
 use larix_engine::overlay::{
     Additions, Change, ChangeKind, Descriptor, Entries, InGluedDatabases, Interests, Overlay,
     OverlayDirective, PendingChange, Prepared, Refusal, Violation,
@@ -129,17 +131,18 @@ impl Overlay for Constraints {
         if change.derived {
             return Ok(Additions::default());
         }
+        let spent = Spent::default();
         match change.operation {
-            Prepared::Add { dn, entry, .. } => self.judge_add(change, dn, entry)?,
+            Prepared::Add { dn, entry, .. } => self.judge_add(change, dn, entry, &spent)?,
             Prepared::Modify { mods, .. } if mods.is_empty() => {
                 if !self.settings.allow_empty {
                     let text = "constraint_update() got null modlist";
                     return Err(LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text).into());
                 }
             }
-            Prepared::Modify { dn, mods } => self.judge_changes(change, dn, dn, mods)?,
+            Prepared::Modify { dn, mods } => self.judge_changes(change, (dn, dn), mods, &spent)?,
             Prepared::ModifyDn(rename) => {
-                self.judge_changes(change, &rename.dn, &rename.target(), &rename.mods)?;
+                self.judge_changes(change, (&rename.dn, &rename.target()), &rename.mods, &spent)?;
             }
             Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => {}
         }
@@ -148,7 +151,13 @@ impl Overlay for Constraints {
 }
 
 impl Constraints {
-    fn judge_add(&self, change: &PendingChange<'_>, dn: &NormalDn, entry: &Entry) -> Result<(), Refusal> {
+    fn judge_add(
+        &self,
+        change: &PendingChange<'_>,
+        dn: &NormalDn,
+        entry: &Entry,
+        spent: &Spent,
+    ) -> Result<(), Refusal> {
         let entries = change.entries;
         for attribute in &entry.attributes {
             let description = &attribute.description;
@@ -164,7 +173,7 @@ impl Constraints {
                     Rule::Set { set, negated } => {
                         entries.has_any(set, change.subject, dn, entry)? != *negated
                     }
-                    rule => self.hold(rule, &attribute.values, change)?,
+                    rule => self.hold(rule, &attribute.values, change, spent)?,
                 };
                 if !holds {
                     return Err(refusal("add", change.schema, description));
@@ -178,9 +187,9 @@ impl Constraints {
     fn judge_changes(
         &self,
         change: &PendingChange<'_>,
-        dn: &NormalDn,
-        target: &NormalDn,
+        (dn, target): (&NormalDn, &NormalDn),
         mods: &[Change],
+        spent: &Spent,
     ) -> Result<(), Refusal> {
         if !mods.iter().any(|change| self.about(&change.description).next().is_some()) {
             return Ok(());
@@ -218,9 +227,9 @@ impl Constraints {
                     // What an increment leads to, only the entry tells.
                     rule if *kind == ChangeKind::Increment => {
                         let left = left.get_or_insert_with(estimated).attribute(description);
-                        self.hold(rule, left.map_or(&[][..], |own| &own.values), change)?
+                        self.hold(rule, left.map_or(&[][..], |own| &own.values), change, spent)?
                     }
-                    rule => self.hold(rule, values, change)?,
+                    rule => self.hold(rule, values, change, spent)?,
                 };
                 if !holds {
                     return Err(refusal("modify", change.schema, description));
@@ -238,8 +247,14 @@ impl Constraints {
     }
 
     /// Whether all of these values obey a rule about single values. The requester must find those of a URI, as in slapd.
-    fn hold(&self, rule: &Rule, values: &[Vec<u8>], change: &PendingChange<'_>) -> Result<bool, Failure> {
-        let place = (change.entries, change.schema, Whose::Requester(change.subject));
+    fn hold(
+        &self,
+        rule: &Rule,
+        values: &[Vec<u8>],
+        change: &PendingChange<'_>,
+        spent: &Spent,
+    ) -> Result<bool, Failure> {
+        let place = (change.entries, change.schema, Whose::Requester(change.subject), Some(spent));
         for value in values {
             if !self.value_holds(rule, value, place)? {
                 return Ok(false);
@@ -263,8 +278,9 @@ impl Constraints {
         &self,
         elsewhere: &Elsewhere,
         value: &[u8],
-        (entries, schema, whose): ValueScope<'_>,
+        (entries, schema, whose, spent): ValueScope<'_>,
     ) -> Result<bool, Failure> {
+        spent.map_or(Ok(()), Spent::check)?;
         let equals = elsewhere.attributes.iter().map(|description| {
             let bound = schema.bind_equality(description, value);
             bound.map_or(BoundFilter::Undefined, BoundFilter::Equality)
@@ -280,12 +296,54 @@ impl Constraints {
             subentries: false,
             ..InternalSearch::new(base, elsewhere.scope, &filter).of(whose)
         };
-        Ok(entries.finds_any(&query)?.entries > 0)
+        let searched = entries.finds_any(&query)?;
+        if let Some(spent) = spent {
+            spent.add(searched.looked);
+        }
+        match searched.ended {
+            // What was not looked at may have the value.
+            Ended::TooMuchWork => Err(too_much_work().into()),
+            _ => Ok(searched.entries > 0),
+        }
     }
 }
 
-/// Where a value is looked for, and by whose rights.
-type ValueScope<'p> = (&'p dyn Entries, &'p Schema, Whose<'p>);
+/// Where a value is looked for, by whose rights, and what that has taken; `None`: it may take what it takes.
+type ValueScope<'p> = (&'p dyn Entries, &'p Schema, Whose<'p>, Option<&'p Spent>);
+
+/// Values that one change may have looked for, whatever that takes.
+const SEARCHES_FREE: u32 = 16;
+
+/// Entries that one change may have looked at for values beyond these.
+const LOOKED_MAX: u64 = 500_000;
+
+/// What a change has had looked at, in the writer's time.
+#[derive(Debug, Default)]
+struct Spent {
+    searches: Cell<u32>,
+    looked: Cell<u64>,
+}
+
+impl Spent {
+    fn add(&self, looked: u64) {
+        self.searches.set(self.searches.get().saturating_add(1));
+        self.looked.set(self.looked.get().saturating_add(looked));
+    }
+
+    /// Refuses one more search where the change has had its share.
+    fn check(&self) -> Result<(), Failure> {
+        match self.searches.get() >= SEARCHES_FREE && self.looked.get() > LOOKED_MAX {
+            true => Err(too_much_work().into()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn too_much_work() -> LdapResult {
+    let text = "constraint: too many entries are looked at for the values of this change; send fewer values at once, or have an \
+                equality index made of the attributes in the constraint's URI";
+    LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)
+}
 
 fn applies(
     constraint: &Constraint,

@@ -89,7 +89,7 @@ impl Constraints {
     ) -> Result<bool, Failure> {
         let mut held: Result<bool, Failure> = Ok(true);
         let read: Result<(), Fault> = found.visit_readable(&attribute.description, &mut |value| {
-            held = self.value_holds(rule, value, (entries, schema, Whose::Server));
+            held = self.value_holds(rule, value, (entries, schema, Whose::Server, None));
             matches!(held, Ok(true))
         });
         read?;

@@ -89,6 +89,21 @@ fn an_increment_is_judged_by_what_it_leads_to() {
 }
 
 #[test]
+fn values_that_many_entries_are_looked_at_for_are_refused() {
+    let fixture = fixture(&[&["mail", "neguri", "ldap:///?description?sub"]], false);
+    for number in 0..500 {
+        fixture.apply(&format!("dn: cn={number},ou=People,{SUFFIX}\nobjectClass: person\nsn: x\n"));
+    }
+    let person = |values: u32| {
+        let mails: String = (0..values).map(|number| format!("mail: {number}@x\n")).collect();
+        fixture.change(&format!("dn: cn=Di,ou=People,{SUFFIX}\nobjectClass: inetOrgPerson\nsn: x\n{mails}"))
+    };
+    let refused = person(1_500);
+    assert!(refused.starts_with("11 constraint: too many entries are looked at"), "{refused}");
+    assert_eq!(person(500), "0");
+}
+
+#[test]
 fn an_empty_modify_is_refused_unless_it_is_allowed() {
     let empty = format!("dn: cn=Bo,ou=People,{SUFFIX}\nchangetype: modify\n");
     let rules: &[&[&str]] = &[&["description", "count", "2"]];
