@@ -169,13 +169,17 @@ impl Follow {
                 }
                 members::retain_last((set, schema), group, around.after, &mut removed)?;
             }
+            let moved = self.moved((set, schema), &removed, &added);
             if removed.len() > ONE_BY_ONE_MAX {
                 retain_stored((set, schema), &dn, around.after, &mut removed)?;
             }
-            let each = if removed.len() > ONE_BY_ONE_MAX { MEMBERS_EACH } else { 1 };
-            let removed: Vec<Vec<u8>> = removed.into_values().collect();
+            let is_many = removed.len().max(moved.len()) > ONE_BY_ONE_MAX;
+            let permissive = is_many && !moved.is_empty();
+            let each = if is_many { MEMBERS_EACH } else { 1 };
+            let removed: Vec<Vec<u8>> = removed.into_values().chain(moved).collect();
             for values in removed.chunks(each) {
-                all.push(change((set, schema), &dn, ChangeKind::Delete, values.to_vec())?);
+                let gone = change((set, schema), &dn, ChangeKind::Delete, values.to_vec())?;
+                all.push(Consequence { permissive, ..gone });
             }
             let added: Vec<Vec<u8>> = added.into_values().collect();
             for values in added.chunks(MEMBERS_EACH) {
@@ -185,7 +189,23 @@ impl Follow {
         Ok(Ok(all))
     }
 
-    /// What a group is called behind the change: it may be below the entry that is renamed, or be that entry.
+    /// What those of the members that go are called behind a rename, if that is no member either: referential integrity may have put
+    /// the new name there by then.
+    fn moved(&self, (set, schema): (&GroupSet, &Schema), removed: &Members, added: &Members) -> Vec<Vec<u8>> {
+        if self.after.is_none() || self.before == self.after {
+            return Vec::new();
+        }
+        let names = removed.values().filter_map(|value| {
+            let dn = schema.parse_dn(std::str::from_utf8(value).ok()?).ok()?;
+            let behind = self.name_behind(&dn);
+            let name = (behind != dn).then(|| behind.as_str().as_bytes().to_vec())?;
+            let key = members::key(schema, set, &name)?;
+            (!added.contains_key(&key)).then_some(name)
+        });
+        names.collect()
+    }
+
+    /// What an entry is called behind the change: it may be below the entry that is renamed, or be that entry.
     fn name_behind(&self, dn: &NormalDn) -> NormalDn {
         let (Some(before), Some(after)) = (&self.before, &self.after) else { return dn.clone() };
         if before == after || before.is_root() || !dn.is_within(before) {

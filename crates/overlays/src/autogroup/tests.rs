@@ -46,6 +46,27 @@ fn members(fixture: &Fixture<MemoryStore>, name: &str) -> String {
 }
 
 #[test]
+fn entries_that_are_moved_away_leave_whatever_referential_integrity_does() {
+    let (own, other) = ((&DESCRIPTOR, LINES), (&crate::refint::DESCRIPTOR, "refint_attributes member"));
+    for (overlays, count) in [([own, other], 1), ([other, own], 1), ([own, other], 20), ([other, own], 20)] {
+        let fixture = ruled_with(CLASSES, &overlays, &[]);
+        fixture.apply(TREE);
+        fixture.apply(&group("g", &[&format!("ldap:///ou=People,{SUFFIX}??sub?(sn=x)")]));
+        fixture.apply(&format!(
+            "dn: ou=Moving,ou=People,{SUFFIX}\nchangetype: add\nobjectClass: organizationalUnit\nou: Moving\n"
+        ));
+        for number in 0..count {
+            fixture.apply(&person(&format!("p{number}"), "x").replace("ou=People", "ou=Moving,ou=People"));
+        }
+        fixture.apply(&person("stays", "x"));
+        fixture.apply(&format!(
+            "dn: ou=Moving,ou=People,{SUFFIX}\nchangetype: modrdn\nnewrdn: ou=Moved\ndeleteoldrdn: 1\nnewsuperior: {SUFFIX}\n"
+        ));
+        assert_eq!(members(&fixture, "g"), "stays", "{count} behind {overlays:?}");
+    }
+}
+
+#[test]
 fn members_follow_entries_and_urls() {
     let fixture = tree();
     let url = format!("ldap:///ou=People,{SUFFIX}??sub?(sn=x)");
