@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use larix_schema::Schema;
+use larix_schema::{AttributeDescription, Schema};
 
 use super::facts::AccessTarget;
 use super::lookup::Lookup;
@@ -24,6 +24,11 @@ impl EntrySet {
     /// Whether the result depends on the requester.
     pub fn mentions_requester(&self) -> bool {
         self.0.mentions_requester()
+    }
+
+    /// Whether the result may depend on values of this attribute, of any entry.
+    pub fn mentions(&self, schema: &Schema, description: &AttributeDescription) -> bool {
+        self.0.mentions(schema, description)
     }
 }
 

@@ -100,6 +100,14 @@ impl Set {
         self.any(&|set| matches!(set, Self::User))
     }
 
+    /// Whether values of this attribute are asked for.
+    pub(super) fn mentions(&self, schema: &Schema, description: &AttributeDescription) -> bool {
+        self.any(&|set| match set {
+            Self::Values { attribute, .. } => description.is_subdescription_of(schema, attribute),
+            _ => false,
+        })
+    }
+
     fn any(&self, test: &dyn Fn(&Self) -> bool) -> bool {
         test(self)
             || match self {

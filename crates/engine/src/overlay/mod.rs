@@ -33,7 +33,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 use crate::access::{EntrySet, GroupQuery, Privilege, Subject};
 use crate::budget::RequestLimits;
 use crate::controls::RequestControls;
-use crate::entry::{Entry, EntryId};
+use crate::entry::{Entry, EntryAttribute, EntryId};
 use crate::index::{IndexConfig, Kinds};
 use crate::password::Scheme;
 use crate::time::{RandomSource, Timestamp};
@@ -350,6 +350,28 @@ pub trait Entries: Debug {
     /// A store that cannot be read.
     fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure>;
 
+    /// Brings the values of an attribute of this entry that were left in the store.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn bring(&self, dn: &NormalDn, attribute: &mut EntryAttribute) -> Result<(), Failure> {
+        if attribute.large.is_none() {
+            return Ok(());
+        }
+        let mut values = Vec::new();
+        let query = InternalSearch::new(dn, larix_proto::Scope::Base, &larix_schema::BoundFilter::True)
+            .of_what_is_stored();
+        self.search(&query, &mut |found| {
+            found.source().visit_exact(&attribute.description, &mut |value| {
+                values.push(value.to_vec());
+                true
+            })?;
+            Ok(false)
+        })?;
+        (attribute.values, attribute.large) = (values, None);
+        Ok(())
+    }
+
     /// Whether there is an entry of this DN, here or in another database.
     ///
     /// # Errors
@@ -431,8 +453,8 @@ pub trait Entries: Debug {
     /// A store that cannot be read.
     fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure>;
 
-    /// Whether the set has any value for this entry, which need not be stored; without regard to access. One that cannot be
-    /// told, or meets a limit, has none.
+    /// Whether the set has any value for this entry, which need not be stored; without regard to access. `None`: that cannot be
+    /// told, as where a limit is met.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -442,7 +464,7 @@ pub trait Entries: Debug {
         subject: &Subject,
         dn: &NormalDn,
         entry: &Entry,
-    ) -> Result<bool, Failure>;
+    ) -> Result<Option<bool>, Failure>;
 
     /// Whether a filter matches this entry, which need not be stored; without regard to access.
     ///

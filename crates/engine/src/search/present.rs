@@ -1,5 +1,6 @@
 //! What is passed to overlays, and how their judgements of a bind are joined.
 
+use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Snapshot;
 
@@ -168,13 +169,21 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         subject: &Subject,
         dn: &NormalDn,
         entry: &Entry,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<bool>, Failure> {
         let source = OwnedSource { schema: &self.view.schema, entry };
         let facts = RuleFacts::new(self.view, self.sight, dn, &source);
-        Ok(self.sight.policy.has_any(set, subject, &AccessTarget { dn, entry: &facts }).unwrap_or(false))
+        Ok(self.sight.policy.has_any(set, subject, &AccessTarget { dn, entry: &facts }))
     }
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
+        if entry.attributes.iter().any(|attribute| attribute.large.is_some()) {
+            // Values that are not in the copy count as well.
+            let query = InternalSearch::new(dn, Scope::Base, filter);
+            let searched = internal::search_in(self.view, self.sight, &query, &mut |_| Ok(false))?;
+            if searched.ended != Ended::NoBase {
+                return Ok(searched.entries > 0);
+            }
+        }
         let source = OwnedSource { schema: &self.view.schema, entry };
         Ok(RuleFacts::new(self.view, self.sight, dn, &source).matches(filter).is_true())
     }

@@ -171,7 +171,8 @@ impl Constraints {
                 let holds = match &constraint.rule {
                     Rule::Count(most) => attribute.values.len() as u64 <= *most,
                     Rule::Set { set, negated } => {
-                        entries.has_any(set, change.subject, dn, entry)? != *negated
+                        // What cannot be told does not hold, negated or not.
+                        entries.has_any(set, change.subject, dn, entry)? == Some(!*negated)
                     }
                     rule => self.hold(rule, &attribute.values, change, spent)?,
                 };
@@ -195,7 +196,8 @@ impl Constraints {
             return Ok(());
         }
         // The engine answers for an entry that is not there.
-        let Some(entry) = change.entries.entry(dn)? else { return Ok(()) };
+        let Some(mut entry) = change.entries.entry(dn)? else { return Ok(()) };
+        self.load(change.entries, change.schema, dn, &mut entry)?;
         let mut left = None;
         for Change { kind, description, values, .. } in mods {
             let is_operational = change.schema.attribute(description.attribute).is_operational();
@@ -222,7 +224,7 @@ impl Constraints {
                             change.subject,
                             target,
                             left.get_or_insert_with(estimated),
-                        )? != *negated
+                        )? == Some(!*negated)
                     }
                     // What an increment leads to, only the entry tells.
                     rule if *kind == ChangeKind::Increment => {
@@ -234,6 +236,26 @@ impl Constraints {
                 if !holds {
                     return Err(refusal("modify", change.schema, description));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings values that sets may ask for and that the entry has left in the store.
+    fn load(
+        &self,
+        entries: &dyn Entries,
+        schema: &Schema,
+        dn: &NormalDn,
+        entry: &mut Entry,
+    ) -> Result<(), Failure> {
+        for attribute in entry.attributes.iter_mut().filter(|attribute| attribute.large.is_some()) {
+            let asks = |constraint: &Constraint| match &constraint.rule {
+                Rule::Set { set, .. } => set.mentions(schema, &attribute.description),
+                _ => false,
+            };
+            if self.settings.constraints.iter().any(asks) {
+                entries.bring(dn, attribute)?;
             }
         }
         Ok(())

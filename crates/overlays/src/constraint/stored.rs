@@ -43,7 +43,8 @@ impl Constraints {
         schema: &Schema,
         report: &mut dyn FnMut(Violation),
     ) -> Result<(), Failure> {
-        let entry = found.owned()?;
+        let mut entry = found.owned()?;
+        self.load(entries, schema, found.dn()?, &mut entry)?;
         for attribute in &entry.attributes {
             if schema.attribute(attribute.description.attribute).is_operational() {
                 continue;
@@ -56,7 +57,8 @@ impl Constraints {
                     Rule::Count(most) => attribute.count() <= *most,
                     Rule::Set { set, .. } if set.mentions_requester() => true,
                     Rule::Set { set, negated } => {
-                        entries.has_any(set, &Subject::default(), found.dn()?, &entry)? != *negated
+                        let has_any = entries.has_any(set, &Subject::default(), found.dn()?, &entry)?;
+                        has_any.is_none_or(|any| any != *negated)
                     }
                     Rule::Uri { elsewhere, .. } if !self.is_here(elsewhere, entries)? => true,
                     rule => self.values_hold(rule, found, attribute, (entries, schema))?,

@@ -47,6 +47,40 @@ fn rules_are_negated() {
 }
 
 #[test]
+fn a_set_that_is_too_large_to_be_told_does_not_hold() {
+    for (kind, set) in
+        [("negset", "(this/cn + this/sn) & [forbidden]"), ("set", "(this/cn + this/sn) | [all]")]
+    {
+        let fixture = fixture(&[&["cn,sn", kind, set]], false);
+        let person = |values: u32| {
+            let lines: String = (0..values).map(|number| format!("cn: {number}\nsn: {number}\n")).collect();
+            fixture.change(&format!("dn: cn=Di,ou=People,{SUFFIX}\nobjectClass: person\ncn: Di\n{lines}"))
+        };
+        assert_eq!(person(300), "19 add breaks constraint on cn", "{kind}");
+        assert_eq!(person(3), "0", "{kind}");
+    }
+}
+
+#[test]
+fn values_that_an_entry_has_left_in_the_store_count() {
+    let rules: &[&[&str]] = &[
+        &["cn", "negset", "this/cn & this/description"],
+        &["title", "size", "3", "restrict=ldap:///dc=example,dc=com??sub?(description=strict)"],
+    ];
+    for many in [10, 1_000] {
+        let fixture = fixture(rules, false);
+        let lines: String = (0..many).map(|number| format!("description: {number}\n")).collect();
+        let modify = |lines: &str| {
+            fixture.change(&format!("dn: cn=Bo,ou=People,{SUFFIX}\nchangetype: modify\n{lines}"))
+        };
+        assert_eq!(modify(&format!("add: description\ndescription: strict\n{lines}")), "0");
+        assert_eq!(modify("add: cn\ncn: 7\n"), "19 modify breaks constraint on cn", "{many}");
+        assert_eq!(modify("add: cn\ncn: other\n"), "0", "{many}");
+        assert_eq!(modify("add: title\ntitle: boss\n"), "19 modify breaks constraint on title", "{many}");
+    }
+}
+
+#[test]
 fn counts_are_those_of_what_is_left() {
     let fixture = fixture(&[&["description", "count", "2"]], false);
     let modify =

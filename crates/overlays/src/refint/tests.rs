@@ -454,7 +454,7 @@ impl Entries for CountedEntries<'_> {
         subject: &Subject,
         dn: &NormalDn,
         entry: &Entry,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<bool>, Failure> {
         self.inner.has_any(set, subject, dn, entry)
     }
 

@@ -219,10 +219,6 @@ impl Unique {
 /// What a change says of one attribute: its new values, or that there are none.
 type Asserted = (AttributeDescription, Vec<Vec<u8>>);
 
-fn of_entry(entry: &Entry) -> Vec<Asserted> {
-    entry.attributes.iter().map(|a| (a.description.clone(), a.values.clone())).collect()
-}
-
 fn of_changes(changes: &[Change]) -> Vec<Asserted> {
     let come = changes.iter().filter(|change| change.kind != ChangeKind::Delete);
     come.map(|change| {
@@ -281,7 +277,7 @@ impl Check {
                 let asserted = if was_in {
                     &self.asserted
                 } else {
-                    all = of_entry(new);
+                    all = self.all_of(new, (domain, area), after, schema)?;
                     &all
                 };
                 let terms = terms(schema, domain, area, asserted, new);
@@ -291,6 +287,23 @@ impl Check {
             }
         }
         Ok(())
+    }
+
+    /// All values that a domain is about, also those that the entry has left in the store.
+    fn all_of(
+        &self,
+        entry: &Entry,
+        (domain, area): (&Domain, &Area),
+        entries: &dyn Entries,
+        schema: &Schema,
+    ) -> Result<Vec<Asserted>, Failure> {
+        let mut all = Vec::new();
+        for attribute in entry.attributes.iter().filter(|own| domain.covers(schema, area, &own.description)) {
+            let mut attribute = attribute.clone();
+            entries.bring(&self.dn, &mut attribute)?;
+            all.push((attribute.description, attribute.values));
+        }
+        Ok(all)
     }
 
     /// Whether the area is about this entry. As in slapd the base counts and the scope does not: an entry deeper than one level

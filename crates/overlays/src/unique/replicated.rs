@@ -5,7 +5,7 @@ use larix_engine::overlay::committed::{Committed, CommittedBatch, NotTaken};
 use larix_engine::overlay::{Entries, Failure};
 use larix_schema::{NormalDn, Schema};
 
-use super::{Check, Unique, of_entry, terms};
+use super::{Check, Unique, terms};
 
 impl Committed for Unique {
     fn take(&self, batch: &CommittedBatch<'_>) -> Result<(), NotTaken> {
@@ -35,7 +35,6 @@ impl Unique {
         let Some(entry) = entries.entry(dn)? else { return Ok(Vec::new()) };
         let (settings, suffix) = (std::sync::Arc::clone(&self.settings), self.suffix.clone());
         let check = Check { settings, suffix, before: dn.clone(), dn: dn.clone(), asserted: Vec::new() };
-        let asserted = of_entry(&entry);
         let mut shared = Vec::new();
         for domain in &self.settings.domains {
             for area in &domain.areas {
@@ -43,6 +42,7 @@ impl Unique {
                 if !check.is_in(area, dn, &entry, entries).unwrap_or(false) {
                     continue;
                 }
+                let asserted = check.all_of(&entry, (domain, area), entries, schema)?;
                 for term in terms(schema, domain, area, &asserted, &entry) {
                     let attribute = term.attribute.clone();
                     if let Some(other) = check.other(area, &[term], entries, schema)? {

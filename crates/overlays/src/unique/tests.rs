@@ -117,6 +117,24 @@ fn many_values_are_all_compared() {
 }
 
 #[test]
+fn an_entry_brings_values_that_it_has_left_in_the_store() {
+    let mails: String = (0..1_000).map(|n| format!("mail: {n}@y\n")).collect();
+    let taken = "19 non-unique attributes found with (&(description=in)(|(mail=0@y)";
+    for indexed in [true, false] {
+        let fixture = fixture(&["ldap:///?mail?sub?(description=in)"], indexed);
+        fixture.apply(&person("cn=one", PEOPLE, "mail: 700@y\ndescription: in\n"));
+        fixture.apply(&person("cn=two", PEOPLE, &mails));
+        let answer = fixture.change(&modify("cn=two", "add: description\ndescription: in\n"));
+        assert!(answer.starts_with(taken), "{answer}");
+        // Whether an entry is in the domain may be a matter of many values, too.
+        let descriptions: String = (0..1_000).map(|n| format!("description: {n}\n")).collect();
+        fixture.apply(&person("cn=three", PEOPLE, &format!("description: in\n{descriptions}")));
+        let answer = fixture.change(&modify("cn=three", "add: mail\nmail: 700@Y\n"));
+        assert!(answer.starts_with("19 non-unique attributes found"), "{answer}");
+    }
+}
+
+#[test]
 fn renames_and_moves_are_judged() {
     const CN: &[&str] = &["ldap:///?cn?sub"];
     let rename = |to: &str, more: &str| {
