@@ -119,7 +119,7 @@ fn many_values_are_all_compared() {
 #[test]
 fn an_entry_brings_values_that_it_has_left_in_the_store() {
     let mails: String = (0..1_000).map(|n| format!("mail: {n}@y\n")).collect();
-    let taken = "19 non-unique attributes found with (&(description=in)(|(mail=0@y)";
+    let taken = "19 non-unique attributes found with (&(description=in)(|(mail=";
     for indexed in [true, false] {
         let fixture = fixture(&["ldap:///?mail?sub?(description=in)"], indexed);
         fixture.apply(&person("cn=one", PEOPLE, "mail: 700@y\ndescription: in\n"));
