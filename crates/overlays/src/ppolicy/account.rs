@@ -1,13 +1,44 @@
 //! The state of an account, as its operational attributes tell it.
 
-use larix_schema::Schema;
+use std::borrow::Cow;
+
+use larix_schema::{NormalDn, Schema};
 
 use super::policy::Policy;
-use larix_engine::entry::Entry;
+use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::overlay::{Entries, Failure};
 use larix_engine::time::{CivilTime, Timestamp};
 
 /// The attribute that policies are about.
 pub(super) const PASSWORD: &str = "userPassword";
+
+/// What an account may have so many values of that they are left in the store.
+const MANY: [&str; 4] = [PASSWORD, "pwdFailureTime", "pwdGraceUseTime", "pwdHistory"];
+
+/// The entry of an account with all values of its state, also those that were left in the store.
+///
+/// # Errors
+/// A store that cannot be read.
+pub(super) fn whole<'e>(
+    schema: &Schema,
+    dn: &NormalDn,
+    entry: &'e Entry,
+    entries: &dyn Entries,
+) -> Result<Cow<'e, Entry>, Failure> {
+    let is_left = |attribute: &EntryAttribute| {
+        let of_state = MANY.iter().filter_map(|name| schema.attribute_type(name));
+        attribute.large.is_some()
+            && of_state.map(|known| known.id).any(|known| known == attribute.description.attribute)
+    };
+    if !entry.attributes.iter().any(is_left) {
+        return Ok(Cow::Borrowed(entry));
+    }
+    let mut whole = entry.clone();
+    for attribute in whole.attributes.iter_mut().filter(|attribute| is_left(attribute)) {
+        entries.bring(dn, attribute)?;
+    }
+    Ok(Cow::Owned(whole))
+}
 
 /// An account's attributes, by name.
 #[derive(Copy, Clone, Debug)]

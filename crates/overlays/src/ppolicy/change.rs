@@ -4,7 +4,7 @@ use larix_proto::control::PasswordError;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 
-use super::account::{Account, Lock, PASSWORD};
+use super::account::{self, Account, Lock, PASSWORD};
 use super::history::{self, Former};
 use super::policy::Policy;
 use super::ppm::Owner;
@@ -42,6 +42,7 @@ pub(super) fn before(overlay: &PasswordPolicy, change: &PendingChange<'_>) -> Re
                 return Ok(unchanged);
             }
             let Some(entry) = change.entries.entry(dn)? else { return Ok(unchanged) };
+            let entry = account::whole(change.schema, dn, &entry, change.entries)?;
             let mods = Modify::new(overlay, change, dn, &entry, password)?.carry_out(mods.clone())?;
             Ok(Additions { altered: Some(Prepared::Modify { dn: dn.clone(), mods }), ..unchanged })
         }

@@ -213,6 +213,8 @@ impl Overlay for PasswordPolicy {
 impl Authentication for PasswordPolicy {
     fn judge(&self, bind: &PendingBind<'_>) -> Result<Judgement, Failure> {
         let dn = &bind.attempt.dn;
+        let entry = account::whole(bind.schema, dn, bind.entry, bind.entries)?;
+        let bind = &PendingBind { entry: &entry, ..*bind };
         let policy = self.policy_of(bind.schema, dn, bind.entry, bind.entries)?;
         let policy = policy.unwrap_or_default();
         if bind::records_failures(&self.settings, &policy) {
@@ -245,6 +247,8 @@ impl Answering for PasswordPolicy {
 
     fn controls(&self, answered: &AnsweredEntry<'_>) -> Result<Vec<ControlBuf>, Failure> {
         let AnsweredEntry { dn, entry, schema, entries, .. } = *answered;
+        let entry = account::whole(schema, dn, entry, entries)?;
+        let answered = &AnsweredEntry { entry: &entry, ..*answered };
         let Some(policy) = self.policy_of(schema, dn, entry, entries)? else { return Ok(Vec::new()) };
         usability::controls(&self.settings, &policy, answered)
     }

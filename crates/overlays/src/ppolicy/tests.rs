@@ -114,6 +114,15 @@ fn values(fixture: &Fixture<MemoryStore>, name: &str) -> Vec<String> {
 }
 
 #[test]
+fn failures_count_however_many_are_recorded() {
+    let fixture = fixture("pwdLockout: TRUE\npwdMaxFailure: 300");
+    for number in 0..300 {
+        assert_eq!(bind(&fixture, false), "49", "{number}");
+    }
+    assert_eq!(bind(&fixture, true), "49 AccountLocked");
+}
+
+#[test]
 fn wrong_passwords_lock_for_a_while() {
     check(
         "pwdLockout: TRUE\npwdMaxFailure: 3\npwdLockoutDuration: 60\npwdFailureCountInterval: 30",
