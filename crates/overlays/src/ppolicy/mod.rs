@@ -249,7 +249,7 @@ impl Answering for PasswordPolicy {
         let AnsweredEntry { dn, entry, schema, entries, .. } = *answered;
         let entry = account::whole(schema, dn, entry, entries)?;
         let answered = &AnsweredEntry { entry: &entry, ..*answered };
-        let Some(policy) = self.policy_of(schema, dn, entry, entries)? else { return Ok(Vec::new()) };
+        let Some(policy) = self.policy_of(schema, dn, &entry, entries)? else { return Ok(Vec::new()) };
         usability::controls(&self.settings, &policy, answered)
     }
 }
