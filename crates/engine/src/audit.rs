@@ -87,7 +87,42 @@ pub struct Searched {
     pub size_limit: i64,
 }
 
+/// Beside the bytes of a value or a name.
+const EACH: usize = size_of::<Vec<u8>>();
+
+impl AuditFacts {
+    /// About how many bytes it refers to.
+    pub fn bytes(&self) -> usize {
+        let of_control = |control: &ControlBuf| EACH + control.value.as_ref().map_or(0, Vec::len);
+        let controls = self.controls.iter().chain(&self.response_controls).map(of_control);
+        let texts = [&self.authorization, &self.message].into_iter().chain(&self.dn).chain(&self.referrals);
+        controls.sum::<usize>() + texts.map(|text| EACH + text.len()).sum::<usize>()
+    }
+}
+
 impl Request {
+    /// About how many bytes it refers to.
+    pub fn bytes(&self) -> usize {
+        let of = |attribute: &LoggedAttribute| {
+            let values = attribute.values.iter().map(|value| EACH + value.len());
+            EACH + attribute.description.len() + values.sum::<usize>()
+        };
+        match self {
+            Self::Add(attributes) => attributes.iter().map(of).sum(),
+            Self::Modify(modifications) => modifications.iter().map(|one| of(&one.attribute)).sum(),
+            Self::ModifyDn { new_rdn, new_superior, .. } => {
+                new_rdn.len() + new_superior.as_ref().map_or(0, String::len)
+            }
+            Self::Compare { assertion } => assertion.len(),
+            Self::Search(search) => {
+                search.filter.len() + search.attributes.iter().map(|name| EACH + name.len()).sum::<usize>()
+            }
+            Self::Bind { method, .. } => method.len(),
+            Self::Extended { oid, data } => oid.len() + data.as_ref().map_or(0, Vec::len),
+            Self::Delete | Self::Unbind | Self::Abandon { .. } => 0,
+        }
+    }
+
     pub fn operation(&self) -> Operation {
         match self {
             Self::Add(_) => Operation::Add,

@@ -6,7 +6,7 @@ mod reading;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,16 +28,15 @@ use uuid::Uuid;
 use super::configuration::Held;
 use super::purge::Purging;
 use super::turn::Turn;
+use super::waiting::{REQUEST_BYTES, REQUESTS, Requests, Waiting};
 use super::{Recorder, Source, SourceKind, TakeOperations};
 use crate::clock::SystemClock;
 use crate::log::Log;
 use crate::overlay_threads::OverlayHost;
 use crate::panics;
 use extent::{Context, Extent};
-use reading::merged;
+use reading::{GROUP_BYTES, merged};
 
-/// Operations that wait to be recorded; what comes then is counted and left out. The change log itself waits without limit.
-const REQUESTS: usize = 65_536;
 /// Changes whose requests are remembered until they are recorded; for others there is only the change log.
 const FACTS: usize = 65_536;
 /// Records in one commit, from each source and from what was handed over.
@@ -71,33 +70,28 @@ pub(super) struct LogWriter<H: OverlayHost> {
 #[derive(Debug)]
 struct State<H: OverlayHost> {
     recorders: Vec<Arc<Recorder<H>>>,
-    requests: VecDeque<(Request, AuditFacts)>,
+    requests: Waiting,
     /// By the database's instance and the sequence in its change log.
     facts: HashMap<(u64, u64), Arc<AuditFacts>>,
     /// Something has happened since the last round.
     awake: bool,
     ended: bool,
-    lost: u64,
 }
 
 impl<H: OverlayHost> Default for State<H> {
     fn default() -> Self {
         Self {
             recorders: Vec::new(),
-            requests: VecDeque::new(),
+            requests: Waiting::default(),
             facts: HashMap::new(),
             awake: false,
             ended: false,
-            lost: 0,
         }
     }
 }
 
 /// The terms in which this server writes the log's database and those that are recorded.
 type Term = (u64, u64);
-
-/// Operations that changed nothing.
-type Requests = Vec<(Request, AuditFacts)>;
 
 /// What the thread alone knows.
 #[derive(Debug, Default)]
@@ -294,12 +288,13 @@ impl<H: OverlayHost> LogWriter<H> {
                 .0;
         }
         state.awake = false;
-        let lost = std::mem::take(&mut state.lost);
+        let lost = state.requests.take_lost();
         let ended = state.ended;
         drop(state);
         if lost > 0 {
             self.log.warning(format_args!(
-                "access log: {lost} operations are not recorded, {REQUESTS} were waiting already"
+                "access log: {lost} operations are not recorded: {REQUESTS} were waiting already, or {} MiB of them",
+                REQUEST_BYTES >> 20
             ));
         }
         ended
@@ -307,10 +302,9 @@ impl<H: OverlayHost> LogWriter<H> {
 
     /// Records a group; whether there is more. Where several servers share the store, only the one that writes does.
     fn round(&self, known: &mut Known) -> Result<bool, String> {
-        let (recorders, requests) = {
+        let (recorders, (requests, left)) = {
             let state = self.lock();
-            let requests: Vec<_> = state.requests.iter().take(GROUP).cloned().collect();
-            (state.recorders.clone(), requests)
+            (state.recorders.clone(), state.requests.first(GROUP, GROUP_BYTES))
         };
         for recorder in &recorders {
             // Of a database that was opened late, nothing is to go from now on.
@@ -321,7 +315,7 @@ impl<H: OverlayHost> LogWriter<H> {
             *known = Known::default();
             return Ok(false);
         };
-        let recorded = self.record(known, now, (&recorders, requests));
+        let recorded = self.record(known, now, (&recorders, requests)).map(|more| more || left);
         if !<H::Store as Store>::SHARED || recorded.is_ok() {
             return recorded;
         }
@@ -412,7 +406,7 @@ impl<H: OverlayHost> LogWriter<H> {
         };
         let mut positions = Vec::new();
         let mut contexts = HashMap::new();
-        let mut more = requests.len() == GROUP;
+        let mut more = false;
         let mut changes: Vec<(Timestamp, NewRecord)> = Vec::new();
         let mut configuration = known.configuration.clone();
         for recorder in recorders {
@@ -464,7 +458,7 @@ impl<H: OverlayHost> LogWriter<H> {
     /// What was committed need not be kept any longer.
     fn settle(&self, known: &mut Known, positions: Vec<(Arc<Source<H>>, Position)>, requests: usize) {
         let mut state = self.lock();
-        state.requests.drain(..requests);
+        state.requests.done(requests);
         for (source, position) in positions {
             let before = known.positions.insert(source.name.clone(), position);
             let key = position.key;
@@ -494,11 +488,9 @@ impl<H: OverlayHost> TakeOperations for LogWriter<H> {
             return;
         }
         let mut state = self.lock();
-        if state.requests.len() >= REQUESTS {
-            state.lost += 1;
+        if !state.requests.push(request, facts) {
             return;
         }
-        state.requests.push_back((request, facts));
         self.handed_over.fetch_add(1, Ordering::AcqRel);
         self.wake.notify_one();
     }

@@ -14,6 +14,7 @@ mod follower;
 mod purge;
 mod recorded;
 mod turn;
+mod waiting;
 
 use std::io;
 use std::ops::Range;

@@ -21,8 +21,8 @@ use crate::access_log::configuration::{ConfigChanges, Held};
 use crate::access_log::{CONFIGURATION, Open, Recorder};
 use crate::overlay_threads::OverlayHost;
 
-/// Bytes of a change log that one commit takes, about.
-const GROUP_BYTES: usize = 8 << 20;
+/// Bytes of a change log, and of other operations, that one commit takes, about.
+pub(super) const GROUP_BYTES: usize = 8 << 20;
 
 /// What a change log was read for.
 pub(super) struct Read {
