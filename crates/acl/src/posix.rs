@@ -8,6 +8,12 @@ use regex::{Regex, RegexBuilder};
 /// Compiled patterns stay below this many bytes of memory each.
 const COMPILED_SIZE_LIMIT: usize = 1 << 20;
 
+/// Names of character classes (POSIX XBD section 9.3.5).
+const CLASSES: [&str; 12] = [
+    "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
+    "xdigit",
+];
+
 /// Compiles a POSIX pattern, case-insensitively.
 ///
 /// # Errors
@@ -76,15 +82,20 @@ fn bracket(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String
                 out.push(']');
                 return Ok(());
             }
-            '[' if rest.peek() == Some(&':') => {
-                out.push('[');
+            '[' if rest.next_if_eq(&':').is_some() => {
+                let mut name = String::new();
                 loop {
-                    let c = rest.next().ok_or(UNCLOSED)?;
-                    out.push(c);
-                    if c == ']' {
-                        break;
+                    match rest.next().ok_or(UNCLOSED)? {
+                        ':' if rest.next_if_eq(&']').is_some() => break,
+                        c => name.push(c),
                     }
                 }
+                // The `regex` crate would take what is no name for the characters that it has.
+                if !CLASSES.contains(&name.as_str()) {
+                    let known = CLASSES.join(", ");
+                    return Err(format!("`[:{name}:]` is no character class; these are known: {known}"));
+                }
+                out.extend(["[:", &name, ":]"]);
             }
             '[' if matches!(rest.peek(), Some('.' | '=')) => {
                 return Err("collating elements are not supported".to_owned());
@@ -126,6 +137,7 @@ mod tests {
         check("[]a]+$", "]a]", true);
         check("[a&&b]", "&", true);
         check("[[:digit:]]+$", "12", true);
+        check("^[[:upper:]_]+$", "A_", true);
         check("a\\.b\\,", "a.b,", true);
         check("a\\.b", "axb", false);
         check("\\<foo\\>", "a foo b", true);
@@ -138,6 +150,12 @@ mod tests {
             ("a(b", "unclosed group"),
             ("(a)\\1", "back-references (\\1) are not supported"),
             ("[a", "a bracket is not closed"),
+            ("[[:alpha]", "a bracket is not closed"),
+            (
+                "[[:alhpa:]]",
+                "`[:alhpa:]` is no character class; these are known: alnum, alpha, blank, cntrl, digit, graph, lower, print, punct, \
+                 space, upper, xdigit",
+            ),
             ("a\\", "it ends in a backslash"),
             ("*", "repetition operator missing expression"),
         ] {
