@@ -95,7 +95,7 @@ fn bracket(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String
                     let known = CLASSES.join(", ");
                     return Err(format!("`[:{name}:]` is no character class; these are known: {known}"));
                 }
-                out.extend(["[:", &name, ":]"]);
+                out.extend(["[:", name.as_str(), ":]"]);
             }
             '[' if matches!(rest.peek(), Some('.' | '=')) => {
                 return Err("collating elements are not supported".to_owned());
