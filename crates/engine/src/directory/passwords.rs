@@ -130,6 +130,11 @@ impl<S: Store> Chosen<'_, S> {
     /// not heeded here: the writer asks them again.
     pub fn work_on_passwords(self, request: &mut WriteRequest) {
         let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
+        self.ask_about_passwords(request, &work);
+        work.finish();
+    }
+
+    fn ask_about_passwords(self, request: &WriteRequest, work: &PasswordWork) {
         // No rename brings passwords along: no caller asks where another name is.
         let admitted = check(self.frontend, request.clone(), None, false)
             .and_then(|checked| self.admit(checked, &|_| Held::Here));
@@ -155,7 +160,7 @@ impl<S: Store> Chosen<'_, S> {
                 entries: &entries,
                 now: served.clock.now(),
                 random: &*served.random,
-                passwords: &work,
+                passwords: work,
             });
         }
     }

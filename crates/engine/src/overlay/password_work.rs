@@ -3,7 +3,8 @@
 //!
 //! A request is shown to the overlays twice: once on a thread of the password pool, against what is committed then, and
 //! once on the writer's. Both run the same code and share this; the second time every answer is known, unless the account
-//! changed in between, and then it is computed again.
+//! changed in between, and then it is computed again. Users may store hashes that others pay for: what is compared has a limit, and a
+//! lower one on the writer's thread.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,11 @@ use crate::password::{self, HashError, Hasher};
 use crate::time::RandomSource;
 
 type Secret = Zeroizing<Vec<u8>>;
+
+/// Rounds ([`password::rounds`]) that the comparisons of one request may take beforehand: some eight seconds.
+const ROUNDS_MAX: u64 = 16_000_000;
+/// Those that they may take on the writer's thread: as many as a bind.
+const LATE_ROUNDS_MAX: u64 = 2_000_000;
 
 /// Why passwords are in the request.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +54,29 @@ struct Known {
     listed: Vec<(Secret, Option<bool>)>,
     /// Password, label, what an overlay derives of it.
     derived: Vec<(Secret, Box<[u8]>, Secret)>,
+    /// What comparisons have taken beforehand, and on the writer's thread.
+    rounds: u64,
+    late_rounds: u64,
+    /// The writer asks.
+    is_late: bool,
+    has_exceeded: bool,
+}
+
+impl Known {
+    /// Counts what a comparison takes, if it may.
+    fn may_take(&mut self, rounds: u64) -> bool {
+        let (spent, most) = match self.is_late {
+            true => (&mut self.late_rounds, LATE_ROUNDS_MAX),
+            false => (&mut self.rounds, ROUNDS_MAX),
+        };
+        let sum = spent.saturating_add(rounds);
+        if sum > most {
+            self.has_exceeded = true;
+            return false;
+        }
+        *spent = sum;
+        true
+    }
 }
 
 impl PasswordWork {
@@ -55,7 +84,22 @@ impl PasswordWork {
         Self { purpose, old, new, known: Mutex::default() }
     }
 
-    /// Whether a password matches a stored value.
+    /// For a request that nothing was computed for beforehand.
+    pub fn late() -> Self {
+        Self { known: Mutex::new(Known { is_late: true, ..Known::default() }), ..Self::default() }
+    }
+
+    /// What is asked from now on, the writer asks.
+    pub fn finish(&self) {
+        self.lock().is_late = true;
+    }
+
+    /// Whether a comparison was left out because of what it would have taken: then nobody knows whether the password matches.
+    pub fn has_exceeded(&self) -> bool {
+        self.lock().has_exceeded
+    }
+
+    /// Whether a password matches a stored value. Beyond the limit none does.
     pub fn matches(&self, stored: &[u8], password: &[u8]) -> bool {
         let found = |known: &Known| {
             let same =
@@ -64,6 +108,9 @@ impl PasswordWork {
         };
         if let Some(matches) = found(&self.lock()) {
             return matches;
+        }
+        if !self.lock().may_take(password::rounds(stored)) {
+            return false;
         }
         let matches = password::verify(stored, password).is_match();
         self.lock().compared.push((secret(stored), secret(password), matches));
@@ -147,6 +194,29 @@ mod tests {
     use super::*;
     use crate::password::Scheme;
     use crate::time::SeededRandom;
+
+    #[test]
+    fn comparisons_have_a_limit() {
+        // They are reckoned before they are found to be damaged.
+        let costly = |number: usize| format!("{{PBKDF2-SHA512}}900000${}$!", "!".repeat(number)).into_bytes();
+        let stored = Hasher::new(Scheme::SSHA).hash(b"secret", &SeededRandom::new(1)).unwrap();
+        let (late, early) = (PasswordWork::late(), PasswordWork::default());
+        for (work, fit) in [(&late, 2), (&early, 17)] {
+            for number in 1..=fit {
+                assert!(!work.matches(&costly(number), b"x") && !work.has_exceeded(), "{number}");
+            }
+        }
+        assert!(!late.matches(&costly(3), b"x") && late.has_exceeded());
+        // What takes nothing is compared all the same.
+        assert!(late.matches(&stored, b"secret"));
+        // What was compared beforehand is known.
+        early.finish();
+        assert!(!early.matches(&costly(17), b"x") && !early.has_exceeded());
+        assert!(
+            !early.matches(&costly(18), b"x") && !early.matches(&costly(19), b"x") && !early.has_exceeded()
+        );
+        assert!(!early.matches(&costly(20), b"x") && early.has_exceeded());
+    }
 
     #[test]
     fn what_was_computed_once_is_known() {

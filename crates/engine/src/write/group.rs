@@ -266,7 +266,7 @@ impl<'a, S: Store> Group<'a, S> {
             let asks = !is_as_it_is && settings.overlays.want(Interests::PREPARE);
             let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
             // What one overlay computes of a password, the next ones know.
-            let own_work = PasswordWork::default();
+            let own_work = PasswordWork::late();
             for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
                 let asked = self.ask(&**overlay, transaction, unit, (&task, &own_work), role, refused)?;
                 count += asked.derived.len();

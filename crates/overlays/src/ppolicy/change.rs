@@ -299,6 +299,7 @@ impl<'a> Modify<'a> {
             .is_some_and(|policy| self.account.lock(policy, self.change.now, last_bind) == Lock::Locked);
         let found = stored.iter().find(|stored| self.matches(stored, given)).filter(|_| !locked);
         let Some(found) = found else {
+            self.check_costs()?;
             let text = match self.is_one_password() {
                 true => "unwilling to verify old password",
                 false => "Must supply correct old password to change to new one",
@@ -326,8 +327,17 @@ impl<'a> Modify<'a> {
         let newest = former.iter().skip(former.len().saturating_sub(kept));
         match newest.into_iter().any(|former| self.matches(former.password, given)) {
             true => Err(used("Password is in history of old passwords")),
-            false => Ok(()),
+            false => self.check_costs(),
         }
+    }
+
+    /// Refuses what could not be compared with all stored passwords: users may have stored hashes that take minutes.
+    fn check_costs(&self) -> Result<(), Refusal> {
+        if !self.change.passwords.has_exceeded() {
+            return Ok(());
+        }
+        let text = "the stored passwords take too long to be compared; an administrator has to set a new one";
+        Err(refuse(self.change, ResultCode::ADMIN_LIMIT_EXCEEDED, text, None))
     }
 
     fn hash_new(&self, policy: &Policy, plan: &Plan, mods: &mut [Change]) -> Result<(), Refusal> {

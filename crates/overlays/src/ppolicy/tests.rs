@@ -286,6 +286,25 @@ fn guesses_at_the_same_time_are_counted_one_by_one() {
     assert_eq!(values(&fixture, "pwdFailureTime").len(), 5);
 }
 
+#[test]
+fn stored_passwords_that_take_too_long_are_not_compared() {
+    let fixture = fixture("pwdInHistory: 2");
+    let by_root = |value: &str| {
+        fixture.change(&format!(
+            "dn: {USER}\nchangetype: modify\nreplace: userPassword\nuserPassword: {value}\n"
+        ))
+    };
+    // Only an administrator may store it.
+    assert_eq!(by_root("{PBKDF2-SHA512}17000000$AAAA$AAAA"), "0");
+    let change = |ldif: &str| change_own(&fixture, ldif, None);
+    let refused =
+        "11 the stored passwords take too long to be compared; an administrator has to set a new one";
+    let with_old = "delete: userPassword\nuserPassword: right\n-\nadd: userPassword\nuserPassword: new";
+    assert_eq!(change(with_old), refused);
+    assert_eq!(change("replace: userPassword\nuserPassword: new"), refused);
+    assert_eq!(by_root("other"), "0");
+}
+
 /// A change by the user himself: what is answered, with the control's error.
 fn change_own(fixture: &Fixture<MemoryStore>, ldif: &str, work: Option<PasswordWork>) -> String {
     let subject = larix_engine::access::Subject::default();
