@@ -535,12 +535,22 @@ impl KvRecords<'_, '_> {
             return Ok(found);
         }
         let (records, all) = self.view.fetch(&range, self.table, self.direction, self.limit)?;
-        self.limit = (self.limit * 2).min(SCAN_MOST);
+        let bytes = records.iter().map(|(_, value)| value.len()).sum();
+        self.limit = next_limit(self.limit, records.len(), bytes);
         if !all && let Some((key, _)) = records.last() {
             self.rest = beyond(range, key, self.direction);
         }
         self.fetched = records.into();
         Ok(self.fetched.pop_front())
+    }
+}
+
+/// How many records the next answer of a scan may have, behind one of so many. A long answer is cut off, but etcd has sent all of it by then: where the
+/// records are large, no more are asked for than one answer has.
+fn next_limit(limit: u32, records: usize, bytes: usize) -> u32 {
+    match bytes < ANSWER_BYTES_MAX {
+        true => limit.saturating_mul(2).min(SCAN_MOST),
+        false => u32::try_from(records).unwrap_or(SCAN_MOST).clamp(1, SCAN_MOST),
     }
 }
 

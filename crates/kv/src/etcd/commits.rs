@@ -159,6 +159,14 @@ fn rows_of_part(keys: &Keys, mut part: &[u8]) -> Option<Vec<Op>> {
     part.is_empty().then_some(ops)
 }
 
+/// How many parts of a large commit were carried out, as whoever carries it out has noted; others may be done as well, and doing one
+/// again changes nothing.
+fn reached_of(outcome: TxnResponse) -> u32 {
+    let found = outcome.done.into_iter().next().map(|done| done.found()).unwrap_or_default();
+    let number = found.first().and_then(|found| <[u8; 4]>::try_from(&*found.value).ok());
+    number.map_or(0, u32::from_be_bytes)
+}
+
 /// What a commit changes, as it is sent, and what it empties before.
 pub(super) struct Change {
     pub(super) proposal: Proposal,
@@ -341,14 +349,19 @@ impl Shared {
             revision = outcome.revision;
         }
         let conditions = || vec![(self.keys.pending(), Condition::Revision(revision))];
-        for number in 0..pending.parts {
-            let part = Op::get(self.keys.part(&pending.attempt, number));
-            let txn = Txn { conditions: conditions(), success: vec![part], failure: Vec::new() };
-            let outcome = self.client.txn(&txn).await?;
+        // Whoever was here before may have been cut off by a deadline: what it has done is not done again.
+        let reached = self.client.txn(&Txn::of(vec![Op::get(self.keys.reached(&pending.attempt))])).await?;
+        for number in reached_of(reached)..pending.parts {
+            let success = vec![
+                Op::put(self.keys.reached(&pending.attempt), number.to_be_bytes()),
+                Op::get(self.keys.part(&pending.attempt, number)),
+            ];
+            let outcome =
+                self.client.txn(&Txn { conditions: conditions(), success, failure: Vec::new() }).await?;
             if !outcome.succeeded {
                 return Box::pin(self.carry_on(&pending)).await;
             }
-            let part = outcome.done.into_iter().next().map(|done| done.found()).unwrap_or_default();
+            let part = outcome.done.into_iter().nth(1).map(|done| done.found()).unwrap_or_default();
             let rows = part.first().and_then(|part| rows_of_part(&self.keys, &part.value));
             let rows = rows.ok_or_else(|| {
                 Fault::Lie(format!("part {number} of the commit {} cannot be read", pending.version))

@@ -8,7 +8,7 @@
 //! | `h/pending` | a large commit that was decided and is being carried out; else nothing |
 //! | `c/` and a number | a commit: epoch, attempt, the keys that it changed |
 //! | `r/`, the number of a table, and a key | a row |
-//! | `s/`, an attempt, and a number | a part of a large commit |
+//! | `s/`, an attempt, and a number | a part of a large commit; with `reached`, how many of its parts were carried out |
 //! | `lease`, `kept` | who tries to be the writer, and who may not for now |
 //! | `n/`, `p/`, `m/` | nodes that are connected; what each says of itself; messages between them |
 
@@ -94,6 +94,11 @@ impl Keys {
 
     pub(super) fn parts(&self, attempt: &[u8]) -> (Vec<u8>, Vec<u8>) {
         below([&*self.named(b"s/"), attempt, b"/"].concat())
+    }
+
+    /// How many parts of a large commit were carried out.
+    pub(super) fn reached(&self, attempt: &[u8]) -> Vec<u8> {
+        [&*self.named(b"s/"), attempt, b"/reached"].concat()
     }
 
     /// Parts of all large commits.

@@ -8,6 +8,8 @@ mod secure;
 mod shared;
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -170,6 +172,73 @@ fn large_commits_stay_whole() {
     let prefix = address.split('?').next().and_then(|address| address.rsplit('/').next()).expect("a prefix");
     let parts = etcd.ctl(&["get", "--prefix", &format!("/{prefix}/larix/s/"), "--keys-only"]);
     assert_eq!(parts.as_deref(), Some(""));
+}
+
+/// The writer and the engine die amid a large commit. Whoever takes over brings it to its end, in as many of its deadlines as that takes.
+#[test]
+fn a_large_commit_is_brought_to_its_end_in_several_deadlines() {
+    const ROWS: u64 = 60_000;
+    let Some(mut etcd) = Etcd::start() else { return };
+    let prefix = etcd.prefix();
+    let address = format!("{prefix}?max-txn-ops=32&max-request-bytes=262144");
+    let pending = format!("/{}/larix/h/pending", prefix.rsplit('/').next().expect("a prefix"));
+    let is_pending = |etcd: &Etcd| {
+        let found = etcd.ctl(&["get", &pending, "--keys-only"]);
+        found.is_some_and(|found| !found.trim().is_empty())
+    };
+    let writer = open(&address, &KvOptions::default()).expect("open");
+    let mut set = WriteSet::new();
+    (0..ROWS).for_each(|id| set.put(INTEGER, &id.to_be_bytes(), vec![7; 100]));
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| commit(&writer, &set));
+        until("it is being carried out", || is_pending(&etcd));
+        etcd.crash(0);
+        let lost = writing.join().expect("the writer ends");
+        assert!(matches!(lost, Err(CommitError::OutcomeUnknown(_))), "{lost:?}");
+    });
+    etcd.run();
+    assert!(is_pending(&etcd), "it is half done");
+    let short = KvOptions { deadline: Duration::from_millis(150), ..KvOptions::default() };
+    let next = in_time("it opens", || open(&address, &short).ok());
+    until("it takes over", || next.take_over().is_ok());
+    assert!(!is_pending(&etcd));
+    let reader = open(&address, &KvOptions::default()).expect("open");
+    let snapshot = reader.snapshot().expect("snapshot");
+    let rows = snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan");
+    assert_eq!(rows.filter(|row| row.is_ok()).count(), 60_000);
+}
+
+/// The bytes that the engine has sent to clients.
+fn sent_bytes(etcd: &Etcd) -> f64 {
+    let mut socket = TcpStream::connect(("127.0.0.1", etcd.port())).expect("etcd");
+    socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asked");
+    let mut text = String::new();
+    socket.read_to_string(&mut text).expect("answered");
+    let line = text.lines().find_map(|line| line.strip_prefix("etcd_network_client_grpc_sent_bytes_total "));
+    line.and_then(|number| number.trim().parse().ok()).expect("a number")
+}
+
+/// A scan of large records has the engine send each of them once, about.
+#[test]
+fn scans_of_large_records_ask_for_no_more_than_they_take() {
+    const ROWS: u64 = 200;
+    const ROW_BYTES: usize = 100_000;
+    let Some(etcd) = Etcd::start() else { return };
+    let (store, address) = fresh(&etcd);
+    for first in (0..ROWS).step_by(10) {
+        let mut set = WriteSet::new();
+        (first..first + 10).for_each(|id| set.put(INTEGER, &id.to_be_bytes(), vec![7; ROW_BYTES]));
+        commit(&store, &set).expect("commit");
+    }
+    for direction in [Direction::Forward, Direction::Backward] {
+        let reader = open(&address, &KvOptions { cache_bytes: 0, ..KvOptions::default() }).expect("open");
+        let before = sent_bytes(&etcd);
+        let snapshot = reader.snapshot().expect("snapshot");
+        let rows = snapshot.scan(INTEGER, KeyRange::all(), direction).expect("scan");
+        assert_eq!(rows.map(|row| row.expect("a row").1.len()).sum::<usize>(), 200 * ROW_BYTES);
+        let sent = sent_bytes(&etcd) - before;
+        assert!(sent < 40e6, "{sent} bytes for 20,000,000 in {direction:?}");
+    }
 }
 
 #[test]
