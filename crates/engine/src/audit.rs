@@ -312,17 +312,42 @@ fn without_retired<S: Snapshot>(snapshot: &S, csns: Vec<Csn>) -> Result<CsnVecto
 /// A store that cannot be read, or a row that is damaged.
 pub fn stored_lacks<N: Snapshot>(snapshot: &N) -> Result<Option<CsnVector>, Fault> {
     let Some(row) = snapshot.get(META, LACKS)? else { return Ok(None) };
-    let csns = std::str::from_utf8(&row).ok().and_then(|text| {
-        text.split(';').filter(|csn| !csn.is_empty()).map(|csn| csn.parse::<Csn>().ok()).collect()
-    });
-    let csns: Vec<Csn> = csns.ok_or(Fault::Damaged { what: "what an access log lacks" })?;
+    let csns = csns_of(&row).ok_or(Fault::Damaged { what: "what an access log lacks" })?;
     without_retired(snapshot, csns).map(Some)
+}
+
+fn csns_of(row: &[u8]) -> Option<Vec<Csn>> {
+    let csns = std::str::from_utf8(row).ok()?.split(';').filter(|csn| !csn.is_empty());
+    csns.map(|csn| csn.parse::<Csn>().ok()).collect()
+}
+
+fn row_of(csns: &CsnVector) -> Vec<u8> {
+    let csns: Vec<String> = csns.as_slice().iter().map(Csn::text).collect();
+    csns.join(";").into_bytes()
 }
 
 /// What [`lacks`] reads: key and value.
 pub fn lacks_row(lacks: &CsnVector) -> (Vec<u8>, Vec<u8>) {
-    let csns: Vec<String> = lacks.as_slice().iter().map(Csn::text).collect();
-    (LACKS.to_vec(), csns.join(";").into_bytes())
+    (LACKS.to_vec(), row_of(lacks))
+}
+
+/// The row of the table `meta` that says which changes a log has gone past.
+const LEFT_OUT: &[u8] = b"access-log-left-out";
+
+/// The last change of each server that an access log has gone past without what replicas need of it, if there was one. A replica that
+/// follows the log while that happens misses the change: it has to ask for the entries.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn left_out<N: Snapshot>(snapshot: &N) -> Result<CsnVector, Fault> {
+    let Some(row) = snapshot.get(META, LEFT_OUT)? else { return Ok(CsnVector::default()) };
+    let csns = csns_of(&row).ok_or(Fault::Damaged { what: "what an access log has left out" })?;
+    Ok(csns.into_iter().collect())
+}
+
+/// What [`left_out`] reads: key and value.
+pub fn left_out_row(left_out: &CsnVector) -> (Vec<u8>, Vec<u8>) {
+    (LEFT_OUT.to_vec(), row_of(left_out))
 }
 
 /// The values of reqMod for an add: `attribute:+ value`.

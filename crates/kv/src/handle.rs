@@ -88,4 +88,8 @@ impl Store for KvStore {
     fn is_read_only(&self) -> bool {
         self.epoch().is_err()
     }
+
+    fn value_bytes_max(&self) -> usize {
+        self.engine.sizes().value_bytes_max
+    }
 }

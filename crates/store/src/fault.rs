@@ -296,6 +296,10 @@ impl<S: Store> Store for FaultStore<S> {
     fn is_read_only(&self) -> bool {
         self.failed.load(Ordering::Acquire) || self.inner.is_read_only()
     }
+
+    fn value_bytes_max(&self) -> usize {
+        self.inner.value_bytes_max()
+    }
 }
 
 /// A transaction whose commit may be made to fail.

@@ -10,7 +10,7 @@ use roaring::RoaringTreemap;
 
 use crate::ahead::Wanted;
 use crate::error::{Attempt, CommitError, ReadError};
-use crate::table::{Direction, KeyRange, TableId, TableSpec};
+use crate::table::{Direction, KeyRange, TableId, TableSpec, VALUE_BYTES_MAX};
 use crate::write_set::WriteSet;
 
 /// A key and its value, borrowed from the snapshot where the engine can.
@@ -91,6 +91,11 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// Whether commits are refused: opened for reading only, or a sync failed.
     fn is_read_only(&self) -> bool;
+
+    /// The longest value that a commit may have, in bytes.
+    fn value_bytes_max(&self) -> usize {
+        VALUE_BYTES_MAX
+    }
 }
 
 /// A store of several owners, which outlives the databases that are opened on it.
@@ -147,6 +152,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn is_read_only(&self) -> bool {
         (**self).is_read_only()
+    }
+
+    fn value_bytes_max(&self) -> usize {
+        (**self).value_bytes_max()
     }
 }
 

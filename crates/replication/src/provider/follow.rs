@@ -95,6 +95,9 @@ impl Following {
         {
             check_log_tells(search, snapshot)?;
         }
+        if let Some(snapshot) = snapshots.first() {
+            search.check_left_out(snapshot)?;
+        }
         let batch = gather(search, &snapshots, bound)?;
         if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
             // The end of a refresh from elsewhere says how far this server has come, and changes no entry.

@@ -94,6 +94,8 @@ pub struct SyncSearch<S: Store> {
     tells_deletes: bool,
     /// Other servers keep a part of the content.
     elsewhere: bool,
+    /// What an access log had gone past when the search began.
+    left_out: CsnVector,
     server_id: u16,
 }
 
@@ -180,6 +182,7 @@ impl<S: Store> SyncSearch<S> {
             merged,
             tells_deletes: false,
             elsewhere,
+            left_out: CsnVector::default(),
             server_id,
         }
     }
@@ -318,9 +321,12 @@ impl<S: Store> SyncSearch<S> {
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
-        for part in &mut self.parts {
+        for (number, part) in self.parts.iter_mut().enumerate() {
             let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
+            if number == 0 {
+                self.left_out = audit::left_out(&snapshot).map_err(|fault| failed(&fault))?;
+            }
             let csns = log::context_csns(&snapshot).map_err(|fault| failed(&fault))?;
             csns.into_iter().for_each(|csn| {
                 self.start.note(csn);
@@ -389,6 +395,16 @@ impl<S: Store> SyncSearch<S> {
             Ok(())
         } else {
             Err(refresh_required("sync cookie is stale"))
+        }
+    }
+
+    /// An access log that has gone past a change since the search began says so to who follows it.
+    pub(super) fn check_left_out<N: Snapshot>(&self, snapshot: &N) -> Result<(), LdapResult> {
+        let left_out = audit::left_out(snapshot).map_err(|fault| failed(&fault))?;
+        if left_out == self.left_out {
+            Ok(())
+        } else {
+            Err(refresh_required("the log lacks a change: ask for the entries"))
         }
     }
 

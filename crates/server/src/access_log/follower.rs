@@ -2,6 +2,7 @@
 //! takes what connections hand over.
 
 mod extent;
+mod fitting;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,11 @@ const FACTS: usize = 65_536;
 const GROUP: usize = 1_024;
 /// The same where several servers share the store: the engine has to carry it out within its deadline.
 const GROUP_SHARED: usize = 256;
+/// Where several servers share the store: after each failure a commit has half as many records, down to this part (as a power of two), so that
+/// one which takes an engine too long is not tried for ever.
+const SHRUNK_MAX: u32 = 8;
+/// After so many commits that went well it has twice as many again.
+const GROWS_AFTER: u32 = 16;
 /// After a failure, until the next try.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long the thread sleeps at most.
@@ -112,6 +118,30 @@ struct Known {
     last_start: Timestamp,
     purging: Purging,
     failing: bool,
+    /// How often the number of records in one commit was halved, and the rounds that went well since.
+    shrunk: u32,
+    went_well: u32,
+}
+
+impl Known {
+    /// So much of a number of records or bytes goes into one commit.
+    fn share(&self, whole: usize) -> usize {
+        (whole >> self.shrunk).max(1)
+    }
+
+    /// Notes how a round ended.
+    fn adapt(&mut self, is_done: bool) {
+        if !is_done {
+            self.shrunk = (self.shrunk + 1).min(SHRUNK_MAX);
+            self.went_well = 0;
+        } else if self.shrunk > 0 {
+            self.went_well += 1;
+            if self.went_well == GROWS_AFTER {
+                self.shrunk -= 1;
+                self.went_well = 0;
+            }
+        }
+    }
 }
 
 /// Up to where a change log was read. It may begin another history while it is read: the first content of a database is not in it.
@@ -316,11 +346,15 @@ impl<H: OverlayHost> LogWriter<H> {
             return Ok(false);
         };
         let recorded = self.record(known, now, (&recorders, requests)).map(|more| more || left);
-        if !<H::Store as Store>::SHARED || recorded.is_ok() {
+        if !<H::Store as Store>::SHARED {
+            return recorded;
+        }
+        known.adapt(recorded.is_ok());
+        if recorded.is_ok() {
             return recorded;
         }
         // What became of it, and what others have recorded, is read anew.
-        *known = Known { failing: known.failing, ..Known::default() };
+        *known = Known { failing: known.failing, shrunk: known.shrunk, ..Known::default() };
         if self.term(&recorders) == term {
             return recorded;
         }
@@ -341,10 +375,11 @@ impl<H: OverlayHost> LogWriter<H> {
             self.begin_term(known, term, recorders)?;
         }
         let served = self.served().map_err(text)?;
+        let shrunk = known.shrunk;
         let mut round = self.gather(known, recorders, requests).map_err(text)?;
         let purges = known
             .purging
-            .slice(served, self.clock.now(), recorders, &mut round.recording.removed)
+            .slice(served, self.clock.now(), (recorders, shrunk), &mut round.recording.removed)
             .map_err(text)?;
         if let Some(purged) = purges {
             round.more |= purged.more;
@@ -382,6 +417,8 @@ impl<H: OverlayHost> LogWriter<H> {
             last_start: turn.last_start,
             turn: Some(turn),
             failing: known.failing,
+            shrunk: known.shrunk,
+            went_well: known.went_well,
             ..Known::default()
         };
         Ok(())
@@ -428,6 +465,7 @@ impl<H: OverlayHost> LogWriter<H> {
             };
             more |= !read.ended;
             extent.lacks(read.missed);
+            extent.leaves_out(read.left_out);
             contexts.extend(read.context.map(|context| (recorder.source.name.clone(), context)));
             positions.push((Arc::clone(&recorder.source), read.reached));
         }

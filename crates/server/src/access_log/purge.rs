@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use larix_configuration::Purge;
 use larix_engine::csn::Csn;
+use larix_engine::tables::ENTRIES;
 use larix_engine::time::Timestamp;
 use larix_engine::{EntryId, EntrySource, Fault, Served, tree};
-use larix_store::Store;
+use larix_store::{Snapshot, Store, Wanted};
 
 use super::Recorder;
 use crate::overlay_threads::OverlayHost;
 
 const MICROS: i64 = 1_000_000;
+
+/// Records that are asked for at once where that is a round trip.
+const ASKED_AT_ONCE: usize = 64;
 
 /// When it was looked last.
 #[derive(Debug, Default)]
@@ -46,15 +50,16 @@ impl Purging {
         }
     }
 
-    /// Adds records that are too old to `removed`, one batch at most, if it is time to look.
+    /// Adds records that are too old to `removed`, one batch at most, if it is time to look. `shrunk`: how often a batch is halved.
     pub(super) fn slice<H: OverlayHost>(
         &mut self,
         served: &Served<H::Store>,
         now: Timestamp,
-        recorders: &[Arc<Recorder<H>>],
+        (recorders, shrunk): (&[Arc<Recorder<H>>], u32),
         removed: &mut Vec<EntryId>,
     ) -> Result<Option<Purged>, Fault> {
         let Some(purge) = settings(recorders) else { return Ok(None) };
+        let purge = Purge { batch: (purge.batch >> shrunk).max(1), ..purge };
         if !self.patience(now, recorders).is_some_and(|patience| patience.is_zero()) {
             return Ok(None);
         }
@@ -100,7 +105,13 @@ fn find<S: Store>(
         children.len() <= purge.batch
     })?;
     purged.more = children.len() > purge.batch;
-    for id in children.into_iter().take(purge.batch) {
+    children.truncate(purge.batch);
+    for (at, id) in children.iter().copied().enumerate() {
+        if at.is_multiple_of(ASKED_AT_ONCE) {
+            let some = children.iter().skip(at).take(ASKED_AT_ONCE);
+            let wanted = some.map(|id| Wanted::Record { table: ENTRIES, key: id.to_bytes().to_vec() });
+            snapshot.fetch_ahead(&wanted.collect::<Vec<_>>());
+        }
         let Some(record) = view.record(id)? else { continue };
         let reader = view.reader(id, &record)?;
         let mut time = None;

@@ -23,6 +23,8 @@ pub(super) struct Extent {
     pub(super) min_csns: CsnVector,
     /// See [`audit::lacks`].
     pub(super) lacks: CsnVector,
+    /// See [`audit::left_out`].
+    pub(super) left_out: CsnVector,
 }
 
 impl Extent {
@@ -31,6 +33,14 @@ impl Extent {
         for csn in csns {
             self.min_csns.note(csn);
             self.lacks.note(csn);
+        }
+    }
+
+    /// These are passed, and the log does not have what replicas need of them.
+    pub(super) fn leaves_out(&mut self, csns: impl IntoIterator<Item = Csn>) {
+        for csn in csns {
+            self.lacks([csn]);
+            self.left_out.note(csn);
         }
     }
 
@@ -47,6 +57,9 @@ impl Extent {
             return;
         }
         recording.marks.push(audit::lacks_row(&self.lacks));
+        if !self.left_out.is_empty() {
+            recording.marks.push(audit::left_out_row(&self.left_out));
+        }
         let min_csns = self.min_csns.as_slice();
         recording.min_csns = (!min_csns.is_empty()).then(|| min_csns.to_vec());
     }
@@ -124,7 +137,8 @@ impl<H: OverlayHost> LogWriter<H> {
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         if let Some((min_csns, lacks)) = audit::min_csns(&view)?.zip(audit::lacks(&view)?) {
-            let mut extent = Extent { min_csns: min_csns.into_iter().collect(), lacks };
+            let left_out = audit::left_out(&snapshot)?;
+            let mut extent = Extent { min_csns: min_csns.into_iter().collect(), lacks, left_out };
             if extent.min_csns.is_empty() {
                 extent.min_csns = log::context_csns(&snapshot)?.into_iter().collect();
             }
@@ -198,5 +212,9 @@ mod tests {
         check(Some(&Extent::default()), &extent, 1, Some(vec![csn(1, 3), csn(2, 4)]));
         assert_eq!(extent.lacks.as_slice(), [csn(1, 3)]);
         check(Some(&extent), &extent, 0, None);
+        let before = extent.clone();
+        extent.leaves_out([csn(1, 5)]);
+        check(Some(&before), &extent, 2, Some(vec![csn(1, 5), csn(2, 4)]));
+        assert_eq!((extent.lacks.as_slice(), extent.left_out.as_slice()), (&[csn(1, 5)][..], &[csn(1, 5)][..]));
     }
 }

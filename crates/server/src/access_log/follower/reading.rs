@@ -16,6 +16,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::extent::{self, Context};
+use super::fitting::{self, Room};
 use super::{GROUP, Known, LogWriter, Position};
 use crate::access_log::configuration::{ConfigChanges, Held};
 use crate::access_log::{CONFIGURATION, Open, Recorder};
@@ -33,6 +34,8 @@ pub(super) struct Read {
     pub(super) context: Option<Context>,
     /// Changes up to here are missing for ever.
     pub(super) missed: Vec<Csn>,
+    /// Changes that the log goes past while replicas may follow it, without what they need.
+    pub(super) left_out: Vec<Csn>,
 }
 
 impl<H: OverlayHost> LogWriter<H> {
@@ -59,11 +62,14 @@ impl<H: OverlayHost> LogWriter<H> {
         };
         let gap = self.report_gap(&source.name, from, target, &snapshot)? || gap;
         let mut missed = if gap { log::context_csns(&snapshot)? } else { Vec::new() };
+        let mut left_out = missed.clone();
+        let room = Room::of(self.served()?.database());
         let before = known.contexts.get(&source.name).cloned();
         let contexts = before.into_iter().chain([Context::now(&snapshot, target.server_id)?]);
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
         let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
+        let (records_max, bytes_max) = (known.share(Self::group()), known.share(GROUP_BYTES));
         // Who merges records goes by the places that they tell.
         let view = database.view(&snapshot)?;
         let mut places = database.settings().merges_records.then(EntryPlaces::default);
@@ -73,7 +79,7 @@ impl<H: OverlayHost> LogWriter<H> {
             if key.sequence > target.sequence {
                 return false;
             }
-            if count == Self::group() || bytes > GROUP_BYTES {
+            if count == records_max || bytes > bytes_max {
                 ended = false;
                 return false;
             }
@@ -88,7 +94,15 @@ impl<H: OverlayHost> LogWriter<H> {
                     return false;
                 }
             };
-            changes.extend(record_of(record, place.as_ref(), &suffix, recorder, (schema, now), facts));
+            if let Some((end, mut change)) =
+                record_of(record, place.as_ref(), &suffix, recorder, (schema, now), facts)
+            {
+                if let Some(what) = fitting::fit(schema, room, &mut change) {
+                    self.log.warning(format_args!("access log: \"{}\": {what}", source.name));
+                    left_out.extend(change.csn);
+                }
+                changes.push((end, change));
+            }
             true
         })?;
         if let Some(fault) = fault {
@@ -102,7 +116,7 @@ impl<H: OverlayHost> LogWriter<H> {
             recording.marks.push(mark(&source.name, now));
         }
         let context = extent::settle(contexts, reached.sequence, recording, &mut missed);
-        Ok(Read { reached: now, ended, context, missed })
+        Ok(Read { reached: now, ended, context, missed, left_out })
     }
 
     /// Says of changes that their records have gone before they were read; whether there are any.
@@ -166,8 +180,8 @@ impl<H: OverlayHost> LogWriter<H> {
             recording.marks.push((mark_key(name), told.held.to_bytes()));
         }
         *held = Some(told.held);
-        let (context, missed) = (None, Vec::new());
-        Ok(Read { reached: position(told.reached), ended: !told.more, context, missed })
+        let (context, missed, left_out) = (None, Vec::new(), Vec::new());
+        Ok(Read { reached: position(told.reached), ended: !told.more, context, missed, left_out })
     }
 
     fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<AuditFacts>> {

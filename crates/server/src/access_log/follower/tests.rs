@@ -260,6 +260,35 @@ fn check(machine: &Machine, count: u64) {
     assert!(found.is_sorted_by(|(_, one), (_, next)| one < next), "{found:?}");
 }
 
+#[test]
+fn commits_are_smaller_behind_failures_and_grow_again() {
+    let mut known = Known::default();
+    let mut check = |is_done: bool, times: u32, expected: usize| {
+        (0..times).for_each(|_| known.adapt(is_done));
+        assert_eq!(known.share(GROUP_SHARED), expected, "{is_done} {times} times");
+    };
+    check(true, 100, 256);
+    check(false, 2, 64);
+    check(true, GROWS_AFTER - 1, 64);
+    check(true, 1, 128);
+    check(false, 1, 64);
+    check(false, 100, 1);
+    check(true, 8 * GROWS_AFTER, 256);
+}
+
+#[test]
+fn a_server_that_fails_records_all_of_it_in_smaller_commits() {
+    let (schema, stores) = (schema(), stores());
+    let mut one = Machine::new(&schema, &stores);
+    one.set_term(1);
+    (0..9).for_each(|number| one.add(&schema, number));
+    one.known.shrunk = 7;
+    assert_eq!(one.round(), Ok(true), "two of nine");
+    check(&one, 2);
+    one.record();
+    check(&one, 9);
+}
+
 fn stores() -> [SharedStore; 2] {
     [SharedStore::new(&TABLES).unwrap(), SharedStore::new(&TABLES).unwrap()]
 }
@@ -326,6 +355,8 @@ fn a_server_that_has_stood_still_records_nothing_twice() {
     let why = one.round().unwrap_err();
     assert!(why.contains("another server has recorded meanwhile"), "{why}");
     assert_eq!(one.known.term, None);
+    // What failed may have been too much for the engine.
+    assert_eq!((one.known.shrunk, one.known.share(GROUP_SHARED), one.known.share(1)), (1, GROUP_SHARED / 2, 1));
     check(&one, 4);
     // From then on it knows.
     one.record();
