@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use larix_testkit::Kind;
+use larix_testkit::etcd::Etcd;
 use larix_testkit::postgresql::Engine;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
 
@@ -36,6 +37,7 @@ struct Record {
     csn: String,
     session: String,
     requester: String,
+    message: String,
     changes: Vec<String>,
 }
 
@@ -56,6 +58,7 @@ fn records(node: &Member) -> Vec<Record> {
                 csn: one("entrycsn"),
                 session: one("reqsession"),
                 requester: one("reqauthzid"),
+                message: one("reqmessage"),
                 changes: texts(entry.get("reqmod")),
             }
         })
@@ -182,28 +185,8 @@ fn consumers_follow_the_access_log_whichever_node_writes() {
     let next = || churn(&addresses, number.fetch_add(1, Ordering::AcqRel));
     next();
     until("the log has come as far", || context_of_log(&nodes[1]) == context(&nodes[1]));
-    let line = syncrepl(nodes[1].port);
-    let line = format!(
-        "{} logbase={LOG} logfilter=\"(&(objectClass=auditWriteObject)(reqResult=0))\" syncdata=accesslog schemachecking=off\n",
-        line.trim_end()
-    );
-    let mut consumers = vec![Member::new(Kind::Larix, "", &line)];
-    if !Kind::Slapd.is_lacking() {
-        consumers.push(Member::new(Kind::Slapd, "", &line));
-    }
-    consumers.iter_mut().for_each(Member::start);
-    let all_equal = |node: &Member| {
-        let wanted = || {
-            let mut content = node.content(SUFFIX).unwrap_or_default();
-            // The consumers have no log.
-            content.values_mut().for_each(|entry| drop(entry.remove("auditcontext")));
-            content
-        };
-        for consumer in &consumers {
-            consumer.wait_until(SUFFIX, wanted);
-            until("it has come as far", || context(consumer) == context(node));
-        }
-    };
+    let mut consumers = consumers_of_log(&nodes[1]);
+    let all_equal = |node: &Member| come_as_far(&consumers, node);
     all_equal(&nodes[1]);
     (0..CHANGES).for_each(|_| next());
     all_equal(&nodes[1]);
@@ -228,6 +211,66 @@ fn consumers_follow_the_access_log_whichever_node_writes() {
     let told = consumers[0].log();
     assert!(!told.contains("the entries themselves are asked for"), "{told}");
     nodes[1].stop();
+    consumers.iter_mut().for_each(Member::stop);
+}
+
+/// A Larix and a slapd that follow the log of a node.
+fn consumers_of_log(node: &Member) -> Vec<Member> {
+    let line = syncrepl(node.port);
+    let line = format!(
+        "{} logbase={LOG} logfilter=\"(&(objectClass=auditWriteObject)(reqResult=0))\" syncdata=accesslog schemachecking=off\n",
+        line.trim_end()
+    );
+    let mut consumers = vec![Member::new(Kind::Larix, "", &line)];
+    if !Kind::Slapd.is_lacking() {
+        consumers.push(Member::new(Kind::Slapd, "", &line));
+    }
+    consumers.iter_mut().for_each(Member::start);
+    consumers
+}
+
+/// Waits until consumers have what a node has.
+fn come_as_far(consumers: &[Member], node: &Member) {
+    let wanted = || {
+        let mut content = node.content(SUFFIX).unwrap_or_default();
+        // The consumers have no log.
+        content.values_mut().for_each(|entry| drop(entry.remove("auditcontext")));
+        content
+    };
+    for consumer in consumers {
+        consumer.wait_until(SUFFIX, wanted);
+        until("it has come as far", || context(consumer) == context(node));
+    }
+}
+
+/// etcd takes the change, and not its record beside what a record has more.
+#[test]
+fn a_change_that_no_record_has_room_for_does_not_end_the_log() {
+    const BYTES: usize = 1_469_900;
+    let Some(etcd) = Etcd::start() else { return };
+    let mut nodes = logging(&etcd.prefix(), 1, LEASE, "");
+    nodes[0].start();
+    fill(&nodes[0]);
+    assert_eq!(change(&nodes[0], &describe("first")), "=> 0\n");
+    until("the log has come as far", || context_of_log(&nodes[0]) == context(&nodes[0]));
+    let mut consumers = consumers_of_log(&nodes[0]);
+    come_as_far(&consumers, &nodes[0]);
+
+    assert_eq!(change(&nodes[0], &describe(&"x".repeat(BYTES))), "=> 0\n");
+    assert_eq!(change(&nodes[0], &describe("last")), "=> 0\n");
+    let is_last = |record: &Record| record.changes.contains(&"description:= last".to_owned());
+    until("recording goes on", || records(&nodes[0]).iter().any(is_last));
+    let all = records(&nodes[0]);
+    let large = &all[all.len() - 2];
+    assert!(large.changes.is_empty() && large.message.contains("reqMod with 14700"), "{large:?}");
+    assert_eq!(large.requester, ADMIN);
+    // They were told that the log lacks something.
+    come_as_far(&consumers, &nodes[0]);
+    let told = consumers[0].log();
+    assert!(told.contains("the entries themselves are asked for"), "{told}");
+    assert_eq!(change(&nodes[0], &describe("behind it")), "=> 0\n");
+    come_as_far(&consumers, &nodes[0]);
+    nodes[0].stop();
     consumers.iter_mut().for_each(Member::stop);
 }
 
