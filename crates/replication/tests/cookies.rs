@@ -167,6 +167,20 @@ impl Site {
         let mut recording = Recording::new(suffix, SUFFIX.to_owned());
         recording.marks.push(audit::lacks_row(&lacks.iter().copied().collect()));
         recording.retired = retired.to_vec();
+        self.carry_out(recording);
+    }
+
+    /// An access log goes past a change that it does not have.
+    fn leave_out(&self, csn: Csn) {
+        let suffix = self.schema.parse_dn(SUFFIX).unwrap();
+        let mut recording = Recording::new(suffix, SUFFIX.to_owned());
+        let csns = [csn].into_iter().collect();
+        recording.marks.extend([audit::lacks_row(&csns), audit::left_out_row(&csns)]);
+        recording.context_csns = vec![csn];
+        self.carry_out(recording);
+    }
+
+    fn carry_out(&self, recording: Recording) {
         let (sender, receiver) = mpsc::channel();
         self.served.record(recording, Box::new(move |outcome| sender.send(outcome).unwrap()));
         assert!(receiver.recv().unwrap().result.is_success());
@@ -502,5 +516,28 @@ fn who_follows_several_logs_is_sent_away_when_one_lacks_more_than_he_knows() {
         site.record(&[csn(3, 7)], &[]);
         site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 9));
         assert_eq!(search.told_until_it_ends().1, ended, "{who:?} {known:?}");
+    }
+}
+
+#[test]
+fn who_follows_a_log_is_sent_to_the_entries_when_it_leaves_out_a_change() {
+    for who in [Who::Slapd, Who::Larix, Who::Copy] {
+        let site = Site::new();
+        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
+        site.raise(csn(OWN, 2), false);
+        let mut search = site.ask(who, &[csn(OWN, 2)]);
+        assert_eq!(search.told(), ["refreshed"], "{who:?}");
+        site.leave_out(csn(OWN, 5));
+        site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 7));
+        let ended = search.told_until_it_ends();
+        assert_eq!(ended, (Vec::new(), Some(ResultCode::SYNC_REFRESH_REQUIRED)), "{who:?}");
+        // It is sent there once, and what comes then is told as ever.
+        let known = |number| [csn(OWN, number)];
+        let again = site.ask(who, &known(2)).told_until_it_ends().1;
+        assert_eq!(again, Some(ResultCode::SYNC_REFRESH_REQUIRED), "{who:?}");
+        let mut search = site.ask(who, &known(7));
+        assert_eq!(search.told(), ["refreshed"], "{who:?}");
+        site.change(7, "cn=g,dc=example,dc=com", csn(OWN, 9));
+        assert_eq!(search.told(), ["add 7 =2:9"], "{who:?}");
     }
 }

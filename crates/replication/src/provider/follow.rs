@@ -90,13 +90,11 @@ impl Following {
         for (database, snapshot) in databases.iter().zip(&snapshots) {
             views.push(database.view(snapshot).map_err(|fault| failed(&fault))?);
         }
-        if (search.asked.sid.is_some() || search.states)
-            && let Some(snapshot) = snapshots.first()
-        {
-            check_log_tells(search, snapshot)?;
-        }
         if let Some(snapshot) = snapshots.first() {
             search.check_left_out(snapshot)?;
+            if search.asked.sid.is_some() || search.states {
+                check_log_tells(search, snapshot)?;
+            }
         }
         let batch = gather(search, &snapshots, bound)?;
         if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
