@@ -17,6 +17,16 @@ pub(crate) const COMMITS_TOLD_MAX: u64 = 256;
 /// Records of one answer are cut off where they come to this many bytes, but for the first one.
 pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 
+/// A large commit takes longer than the deadline of one answer: so much longer for each of these.
+const BYTES_A_DEADLINE: usize = 2 << 20;
+const ROWS_A_DEADLINE: usize = 4_000;
+
+/// How long a commit of so many rows and bytes may take, where one answer may take `deadline`.
+pub(crate) fn commit_deadline(deadline: Duration, rows: usize, bytes: usize) -> Duration {
+    let more = 1 + rows / ROWS_A_DEADLINE + bytes / BYTES_A_DEADLINE;
+    deadline * u32::try_from(more).unwrap_or(u32::MAX)
+}
+
 /// Times and sizes of a pool of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {

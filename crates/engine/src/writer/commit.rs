@@ -130,6 +130,7 @@ impl<S: Store> Core<S> {
         let order = Arc::clone(&self.environment.order);
         let _turn = order.turn();
         let mut again = false;
+        self.unmade = None;
         retried(|| {
             if std::mem::replace(&mut again, true) {
                 tree::forget(self.instance);

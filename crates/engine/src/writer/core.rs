@@ -16,6 +16,7 @@ use crate::fault::{Fault, commit_fault};
 use crate::index::merge::Merger;
 use crate::log;
 use crate::tables::{ENTRIES, META, meta};
+use crate::time::Monotonic;
 use crate::tree;
 use crate::write::Retiring;
 use crate::write::WriterEnvironment;
@@ -27,6 +28,9 @@ use crate::write::training::Trainer;
 
 /// How often the writer asks the store for the outcome of a commit whose answer was lost, before it reports the outcome as unknown.
 const OUTCOME_TRIES: usize = 3;
+/// A commit that a store did not answer and did not make is made anew so often, and no longer than this behind the first time.
+const UNMADE_MAX: u32 = 16;
+const UNMADE_NANOS: u64 = 10_000_000_000;
 
 /// All of it holds as of one commit. What a group makes of it is taken over once that is committed; where it was not, or
 /// where somebody else has committed since, it is [read again](Core::follow_store) before it is used.
@@ -63,6 +67,8 @@ pub(super) struct Core<S> {
     pub(super) generation: KnownGeneration,
     /// Whether the writer's thread waits no longer than until something is to be done beside changes.
     pub(super) looks_again: bool,
+    /// Commits of one group in a row that the store did not answer and did not make: when the first one was, and how many.
+    pub(super) unmade: Option<(Monotonic, u32)>,
 }
 
 /// The tree's generation behind the last group, with the commit that made it: it holds as long as no other commit was made.
@@ -121,6 +127,7 @@ impl<S: Store> Core<S> {
             contexts_rose: false,
             generation: KnownGeneration::default(),
             looks_again: false,
+            unmade: None,
         })
     }
 
@@ -199,12 +206,33 @@ impl<S: Store> Core<S> {
         self.database.current_touched().note(began, set);
         self.as_of = None;
         let committed = match transaction.commit(set, durability) {
-            Err(CommitError::OutcomeUnknown(attempt)) => find_out(self.database.store(), attempt),
+            Err(CommitError::OutcomeUnknown(attempt)) => match find_out(self.database.store(), attempt) {
+                Err(CommitError::Conflict) => Err(self.not_made()),
+                found => found,
+            },
             committed => committed,
         }?;
+        self.unmade = None;
         // No other writer committed between the two.
         self.as_of = (committed.0 <= began + 1).then_some(committed.0);
         Ok(committed)
+    }
+
+    /// What a commit comes to that had no answer and was not made: it is made anew, unless the store seems to be too slow for it. All other
+    /// changes wait meanwhile.
+    fn not_made(&mut self) -> CommitError {
+        let now = self.environment.clock.monotonic();
+        let (since, times) = self.unmade.get_or_insert((now, 0));
+        *times += 1;
+        let is_late = now.0.saturating_sub(since.0) > UNMADE_NANOS;
+        if *times < UNMADE_MAX && !is_late {
+            return CommitError::Conflict;
+        }
+        let text = format!(
+            "it did not answer {times} times, and made nothing of it; if it was a large change, make it in smaller parts"
+        );
+        self.unmade = None;
+        CommitError::Unavailable(std::io::Error::other(text))
     }
 
     /// Commits what `make` writes, if anything, from what the store holds now; once more where another commit was first.

@@ -510,6 +510,23 @@ fn what_cannot_be_committed_is_told_with_its_reason() {
     }
 }
 
+/// A commit that never comes through is not made anew for ever: all other changes wait for it.
+#[test]
+fn a_commit_that_is_never_made_is_given_up() {
+    let plan = FaultPlan::new();
+    let (fixture, _) = alone(&plan);
+    let before = plan.commits();
+    let lost = Fault::Lost { made: false, silent: 0 };
+    let _same = (1..=40).fold(plan.clone(), |plan, commit| plan.at(before + commit, lost));
+    for _ in 0..2 {
+        let answer = fixture.change(&raise());
+        assert!(answer.starts_with("52 ") && answer.contains("smaller parts"), "{answer}");
+    }
+    assert_eq!(fixture.change(&raise()), "0");
+    assert_eq!(fixture.value(&common(0), "uidNumber").as_deref(), Some("1"));
+    compare_log(&fixture, 5, "given up");
+}
+
 /// Lost answers of all kinds beside another writer: only those that were answered as unknown may or may not have happened.
 #[test]
 fn lost_answers_beside_another_writer_lose_nothing() {

@@ -25,7 +25,7 @@ use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
     CommitListener, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal, Question,
-    Recipient, Removed, Said, Session, Sizes, StoredCommit,
+    Recipient, Removed, Said, Session, Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
 use crate::runtime::Runtime;
@@ -36,9 +36,6 @@ const COMMIT_BYTES_MAX: usize = 64 << 20;
 const REQUEST_ROOM: usize = 64 << 10;
 /// What a part of a large commit leaves for what may go with it.
 const PART_ROOM: usize = 32 << 10;
-/// A large commit takes longer than the deadline of one answer: so much longer for each of these.
-const BYTES_A_DEADLINE: usize = 2 << 20;
-const ROWS_A_DEADLINE: usize = 4_000;
 
 /// A prefix of an etcd.
 #[derive(Debug)]
@@ -253,8 +250,7 @@ impl Engine for Etcd {
 
 impl Etcd {
     fn deadline_for(&self, rows: usize, bytes: usize) -> Duration {
-        let more = 1 + rows / ROWS_A_DEADLINE + bytes / BYTES_A_DEADLINE;
-        self.deadline * u32::try_from(more).unwrap_or(u32::MAX)
+        commit_deadline(self.deadline, rows, bytes)
     }
 
     fn settled_head(&self) -> Result<Head, Fault> {

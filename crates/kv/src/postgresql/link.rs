@@ -90,6 +90,11 @@ impl Pool {
         self.limits.deadline * u32::try_from(hosts.max(1)).unwrap_or(u32::MAX)
     }
 
+    /// How long one answer may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.limits.deadline
+    }
+
     /// A connection that stays as long as it is held. Waits up to the deadline for one.
     pub(crate) fn lease(&self) -> Result<Lease<'_>, Fault> {
         let mut state = self.lock();

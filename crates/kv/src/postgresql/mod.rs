@@ -28,7 +28,7 @@ use crate::changes;
 use crate::engine::{
     Answer, COMMITS_TOLD_MAX, CommitListener, Engine, EngineSnapshot, HeldLease, Limits, Load,
     MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Said, Session,
-    Sizes, StoredCommit,
+    Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
 
@@ -105,6 +105,10 @@ impl From<tokio_postgres::Error> for Fault {
 
 fn signed(number: u64) -> Result<i64, Fault> {
     i64::try_from(number).map_err(|_| Fault::Lie("a number above 2^63".to_owned()))
+}
+
+fn statement_timeout(time: Duration) -> String {
+    format!("SET statement_timeout = {}", milliseconds(time).min(i64::from(i32::MAX)))
 }
 
 fn milliseconds(time: Duration) -> i64 {
@@ -202,7 +206,14 @@ impl Engine for PostgreSql {
 
     fn commit(&self, proposal: Proposal) -> Result<bool, Fault> {
         let batch = Batch::new(proposal)?;
-        let is_made = self.pool.lease()?.call(|link| batch.send(link))?;
+        let usual = self.pool.deadline();
+        let deadline = commit_deadline(usual, batch.rows(), batch.bytes());
+        let mut lease = self.pool.lease()?;
+        let is_made = match deadline == usual {
+            true => lease.call(|link| batch.send(link)),
+            // The engine is to give up first, so that it is known what became of it.
+            false => lease.call_within(deadline + usual, |link| batch.send_within(link, deadline, usual)),
+        }?;
         if is_made {
             self.announcer.announce();
         }
@@ -382,6 +393,22 @@ impl Batch {
             values,
             trimmed: signed(proposal.trimmed)?,
         })
+    }
+
+    fn rows(&self) -> usize {
+        self.gone.keys.len() + self.put.keys.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.values.iter().map(|value| value.len()).sum()
+    }
+
+    /// The same as [`Self::send`], for a large one: the engine takes longer for it than for one answer. From then on it takes the usual time.
+    async fn send_within(self, link: Arc<Link>, deadline: Duration, usual: Duration) -> Result<bool, Fault> {
+        link.client.batch_execute(&statement_timeout(deadline)).await?;
+        let made = self.send(Arc::clone(&link)).await;
+        link.client.batch_execute(&statement_timeout(usual)).await?;
+        made
     }
 
     /// Whether it was let in.

@@ -155,6 +155,23 @@ fn an_answer_is_lost_and_the_commit_was_not_made() {
     assert_eq!(commit(&store, &put(b"a", b"3")).expect("commit").0, first.0 + 2);
 }
 
+/// A commit of many rows takes the engine longer than the deadline of one answer.
+#[test]
+fn a_large_commit_has_more_time() {
+    const ROWS: u64 = 150_000;
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let options = KvOptions { deadline: Duration::from_millis(500), ..KvOptions::default() };
+    let store = in_time("it opens", || open(&engine, &name, &options).ok());
+    let mut set = WriteSet::new();
+    (0..ROWS).for_each(|id| set.put(INTEGER, &id.to_be_bytes(), *b"value"));
+    commit(&store, &set).expect("it has the time that it takes");
+    // The next one on the same connection has the usual time again.
+    let held = engine.sql(&name, "SELECT count(*) FROM larix.rows");
+    assert_eq!(held.as_deref(), Some("150000"));
+    in_time("a small one", || commit(&store, &put(b"a", b"1")).ok());
+}
+
 #[test]
 fn the_engine_is_gone_and_comes_back() {
     let Some(mut engine) = Engine::start() else { return };
