@@ -174,7 +174,6 @@ pub(super) fn record_once(address: &str) {
 }
 
 #[test]
-#[ignore = "it has not passed from beginning to end yet"]
 fn consumers_follow_the_access_log_whichever_node_writes() {
     let Some(engine) = Engine::start() else { return };
     let mut nodes = logging(&engine.database().1, 2, LEASE, "");
