@@ -215,6 +215,9 @@ mod tests {
         let before = extent.clone();
         extent.leaves_out([csn(1, 5)]);
         check(Some(&before), &extent, 2, Some(vec![csn(1, 5), csn(2, 4)]));
-        assert_eq!((extent.lacks.as_slice(), extent.left_out.as_slice()), (&[csn(1, 5)][..], &[csn(1, 5)][..]));
+        assert_eq!(
+            (extent.lacks.as_slice(), extent.left_out.as_slice()),
+            (&[csn(1, 5)][..], &[csn(1, 5)][..])
+        );
     }
 }

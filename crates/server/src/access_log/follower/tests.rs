@@ -356,7 +356,10 @@ fn a_server_that_has_stood_still_records_nothing_twice() {
     assert!(why.contains("another server has recorded meanwhile"), "{why}");
     assert_eq!(one.known.term, None);
     // What failed may have been too much for the engine.
-    assert_eq!((one.known.shrunk, one.known.share(GROUP_SHARED), one.known.share(1)), (1, GROUP_SHARED / 2, 1));
+    assert_eq!(
+        (one.known.shrunk, one.known.share(GROUP_SHARED), one.known.share(1)),
+        (1, GROUP_SHARED / 2, 1)
+    );
     check(&one, 4);
     // From then on it knows.
     one.record();
