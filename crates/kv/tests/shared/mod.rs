@@ -214,8 +214,14 @@ pub(crate) fn round_trips_are_few(engine: &impl TestEngine) {
 
 /// Who alone writes does not ask before a transaction. If it changes nothing, what was read is looked at in the end.
 pub(crate) fn a_transaction_without_changes_says_what_holds(engine: &impl TestEngine) {
-    let (old, place) = fresh(engine);
-    let new = open(&place, &KvOptions::default()).expect("open");
+    for freshness in [Freshness::Strict, Freshness::Session, Freshness::Bounded(Duration::from_secs(3600))] {
+        without_changes(engine, freshness);
+    }
+}
+
+fn without_changes(engine: &impl TestEngine, freshness: Freshness) {
+    let (place, options) = (engine.place(), KvOptions { freshness, ..KvOptions::default() });
+    let (old, new) = (open(&place, &options).expect("open"), open(&place, &options).expect("open"));
     old.take_over().expect("take over");
     commit(&old, &put(b"a", b"1")).expect("commit");
     let transaction = |store: &KvStore| -> Result<(), CommitError> {
@@ -226,14 +232,17 @@ pub(crate) fn a_transaction_without_changes_says_what_holds(engine: &impl TestEn
     transaction(&old).expect("it holds");
     let before = old.figures().trips;
     transaction(&old).expect("it holds");
-    assert_eq!(old.figures().trips - before, 1, "one question");
+    assert_eq!(old.figures().trips - before, 1, "one question with {freshness:?}");
     let empty = old.transaction().expect("transaction").commit(&WriteSet::new(), Durability::Sync);
     assert!(empty.is_ok(), "{empty:?}");
     new.take_over().expect("take over");
     commit(&new, &put(b"a", b"2")).expect("commit");
     // It does not know yet that another one writes.
     let refused = transaction(&old);
-    assert!(matches!(refused, Err(CommitError::Conflict | CommitError::Fenced)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(CommitError::Conflict | CommitError::Fenced)),
+        "{freshness:?}: {refused:?}"
+    );
     assert!(matches!(old.transaction(), Err(CommitError::Fenced)));
     assert_eq!(get(&old, b"a").as_deref(), Some(&b"2"[..]));
 }
