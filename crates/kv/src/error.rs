@@ -149,6 +149,8 @@ impl Status {
     /// Nothing was done, and another token will do.
     pub(crate) fn wants_login(&self) -> bool {
         self.code == Self::UNAUTHENTICATED && self.text.contains("token")
+            // Users or roles have changed since a token was signed (`--auth-token jwt`).
+            || self.code == Self::INVALID_ARGUMENT && self.text.contains("revision of auth store is old")
     }
 
     fn is_of_login(&self) -> bool {
@@ -449,4 +451,24 @@ fn is_fatal(severity: &str) -> bool {
 pub(crate) fn corrupt(table: TableId, what: &'static str) -> ReadError {
     note(Noted::Broken);
     ReadError::Corrupt { table, what }
+}
+
+#[cfg(all(test, feature = "etcd"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_token_is_asked_for_where_one_will_do() {
+        for (code, text, expected) in [
+            (16, "etcdserver: invalid auth token", true),
+            (3, "etcdserver: revision of auth store is old", true),
+            (3, "etcdserver: user name is empty", false),
+            (3, "etcdserver: authentication failed, invalid user ID or password", false),
+            (7, "etcdserver: permission denied", false),
+            (14, "etcdserver: no leader", false),
+        ] {
+            let status = Status { code, text: text.to_owned(), endpoint: "e1:2379".to_owned() };
+            assert_eq!(status.wants_login(), expected, "{text}");
+        }
+    }
 }
