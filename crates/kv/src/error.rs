@@ -370,7 +370,8 @@ impl Fault {
     pub(crate) fn into_commit(self) -> CommitError {
         match self.verdict() {
             Verdict::Conflict => CommitError::Conflict,
-            Verdict::Full => CommitError::Full,
+            // With what to do about it.
+            Verdict::Full => CommitError::Io(self.into_io()),
             Verdict::Failed | Verdict::Unknown if self.is_unavailable() => {
                 CommitError::Unavailable(self.into_io())
             }
@@ -456,6 +457,14 @@ pub(crate) fn corrupt(table: TableId, what: &'static str) -> ReadError {
 #[cfg(all(test, feature = "etcd"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_without_space_says_what_to_do() {
+        let text = "etcdserver: mvcc: database space exceeded".to_owned();
+        let error = Fault::Etcd(Status { code: 8, text, endpoint: "e1:2379".to_owned() }).into_commit();
+        assert!(matches!(&error, CommitError::Io(_)), "{error}");
+        assert!(error.to_string().contains("etcdctl alarm disarm"), "{error}");
+    }
 
     #[test]
     fn another_token_is_asked_for_where_one_will_do() {
