@@ -82,8 +82,8 @@ impl Transaction for KvTransaction<'_> {
     }
 }
 
-/// Has the engine say that what was read is what holds, if it has not been asked. Whether reads ask makes no difference: where this handle was
-/// stopped for a while, another one may have changed what a change is refused for.
+/// Has the engine say that what was read is what holds, if it has not been asked. Whether reads ask makes no difference: where this
+/// handle was stopped for a while, another one may have changed what a change is refused for.
 fn confirm(view: &View<'_>) -> Result<(), CommitError> {
     if !view.is_fixed() {
         // What comes of it is found with the others below.

@@ -545,8 +545,8 @@ impl KvRecords<'_, '_> {
     }
 }
 
-/// How many records the next answer of a scan may have, behind one of so many. A long answer is cut off, but etcd has sent all of it by then: where the
-/// records are large, no more are asked for than one answer has.
+/// How many records the next answer of a scan may have, behind one of so many. A long answer is cut off, but etcd has sent all of it by
+/// then: where the records are large, no more are asked for than one answer has.
 fn next_limit(limit: u32, records: usize, bytes: usize) -> u32 {
     match bytes < ANSWER_BYTES_MAX {
         true => limit.saturating_mul(2).min(SCAN_MOST),

@@ -403,7 +403,8 @@ impl Batch {
         self.values.iter().map(|value| value.len()).sum()
     }
 
-    /// The same as [`Self::send`], for a large one: the engine takes longer for it than for one answer. From then on it takes the usual time.
+    /// The same as [`Self::send`], for a large one: the engine takes longer for it than for one answer. From then on it takes the usual
+    /// time.
     async fn send_within(self, link: Arc<Link>, deadline: Duration, usual: Duration) -> Result<bool, Fault> {
         link.client.batch_execute(&statement_timeout(deadline)).await?;
         let made = self.send(Arc::clone(&link)).await;

@@ -44,8 +44,8 @@ const FACTS: usize = 65_536;
 const GROUP: usize = 1_024;
 /// The same where several servers share the store: the engine has to carry it out within its deadline.
 const GROUP_SHARED: usize = 256;
-/// Where several servers share the store: after each failure a commit has half as many records, down to this part (as a power of two), so that
-/// one which takes an engine too long is not tried for ever.
+/// Where several servers share the store: after each failure a commit has half as many records, down to this part (as a power of two),
+/// so that one which takes an engine too long is not tried for ever.
 const SHRUNK_MAX: u32 = 8;
 /// After so many commits that went well it has twice as many again.
 const GROWS_AFTER: u32 = 16;

@@ -1,5 +1,5 @@
-//! Records that the store of a log does not take as they are: etcd's values have about 1.4 MB at most. Something is left out of them, and they say so.
-//! Otherwise one large change would end recording for ever.
+//! Records that the store of a log does not take as they are: etcd's values have about 1.4 MB at most. Something is left out of them, and
+//! they say so. Otherwise one large change would end recording for ever.
 
 use larix_engine::Database;
 use larix_engine::entry::EntryAttribute;
