@@ -284,7 +284,8 @@ impl Holder {
         let mut said = None;
         loop {
             let began = self.clock.monotonic();
-            let led = self.watch.role() == Role::Leader;
+            // One that is left to the node that writes another database is given up, not lost.
+            let led = self.watch.role() == Role::Leader && self.watch.takes_turns();
             match self.look(served, &mut lacking) {
                 Ok(role) => {
                     if led && role != Role::Leader && self.watch.takes_turns() {
