@@ -1,5 +1,7 @@
 //! `larix cluster`: what the engine of a `database kv` says of its nodes, from its own address; no server is asked.
 
+use std::fmt;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -67,21 +69,28 @@ pub(crate) fn main(arguments: &ClusterArgs) -> ExitCode {
     })
 }
 
+/// Prints a line. A reader that has gone away is no failure.
+fn line(text: fmt::Arguments<'_>) {
+    let _gone = writeln!(io::stdout().lock(), "{text}");
+}
+
 fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     let Status { leader, epoch, commit, configuration, nodes, connected } =
         cluster::status(&place.config.read()?, place.suffix()).map_err(anyhow::Error::msg)?;
     match leader {
-        Some((leader, left)) => println!("leader:        {leader} (lease: {} ms)", left.as_millis()),
-        None => println!("leader:        none"),
+        Some((leader, left)) => {
+            line(format_args!("leader:        {leader} (lease: {} ms)", left.as_millis()))
+        }
+        None => line(format_args!("leader:        none")),
     }
-    println!("epoch:         {epoch}");
-    println!("newest commit: {commit}");
+    line(format_args!("epoch:         {epoch}"));
+    line(format_args!("newest commit: {commit}"));
     if let Some((generation, node)) = configuration {
-        println!("configuration: generation {generation}, of {node}");
+        line(format_args!("configuration: generation {generation}, of {node}"));
     }
-    nodes.iter().for_each(|node| println!("node:          {}", about(node)));
+    nodes.iter().for_each(|node| line(format_args!("node:          {}", about(node))));
     for session in connected {
-        println!("connected:     {} ({} connections)", session.name, session.connections);
+        line(format_args!("connected:     {} ({} connections)", session.name, session.connections));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -122,7 +131,10 @@ fn configuration_of(report: &NodeReport) -> String {
 fn step_down(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     let before = cluster::step_down(&place.config.read()?, place.suffix(), KEPT_AWAY);
     let Some(leader) = before.map_err(anyhow::Error::msg)? else { bail!("no node holds the lease") };
-    println!("{leader} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
+    line(format_args!(
+        "{leader} has lost the lease, and may not take it for {} seconds",
+        KEPT_AWAY.as_secs()
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -137,10 +149,13 @@ fn removed(arguments: &RemoveArgs) -> anyhow::Result<ExitCode> {
         );
     }
     if done.held_lease {
-        println!("{node} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
+        line(format_args!(
+            "{node} has lost the lease, and may not take it for {} seconds",
+            KEPT_AWAY.as_secs()
+        ));
     }
-    println!("{node} has lost {} connections to the engine", done.connections);
-    println!("a server that still runs connects again: stop it");
+    line(format_args!("{node} has lost {} connections to the engine", done.connections));
+    line(format_args!("a server that still runs connects again: stop it"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -149,11 +164,11 @@ fn checked(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     let checked = cluster::check(&place.config.read()?, place.suffix(), &mut |finding| {
         findings += 1;
         if findings <= PRINTED_MAX {
-            println!("{finding}");
+            line(format_args!("{finding}"));
         }
     });
     let Checked { commit, entries } = checked.map_err(anyhow::Error::msg)?;
-    println!("commit {commit}: {entries} entries, {findings} findings");
+    line(format_args!("commit {commit}: {entries} entries, {findings} findings"));
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }
 

@@ -16,6 +16,7 @@ mod status;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -261,6 +262,12 @@ fn tools_work_beside_nodes_from_any_machine() {
     let mut nodes = nodes(&engine.database().1, 2, "");
     nodes.iter_mut().for_each(Member::start);
     fill(&nodes[0]);
+    // Somebody who reads the beginning alone, as with `head`, makes no failure of it.
+    let mut status = Kind::Larix.tool("cluster");
+    let status = status.arg("status").arg("-f").arg(nodes[0].site.configuration());
+    let mut asked = status.stdout(Stdio::piped()).spawn().expect("larix");
+    drop(asked.stdout.take());
+    assert!(asked.wait().expect("its end").success());
     // The tools read a configuration and ask the engine: no node has to run where they do.
     for node in &nodes {
         let (whole, text) = larix(&["cat"], node);
