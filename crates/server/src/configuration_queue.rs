@@ -33,7 +33,7 @@ pub(crate) enum ConfigurationRequest {
     /// Changes that are made together: one, or those of a transaction.
     Change(Vec<WriteRequest>, Completion),
     /// What a provider of cn=config has done. With the entries that it has, the others are deleted here.
-    Replicate(ReplicatedBatch, Option<Present>, ConfigReplicated),
+    Replicate(Box<ReplicatedBatch>, Option<Present>, ConfigReplicated),
     /// From now on the databases in these directories are not served, and nobody has their files open; all others are.
     OutOfService(Vec<PathBuf>, SyncSender<Result<Monotonic, String>>),
     /// Another node of a database in a shared engine has published what all have in common.
@@ -74,7 +74,7 @@ impl ConfigurationQueue {
             done(ReplicatedOutcome { changes: Vec::new(), result }, 0);
         };
         let Some(queue) = self.queue.get() else { return refused(done) };
-        let sent = queue.try_send(ConfigurationRequest::Replicate(batch, present, done));
+        let sent = queue.try_send(ConfigurationRequest::Replicate(Box::new(batch), present, done));
         if let Err(
             TrySendError::Full(ConfigurationRequest::Replicate(_, _, done))
             | TrySendError::Disconnected(ConfigurationRequest::Replicate(_, _, done)),

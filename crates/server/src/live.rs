@@ -145,7 +145,7 @@ fn run(
                 done(outcome.unwrap_or_else(|_| configurator.internal_error().into()));
             }
             ConfigurationRequest::Replicate(batch, present, done) => {
-                let outcome = panics::contained(|| configurator.replicate(batch, present));
+                let outcome = panics::contained(|| configurator.replicate(*batch, present));
                 let outcome = outcome.unwrap_or_else(|_| Err(configurator.internal_error()));
                 let (changes, absent, result) = match outcome {
                     Ok((changes, absent)) => (changes, absent, LdapResult::success()),

@@ -184,7 +184,8 @@ fn what_is_heard_first_is_sent_first() {
     let far = Running::start(Kind::Larix, &format!("{FAR}overlay retcode\nretcode-sleep 1\n"), FAR_ENTRIES);
     let provider = provider(far.address(), "", BEHIND_GLUE);
     // As OpenLDAP's consumers ask, and without a cookie.
-    let mut like_slapd = Consumer { cookie: Some("rid=001".to_owned()), ..Consumer::default() };
+    let mut like_slapd = Consumer::default();
+    like_slapd.cookie = Some("rid=001".to_owned());
     like_slapd.ask(provider.address(), &Wanted::default());
     assert_eq!(like_slapd.refresh(), None);
     let mut plain = following(provider.address(), &Wanted::default());

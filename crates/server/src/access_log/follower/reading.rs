@@ -174,7 +174,7 @@ impl<H: OverlayHost> LogWriter<H> {
             recording.context_csns.push(record.csn);
             let facts = self.facts_of(CONFIGURATION, *sequence);
             let change = audit::of_change(schema, record, None, facts.as_deref(), now);
-            changes.push((facts.map_or(record.csn.time.min(now), |facts| facts.end), change));
+            changes.push((facts.map_or_else(|| record.csn.time.min(now), |facts| facts.end), change));
         }
         if told.reached != reached {
             recording.marks.push((mark_key(name), told.held.to_bytes()));
@@ -236,7 +236,7 @@ fn record_of<H: OverlayHost>(
     }
     let facts = facts();
     let change = audit::of_change(schema, &record, place, facts.as_deref(), now);
-    Some((facts.map_or(record.csn.time.min(now), |facts| facts.end), change))
+    Some((facts.map_or_else(|| record.csn.time.min(now), |facts| facts.end), change))
 }
 
 /// In the order in which they ended; changes keep theirs.
