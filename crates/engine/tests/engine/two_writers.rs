@@ -517,7 +517,7 @@ fn a_commit_that_is_never_made_is_given_up() {
     let (fixture, _) = alone(&plan);
     let before = plan.commits();
     let lost = Fault::Lost { made: false, silent: 0 };
-    let _same = (1..=40).fold(plan.clone(), |plan, commit| plan.at(before + commit, lost));
+    let _same = (1..=40).fold(plan, |plan, commit| plan.at(before + commit, lost));
     for _ in 0..2 {
         let answer = fixture.change(&raise());
         assert!(answer.starts_with("52 ") && answer.contains("smaller parts"), "{answer}");

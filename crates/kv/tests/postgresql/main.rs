@@ -16,7 +16,7 @@ use larix_kv::{Address, KvOptions, KvStore, OpenError, Recipient};
 use larix_store::contract::{INTEGER, ORDERED, OTHER, POSTINGS, TABLES};
 use larix_store::{
     CommitError, CommitId, Direction, KeyRange, PostingCursor, ReadError, Snapshot, Store, TableId,
-    TableKind, TableSpec,
+    TableKind, TableSpec, WriteSet,
 };
 use larix_testkit::postgresql::Engine;
 use shared::{StoreAddress, TestEngine, commit, get, in_time, put, until};
