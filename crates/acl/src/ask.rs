@@ -14,8 +14,18 @@ pub(super) struct Ask<'a> {
     pub(super) item: Option<ItemKind<'a>>,
     pub(super) value: Value<'a>,
     pub(super) target: Option<&'a AccessTarget<'a>>,
-    /// A name all targets are at or below, when `target` is not known.
-    pub(super) within: Option<&'a NormalDn>,
+    /// Which entries it is about, when `target` is not known.
+    pub(super) among: Among<'a>,
+}
+
+/// Entries that a question without a target is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Among<'a> {
+    All,
+    /// Those at or below a name.
+    Within(&'a NormalDn),
+    /// Those that have none of the subject's names.
+    Others,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn};
 
-use super::ask::{Answer, Ask};
-use super::decisions::{CLASSES_MAX, Decisions, Verdicts};
+use super::ask::{Among, Answer, Ask};
+use super::decisions::{ByPrivilege, CLASSES_MAX, Decisions, Verdicts};
 use super::evaluate::Evaluation;
 use super::facts::AccessTarget;
 use super::item::{Item, ItemClass, ItemKind, Value, Verdict};
@@ -28,7 +28,7 @@ impl AccessPolicy {
         privilege: Privilege,
     ) -> bool {
         let (item, value) = item.split();
-        let ask = Ask { subject, item: Some(item), value, target: Some(target), within: None };
+        let ask = Ask { subject, item: Some(item), value, target: Some(target), among: Among::All };
         self.answer(&ask, privilege) == Answer::Granted
     }
 
@@ -48,11 +48,21 @@ impl AccessPolicy {
         (!failed.get() && !asked_by.entry.failed()).then_some(found)
     }
 
-    /// What can be said of all items of a class: of every entry (`None`), or of one. For privileges that do not write.
+    /// What can be said of all items of a class in one entry. For privileges that do not write.
     pub fn class_verdict(
         &self,
         subject: &Subject,
-        target: Option<&AccessTarget<'_>>,
+        target: &AccessTarget<'_>,
+        class: ItemClass,
+        privilege: Privilege,
+    ) -> Verdict {
+        self.verdict_on_class(subject, (Some(target), Among::All), class, privilege)
+    }
+
+    fn verdict_on_class(
+        &self,
+        subject: &Subject,
+        (target, among): (Option<&AccessTarget<'_>>, Among<'_>),
         class: ItemClass,
         privilege: Privilege,
     ) -> Verdict {
@@ -65,7 +75,7 @@ impl AccessPolicy {
         }
         let Some(list) = self.classes.list(class) else { return Verdict::PerValue };
         let value = if list.by_value { Value::Unknown } else { Value::Whole };
-        let ask = Ask { subject, item: None, value, target, within: None };
+        let ask = Ask { subject, item: None, value, target, among };
         Evaluation::new(self, &ask, privilege.required()).of_chosen().run(&list.rules).verdict()
     }
 
@@ -76,24 +86,28 @@ impl AccessPolicy {
     }
 
     fn decide(&self, subject: &Subject) -> Decisions {
-        let all = |privilege| {
-            let mut verdicts = Verdicts::default();
-            for number in 0..CLASSES_MAX {
-                let class = ItemClass(number);
-                if self.classes.list(class).is_some_and(|list| !list.individual) {
-                    verdicts.set(class, self.class_verdict(subject, None, class, privilege));
+        let decided = |mut verdicts: Verdicts, among, privilege| {
+            for class in (0..CLASSES_MAX).map(ItemClass) {
+                let is_decidable = self.classes.list(class).is_some_and(|list| !list.individual);
+                if is_decidable && verdicts.get(class).is_none() {
+                    verdicts.set(class, self.verdict_on_class(subject, (None, among), class, privilege));
                 }
             }
             verdicts
         };
+        let by_privilege = |known: ByPrivilege, among| ByPrivilege {
+            compare: decided(known.compare, among, Privilege::Compare),
+            search: decided(known.search, among, Privilege::Search),
+            read: decided(known.read, among, Privilege::Read),
+        };
+        let general = by_privilege(ByPrivilege::default(), Among::All);
         Decisions {
             policy: self.instance,
             strength: subject.strength,
             search_all: self.grants_all(subject, Privilege::Search),
             read_all: self.grants_all(subject, Privilege::Read),
-            compare: all(Privilege::Compare),
-            search: all(Privilege::Search),
-            read: all(Privilege::Read),
+            general,
+            others: by_privilege(general, Among::Others),
         }
     }
 
@@ -117,7 +131,7 @@ impl AccessPolicy {
             return Collected::of_level(self.default_level);
         }
         let (item, value) = item.split();
-        let ask = Ask { subject, item: Some(item), value, target: Some(target), within: None };
+        let ask = Ask { subject, item: Some(item), value, target: Some(target), among: Among::All };
         Evaluation::new(self, &ask, required).collect()
     }
 
@@ -130,7 +144,8 @@ impl AccessPolicy {
         privilege: Privilege,
     ) -> Verdict {
         let value = if matches!(item, ItemKind::Attribute(_)) { Value::Unknown } else { Value::Whole };
-        self.answer(&Ask { subject, item: Some(item), value, target: None, within }, privilege).verdict()
+        let among = within.map_or(Among::All, Among::Within);
+        self.answer(&Ask { subject, item: Some(item), value, target: None, among }, privilege).verdict()
     }
 
     /// What can be said of all values of an attribute of one entry: never [`Verdict::PerEntry`].
@@ -142,7 +157,7 @@ impl AccessPolicy {
         privilege: Privilege,
     ) -> Verdict {
         let item = Some(ItemKind::Attribute(description));
-        let ask = Ask { subject, item, value: Value::Unknown, target: Some(target), within: None };
+        let ask = Ask { subject, item, value: Value::Unknown, target: Some(target), among: Among::All };
         match self.answer(&ask, privilege) {
             Answer::Granted => Verdict::Granted,
             Answer::Denied => Verdict::Denied,
@@ -152,7 +167,7 @@ impl AccessPolicy {
 
     /// Whether the subject has the privilege for every entry, attribute and value.
     pub fn grants_all(&self, subject: &Subject, privilege: Privilege) -> bool {
-        let ask = Ask { subject, item: None, value: Value::Unknown, target: None, within: None };
+        let ask = Ask { subject, item: None, value: Value::Unknown, target: None, among: Among::All };
         self.answer(&ask, privilege) == Answer::Granted
     }
 

@@ -19,15 +19,37 @@ pub struct Decisions {
     /// Whether everything may be searched, and read.
     pub search_all: bool,
     pub read_all: bool,
-    pub(super) compare: Verdicts,
-    pub(super) search: Verdicts,
-    pub(super) read: Verdicts,
+    /// Of every entry.
+    pub(super) general: ByPrivilege,
+    /// Of every entry that has none of the subject's names.
+    pub(super) others: ByPrivilege,
 }
 
 impl Decisions {
     /// What holds for every entry and value: granted or denied; `None` if that depends.
     #[inline]
     pub fn general(&self, class: ItemClass, privilege: Privilege) -> Option<bool> {
+        self.general.get(class, privilege)
+    }
+
+    /// The same for every entry but those that the subject is bound or acts as.
+    #[inline]
+    pub fn of_others(&self, class: ItemClass, privilege: Privilege) -> Option<bool> {
+        self.others.get(class, privilege)
+    }
+}
+
+/// Verdicts for the privileges that are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ByPrivilege {
+    pub(super) compare: Verdicts,
+    pub(super) search: Verdicts,
+    pub(super) read: Verdicts,
+}
+
+impl ByPrivilege {
+    #[inline]
+    fn get(&self, class: ItemClass, privilege: Privilege) -> Option<bool> {
         match privilege {
             Privilege::Compare => self.compare.get(class),
             Privilege::Search => self.search.get(class),
@@ -55,7 +77,7 @@ impl Verdicts {
     }
 
     #[inline]
-    fn get(self, class: ItemClass) -> Option<bool> {
+    pub(super) fn get(self, class: ItemClass) -> Option<bool> {
         let bit = 1u32.checked_shl(u32::from(class.0))?;
         (self.known & bit != 0).then_some(self.granted & bit != 0)
     }

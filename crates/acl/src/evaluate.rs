@@ -7,7 +7,7 @@ use larix_schema::{Match, NormalDn, Schema};
 use regex::Regex;
 
 use super::aci::{Aci, Rights};
-use super::ask::{Answer, Ask, Holds, Missing, UnmatchedWhat};
+use super::ask::{Among, Answer, Ask, Holds, Missing, UnmatchedWhat};
 use super::compile::{CompiledClause, CompiledRule, CompiledTarget, CompiledValue};
 use super::expand::Captures;
 use super::item::Value;
@@ -250,16 +250,16 @@ impl<'a> Evaluation<'a> {
                 Holds::of(in_scope(target.dn, *scope, dn))
             }
             (CompiledTarget::Regex(regex), Some(target)) => Holds::of(regex.is_match(target.dn.as_str())),
-            (CompiledTarget::Scoped { scope, dn }, None) => match self.ask.within {
-                None => unknown,
-                Some(within) if within.is_within(dn) => match scope {
+            (CompiledTarget::Scoped { scope, dn }, None) => match self.ask.among {
+                Among::All | Among::Others => unknown,
+                Among::Within(within) if within.is_within(dn) => match scope {
                     DnScope::Subtree => Holds::Yes,
                     DnScope::Children if within != dn => Holds::Yes,
                     DnScope::Base if within != dn => Holds::No,
                     _ => unknown,
                 },
-                Some(within) if dn.is_within(within) => unknown,
-                Some(_) => Holds::No,
+                Among::Within(within) if dn.is_within(within) => unknown,
+                Among::Within(_) => Holds::No,
             },
             (CompiledTarget::Regex(_), None) => unknown,
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::ask::{Ask, Holds, UnmatchedWhat};
+use super::ask::{Among, Ask, Holds, UnmatchedWhat};
 use super::evaluate::{Evaluation, Granted};
 use super::facts::AccessTarget;
 use super::item::{Item, ItemKind};
@@ -112,7 +112,7 @@ impl AccessPolicy {
             (explanation.decided_by, explanation.collected) = (decision, collected);
             return explanation;
         }
-        let ask = Ask { subject, item: Some(kind), value, target: Some(target), within: None };
+        let ask = Ask { subject, item: Some(kind), value, target: Some(target), among: Among::All };
         let evaluation = Evaluation::new(self, &ask, privilege.required());
         self.go_through(&evaluation, &mut explanation);
         let granted = explanation.collected.privileges.contains(privilege.required());

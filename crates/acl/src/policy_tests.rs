@@ -54,6 +54,13 @@ pub(super) fn check(
     if policy.grants_all(&subject, privilege) {
         assert!(granted, "{question} although all is granted");
     }
+    if let (Some(class), Some(decisions)) = (policy.class_of(kind), policy.decisions(&subject)) {
+        let is_own = subject.dn.as_ref() == Some(&entry.dn);
+        let of_others = decisions.of_others(class, privilege).filter(|_| !is_own);
+        for decided in decisions.general(class, privilege).into_iter().chain(of_others) {
+            assert_eq!(decided, granted, "{question} of {} decided", entry.dn);
+        }
+    }
     granted
 }
 
@@ -342,6 +349,33 @@ fn verdicts_before_entries_are_known() {
     assert!(all("access to * by * read", "", Privilege::Search));
     assert!(!all(usual, "", Privilege::Read));
     assert!(all("access to attrs=cn by users read\naccess to * by users read", BOB, Privilege::Read));
+}
+
+#[test]
+fn verdicts_on_entries_of_others() {
+    let fixture = Fixture::new();
+    let check = |clauses: &str, subject: &Subject, expected: (Option<bool>, Option<bool>)| {
+        let policy = fixture.policy(&format!("access to attrs=userPassword {clauses}"));
+        let description = fixture.describe("userPassword");
+        let class = policy.class_of(ItemKind::Attribute(&description)).expect("a class");
+        let decisions = policy.decisions(subject).expect("decisions");
+        let found = [Privilege::Read, Privilege::Search, Privilege::Compare]
+            .map(|privilege| (decisions.general(class, privilege), decisions.of_others(class, privilege)));
+        assert_eq!(found, [expected; 3], "{clauses}");
+    };
+    let ann = || fixture.subject(ANN);
+    let acting = || ann().acting_as(fixture.dn(BOB), BOB);
+    check("by self write by anonymous auth by * none", &ann(), (None, Some(false)));
+    check("by self none by users read", &ann(), (None, Some(true)));
+    check("by self read by users read", &ann(), (Some(true), Some(true)));
+    check("by self write by * none", &fixture.subject(""), (Some(false), Some(false)));
+    check("by self write by * none", &acting(), (None, Some(false)));
+    check("by realself write by * none", &acting(), (None, Some(false)));
+    // Entries above or below one's own are others, and so is one that a value or a group tells of.
+    check("by self.level{1} write by * none", &ann(), (None, None));
+    check("by self.level{-1} write by * none", &ann(), (None, None));
+    check("by self write by dnattr=manager read by * none", &ann(), (None, None));
+    check("by self write by group=cn=staff,dc=example,dc=com read by * none", &ann(), (None, None));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use larix_schema::{AttributeDescription, NormalDn, ObjectClassId};
 use regex::Regex;
 
-use super::ask::{Holds, Missing};
+use super::ask::{Among, Holds, Missing};
 use super::compile::{
     self, CompiledCondition, CompiledDomain, CompiledPeer, CompiledSet, CompiledText, CompiledWho, GroupName,
 };
@@ -197,9 +197,10 @@ impl<'a> Evaluation<'a> {
         let Some(own) = self.dn_of(identity) else { return Holds::No };
         let levels = level.unsigned_abs() as usize;
         let Some(target) = self.ask.target else {
-            // An entry outside a subtree is no entry of it.
-            return match self.ask.within {
-                Some(within) if level == 0 && !own.is_within(within) => Holds::No,
+            return match self.ask.among {
+                // An entry outside a subtree is no entry of it.
+                Among::Within(within) if level == 0 && !own.is_within(within) => Holds::No,
+                Among::Others if level == 0 => Holds::No,
                 _ => Holds::Unknown(Missing::Entry),
             };
         };

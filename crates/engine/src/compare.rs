@@ -112,7 +112,9 @@ fn answer<N: Snapshot>(
     let record = view.located_record(located)?;
     let seen = Seen::new(view, view.reader(nearest, &record)?, gate);
     let found = missing == 0;
-    let seen = if found { seen.named(dn) } else { seen };
+    if found {
+        seen.name_is(dn);
+    }
     let is_referral = seen.reader.view.flags().has(RecordFlags::REFERRAL);
     if is_referral && (!found || !context.controls.manage_dsa_it) {
         return refer(&seen, request.entry);

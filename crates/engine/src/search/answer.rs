@@ -105,10 +105,9 @@ impl Answer {
     ) -> Result<(), Fault> {
         let (rows, selection) = (seen.view.catalog.rows(), &self.selection);
         if seen.reads_all() {
-            return copy_plain((rows, selection), attributes, encoder, |_| Ok(true));
+            return copy_plain((rows, selection), attributes, encoder, |_| Ok(Verdict::Granted));
         }
-        let may_read = |description: &_| Ok(seen.readable(description)? == Verdict::Granted);
-        copy_plain((rows, selection), attributes, encoder, may_read)
+        copy_plain((rows, selection), attributes, encoder, |description| seen.readable(description))
     }
 
     /// What comes behind the attributes that are stored or that overlays compute.
@@ -342,13 +341,13 @@ fn copy_plain(
     (rows, selection): (&[CatalogRow], &Selection),
     attributes: &mut AttributesIter<'_>,
     encoder: &mut EntryEncoder<'_>,
-    may_read: impl Fn(&AttributeDescription) -> Result<bool, Fault>,
+    readable: impl Fn(&AttributeDescription) -> Result<Verdict, Fault>,
 ) -> Result<(), Fault> {
     let mut rest = attributes.clone();
     let copied = encoder.run(|run| {
         loop {
             while let Some(attribute) = rest.short() {
-                match Plain::of((rows, selection), attribute.number, &may_read)? {
+                match Plain::of((rows, selection), attribute.number, &readable)? {
                     Plain::Copy(row) if run.short(&row.head, attribute.length, attribute.values) => {}
                     Plain::Pass => {}
                     Plain::Copy(row) => {
@@ -361,7 +360,7 @@ fn copy_plain(
             // The same near the end of the record.
             let mut next = rest.clone();
             while let Some((number, values)) = next.next_short() {
-                match (Plain::of((rows, selection), number, &may_read)?, values.as_ber()) {
+                match (Plain::of((rows, selection), number, &readable)?, values.as_ber()) {
                     (Plain::Pass, _) => {}
                     (Plain::Copy(row), Some(values)) => copy_at_end(row, values, run),
                     _ => return Ok(()),
@@ -371,7 +370,7 @@ fn copy_plain(
             // A long one.
             let mut next = rest.clone();
             let Some(Ok((number, values))) = next.next() else { return Ok(()) };
-            match (Plain::of((rows, selection), number, &may_read)?, values.as_ber()) {
+            match (Plain::of((rows, selection), number, &readable)?, values.as_ber()) {
                 (Plain::Copy(row), Some(values)) => run.long(&row.text, values),
                 (Plain::Pass, _) => {}
                 _ => return Ok(()),
@@ -397,7 +396,7 @@ fn copy_at_end(row: &CatalogRow, values: &[u8], run: &mut AttributeRun<'_>) {
 /// What becomes of an attribute.
 enum Plain<'r> {
     Copy(&'r CatalogRow),
-    /// It is not asked for.
+    /// It is not asked for, or not to be seen.
     Pass,
     /// It takes more.
     Stop,
@@ -408,17 +407,19 @@ impl<'r> Plain<'r> {
     fn of(
         (rows, selection): (&'r [CatalogRow], &Selection),
         number: AttributeNumber,
-        may_read: &impl Fn(&AttributeDescription) -> Result<bool, Fault>,
+        readable: &impl Fn(&AttributeDescription) -> Result<Verdict, Fault>,
     ) -> Result<Self, Fault> {
         let Some(row) = rows.get(number.0 as usize).filter(|row| selection.has(number, row.operational))
         else {
             return Ok(Self::Pass);
         };
         // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
-        match &row.description {
-            Some(description) if may_read(description)? => Ok(Self::Copy(row)),
-            _ => Ok(Self::Stop),
-        }
+        let Some(description) = &row.description else { return Ok(Self::Stop) };
+        Ok(match readable(description)? {
+            Verdict::Granted => Self::Copy(row),
+            Verdict::Denied => Self::Pass,
+            Verdict::PerEntry | Verdict::PerValue => Self::Stop,
+        })
     }
 }
 

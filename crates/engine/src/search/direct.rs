@@ -208,7 +208,8 @@ impl<N: Snapshot> Direct<'_, '_, N> {
         if reader.view.flags().has(RecordFlags::OF_CLASSES) || self.most == 0 {
             return Ok(None);
         }
-        let seen = Seen::new(view, reader, self.gate.clone()).named(self.base);
+        let seen = Seen::new(view, reader, self.gate.clone());
+        seen.name_is(self.base);
         if !seen.allows_entry(Privilege::Search)? {
             return Ok(None);
         }

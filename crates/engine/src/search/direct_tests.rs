@@ -8,6 +8,7 @@ use larix_schema::{Schema, SchemaBuilder};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
+use crate::access::Subject;
 use crate::database::{HardLimit, Limits};
 use crate::fixture::{Attributes, Fixture, SUFFIX, SearchSpec, schema};
 
@@ -97,6 +98,34 @@ fn usual_searches_are_answered_at_once() {
     assert_eq!(direct(&fixture, &SearchSpec { types_only: true, ..below("(uid=bob)") }), Some(1));
     let some = SearchSpec { attributes: &["mail", "entryDN", "+"], ..below("(uid=ann)") };
     assert_eq!(direct(&fixture, &some), Some(1));
+}
+
+#[test]
+fn own_entries_are_told_from_others() {
+    let namesake = "dn: uid=ann,dc=example,dc=com\nobjectClass: account\nuid: ann\n";
+    let mut fixture = Fixture::memory(INDEXES, &format!("{PEOPLE}\n{namesake}"));
+    let names = fixture.search(&SearchSpec::default()).entries.into_iter().map(|(dn, _)| dn);
+    let names: Vec<String> = names.collect();
+    assert_eq!(names.len(), 5);
+    let bound_as = |dn: &str| Subject::default().bound_as(schema().parse_dn(dn).expect(dn), dn);
+    let all = below("(objectClass=*)");
+    for own in &names {
+        for (who, subject) in [
+            ("self", bound_as(own)),
+            ("realself", bound_as(own).acting_as(schema().parse_dn("cn=other").expect("a DN"), "cn=other")),
+        ] {
+            fixture.restrict(&[&format!("to attrs=objectClass by {who} read by * search"), "to * by * read"]);
+            fixture.subject = Arc::new(subject);
+            let read = names.iter().map(|base| SearchSpec { base, scope: Scope::Base, ..all.clone() });
+            for asked in read.chain([all.clone(), below("(uid=ann)")]) {
+                for (dn, attributes) in fixture.search(&asked).entries {
+                    let shows = attributes.iter().any(|(name, _)| name == "objectClass");
+                    assert_eq!(shows, dn == *own, "{dn} for {who} as {own}");
+                    assert!(attributes.len() > usize::from(shows), "{dn} for {who} as {own}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -234,14 +234,12 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Ok(self.gate.identity || self.allows_entry(Privilege::Read)?)
     }
 
-    /// The same entry, whose normalized DN is known already.
-    #[must_use]
-    pub fn named(self, dn: &NormalDn) -> Self {
+    /// Notes the normalized DN, where it is known already.
+    pub fn name_is(&self, dn: &NormalDn) {
         if !self.gate.read_all || !self.gate.search_all {
             // It has none yet.
             let _ = self.dn.set(dn.clone());
         }
-        self
     }
 
     /// Whether the subject has the privilege on the entry as a whole.
@@ -305,18 +303,23 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         self.gate.read_all
     }
 
-    /// What can be said of all values of an attribute.
+    /// What can be said of all values of an attribute. Most can be read whatever the entry: that is found on the spot, for it is asked of
+    /// each attribute that is answered.
+    #[inline(always)]
     pub fn readable(&self, description: &AttributeDescription) -> Result<Verdict, Fault> {
-        if self.gate.read_all {
+        let is_general = |decisions: &Decisions| {
+            let class = self.gate.policy.class_of(ItemKind::Attribute(description));
+            class.and_then(|class| decisions.general(class, Privilege::Read)) == Some(true)
+        };
+        if self.gate.read_all || self.gate.decisions.is_some_and(is_general) {
             return Ok(Verdict::Granted);
         }
-        // Most attributes are readable whatever the entry: that is found without going further.
-        if let Some(decisions) = self.gate.decisions
-            && let Some(class) = self.gate.policy.class_of(ItemKind::Attribute(description))
-            && decisions.general(class, Privilege::Read) == Some(true)
-        {
-            return Ok(Verdict::Granted);
-        }
+        self.readable_here(description)
+    }
+
+    /// The same of an attribute for which the entry may decide.
+    #[inline(never)]
+    fn readable_here(&self, description: &AttributeDescription) -> Result<Verdict, Fault> {
         if let Some(verdict) = self.verdict(ItemKind::Attribute(description), Privilege::Read)? {
             return Ok(verdict);
         }
@@ -369,6 +372,25 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         fault.map_or(Ok(()), Err)
     }
 
+    /// What the rules say of all items of a class whatever the entry, or of every entry that is not the subject's own.
+    #[inline]
+    fn decided(&self, class: ItemClass, privilege: Privilege) -> Option<bool> {
+        let decisions = self.gate.decisions?;
+        decisions.general(class, privilege).or_else(|| {
+            let of_others = decisions.of_others(class, privilege)?;
+            (!self.may_be_own()).then_some(of_others)
+        })
+    }
+
+    /// Whether the entry may be the one that the subject is bound or acts as.
+    fn may_be_own(&self) -> bool {
+        // A name begins with the RDN that its record has; of a suffix, that is all of it.
+        let rdn = self.reader.view.normal_rdn();
+        let begins = |dn: &NormalDn| dn.as_str().as_bytes().starts_with(rdn);
+        let Subject { dn, real_dn, .. } = self.gate.subject;
+        dn.iter().chain(real_dn).any(begins)
+    }
+
     /// What the rules say of all items of the same class in this entry, found out once; `None`: ask for the item itself.
     fn verdict(&self, item: ItemKind<'_>, privilege: Privilege) -> Result<Option<Verdict>, Fault> {
         let found = match privilege {
@@ -379,8 +401,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
             _ => return Ok(None),
         };
         let Some(class) = self.gate.policy.class_of(item) else { return Ok(None) };
-        let general = self.gate.decisions.and_then(|decisions| decisions.general(class, privilege));
-        if let Some(granted) = general {
+        if let Some(granted) = self.decided(class, privilege) {
             return Ok(Some(if granted { Verdict::Granted } else { Verdict::Denied }));
         }
         let Some(found) = found else { return Ok(None) };
@@ -388,7 +409,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
             return Ok(Some(verdict));
         }
         let target = self.target()?;
-        let verdict = self.gate.policy.class_verdict(self.gate.subject, Some(&target), class, privilege);
+        let verdict = self.gate.policy.class_verdict(self.gate.subject, &target, class, privilege);
         found.note(class, verdict);
         Ok(Some(verdict))
     }

@@ -444,10 +444,10 @@ impl SearchTask {
     ) -> Result<Step, End> {
         let id = self.locate(view, gate)?;
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let mut seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
         if matches!(self.deref, DerefAliases::Never | DerefAliases::InSearching) {
             // Nothing was dereferenced on the way: it is the entry that was asked for.
-            seen = seen.named(&self.base);
+            seen.name_is(&self.base);
         }
         self.check_base(&seen)?;
         self.looked = 1;
