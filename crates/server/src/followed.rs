@@ -88,17 +88,17 @@ impl Followed {
         }
     }
 
-    /// How far the line with this replica id has come, where several bring parts of the database.
+    /// How far the line of this name has come, where several bring parts of the database.
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub(crate) fn part_csns(&self, rid: u16) -> Result<Vec<Csn>, Fault> {
+    pub(crate) fn part_csns(&self, line: &str) -> Result<Vec<Csn>, Fault> {
         match self {
-            Self::Stored(served) => of_part(served, rid),
+            Self::Stored(served) => of_part(served, line),
             #[cfg(feature = "kv")]
             Self::Shared(node) => {
                 let served = served(node).ok_or(Fault::Store(larix_store::ReadError::Stale))?;
-                served.database().store().afresh(|| of_part(served, rid))
+                served.database().store().afresh(|| of_part(served, line))
             }
         }
     }
@@ -157,8 +157,8 @@ fn csns<S: Store>(served: &Served<S>) -> Result<Vec<Csn>, Fault> {
     log::consumer_csns(&served.database().store().snapshot()?)
 }
 
-fn of_part<S: Store>(served: &Served<S>, rid: u16) -> Result<Vec<Csn>, Fault> {
-    Ok(log::part_csns(&served.database().store().snapshot()?, rid)?.as_slice().to_vec())
+fn of_part<S: Store>(served: &Served<S>, line: &str) -> Result<Vec<Csn>, Fault> {
+    Ok(log::part_csns(&served.database().store().snapshot()?, line)?.as_slice().to_vec())
 }
 
 #[cfg(feature = "kv")]

@@ -7,22 +7,22 @@ use crate::csn::{Csn, SERVER_ID_MAX};
 use crate::fault::Fault;
 use crate::tables::META;
 
-fn prefix(rid: u16) -> String {
-    format!("part-csn/{rid:03}/")
+fn prefix(line: &str) -> String {
+    format!("part-csn/{line}/")
 }
 
-/// Notes that the line with this replica id has brought everything of its part up to `csn` of that server.
-pub(crate) fn put_part_csn(set: &mut WriteSet, rid: u16, csn: &Csn) {
-    let key = format!("{}{:03x}", prefix(rid), csn.server_id.min(SERVER_ID_MAX));
+/// Notes that the line of this name has brought everything of its part up to `csn` of that server.
+pub(crate) fn put_part_csn(set: &mut WriteSet, line: &str, csn: &Csn) {
+    let key = format!("{}{:03x}", prefix(line), csn.server_id.min(SERVER_ID_MAX));
     set.put(META, key.as_bytes(), csn.text().into_bytes());
 }
 
-/// How far the line with this replica id has come; nothing if it was never complete.
+/// How far the line of this name has come; nothing if it was never complete.
 ///
 /// # Errors
 /// A store that cannot be read, or a row that is damaged.
-pub fn part_csns<S: Snapshot>(snapshot: &S, rid: u16) -> Result<CsnVector, Fault> {
-    let prefix = prefix(rid);
+pub fn part_csns<S: Snapshot>(snapshot: &S, line: &str) -> Result<CsnVector, Fault> {
+    let prefix = prefix(line);
     let rows = snapshot.scan(META, KeyRange::prefix(prefix.as_bytes()), Direction::Forward)?;
     let read = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<Csn>().ok();
     rows.map(|row| read(&row?.1).ok_or(Fault::Damaged { what: "a CSN of a part of the database" })).collect()

@@ -101,9 +101,9 @@ impl<S: Store> Group<'_, S> {
     /// Raises how far one of several lines has come.
     fn raise_part<T: Snapshot>(&mut self, transaction: &T, job: &ReplicatedJob) -> Result<(), Fault> {
         let Some(part) = &job.rules.part else { return Ok(()) };
-        let known = log::part_csns(&Layered::new(transaction, &self.set), part.rid)?;
+        let known = log::part_csns(&Layered::new(transaction, &self.set), &part.name)?;
         for csn in job.context_csns.iter().filter(|csn| !known.covers(csn)) {
-            log::put_part_csn(&mut self.set, part.rid, csn);
+            log::put_part_csn(&mut self.set, &part.name, csn);
         }
         Ok(())
     }

@@ -41,7 +41,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let is_newer = csn.is_some() && here.csn >= csn;
             is_newer || !here.dn.is_in_scope(&part.base, part.scope)
         };
-        if self.rules.part.as_ref().is_some_and(has_moved) {
+        // On a member a delete is the last word.
+        let part = self.rules.part.as_ref().filter(|_| !self.rules.multi_provider);
+        if part.is_some_and(has_moved) {
             // It left the part of this line, and another line has brought it.
             return Ok(Applied::Older);
         }

@@ -98,8 +98,8 @@ pub struct ReplicaRules {
 /// entry that leaves a part may have come into another by the same change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The replica id of the line.
-    pub rid: u16,
+    /// What its cookie is kept by: another part has another name. Without `/`.
+    pub name: String,
     /// Here.
     pub base: NormalDn,
     pub scope: Scope,

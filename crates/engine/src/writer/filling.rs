@@ -97,8 +97,9 @@ impl<S: Store> Core<S> {
                 log::put_whole_csn(&mut set, csn);
             }
         }
-        if context_csns.is_empty() {
-            set.put(META, meta::UNPROVED, []);
+        match context_csns.is_empty() {
+            true => set.put(META, meta::UNPROVED, []),
+            false => set.delete(META, meta::UNPROVED),
         }
         // What came is not in the change log: consumers of this server have to refresh.
         log::end_history(&mut set);

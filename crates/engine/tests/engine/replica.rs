@@ -131,10 +131,10 @@ fn an_entry_goes_from_one_part_to_another() {
     let moved = A.replace("People", "Groups");
     for (order, told) in orders(2).into_iter().flat_map(|order| [(order.clone(), 5), (order, 9)]) {
         let f = filled();
-        let line = |rid, unit: &str| {
+        let line = |name: &str, unit: &str| {
             let base = f.schema.parse_dn(&format!("ou={unit},dc=example,dc=com")).unwrap();
             ReplicaRules {
-                part: Some(Part { rid, base, scope: Scope::Subtree }),
+                part: Some(Part { name: name.to_owned(), base, scope: Scope::Subtree }),
                 multi_provider: false,
                 places: false,
                 drop_covered: false,
@@ -144,23 +144,36 @@ fn an_entry_goes_from_one_part_to_another() {
         let run = |change, context_csns, rules| {
             batch(&f, ReplicatedBatch { changes: vec![change], context_csns, rules });
         };
-        run(put(1, A, csn(2, 1), &[]), vec![csn(2, 1)], line(1, "People"));
+        run(put(1, A, csn(2, 1), &[]), vec![csn(2, 1)], line("001-a", "People"));
         let snapshot = f.database().store().snapshot().unwrap();
-        let known = |rid| log::part_csns(&snapshot, rid).unwrap().as_slice().to_vec();
-        assert_eq!((known(1), known(2)), (vec![csn(2, 1)], Vec::new()));
+        let known = |name| log::part_csns(&snapshot, name).unwrap().as_slice().to_vec();
+        assert_eq!((known("001-a"), known("001-b")), (vec![csn(2, 1)], Vec::new()));
         for step in &order {
             match step {
-                0 => run(delete(1, csn(2, told)), Vec::new(), line(1, "People")),
-                _ => run(put(1, &moved, csn(2, 5), &[]), Vec::new(), line(2, "Groups")),
+                0 => run(delete(1, csn(2, told)), Vec::new(), line("001-a", "People")),
+                _ => run(put(1, &moved, csn(2, 5), &[]), Vec::new(), line("001-b", "Groups")),
             }
         }
         let there = [f.entry(A).is_some(), f.entry(&moved).is_some()];
         assert_eq!(there, [false, true], "{order:?}, a delete of {told}");
         find_nothing(&f);
         // A delete of the part that it is in now takes it away.
-        run(delete(1, csn(2, 10)), Vec::new(), line(2, "Groups"));
+        run(delete(1, csn(2, 10)), Vec::new(), line("001-b", "Groups"));
         assert!(f.entry(&moved).is_none(), "{order:?}, a delete of {told}");
     }
+}
+
+/// On a member a delete wins over a newer change, also where another line brings a part.
+#[test]
+fn a_member_with_parts_deletes_what_is_newer() {
+    let f = filled();
+    let base = f.schema.parse_dn("dc=example,dc=com").unwrap();
+    let part = Some(Part { name: "001-a".to_owned(), base, scope: Scope::Subtree });
+    let rules = || ReplicaRules { part: part.clone(), ..ReplicaRules::default() };
+    let changes = vec![put(1, A, csn(2, 9), &[]), delete(1, csn(3, 8))];
+    let outcome = batch(&f, ReplicatedBatch { changes, context_csns: Vec::new(), rules: rules() });
+    assert_eq!(outcome.changes.iter().map(word).collect::<Vec<_>>(), ["done", "delete theirs"]);
+    assert!(f.entry(A).is_none());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use larix_engine::replica::{AttributeShare, DeleteLimit, Part, ReplicaRules, Sha
 use larix_proto::control::SyncMode;
 use larix_proto::{ControlBuf, FilterBuf, Scope};
 use larix_schema::{NormalDn, Schema};
+use sha2::{Digest, Sha256};
 
 use super::{End, Request};
 
@@ -88,6 +89,15 @@ impl Line {
         }
     }
 
+    /// What the cookie of one of several lines is kept by: a line that brings another part has another name, whatever its `rid=`.
+    #[must_use]
+    pub fn part_name(&self) -> String {
+        let part = format!("{}\n{:?}\n{}", self.local_base.1.as_str(), self.scope, self.filter.as_filter());
+        let digest = Sha256::digest(part.as_bytes());
+        let number = digest.first_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        format!("{:03}-{number:08x}", self.rid)
+    }
+
     /// Whether all of one of the database's suffixes is asked for.
     #[must_use]
     pub fn is_whole(&self, settings: &DatabaseSettings) -> bool {
@@ -109,7 +119,7 @@ impl Line {
             multi_provider: whole && !settings.shadow,
             places: whole,
             part: self.is_part.then(|| Part {
-                rid: self.rid,
+                name: self.part_name(),
                 base: self.local_base.1.clone(),
                 scope: self.scope,
             }),

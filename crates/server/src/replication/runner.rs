@@ -488,7 +488,7 @@ fn context_csns(task: &Task) -> Result<Vec<Csn>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("the contextCSN cannot be read: {error}");
     let Some(followed) = &task.followed else { return Ok(Vec::new()) };
     let csns = match task.is_part {
-        true => followed.part_csns(task.line.rid),
+        true => followed.part_csns(&task.line().part_name()),
         false => followed.context_csns(),
     };
     csns.map_err(|error| failed(&error))

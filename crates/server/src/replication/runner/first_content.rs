@@ -101,7 +101,9 @@ impl Runner {
     fn begin_fill(&mut self) {
         let Some(followed) = self.task.followed.clone() else { return };
         let rules = self.task.rules(&self.schema(), true);
-        if self.first.left == 0 || !self.task.is_whole() || !rules.attributes.is_whole() {
+        // A fill raises the contextCSN, and not how far one of several lines has come.
+        let is_part = self.task.is_part;
+        if self.first.left == 0 || is_part || !self.task.is_whole() || !rules.attributes.is_whole() {
             return;
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
