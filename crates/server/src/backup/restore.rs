@@ -141,7 +141,7 @@ pub(super) fn carry_out(
     if let (Some(moment), Some(last)) = (until.time(), later) {
         return Err(too_early(chain, moment, last.time));
     }
-    let certain = Certain::find(chain, backup, until);
+    let certain = Certain::find(chain, backup, until, database.settings().shadow);
     for (number, (directory, part)) in chain.parts(backup).enumerate() {
         // Compared first: no change of a damaged file is carried out.
         part.file.verify(directory, pace, |_| Ok(()))?;
@@ -237,9 +237,10 @@ struct Certain {
 }
 
 impl Certain {
-    fn find(chain: &Chain, backup: &DatabaseBackup, until: Until) -> Self {
+    /// `shadow`: all changes are the provider's. They come in any order, and may have the server ID that this server has: none is certain.
+    fn find(chain: &Chain, backup: &DatabaseBackup, until: Until, shadow: bool) -> Self {
         let mut last = Self::default();
-        if until.time().is_none() {
+        if shadow || until.time().is_none() {
             return last;
         }
         for (increment, (directory, part)) in chain.parts(backup).enumerate() {
