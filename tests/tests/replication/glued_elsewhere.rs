@@ -181,7 +181,11 @@ fn changes_made_through_the_provider_are_told() {
 #[test]
 fn what_is_heard_first_is_sent_first() {
     // Each answer of the other server comes a second late: what is stored here is changed meanwhile.
-    let far = Running::start(Kind::Larix, &format!("{FAR}overlay retcode\nretcode-sleep 1\n"), FAR_ENTRIES);
+    let far = Running::start(
+        Kind::Larix,
+        &format!("{FAR}overlay retcode\nretcode-parent cn=codes,dc=far\nretcode-sleep 1\n"),
+        FAR_ENTRIES,
+    );
     let provider = provider(far.address(), "", BEHIND_GLUE);
     // As OpenLDAP's consumers ask, and without a cookie.
     let mut like_slapd = Consumer::default();
@@ -189,11 +193,16 @@ fn what_is_heard_first_is_sent_first() {
     like_slapd.ask(provider.address(), &Wanted::default());
     assert_eq!(like_slapd.refresh(), None);
     let mut plain = following(provider.address(), &Wanted::default());
+    // It comes back with a cookie and has no replica ID of its own.
+    let mut another = Consumer::default();
+    another.cookie = Some("rid=000".to_owned());
+    another.ask(provider.address(), &Wanted::default());
+    assert_eq!(another.refresh(), None);
     let mut writer = bound(provider.address(), ADMIN);
     change(&mut writer, "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: changed");
     change(&mut writer, "modify ou=near,dc=example,dc=com\n  replace description: stored here");
     change(&mut writer, "delete uid=u2,ou=remote,dc=example,dc=com");
-    for consumer in [&mut like_slapd, &mut plain] {
+    for consumer in [&mut like_slapd, &mut plain, &mut another] {
         let refreshed = consumer.told.iter().position(|told| told == "refresh present").unwrap();
         consumer.until(|consumer| consumer.told.len() > refreshed + 3);
         let told = consumer.told.split_off(refreshed + 1).join(", ").replace(&format!(",{SUFFIX}"), "");
@@ -201,7 +210,7 @@ fn what_is_heard_first_is_sent_first() {
     }
     // Otherwise a slapd judges the last one by the CSN of the one before.
     assert_eq!(like_slapd.beside.as_deref(), Some("rid=001,content=elsewhere"));
-    assert_eq!(plain.beside, None);
+    assert_eq!((plain.beside, another.beside), (None, None));
 }
 
 /// Changes that the other server refuses, each given up at once, one by an abandon and one by the end of the connection.

@@ -110,7 +110,11 @@ impl Synchronised {
                     Reached::End => self.search.elsewhere_sent(out),
                 });
             }
-            if !matches!(stepped, Stepped::Done(..)) && self.search.persists() {
+            if matches!(stepped, Stepped::Done(..)) {
+                out.append(&mut self.held);
+                return Ok(stepped);
+            }
+            if self.search.persists() {
                 elsewhere.gather()?;
             }
         }
