@@ -371,7 +371,9 @@ impl Fault {
         match self.verdict() {
             Verdict::Conflict => CommitError::Conflict,
             // With what to do about it.
-            Verdict::Full => CommitError::Io(self.into_io()),
+            Verdict::Full => {
+                CommitError::Io(io::Error::other(format!("{}; nothing was changed", self.text())))
+            }
             Verdict::Failed | Verdict::Unknown if self.is_unavailable() => {
                 CommitError::Unavailable(self.into_io())
             }

@@ -246,6 +246,7 @@ impl<S: Store> Core<S> {
         mut make: impl FnMut(&mut Self, &S::Transaction<'_>, &mut WriteSet) -> Result<Option<A>, CommitError>,
     ) -> Result<Option<A>, CommitError> {
         let database = Arc::clone(&self.database);
+        self.unmade = None;
         retried(|| {
             let transaction = database.store().transaction()?;
             self.follow_store(&transaction).map_err(commit_fault)?;

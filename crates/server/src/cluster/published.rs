@@ -174,7 +174,9 @@ pub(super) fn publish_change<S: Store>(
                 return Ok(found.generation);
             }
             if found.lines != *before && state.in_force != found.generation {
-                return Err(not_in_force(found, state));
+                let (code, why) = not_in_force(found, state);
+                // It may lie below what another node has published since.
+                return Err(if lost { not_written(why, lost) } else { (code, why) });
             }
         }
         let generation = found.map_or(1, |found| found.generation.saturating_add(1));

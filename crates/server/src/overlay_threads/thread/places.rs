@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use larix_engine::overlay::Interests;
+use larix_engine::overlay::committed::Committed as _;
 use larix_engine::{CommittedFollower, Served};
 use larix_store::Store;
 
+use super::in_force::InForce;
 use super::{Known, OverlayHost, OverlayThread};
 use crate::panics;
 
@@ -54,7 +56,10 @@ impl<H: OverlayHost> OverlayThread<H> {
     /// # Errors
     /// A store that cannot be read or written.
     pub(super) fn join(&self, served: &Arc<Served<H::Store>>, known: &mut Known<H>) -> Result<(), String> {
-        if known.follower.is_none() {
+        if known.follower.is_some() {
+            // What it took in a term before is durable before its place is.
+            InForce(self).settle()?;
+        } else {
             let held = known.held.take();
             let held = held.unwrap_or_else(|| CommittedFollower::hold(served, self.waker()));
             let joined = CommittedFollower::join_with(served, &self.name, held);
