@@ -220,9 +220,10 @@ fn consumers_of_log(node: &Member) -> Vec<Member> {
         "{} logbase={LOG} logfilter=\"(&(objectClass=auditWriteObject)(reqResult=0))\" syncdata=accesslog schemachecking=off\n",
         line.trim_end()
     );
-    let mut consumers = vec![Member::new(Kind::Larix, "", &line)];
+    let member = |kind| Member::new(kind, "", &line).arguments(&["-d", "sync"]);
+    let mut consumers = vec![member(Kind::Larix)];
     if !Kind::Slapd.is_lacking() {
-        consumers.push(Member::new(Kind::Slapd, "", &line));
+        consumers.push(member(Kind::Slapd));
     }
     consumers.iter_mut().for_each(Member::start);
     consumers

@@ -3,6 +3,7 @@
 
 use larix_engine::Database;
 use larix_engine::entry::EntryAttribute;
+use larix_engine::record::INLINE_VALUE_LIMIT;
 use larix_engine::write::NewRecord;
 use larix_schema::Schema;
 use larix_store::Store;
@@ -11,6 +12,8 @@ use larix_store::Store;
 const BESIDE_BYTES: usize = 8 << 10;
 /// What each value costs beside its bytes, at most.
 const BESIDE_VALUE_BYTES: usize = 8;
+/// What stands in an entry's record for a value that is stored beside it.
+const ELSEWHERE_BYTES: usize = 64;
 
 /// The values of changes.
 const CHANGES: &str = "reqMod";
@@ -21,6 +24,8 @@ const LEFT_OUT: [&str; 4] = ["reqRespControls", "reqControls", "reqOld", CHANGES
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     value: usize,
+    /// The values that stand in the entry's record: those of up to [`INLINE_VALUE_LIMIT`].
+    entry: usize,
     /// All values together: a change log has the record as one value.
     record: usize,
 }
@@ -28,14 +33,17 @@ pub(super) struct Room {
 impl Room {
     pub(super) fn of<S: Store>(database: &Database<S>) -> Self {
         let value = database.store().value_bytes_max().saturating_sub(BESIDE_BYTES);
-        Self { value, record: if database.settings().log { value } else { usize::MAX } }
+        Self { value, entry: value, record: if database.settings().log { value } else { usize::MAX } }
     }
 
     fn takes(&self, record: &NewRecord) -> bool {
-        let mut all = 0usize;
+        let (mut all, mut inline) = (0usize, 0usize);
         record.attributes.iter().flat_map(|attribute| &attribute.values).all(|value| {
-            all = all.saturating_add(value.len()).saturating_add(BESIDE_VALUE_BYTES);
-            value.len() <= self.value && all <= self.record
+            let own = value.len().saturating_add(BESIDE_VALUE_BYTES);
+            let is_inline = value.len() <= INLINE_VALUE_LIMIT;
+            all = all.saturating_add(own);
+            inline = inline.saturating_add(if is_inline { own } else { ELSEWHERE_BYTES });
+            value.len() <= self.value && inline <= self.entry && all <= self.record
         })
     }
 }
@@ -106,11 +114,18 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_left_out_and_the_record_says_so() {
-        let value = |value| Room { value, record: usize::MAX };
-        let record = |record| Room { value: record, record };
+        let value = |value| Room { value, entry: usize::MAX, record: usize::MAX };
+        let entry = |entry| Room { value: 1000, entry, record: usize::MAX };
+        let record = |record| Room { value: record, entry: usize::MAX, record };
         check(value(100), &[("reqMod", &[100, 100])], &["reqMod"], false);
         check(value(100), &[("reqMod", &[100, 101])], &["reqMessage"], true);
         check(value(100), &[("reqMod", &[9]), ("reqOld", &[101])], &["reqMod", "reqMessage"], false);
+        // Small values stand in one record, large ones beside it.
+        check(entry(116), &[("reqMod", &[50, 50])], &["reqMod"], false);
+        check(entry(115), &[("reqMod", &[50, 50])], &["reqMessage"], true);
+        let large = Room { value: 5000, entry: 128, record: usize::MAX };
+        check(large, &[("reqMod", &[INLINE_VALUE_LIMIT + 1; 2])], &["reqMod"], false);
+        check(large, &[("reqMod", &[INLINE_VALUE_LIMIT + 1; 3])], &["reqMessage"], true);
         // A change log has all of it as one value.
         check(record(226), &[("reqMod", &[100, 110])], &["reqMod"], false);
         check(record(225), &[("reqMod", &[100, 110])], &["reqMessage"], true);
