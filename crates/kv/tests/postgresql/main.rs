@@ -165,7 +165,7 @@ fn a_large_commit_has_more_time() {
     let store = in_time("it opens", || open(&engine, &name, &options).ok());
     let mut set = WriteSet::new();
     (0..ROWS).for_each(|id| set.put(INTEGER, &id.to_be_bytes(), *b"value"));
-    commit(&store, &set).expect("it has the time that it takes");
+    in_time("it has the time that it takes", || commit(&store, &set).ok());
     // The next one on the same connection has the usual time again.
     let held = engine.sql(&name, "SELECT count(*) FROM larix.rows");
     assert_eq!(held.as_deref(), Some("150000"));
