@@ -16,8 +16,8 @@ use crate::time::RandomSource;
 
 type Secret = Zeroizing<Vec<u8>>;
 
-/// Rounds ([`password::rounds`]) that the comparisons of one request may take beforehand: some eight seconds.
-const ROUNDS_MAX: u64 = 16_000_000;
+/// Rounds ([`password::rounds`]) that the comparisons of one request may take beforehand: some sixteen seconds.
+const ROUNDS_MAX: u64 = 32_000_000;
 /// Those that they may take on the writer's thread: as many as a bind.
 const LATE_ROUNDS_MAX: u64 = 2_000_000;
 
@@ -201,7 +201,7 @@ mod tests {
         let costly = |number: usize| format!("{{PBKDF2-SHA512}}900000${}$!", "!".repeat(number)).into_bytes();
         let stored = Hasher::new(Scheme::SSHA).hash(b"secret", &SeededRandom::new(1)).unwrap();
         let (late, early) = (PasswordWork::late(), PasswordWork::default());
-        for (work, fit) in [(&late, 2), (&early, 17)] {
+        for (work, fit) in [(&late, 2), (&early, 35)] {
             for number in 1..=fit {
                 assert!(!work.matches(&costly(number), b"x") && !work.has_exceeded(), "{number}");
             }
@@ -211,11 +211,11 @@ mod tests {
         assert!(late.matches(&stored, b"secret"));
         // What was compared beforehand is known.
         early.finish();
-        assert!(!early.matches(&costly(17), b"x") && !early.has_exceeded());
+        assert!(!early.matches(&costly(35), b"x") && !early.has_exceeded());
         assert!(
-            !early.matches(&costly(18), b"x") && !early.matches(&costly(19), b"x") && !early.has_exceeded()
+            !early.matches(&costly(36), b"x") && !early.matches(&costly(37), b"x") && !early.has_exceeded()
         );
-        assert!(!early.matches(&costly(20), b"x") && early.has_exceeded());
+        assert!(!early.matches(&costly(38), b"x") && early.has_exceeded());
     }
 
     #[test]

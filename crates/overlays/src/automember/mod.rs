@@ -185,18 +185,24 @@ impl FollowUp for Follow {
         let new = around.after.entry(&self.after)?;
         let (old, new): (Side<'_>, Side<'_>) =
             (self.before.as_ref().zip(old.as_ref()), new.as_ref().map(|entry| (&self.after, entry)));
-        let mut all = Vec::new();
+        let mut sides = Vec::with_capacity(self.definitions.len());
         for definition in self.definitions.iter() {
-            let (was, is) =
-                (definition.groups_of(around.before, old)?, definition.groups_of(around.after, new)?);
+            let was = definition.groups_of(around.before, old)?;
+            sides.push((definition, was, definition.groups_of(around.after, new)?));
+        }
+        // Another definition may keep the entry in a group.
+        let stays = |group: &&NormalDn| sides.iter().any(|(_, _, is)| is.contains(group));
+        let mut all = Vec::new();
+        for (definition, was, is) in &sides {
             let (called, is_called) = (definition.value_of(old), definition.value_of(new));
             let moved = called != is_called;
             if let Some(value) = called {
                 let left = was.iter().filter(|group| moved || !is.contains(*group));
                 for group in left {
                     all.extend(definition.change(schema, ChangeKind::Delete, group, value.clone()));
-                    // Referential integrity may have put the new name there by then.
-                    let now = is_called.as_ref().filter(|_| moved && !is.contains(group));
+                    // Referential integrity may have put the new name there by then; it changes names of entries alone.
+                    let goes = moved && definition.value.is_none() && !stays(group);
+                    let now = is_called.as_ref().filter(|_| goes);
                     all.extend(
                         now.and_then(|now| definition.change(schema, ChangeKind::Delete, group, now.clone())),
                     );

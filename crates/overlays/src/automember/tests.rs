@@ -108,6 +108,39 @@ fn an_entry_leaves_groups_under_its_new_name_too() {
     }
 }
 
+/// An entry moves from the base of one definition to that of another, and both have the group.
+#[test]
+fn an_entry_stays_in_a_group_of_another_definition() {
+    let other = "automember-definition more ou=Groups,dc=example,dc=com (objectClass=person) member:dn \
+                 cn=others,dc=example,dc=com";
+    for lines in [format!("{DEFINITION}\n{other}"), format!("{other}\n{DEFINITION}")] {
+        let fixture = start(&lines, true);
+        add(&fixture, "x", "");
+        fixture.apply(&format!(
+            "dn: cn=x,ou=People,{SUFFIX}\nchangetype: modrdn\nnewrdn: cn=x\ndeleteoldrdn: 0\n\
+             newsuperior: ou=Groups,{SUFFIX}\n"
+        ));
+        assert_eq!(members(&fixture), "mail: suffix; others: x; web: suffix", "{lines}");
+    }
+}
+
+/// The new value of an entry that leaves a group is there by right of another entry.
+#[test]
+fn a_value_that_another_entry_has_stays() {
+    let lines = format!(
+        "automember-definition people ou=People,dc=example,dc=com (objectClass=uidObject) memberUid:uid\n{}",
+        RULES.replace("hosts", "people")
+    );
+    let fixture = start(&lines, false);
+    add(&fixture, "web1", "");
+    add(&fixture, "web2", "");
+    fixture.apply(&format!(
+        "dn: cn=web1,ou=People,{SUFFIX}\nchangetype: modify\nreplace: uid\nuid: web2\n-\n\
+         add: description\ndescription: old\n"
+    ));
+    assert!(members(&fixture).ends_with("web: suffix, memberUid=web2"), "{}", members(&fixture));
+}
+
 #[test]
 fn groups_may_have_values_of_entries() {
     let lines = "automember-definition people ou=People,dc=example,dc=com (objectClass=uidObject) memberUid:uid\n\

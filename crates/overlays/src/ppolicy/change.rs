@@ -336,7 +336,7 @@ impl<'a> Modify<'a> {
         if !self.change.passwords.has_exceeded() {
             return Ok(());
         }
-        let text = "the stored passwords take too long to be compared; an administrator has to set a new one";
+        let text = "the stored passwords take too long to be compared; send the change by itself, or have an administrator set a new one";
         Err(refuse(self.change, ResultCode::ADMIN_LIMIT_EXCEEDED, text, None))
     }
 

@@ -185,7 +185,9 @@ impl Gone {
         // A name may come in only where the old one went: if the change of all is refused, each attribute is tried for itself. If it is
         // not, nothing of that is left to do, and it is refused.
         let comes = all.iter().any(|change| change.kind == ChangeKind::SoftAdd);
-        let alone = if comes && each.len() > 1 { each } else { Vec::new() };
+        // A name that is only spelt otherwise is its own old name: all would be done twice.
+        let is_other = self.target.as_ref() != Some(&self.dn);
+        let alone = if comes && is_other && each.len() > 1 { each } else { Vec::new() };
         for mut mods in std::iter::once(all).chain(alone) {
             if let Some(modifier) = self.settings.modifier.as_ref().filter(|_| !local) {
                 let value = vec![modifier.clone().into_bytes()];
