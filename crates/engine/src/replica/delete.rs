@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::apply::Applier;
 use super::steps::{self, Here};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, Part, state};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, ReplicatedPart, state};
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::log::LoggedChange;
@@ -37,7 +37,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             self.bury_absent(uuid)?;
             return Ok(Applied::Done);
         };
-        let has_moved = |part: &Part| {
+        let has_moved = |part: &ReplicatedPart| {
             let is_newer = csn.is_some() && here.csn >= csn;
             is_newer || !here.dn.is_in_scope(&part.base, part.scope)
         };

@@ -35,8 +35,8 @@ pub use state::{ReplicaRows, deletes_after, entry_of};
 
 pub use request::{
     Applied, AttributeShare, ConflictKind, ConflictNote, DeleteCompletion, DeleteLimit, DeleteOutcome,
-    KeptSide, Part, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedCompletion, ReplicatedOutcome,
-    Share,
+    KeptSide, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedCompletion, ReplicatedOutcome,
+    ReplicatedPart, Share,
 };
 pub use state::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};
 pub use uuids::UuidSet;

@@ -89,7 +89,7 @@ pub struct ReplicaRules {
     /// Another server than the provider keeps the entries: what comes last holds, whatever the contextCSN or the entry's own CSN says.
     pub elsewhere: bool,
     /// The line brings one of several parts of the database.
-    pub part: Option<Part>,
+    pub part: Option<ReplicatedPart>,
     /// Which attributes are the provider's.
     pub attributes: Arc<AttributeShare>,
 }
@@ -97,7 +97,7 @@ pub struct ReplicaRules {
 /// What one of several lines brings. Each has a cookie of its own: where one has come far, another may lack what came before. And an
 /// entry that leaves a part may have come into another by the same change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ReplicatedPart {
     /// What its cookie is kept by: another part has another name. Without `/`.
     pub name: String,
     /// Here.

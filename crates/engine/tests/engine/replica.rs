@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{
-    ConflictKind, DeleteLimit, DeleteOutcome, KeptSide, Part, ReplicaRules, ReplicatedBatch,
-    ReplicatedChange, Share, UuidSet, conflicts,
+    ConflictKind, DeleteLimit, DeleteOutcome, KeptSide, ReplicaRules, ReplicatedBatch, ReplicatedChange,
+    ReplicatedPart, Share, UuidSet, conflicts,
 };
 use larix_proto::Scope;
 use larix_store::Store;
@@ -134,7 +134,7 @@ fn an_entry_goes_from_one_part_to_another() {
         let line = |name: &str, unit: &str| {
             let base = f.schema.parse_dn(&format!("ou={unit},dc=example,dc=com")).unwrap();
             ReplicaRules {
-                part: Some(Part { name: name.to_owned(), base, scope: Scope::Subtree }),
+                part: Some(ReplicatedPart { name: name.to_owned(), base, scope: Scope::Subtree }),
                 multi_provider: false,
                 places: false,
                 drop_covered: false,
@@ -168,7 +168,7 @@ fn an_entry_goes_from_one_part_to_another() {
 fn a_member_with_parts_deletes_what_is_newer() {
     let f = filled();
     let base = f.schema.parse_dn("dc=example,dc=com").unwrap();
-    let part = Some(Part { name: "001-a".to_owned(), base, scope: Scope::Subtree });
+    let part = Some(ReplicatedPart { name: "001-a".to_owned(), base, scope: Scope::Subtree });
     let rules = || ReplicaRules { part: part.clone(), ..ReplicaRules::default() };
     let changes = vec![put(1, A, csn(2, 9), &[]), delete(1, csn(3, 8))];
     let outcome = batch(&f, ReplicatedBatch { changes, context_csns: Vec::new(), rules: rules() });

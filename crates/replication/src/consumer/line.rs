@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larix_engine::csn::Csn;
 use larix_engine::database::DatabaseSettings;
-use larix_engine::replica::{AttributeShare, DeleteLimit, Part, ReplicaRules, Share};
+use larix_engine::replica::{AttributeShare, DeleteLimit, ReplicaRules, ReplicatedPart, Share};
 use larix_proto::control::SyncMode;
 use larix_proto::{ControlBuf, FilterBuf, Scope};
 use larix_schema::{NormalDn, Schema};
@@ -118,7 +118,7 @@ impl Line {
             drop_covered: !refresh && !self.is_part,
             multi_provider: whole && !settings.shadow,
             places: whole,
-            part: self.is_part.then(|| Part {
+            part: self.is_part.then(|| ReplicatedPart {
                 name: self.part_name(),
                 base: self.local_base.1.clone(),
                 scope: self.scope,
