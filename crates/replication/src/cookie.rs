@@ -53,6 +53,16 @@ impl fmt::Display for CookieError {
 
 impl std::error::Error for CookieError {}
 
+/// Characters of a part that an error shows, at most.
+const SHOWN: usize = 64;
+
+fn shown(part: &str) -> String {
+    match part.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", part.get(..end).unwrap_or_default()),
+        None => part.to_owned(),
+    }
+}
+
 /// The largest replica id.
 pub const RID_MAX: u16 = 999;
 /// The largest server id.
@@ -66,7 +76,7 @@ impl Cookie {
     pub fn parse(text: &str) -> Result<Self, CookieError> {
         let mut cookie = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            let error = |why| CookieError { part: part.to_owned(), why };
+            let error = |why| CookieError { part: shown(part), why };
             let (name, value) = part.split_once('=').ok_or_else(|| error("has no `=`"))?;
             match name {
                 "rid" => {
@@ -166,6 +176,10 @@ mod tests {
             assert!(Cookie::parse(text).unwrap_err().to_string().contains(part), "{text}");
         }
         assert!(Cookie::parse(&format!("csn={CSN_1};{CSN_1}")).is_err());
+        // A provider may send megabytes.
+        let long = Cookie::parse(&"\u{e9}".repeat(100_000)).unwrap_err().to_string();
+        let expected = format!("synchronisation cookie: \"{}...\": has no `=`", "\u{e9}".repeat(64));
+        assert_eq!(long, expected);
         assert_eq!(Cookie::parse("rid=7,later=x").unwrap().rid, 7);
     }
 }

@@ -126,7 +126,9 @@ fn an_increment_is_judged_by_what_it_leads_to() {
 fn values_that_many_entries_are_looked_at_for_are_refused() {
     let fixture = fixture(&[&["mail", "neguri", "ldap:///?description?sub"]], false);
     for number in 0..500 {
-        fixture.apply(&format!("dn: cn={number},ou=People,{SUFFIX}\nobjectClass: person\nsn: x\n"));
+        fixture.apply(&format!(
+            "dn: cn={number},ou=People,{SUFFIX}\nobjectClass: person\nsn: x\ndescription: d\n"
+        ));
     }
     let person = |values: u32| {
         let mails: String = (0..values).map(|number| format!("mail: {number}@x\n")).collect();
