@@ -321,3 +321,24 @@ fn a_password_that_has_to_be_changed_comes_before_transactions() {
     assert_eq!(client.ask(&password_modify(USER, Some("right"))).unwrap().code, 0);
     assert_eq!(client.ask(&start).unwrap().code, 0);
 }
+
+#[test]
+fn a_password_that_has_to_be_changed_is_changed_by_a_new_one_alone() {
+    use ModifyOperation::{Add, Delete, Replace};
+    let (_site, server) = directory("", POLICY);
+    let mut admin = Raw::connect(server.address).unwrap();
+    assert_eq!(admin.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+    assert_eq!(admin.ask(&modify(USER, &[(Replace, "pwdReset", &["TRUE"])], &[])).unwrap().code, 0);
+    let mut client = user(&server);
+    let mut check = |what: &str, changes: &[(ModifyOperation, &str, &[&str])], code: u32, then: u32| {
+        assert_eq!(client.ask(&modify(USER, changes, &[])).unwrap().code, code, "{what}");
+        let look = search(USER, Scope::Base, DerefAliases::Never);
+        assert_eq!(client.ask(&look).unwrap().code, then, "a search behind {what}");
+    };
+    // As a slapd has it.
+    check("a change of nothing", &[], 0, 50);
+    check("another attribute", &[(Replace, "description", &["x"])], 50, 50);
+    check("a value that is no password", &[(Add, "userPassword;lang-en", &["brand new"])], 50, 50);
+    check("a password that is taken away", &[(Delete, "userPassword", &["right"])], 0, 50);
+    check("a new password", &[(Add, "userPassword", &["brand new"])], 0, 0);
+}

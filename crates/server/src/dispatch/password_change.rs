@@ -5,7 +5,8 @@ use std::sync::Arc;
 use larix_engine::controls::RequestControls;
 use larix_engine::write::{WriteOperation, WriteRequest};
 use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse};
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{LdapResult, ModifyOperation, ResultCode};
+use larix_schema::{AttributeDescription, Schema};
 
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
@@ -32,16 +33,29 @@ impl Dispatcher {
         Started::Answered
     }
 
-    /// Whether a change is of passwords, and operational attributes, alone.
+    /// Whether a change is of the password, and of operational attributes, alone.
     pub(crate) fn changes_password_alone(&self, operation: &WriteOperation) -> bool {
         let WriteOperation::Modify { changes, .. } = operation else { return false };
         let databases = self.server.databases();
         let schema = databases.schema();
         changes.iter().all(|change| {
             schema.describe(&change.attribute.description).is_ok_and(|description| {
-                let attribute = schema.attribute(description.attribute);
-                attribute.name() == "userPassword" || attribute.is_operational()
+                is_password(schema, &description) || schema.attribute(description.attribute).is_operational()
             })
+        })
+    }
+
+    /// Whether a change brings a password. One that takes values away, or changes operational attributes or nothing, does not.
+    fn brings_password(&self, operation: &WriteOperation) -> bool {
+        let WriteOperation::Modify { changes, .. } = operation else { return false };
+        let databases = self.server.databases();
+        let schema = databases.schema();
+        changes.iter().any(|change| {
+            matches!(change.operation, ModifyOperation::Add | ModifyOperation::Replace)
+                && !change.attribute.values.is_empty()
+                && schema
+                    .describe(&change.attribute.description)
+                    .is_ok_and(|description| is_password(schema, &description))
         })
     }
 
@@ -57,7 +71,7 @@ impl Dispatcher {
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
             completer.complete(Completion::Write(outcome));
         };
-        if self.session.must_change_password {
+        if self.session.must_change_password && self.brings_password(&request.operation) {
             let target = databases.schema().parse_dn(request.operation.target()).ok();
             if target.is_some() && target == self.session.subject().dn {
                 self.password_change = Some(begun.operation.serial);
@@ -68,4 +82,9 @@ impl Dispatcher {
         let pending = databases.router().update(&context, request, Box::new(done));
         self.wait_for_pending(begun, pending);
     }
+}
+
+/// Whether values of this description are passwords: with an option they are not.
+fn is_password(schema: &Schema, description: &AttributeDescription) -> bool {
+    description.options().is_empty() && schema.attribute(description.attribute).name() == "userPassword"
 }
