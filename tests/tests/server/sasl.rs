@@ -147,6 +147,10 @@ fn cyrus_clients_are_let_in_as_slapd_lets_them() {
     // What slapd with Cyrus SASL cannot do: other hashes than clear passwords.
     both.check_larix("PLAIN", "hashed", "secret", &plain, "dn:uid=hashed,dc=example,dc=com");
     both.check_larix("SCRAM-SHA-256", "hashed", "secret", &plain, "49");
+    // slapd takes these for patterns, and lets ann in.
+    for name in ["a*", "a%2A"] {
+        both.check_larix("PLAIN", name, "annpw", &plain, "49");
+    }
     for (mechanism, expected) in [
         ("SCRAM-SHA-256", "dn:uid=verified,dc=example,dc=com"),
         ("SCRAM-SHA-512", "49"),
