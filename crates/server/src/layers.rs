@@ -49,10 +49,14 @@ impl fmt::Display for LayersError {
 }
 
 impl Layers {
-    /// TLS from here on; `before` is what the socket still has to take in the clear.
-    pub(crate) fn start_tls(&mut self, tls: TlsSession, before: &[u8]) {
-        self.wire.extend_from_slice(before);
+    /// TLS from here on, below a SASL layer if there is one; `before` goes out as until now.
+    ///
+    /// # Errors
+    /// Those of the SASL layer.
+    pub(crate) fn start_tls(&mut self, tls: TlsSession, before: &[u8]) -> Result<(), LayersError> {
+        self.send(before)?;
         self.tls = Some(tls);
+        Ok(())
     }
 
     /// A SASL layer from here on; `before` goes out as until now.
@@ -149,6 +153,73 @@ impl Layers {
     pub(crate) fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_configuration::values::TlsSettings;
+    use larix_engine::time::Timestamp;
+    use larix_testkit::Authority;
+
+    use super::*;
+    use crate::tls::TlsState;
+
+    /// Shows what went through it.
+    #[derive(Debug)]
+    struct Brackets;
+
+    impl SecurityLayer for Brackets {
+        fn unwrap(&mut self, buffer: &[u8], plain: &mut Vec<u8>) -> Result<(), LayerError> {
+            plain.extend_from_slice(buffer);
+            Ok(())
+        }
+
+        fn wrap(&mut self, plain: &[u8], buffer: &mut Vec<u8>) -> Result<(), LayerError> {
+            buffer.push(b'<');
+            buffer.extend_from_slice(plain);
+            buffer.push(b'>');
+            Ok(())
+        }
+
+        fn send_max(&self) -> usize {
+            1024
+        }
+
+        fn receive_max(&self) -> usize {
+            1024
+        }
+
+        fn ssf(&self) -> u32 {
+            1
+        }
+    }
+
+    fn tls() -> TlsSession {
+        let folder = tempfile::tempdir().unwrap();
+        Authority::new("Root").server().write(folder.path(), "server");
+        let settings = TlsSettings {
+            certificate_file: Some(folder.path().join("server.pem")),
+            certificate_key_file: Some(folder.path().join("server.key")),
+            ..TlsSettings::default()
+        };
+        let loaded = TlsState::load(&settings, Timestamp::from_seconds(1_800_000_000)).unwrap();
+        TlsSession::new(loaded.state.unwrap())
+    }
+
+    #[test]
+    fn what_is_answered_before_tls_begins_goes_as_until_then() {
+        for (has_layer, expected) in [(false, &b"answer"[..]), (true, b"\0\0\0\x08<answer>")] {
+            let mut layers = Layers::default();
+            if has_layer {
+                layers.install(Box::new(Brackets), b"").unwrap();
+            }
+            layers.start_tls(tls(), b"answer").unwrap();
+            let mut socket = Vec::new();
+            layers.flush(&mut socket).unwrap();
+            assert_eq!(socket, expected, "with a SASL layer: {has_layer}");
+            assert!(layers.is_handshaking());
         }
     }
 }

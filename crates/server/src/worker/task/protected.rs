@@ -113,12 +113,15 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// TLS begins: what is in the output still goes out in the clear.
+    /// TLS begins: what is in the output still goes out as until now.
     pub(super) fn start_tls(&mut self) -> Result<(), Ended> {
         let Some(state) = self.core.server.tls.current() else { return Err(Ended::Because(NO_TLS)) };
         let before = self.connection.output();
         let count = before.len();
-        self.layers.get_or_insert_default().start_tls(TlsSession::new(state), before);
+        let started = self.layers.get_or_insert_default().start_tls(TlsSession::new(state), before);
+        if let Err(error) = started {
+            return Err(self.broken(&error));
+        }
         self.handshake_until = Some(now() + HANDSHAKE_TIMEOUT);
         add(&self.core.counters.bytes_sent, count as u64);
         self.connection.sent(count);
