@@ -68,15 +68,28 @@ impl FramedLayer {
         Self { layer, kept: Vec::new() }
     }
 
-    /// Takes bytes as they came and appends what the whole buffers among them protect.
+    /// Takes bytes as they came and appends what the whole buffers among them protect. Each byte is copied a fixed number of times,
+    /// in however many pieces they come.
     pub(crate) fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), LayerError> {
-        let mut joined = std::mem::take(&mut self.kept);
-        let mut rest = if joined.is_empty() {
-            bytes
-        } else {
-            joined.extend_from_slice(bytes);
-            joined.as_slice()
-        };
+        if self.kept.is_empty() {
+            let used = self.open(bytes, plain)?;
+            self.kept.extend_from_slice(bytes.get(used..).unwrap_or_default());
+            return Ok(());
+        }
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.extend_from_slice(bytes);
+        let used = self.open(&kept, plain)?;
+        // An idle connection keeps no buffer.
+        if used < kept.len() {
+            kept.drain(..used);
+            self.kept = kept;
+        }
+        Ok(())
+    }
+
+    /// Opens the whole buffers at the front; how many bytes they were.
+    fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<usize, LayerError> {
+        let mut rest = bytes;
         while let Some((header, after)) = rest.split_first_chunk::<LENGTH_BYTES>() {
             let length = usize::try_from(u32::from_be_bytes(*header)).unwrap_or(usize::MAX);
             let limit = self.layer.receive_max().min(BUFFER_BYTES_MAX);
@@ -87,9 +100,7 @@ impl FramedLayer {
             self.layer.unwrap(buffer, plain)?;
             rest = next;
         }
-        // An idle connection keeps no buffer.
-        self.kept = if rest.is_empty() { Vec::new() } else { rest.to_vec() };
-        Ok(())
+        Ok(bytes.len() - rest.len())
     }
 
     /// Appends the buffers that protect `plain` to `wire`.
@@ -175,5 +186,48 @@ mod tests {
             let mut receiver = FramedLayer::new(Box::<Shift>::default());
             assert_eq!(receiver.receive(bytes, &mut Vec::new()), Err(expected), "{bytes:?}");
         }
+    }
+
+    /// Takes large buffers as they are.
+    #[derive(Debug)]
+    struct Large;
+
+    impl SecurityLayer for Large {
+        fn unwrap(&mut self, buffer: &[u8], plain: &mut Vec<u8>) -> Result<(), LayerError> {
+            plain.extend_from_slice(buffer);
+            Ok(())
+        }
+
+        fn wrap(&mut self, plain: &[u8], buffer: &mut Vec<u8>) -> Result<(), LayerError> {
+            buffer.extend_from_slice(plain);
+            Ok(())
+        }
+
+        fn send_max(&self) -> usize {
+            1 << 17
+        }
+
+        fn receive_max(&self) -> usize {
+            1 << 17
+        }
+
+        fn ssf(&self) -> u32 {
+            1
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_comes_byte_by_byte_is_not_copied_for_each() {
+        let (sent, mut wire) = (vec![7; 1 << 17], Vec::new());
+        FramedLayer::new(Box::new(Large)).send(&sent, &mut wire).unwrap();
+        let mut receiver = FramedLayer::new(Box::new(Large));
+        let (mut plain, mut rooms) = (Vec::new(), std::collections::BTreeSet::new());
+        for byte in &wire {
+            receiver.receive(&[*byte], &mut plain).unwrap();
+            rooms.insert(receiver.kept.capacity());
+        }
+        assert_eq!(plain, sent);
+        // A list has a room of another size each time that its content is copied.
+        assert!(rooms.len() <= 20, "{rooms:?}");
     }
 }
