@@ -118,6 +118,12 @@ pub(crate) fn offered(settings: &SaslSettings, context: MechanismContext) -> Vec
     Mechanism::ALL.iter().filter(usable).map(|mechanism| mechanism.name()).collect()
 }
 
+/// Whether a mechanism that binds to the channel is among them.
+pub(crate) fn offers_channel_binding(settings: &SaslSettings, context: MechanismContext) -> bool {
+    let binds = |mechanism: &&Mechanism| matches!(mechanism, Mechanism::Scram { plus: true, .. });
+    Mechanism::ALL.iter().filter(binds).any(|mechanism| check(*mechanism, settings, context).is_ok())
+}
+
 /// The channels to bind to: type and data. `ldap` is how OpenLDAP's client library calls the one it is configured for.
 pub(crate) fn channels(tls: &TlsFacts, configured: ChannelBinding) -> Vec<(&'static str, Vec<u8>)> {
     let bindings = &tls.bindings;
@@ -181,6 +187,23 @@ mod tests {
         check("minssf=1", Some(&old), bare, &["DIGEST-MD5"]);
         check("minssf=1,maxbufsize=0", Some(&old), bare, &[]);
         check(default, Some(&["EXTERNAL"]), bare, &[]);
+    }
+
+    #[test]
+    fn what_binds_is_offered_where_the_configuration_has_it() {
+        let bare = MechanismContext::default();
+        let tls = MechanismContext { external_ssf: 256, has_identity: false, has_channel: true };
+        for (mechanisms, context, expected) in [
+            (None, tls, true),
+            (None, bare, false),
+            (Some(&["SCRAM-SHA-256", "PLAIN"][..]), tls, false),
+            (Some(&["SCRAM-SHA-256", "SCRAM-SHA-1-PLUS"][..]), tls, true),
+        ] {
+            let chosen =
+                |names: &[&str]| names.iter().filter_map(|name| Mechanism::from_name(name)).collect();
+            let settings = SaslSettings { mechanisms: mechanisms.map(chosen), ..SaslSettings::default() };
+            assert_eq!(offers_channel_binding(&settings, context), expected, "{mechanisms:?} {context:?}");
+        }
     }
 
     #[test]

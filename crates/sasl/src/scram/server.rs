@@ -44,7 +44,7 @@ impl Server {
     ) -> Result<(Self, String), Fault> {
         let channel: &[u8] = match &first.binding {
             // Cyrus SASL's clients bind and leave -PLUS out of the name: what binds is as good under either.
-            BindingFlag::Used(_) if !binding.plus && !binding.offered => {
+            BindingFlag::Used(_) if !binding.plus && binding.channels.is_empty() => {
                 return Err(Fault::ChannelBinding("the mechanism has none"));
             }
             BindingFlag::Used(name) => {

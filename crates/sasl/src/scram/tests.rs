@@ -65,6 +65,8 @@ fn channel_bindings_must_agree() {
     let channels: [(&str, &[u8]); 2] =
         [("tls-exporter", b"exported"), ("tls-server-end-point", b"certificate")];
     let both = |plus| ServerBinding { plus, offered: true, channels: &channels };
+    // The configuration leaves out the mechanisms that bind.
+    let left_out = ServerBinding { plus: false, offered: false, channels: &channels };
     for (flag, binding, expected) in [
         ("n", NO_BINDING, None),
         ("y", NO_BINDING, None),
@@ -74,6 +76,9 @@ fn channel_bindings_must_agree() {
         ("p=tls-server-end-point", both(true), None),
         ("p=tls-unique", both(true), Some(Fault::ChannelBinding("type not available"))),
         ("p=tls-exporter", both(false), None),
+        ("n", left_out, None),
+        ("y", left_out, None),
+        ("p=tls-exporter", left_out, None),
         ("p=tls-exporter", NO_BINDING, Some(Fault::ChannelBinding("the mechanism has none"))),
         ("n", both(true), Some(Fault::ChannelBinding("the mechanism demands it"))),
         ("y", both(true), Some(Fault::ChannelBinding("the mechanism demands it"))),

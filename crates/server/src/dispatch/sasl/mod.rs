@@ -269,11 +269,16 @@ impl Dispatcher {
         verifier: scram::Verifier,
     ) -> Result<BindStep, LdapResult> {
         let ScramStart { first, hash, plus, claim, .. } = start;
-        let configured = self.server.config().global.sasl.channel_binding;
+        let (configured, offers) = {
+            let config = self.server.config();
+            let settings = &config.global.sasl;
+            let context = MechanismContext::of_subject(self.session.subject(), settings);
+            (settings.channel_binding, sasl_mechanisms::offers_channel_binding(settings, context))
+        };
         let channels = self.session.tls.as_deref().map(|tls| sasl_mechanisms::channels(tls, configured));
         let channels = channels.unwrap_or_default();
         let channels: Vec<(&str, &[u8])> = channels.iter().map(|(name, data)| (*name, &data[..])).collect();
-        let binding = ServerBinding { plus, offered: !channels.is_empty(), channels: &channels };
+        let binding = ServerBinding { plus, offered: offers && !channels.is_empty(), channels: &channels };
         let started = scram::Server::start(&first, verifier, &nonce(), &binding);
         let (server, challenge) = started.map_err(|fault| faulty(&fault))?;
         let state = State::Scram { server: Box::new(server), claim: Box::new(claim) };
