@@ -45,7 +45,7 @@ pub(super) struct LdapClient {
     stream: UnixStream,
     input: Vec<u8>,
     last_id: u32,
-    /// Nothing more comes from there.
+    /// Nothing more comes from there, or a request has gone in part: no other may follow it.
     gone: bool,
 }
 
@@ -399,11 +399,13 @@ impl LdapClient {
                 result
             }
             Err(_) => {
-                request.zeroize();
-                request.clear();
-                client::abandon(&mut request, MessageId(id.0 + 1), id, &[]);
-                self.last_id += 1;
-                self.gone = self.stream.try_write(&request).is_err();
+                if !self.gone {
+                    request.zeroize();
+                    request.clear();
+                    client::abandon(&mut request, MessageId(id.0 + 1), id, &[]);
+                    self.last_id += 1;
+                    self.gone = self.stream.try_write(&request).ok() != Some(request.len());
+                }
                 LdapResult::with(ResultCode::TIME_LIMIT_EXCEEDED, "no answer within 30 seconds: abandoned")
             }
         };
@@ -417,7 +419,10 @@ impl LdapClient {
         answer: &mut Answer,
     ) -> Result<LdapResult, LdapResult> {
         let lost = |_| LdapResult::with(ResultCode::UNAVAILABLE, "the server has ended this connection");
+        // A browser that leaves ends this wherever it waits: what came next would be taken for the rest of the request.
+        self.gone = true;
         self.stream.write_all(request).await.map_err(lost)?;
+        self.gone = false;
         let mut bytes = 0;
         loop {
             match frame(&self.input, ANSWER_MAX) {
@@ -517,5 +522,29 @@ impl Found {
     /// Whether it is of an object class, or of one that is called so.
     pub(super) fn is_a(&self, class: &str) -> bool {
         self.texts("objectClass").iter().any(|name| name.eq_ignore_ascii_case(class))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_a_request_that_went_in_part_no_other_goes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            // More than the sockets hold, and what goes whole.
+            for (bytes, is_gone) in [(8 << 20, true), (10, false)] {
+                let (stream, mut server) = UnixStream::pair().unwrap();
+                let mut client = LdapClient { stream, input: Vec::new(), last_id: 0, gone: false };
+                let value = vec![b'x'; bytes];
+                let mut first = [0; 10];
+                tokio::select! {
+                    _ = client.compare("cn=x", "cn", &value) => panic!("nobody answers"),
+                    read = server.read_exact(&mut first) => assert_eq!(read.unwrap(), 10),
+                }
+                assert_eq!(client.is_gone(), is_gone, "{bytes}");
+            }
+        });
     }
 }
