@@ -30,6 +30,9 @@ pub const LARGE_REQUEST: usize = 32 * 1024;
 
 const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
 
+/// How a request may name userPassword (RFC 4519 section 2.41).
+const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
+
 /// How a bind request begins.
 const BIND_TAG: u8 = 0x60;
 
@@ -437,8 +440,12 @@ impl<S: Service> Connection<S> {
         self.next_serial += 1;
         self.had_secrets |= match message.request {
             Request::Bind(_) => true,
-            Request::Extended(request) => request.name == oid::PASSWORD_MODIFY,
-            Request::Compare(request) => request.attribute.eq_ignore_ascii_case("userPassword"),
+            Request::Extended(request) => {
+                [oid::PASSWORD_MODIFY, oid::VERIFY_CREDENTIALS].contains(&request.name)
+            }
+            Request::Compare(request) => {
+                PASSWORD_NAMES.iter().any(|name| request.attribute.eq_ignore_ascii_case(name))
+            }
             _ => false,
         };
         match message.request {
@@ -508,6 +515,8 @@ impl<S: Service> Connection<S> {
 
     /// A whole message with a value that is not acceptable gets its own answer, anything else ends the connection.
     fn answer_undecodable(&mut self, error: &MessageError) {
+        // It may be a bind.
+        self.had_secrets = true;
         let answer = error.id.zip(error.operation.and_then(ResponseOp::to_request));
         match answer {
             Some((id, op)) if error.is_answerable() && id != MessageId(0) => {

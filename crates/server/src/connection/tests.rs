@@ -53,6 +53,9 @@ impl Service for Script {
                 None => answer(out, operation, ResponseOp::SearchDone),
             },
             Request::Extended(extended) if extended.name == oid::START_TLS => Started::Securing,
+            Request::Extended(extended) if extended.name.contains('.') => {
+                answer(out, operation, ResponseOp::Extended)
+            }
             Request::Extended(extended) => Started::Cancel(MessageId(extended.name.parse().unwrap())),
             _ => answer(out, operation, ResponseOp::Delete),
         }
@@ -693,4 +696,34 @@ fn a_half_closed_connection_gets_its_answers() {
     let mut idle = self::connection();
     idle.receive(&[0x30]);
     assert_eq!(idle.input_ended(), Turn::Close, "half a message is none");
+}
+
+#[test]
+fn what_held_a_password_is_to_be_overwritten() {
+    use larix_proto::client;
+    let encoded = |encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        encode(&mut out);
+        out
+    };
+    let one = MessageId(1);
+    let extended = |name: &str| encoded(&|out| client::extended(out, one, name, Some(b"secret"), &[]));
+    let compare = |name: &str| encoded(&|out| client::compare(out, one, "cn=x", name, b"secret", &[]));
+    let bind = encoded(&|out| client::simple_bind(out, one, "cn=x", b"secret", &[]));
+    // A name that is no text: the request is refused before it is looked at.
+    let undecodable = bind.iter().map(|byte| if *byte == b'x' { 0xff } else { *byte }).collect();
+    for (what, request, expected) in [
+        ("a bind", bind, true),
+        ("a bind that cannot be read", undecodable, true),
+        ("a change of a password", extended(oid::PASSWORD_MODIFY), true),
+        ("a password to be verified", extended(oid::VERIFY_CREDENTIALS), true),
+        ("another operation", extended(oid::WHO_AM_I), false),
+        ("a password to be compared", compare("userpassword"), true),
+        ("the same by its number", compare("2.5.4.35"), true),
+        ("another attribute", compare("cn"), false),
+    ] {
+        let mut connection = connection();
+        connection.receive(&request);
+        assert_eq!(connection.take_had_secrets(), expected, "{what}");
+    }
 }
