@@ -151,7 +151,10 @@ impl Dispatcher {
             Authentication::Sasl { .. } => 163,
             Authentication::Other(number) => 128 + u32::from(number),
         };
-        self.log_operation(&begun, format_args!("BIND dn=\"{shown}\" method={method}"));
+        if self.logs_stats() {
+            let shown = printable(&shown);
+            self.log_operation(&begun, format_args!("BIND dn=\"{shown}\" method={method}"));
+        }
         match request.version {
             3 => {}
             2 if self.server.config().global.allow.bind_v2 => {}

@@ -92,7 +92,8 @@ fn text(bytes: &[u8]) -> &str {
 /// A DN as the log shows it: in its pretty form if it is one, as it came otherwise.
 fn shown_dn(names: Names<'_>, dn: &str) -> String {
     let pretty = names.zip(Dn::parse(dn).ok()).and_then(|(schema, parsed)| schema.pretty_dn(&parsed).ok());
-    pretty.unwrap_or_else(|| printable(dn).into_owned())
+    // A value may have line breaks: no DN escapes them.
+    printable(pretty.as_deref().unwrap_or(dn)).into_owned()
 }
 
 /// Nanoseconds, shown as seconds with six digits.
@@ -132,6 +133,7 @@ mod tests {
             ),
             (What::Attributes { word: "MOD" }, with("cn sn", b"\n"), "MOD attr=cn sn#0A".to_owned()),
             (What::Change { word: "DEL" }, with("cn=a , cn=b", b""), "DEL dn=\"cn=a,cn=b\"".to_owned()),
+            (What::Change { word: "DEL" }, with("cn=a\\0Ab", b""), "DEL dn=\"cn=a#0Ab\"".to_owned()),
             (
                 What::Compare { entry: 4 },
                 with("cn=a", b"member"),

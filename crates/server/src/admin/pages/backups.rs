@@ -16,6 +16,7 @@ use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 use crate::backup::{BackupRequest, BackupStatus, Chain, Increment, PutBack, Verified, kept};
+use crate::log::printable;
 
 /// The newest full backups that are shown.
 const LISTED: usize = 50;
@@ -58,7 +59,8 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             }
         };
         if server.backups.request(request) {
-            server.log.notice(format_args!("backup: {what} by \"{}\" on the admin page", visit.session.dn));
+            let who = printable(&visit.session.dn);
+            server.log.notice(format_args!("backup: {what} by \"{who}\" on the admin page"));
             visit.session.notice(NoticeKind::Done, format!("{what}: look below how far it is."));
         } else {
             let text = "What was asked for before is not done yet: look again when it is.";
