@@ -211,6 +211,28 @@ fn a_mailed_code_sets_a_password_and_nobody_learns_of_accounts() {
 }
 
 #[test]
+fn a_mailed_code_opens_no_account_that_an_administrator_has_locked() {
+    let (address, mails) = mail_server(None);
+    let (_folder, fixture) = fixture(&format!("smtp://{address}"), "");
+    let mut user = Http::new(fixture.http);
+    assert_eq!(ask(&mut user, "ann").status, 200);
+    let before = code_in(&mails.recv_timeout(PATIENCE).unwrap().1);
+    let mut admin = Http::new(fixture.http);
+    admin.log_in("admin", "secret");
+    let mut lock = |action: &str| admin.post("/people/lock", &[("dn", ANN), ("action", action)]).status;
+    assert_eq!(lock("lock"), 303);
+    assert_eq!(set(&mut user, &before, "one long word").status, 401, "a code from before");
+    assert_eq!(ask(&mut user, "ann").status, 200);
+    wait_for_log(&fixture, &format!("\"{ANN}\" is locked"));
+    assert!(mails.try_recv().is_err(), "no mail");
+    assert_eq!(lock("unlock"), 303);
+    assert_eq!(ask(&mut user, "ann").status, 200);
+    let code = code_in(&mails.recv_timeout(PATIENCE).unwrap().1);
+    assert_eq!(set(&mut user, &code, "one long word").status, 200);
+    assert!(fixture.server.stop());
+}
+
+#[test]
 fn a_mail_server_under_tls_has_to_have_a_certificate() {
     let authority = Authority::new("Mail");
     let issued = authority.server();

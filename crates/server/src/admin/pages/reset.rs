@@ -14,6 +14,7 @@ use super::account::may_write;
 use super::layout;
 use super::login::resolve;
 use super::people::one_url;
+use super::reset_mail::is_locked_out;
 use super::values::readable_time;
 use crate::admin::form::Form;
 use crate::admin::names;
@@ -189,6 +190,11 @@ pub(in crate::admin) async fn set(
         admin.server.config().schema.parse_dn(&dn).map(|dn| dn.as_str().to_owned()).unwrap_or_default();
     let taken = admin.reset_codes.borrow_mut().take(&user, form.get("code"), from, now);
     let code = taken.map_err(|refused| refusal(admin, way, refused))?;
+    // Since the mail an administrator may have locked the user out.
+    let is_mailed = allowed(admin).and_then(|reset| reset.mail).is_some_and(|mail| mail.bind_dn == code.by);
+    if is_mailed && is_locked_out(admin, &user).await {
+        return Err(refusal(admin, way, Refused::Wrong));
+    }
     let by = code.by.clone();
     // A browser that leaves meanwhile must not cut the helper's connection in the middle of a message.
     let changing = tokio::task::spawn_local(change(admin.clone(), code, new));

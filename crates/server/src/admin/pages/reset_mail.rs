@@ -9,6 +9,8 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use larix_configuration::values::{PasswordReset, ResetMail};
 use larix_engine::time::Clock as _;
+use larix_proto::Scope;
+use larix_proto::url::{LdapUrl, UrlScheme};
 use lettre::Address;
 use maud::{Markup, html};
 use zeroize::Zeroizing;
@@ -23,8 +25,12 @@ use crate::admin::mailer::{Mail, Mailer, first_line};
 use crate::admin::reset_codes::grouped;
 use crate::admin::sessions::{Identity, Session};
 use crate::admin::{Admin, Way, assets, names};
+use crate::background_pool::while_waiting;
 use crate::clock::SystemRandom;
 use crate::log::printable;
+use crate::sasl::identity::Lookups as _;
+use crate::sasl::online::Online;
+use crate::server::Server;
 use crate::statistics::ListenerInfo;
 use crate::tls::TlsFacts;
 
@@ -32,6 +38,11 @@ use crate::tls::TlsFacts;
 const LOOK_UPS_MAX: usize = 16;
 /// The attribute with the user's address.
 const MAIL: &str = "mail";
+
+/// The attribute that says since when an account is locked.
+const LOCKED: &str = "pwdAccountLockedTime";
+/// A lock since this year or one before stands until somebody takes it away.
+const EPOCH_YEAR: u32 = 1970;
 
 /// Whether codes are sent by mail, and how.
 pub(in crate::admin) fn mails(admin: &Admin) -> Option<(PasswordReset, ResetMail)> {
@@ -126,6 +137,32 @@ pub(in crate::admin) fn ask(
     Ok(())
 }
 
+/// Whether an administrator has locked this account, for ever (draft-behera-ldap-password-policy-10 section 5.3.3): a new password would
+/// open it. The page looks by itself, for the account that sets passwords may not have the right to see that; it says so to nobody.
+pub(super) async fn is_locked_out(admin: &Admin, dn: &str) -> bool {
+    let server = admin.server.clone();
+    let url =
+        LdapUrl { dn: dn.to_owned(), scope: Some(Scope::Base), ..LdapUrl::server(UrlScheme::Ldap, "", None) };
+    let looked = tokio::task::spawn_blocking(move || while_waiting(|| locked_since(&server, &url))).await;
+    match looked {
+        Ok(since) => since.is_some_and(|since| stands_for_ever(&since)),
+        // Without an answer nothing is opened.
+        Err(_) => true,
+    }
+}
+
+fn locked_since(server: &Server, url: &LdapUrl) -> Option<String> {
+    let generation = server.generation_in_force();
+    let anonymous = Arc::default();
+    let online = Online { server, generation: &generation, anonymous: &anonymous, subject: &anonymous };
+    online.expand(url, Some(LOCKED))
+}
+
+fn stands_for_ever(since: &str) -> bool {
+    let year = since.get(..4).and_then(|year| year.parse::<u32>().ok());
+    year.is_none_or(|year| year <= EPOCH_YEAR)
+}
+
 /// One of [`LOOK_UPS_MAX`], given back however the look-up ends.
 struct LookUpPermit(Rc<Admin>);
 
@@ -167,6 +204,9 @@ impl Request {
         let shown = printable(&dn).to_string();
         if !may_write(&entry, PASSWORD) {
             return Err(format!("\"{}\" may not set the password of \"{shown}\"", printable(&mail.bind_dn)));
+        }
+        if is_locked_out(admin, &dn).await {
+            return Err(format!("\"{shown}\" is locked"));
         }
         let Some(to) = entry.text(MAIL).and_then(|text| text.parse::<Address>().ok()) else {
             return Err(format!("\"{shown}\" has no mail address"));
