@@ -110,10 +110,22 @@ impl Acceptor {
             self.refused(balancer, info, &"too many connections wait for their PROXY header");
             return;
         };
+        // It is nobody's yet, and holds a descriptor as any other does.
+        let held = match self.server.admission.admit(None, self.server.clock.monotonic()) {
+            Ok(held) => held,
+            Err(refusal) => {
+                // A socket that cannot be had is closed without a word.
+                if let Ok(stream) = stream.into_std() {
+                    let name = format!("IP={}", plain(balancer));
+                    self.turn_away(AcceptedStream::Tcp(stream), &name, info, refusal);
+                }
+                return;
+            }
+        };
         let (acceptor, info) = (self.clone(), info.clone());
         tokio::task::spawn_local(async move {
             let header = tokio::time::timeout(proxy_header::PATIENCE, proxy_header::read(&mut stream)).await;
-            drop(permit);
+            drop((permit, held));
             let taken = match header {
                 Ok(Ok(source)) => acceptor.take_tcp(stream, source.unwrap_or(balancer), &info),
                 Ok(Err(error)) => {

@@ -187,6 +187,21 @@ fn a_flood_of_connections_ends_at_the_limits() {
 }
 
 #[test]
+fn a_connection_counts_before_its_proxy_header() {
+    let (site, server) = site("client-limits connections=1\n", "");
+    assert!(server.stop());
+    let urls = ["ldap://127.0.0.1:0/", "pldap://127.0.0.1:0/"];
+    let server = Server::start_on(Kind::Larix, &site.configuration(), &urls, &[], &[]).unwrap();
+    let mut first = connect(&server);
+    assert_eq!(first.ask(&one_entry(1)).unwrap().code, 0);
+    // It sends nothing, and nothing is awaited of it.
+    let mut second = Raw::connect(([127, 0, 0, 1], server.ports[1]).into()).unwrap();
+    let notice = second.answer().expect("a notice of disconnection");
+    assert_eq!((notice.id, notice.code), (0, 52), "{notice:?}");
+    assert_eq!(first.ask(&one_entry(2)).unwrap().code, 0);
+}
+
+#[test]
 fn anonymous_clients_share_a_rate_and_others_do_not() {
     let (_site, server) = site("client-limits operations.anonymous=50/h\n", "");
     let mut anonymous = connect(&server);
