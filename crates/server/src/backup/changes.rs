@@ -37,13 +37,31 @@ struct Feed {
     waiting: VecDeque<(LogRecord, StoredRecord)>,
 }
 
+/// Why a feed cannot be read on.
+enum FeedError {
+    Fault(Fault),
+    /// The log was trimmed meanwhile beyond what was read: it begins with this record now, or has none (0).
+    Trimmed(u64),
+}
+
+impl From<Fault> for FeedError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
 impl Feed {
-    /// Reads a slice when nothing waits. No snapshot is held while what was read is written.
-    fn fill(&mut self, store: &LmdbStore) -> Result<(), Fault> {
+    /// Reads a slice when nothing waits. No snapshot is held while what was read is written, so the server may trim its log
+    /// in between: each slice begins where the one before it ended, or there is no increment.
+    fn fill(&mut self, store: &LmdbStore) -> Result<(), FeedError> {
         if !self.waiting.is_empty() || self.after >= self.end {
             return Ok(());
         }
-        let snapshot = store.snapshot()?;
+        let snapshot = store.snapshot().map_err(Fault::from)?;
+        let first = log::first_sequence(&snapshot, self.server_id)?;
+        if first == 0 || first > self.after + 1 {
+            return Err(FeedError::Trimmed(first));
+        }
         let (mut bytes, end) = (0, self.end);
         let waiting = &mut self.waiting;
         let after = LogKey { server_id: self.server_id, sequence: self.after };
@@ -130,6 +148,16 @@ fn ahead(store: &LmdbStore, before: &DatabaseBackup) -> Result<Ahead, BackupErro
     Ok(Ahead { history, ends, last_record, csns })
 }
 
+fn trimmed(before: &DatabaseBackup, feed: &Feed, first: u64) -> BackupError {
+    let now = if first == 0 { "has none any more".to_owned() } else { format!("begins with {first} now") };
+    let why = format!(
+        "while change {} was to be read, the server removed it from its change log, which {now} (`change-log` says how long \
+         changes are kept)",
+        feed.after + 1
+    );
+    BackupError::NoIncrement { suffix: before.name(), why }
+}
+
 /// Writes what a store has logged since `before` into a new file at `path` below `directory`. The end is what is
 /// committed when it begins.
 pub(super) fn write(
@@ -151,18 +179,16 @@ pub(super) fn write(
             waiting: VecDeque::new(),
         })
         .collect();
-    for feed in &mut feeds {
-        let snapshot = store.snapshot().map_err(|error| failed(error.into()))?;
-        let first = log::first_sequence(&snapshot, feed.server_id).map_err(failed)?;
-        feed.after = feed.after.max(first.saturating_sub(1));
-    }
     let in_sequence = are_in_sequence(&feeds);
     pace.begin(full_path.display().to_string(), 0);
     let mut out = Output { file: &mut file, hash: Sha256::new(), bytes: 0, buffer: HEAD.to_vec() };
     let mut count = 0;
     loop {
         for feed in &mut feeds {
-            feed.fill(store).map_err(failed)?;
+            feed.fill(store).map_err(|error| match error {
+                FeedError::Fault(fault) => failed(fault),
+                FeedError::Trimmed(first) => trimmed(before, feed, first),
+            })?;
         }
         // Of several server ids the earliest change; each one's own are in order.
         let next = feeds
@@ -282,5 +308,79 @@ impl Iterator for Records {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display()));
         read.map_err(named).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_engine::EntryId;
+    use larix_engine::log::{LoggedChange, RecordForm};
+    use larix_engine::tables::{LOG, TABLES};
+    use larix_engine::time::Timestamp;
+    use larix_store::lmdb::LmdbOptions;
+    use larix_store::{Durability, Transaction as _, WriteSet};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn commit(store: &LmdbStore, set: &WriteSet) {
+        store.transaction().unwrap().commit(set, Durability::NoSync).unwrap();
+    }
+
+    fn log_of(store: &LmdbStore, sequences: std::ops::RangeInclusive<u64>) {
+        let mut set = WriteSet::new();
+        for sequence in sequences {
+            let record = LogRecord {
+                csn: Csn { time: Timestamp(1), count: 0, server_id: 0, modification: 0 },
+                offset: 0,
+                entry: EntryId(1),
+                superior: EntryId::ROOT,
+                entry_uuid: Uuid::nil(),
+                dn: "cn=a".to_owned(),
+                requester: String::new(),
+                local: false,
+                continues: false,
+                absent: false,
+                change: LoggedChange::Delete,
+                old: Vec::new(),
+                told: RecordForm::AsDone,
+            };
+            log::append(&mut set, LogKey { server_id: 0, sequence }, &record);
+        }
+        commit(store, &set);
+    }
+
+    fn trim(store: &LmdbStore, sequences: std::ops::RangeInclusive<u64>) {
+        let mut set = WriteSet::new();
+        sequences.for_each(|sequence| set.delete(LOG, &LogKey { server_id: 0, sequence }.to_bytes()));
+        commit(store, &set);
+    }
+
+    /// The server goes on trimming its log while an increment is written: what it has removed must not be missing there in silence.
+    #[test]
+    fn a_log_that_is_trimmed_meanwhile_makes_no_increment_with_a_gap() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = LmdbStore::open(folder.path(), &TABLES, &LmdbOptions::default()).unwrap();
+        let slice = SLICE_RECORDS as u64;
+        let end = 2 * slice + 10;
+        log_of(&store, 1..=end);
+        for (trimmed, gap) in [(1, None), (slice, None), (slice + 1, Some(slice + 2)), (end, Some(0))] {
+            let mut feed = Feed { server_id: 0, after: 0, end, waiting: VecDeque::new() };
+            assert!(feed.fill(&store).is_ok());
+            assert_eq!(feed.waiting.len() as u64, slice);
+            feed.waiting.clear();
+            trim(&store, 1..=trimmed);
+            let filled = feed.fill(&store);
+            let found = match &filled {
+                Ok(()) => None,
+                Err(FeedError::Trimmed(first)) => Some(*first),
+                Err(FeedError::Fault(fault)) => panic!("{fault}"),
+            };
+            assert_eq!(found, gap, "trimmed up to {trimmed}");
+            if gap.is_none() {
+                assert_eq!(feed.waiting.front().map(|(_, (key, _))| key.sequence), Some(slice + 1));
+            }
+            log_of(&store, 1..=end);
+        }
     }
 }
