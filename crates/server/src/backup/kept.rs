@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 use larix_engine::time::Timestamp;
 
 use super::Chain;
+use super::take::PART;
 
 /// What the directories of full backups begin with; the time is behind it.
 pub(crate) const NAME: &str = "larix-";
+
+/// Behind the name of one that is being removed.
+pub(crate) const REMOVED: &str = ".removed";
 
 /// The directories of full backups, oldest first: their names have their times.
 pub(crate) fn all(directory: &Path) -> Vec<PathBuf> {
@@ -22,6 +26,17 @@ pub(crate) fn all(directory: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = ours.map(|entry| entry.path()).collect();
     paths.sort();
     paths
+}
+
+/// Directories of full backups that a killed server was making, or removing.
+pub(crate) fn left(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let is_left = |name: &str| {
+        let own = name.strip_suffix(PART).or_else(|| name.strip_suffix(REMOVED));
+        own.and_then(|own| own.strip_prefix(NAME)).and_then(Timestamp::parse_generalized).is_some()
+    };
+    let left = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_left));
+    left.map(|entry| entry.path()).collect()
 }
 
 /// The newest that can be read.

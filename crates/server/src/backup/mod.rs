@@ -29,6 +29,7 @@ pub use restored::RestoreNote;
 pub(crate) use status::{BackupRequest, MICROS, PutBack, RestoreRequest};
 pub use status::{BackupStatus, Backups, Verified};
 pub use stream::{StreamSummary, unpack};
+pub(crate) use take::remove_left;
 pub use take::{Source, take_full, take_increment, take_stream};
 pub use until::Until;
 

@@ -35,6 +35,8 @@ pub struct Source<'s> {
 
 /// No group of changes takes longer from the CSN of its first change to its commit.
 const COMMIT_MARGIN_MICROS: i64 = 60_000_000;
+/// Behind the name of a backup that is being made.
+pub(super) const PART: &str = ".part";
 /// Read from the copying thread at once.
 const CHUNK: usize = 256 << 10;
 
@@ -179,12 +181,10 @@ fn fill_and_rename<T>(
     fill: impl FnOnce(&Path) -> Result<T, BackupError>,
 ) -> Result<T, BackupError> {
     let mut part = to.as_os_str().to_owned();
-    part.push(".part");
+    part.push(PART);
     let part = PathBuf::from(part);
     if part.symlink_metadata().is_ok() {
-        // Who makes it holds it locked: what can be locked was left by one that was killed.
-        let _left = lock(&part)?;
-        fs::remove_dir_all(&part).map_err(BackupError::io("remove", &part))?;
+        remove_left(&part)?;
     }
     make_directory(&part)?;
     let lock = lock(&part)?;
@@ -199,6 +199,15 @@ fn fill_and_rename<T>(
     }
     drop(lock);
     filled
+}
+
+/// Removes what a killed backup left.
+///
+/// # Errors
+/// [`BackupError::Busy`] if it is still being made: who makes it holds it locked.
+pub(crate) fn remove_left(part: &Path) -> Result<(), BackupError> {
+    let _left = lock(part)?;
+    fs::remove_dir_all(part).map_err(BackupError::io("remove", part))
 }
 
 /// A directory in which no other process works.

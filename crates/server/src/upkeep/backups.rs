@@ -12,10 +12,10 @@ use larix_configuration::values::BackupSchedule;
 use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
-use crate::backup::kept::{NAME, all, latest};
+use crate::backup::kept::{NAME, REMOVED, all, latest, left};
 use crate::backup::{
     BackupError, BackupRequest, BackupStatus, Chain, MICROS, Manifest, Pace, Progress, Source, Verified,
-    sync_directory, take_full, take_increment,
+    remove_left, sync_directory, take_full, take_increment,
 };
 use crate::panics;
 use crate::processor_time::{LOW, give_way};
@@ -260,6 +260,7 @@ fn make(
             Err(error) => return Err(error),
         }
     }
+    clear_left(server, schedule);
     let directory = free_path(&schedule.directory, wall());
     let _made: Manifest = take_full(config, &sources, &directory, &mut pace)?;
     let chain = Chain::read(&directory)?;
@@ -279,6 +280,22 @@ fn free_path(directory: &Path, now: Timestamp) -> PathBuf {
     }
 }
 
+/// Each full backup has a name of its own: nothing else would ever remove what a server that was killed left of one.
+fn clear_left(server: &Server, schedule: &BackupSchedule) {
+    for path in left(&schedule.directory) {
+        match remove_left(&path) {
+            Ok(()) => {
+                server
+                    .log
+                    .notice(format_args!("backup: {} removed; a killed server left it", path.display()));
+            }
+            Err(BackupError::Busy { .. }) => {}
+            // The backup does without.
+            Err(error) => server.log.warning(format_args!("backup: {error}")),
+        }
+    }
+}
+
 fn remove_old(server: &Server, schedule: &BackupSchedule) -> Result<(), BackupError> {
     let mut paths = all(&schedule.directory);
     let keep = usize::try_from(schedule.keep).unwrap_or(usize::MAX);
@@ -289,7 +306,9 @@ fn remove_old(server: &Server, schedule: &BackupSchedule) -> Result<(), BackupEr
     }
     for path in &paths {
         // Renamed first: half of a backup never looks whole.
-        let gone = path.with_extension("removed");
+        let mut gone = path.as_os_str().to_owned();
+        gone.push(REMOVED);
+        let gone = PathBuf::from(gone);
         fs::rename(path, &gone).map_err(BackupError::io("remove", path))?;
         fs::remove_dir_all(&gone).map_err(BackupError::io("remove", &gone))?;
         server.log.notice(format_args!("backup: {} removed, {} are kept", path.display(), schedule.keep));

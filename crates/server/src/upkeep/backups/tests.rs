@@ -162,6 +162,32 @@ fn increments_follow_full_ones_and_old_ones_go() {
     assert_eq!(newest, 3, "nothing half removed is left");
 }
 
+/// Full backups have names of their own: what a killed server left of one is in nobody's way, and would fill the disk.
+#[test]
+fn what_a_killed_server_left_goes() {
+    let bench = Bench::new();
+    let place = |name: &str| bench.schedule.directory.join(name);
+    let names = ["larix-20291231000000Z.part", "larix-20291230000000Z.removed"];
+    let (busy, foreign) = ("larix-20291229000000Z.part", "larix-of-my-own.part");
+    for name in names.into_iter().chain([busy, foreign]) {
+        fs::create_dir_all(place(name).join("database-1")).unwrap();
+        fs::write(place(name).join("database-1/data.mdb"), b"half").unwrap();
+    }
+    let held = fs::File::open(place(busy)).unwrap();
+    held.lock().unwrap();
+    bench.at(0);
+    assert_eq!(bench.kept(), [(0, 0)]);
+    for name in names {
+        assert!(!place(name).exists(), "{name}");
+    }
+    assert!(place(busy).is_dir(), "it is being made");
+    assert!(place(foreign).is_dir(), "what is not a backup stays");
+    drop(held);
+    bench.at(1_000);
+    assert!(!place(busy).exists());
+    assert_eq!(bench.local.server().backups.status().failures, 0);
+}
+
 #[test]
 fn a_failure_is_tried_again_after_a_while() {
     let bench = Bench::new();
