@@ -81,9 +81,19 @@ fn each_change(
 ) -> anyhow::Result<u64> {
     let mut failed = 0;
     let reader = ldif::Reader::new(args.input.open()?).with_files(LocalFiles);
+    let from_line = args.input.from_line;
     for record in reader {
-        let record = record.map_err(|error| anyhow::anyhow!("{error}"))?;
-        if record.line < args.input.from_line || args.input.dry_run {
+        let record = match record {
+            Ok(record) => record,
+            Err(error) if error.is_recoverable() && error.line < from_line => continue,
+            Err(error) if error.is_recoverable() && args.input.go_on => {
+                eprintln!("{name}: {error}");
+                failed += 1;
+                continue;
+            }
+            Err(error) => bail!("{error}"),
+        };
+        if record.line < from_line || args.input.dry_run {
             continue;
         }
         let (line, dn) = (record.line, record.dn.clone());
@@ -104,4 +114,36 @@ fn each_change(
         failed += 1;
     }
     Ok(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each record is one that is applied, passed over or refused, also where it cannot be read.
+    #[test]
+    fn a_record_that_cannot_be_read_is_one_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let ldif = folder.path().join("changes.ldif");
+        let text = "dn: cn=a\nchangetype: delete\n\ndn: cn=b\nchangetype: nonsense\n\ndn: cn=c\nchangetype: delete\n";
+        std::fs::write(&ldif, text).unwrap();
+        for (flags, expected, changed) in [
+            (&[][..], None, &["cn=a"][..]),
+            (&["-c"], Some(1), &["cn=a", "cn=c"]),
+            (&["-j", "7"], Some(0), &["cn=c"]),
+            (&["-c", "-j", "4"], Some(1), &["cn=c"]),
+            (&["-u"], None, &[]),
+            (&["-c", "-u"], Some(1), &[]),
+        ] {
+            let words = ["slapmodify", "-l"].into_iter().chain(ldif.to_str()).chain(flags.iter().copied());
+            let args = ModifyArgs::parse_from(words);
+            let mut found = Vec::new();
+            let done = each_change("slapmodify", &args, |operation, _| {
+                found.push(operation.target().to_owned());
+                Ok(LdapResult::success())
+            });
+            assert_eq!(done.ok(), expected, "{flags:?}");
+            assert_eq!(found, changed, "{flags:?}");
+        }
+    }
 }
