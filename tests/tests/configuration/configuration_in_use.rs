@@ -9,6 +9,8 @@ const CONFIGURATION: &str = "loglevel none\ndatabase config\nrootpw secret\n\
     database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\ndirectory @DATA@\n\
     index objectClass eq\naccess to * by * read\n";
 const CHANGE: &str = "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 77\n";
+const ENTRY: &str = "dn: olcDatabase=null,cn=config\nobjectClass: olcDatabaseConfig\nobjectClass: olcNullConfig\nolcDatabase: null\n\
+    olcSuffix: cn=another\n";
 
 struct Bench {
     site: Site,
@@ -60,28 +62,27 @@ fn tools_refuse_beside_the_server_and_what_they_say_works() {
     let exported = said(&bench.run(&["config", "export"], &[]));
     let wanted = bench.file("wanted.conf", &format!("idletimeout 77\n{exported}"));
     let change = bench.file("change.ldif", CHANGE);
+    let entry = bench.file("entry.ldif", ENTRY);
     let server = bench.start();
     let process = format!("(process {})", server.process_id());
-    let [wanted, change] = [wanted.as_path(), change.as_path()];
+    let [wanted, change, entry] = [wanted.as_path(), change.as_path(), entry.as_path()];
     let delete = Path::new("olcDatabase={1}mdb,cn=config");
     for (words, more) in [
         (&["config", "apply"][..], &[wanted][..]),
-        (&["offline-modify", "-n0", "-l"], &[]),
+        (&["offline-modify", "-n0"], &[Path::new("-l"), change]),
+        (&["add", "-n0"], &[Path::new("-l"), entry]),
         (&["offline-delete", "-n0"], &[delete]),
     ] {
-        let output = if words.contains(&"-l") {
-            let mut command = Command::new(Kind::Larix.program().unwrap());
-            let command = command.args(["offline-modify", "-n0", "-F"]).arg(&bench.directory);
-            command.arg("-l").arg(change).output().unwrap()
-        } else {
-            bench.run(words, more)
-        };
+        let output = bench.run(words, more);
         let text = said(&output);
         assert!(!output.status.success() && !text.contains("applied\n"), "{words:?}: {text}");
         assert!(text.contains(&process) && text.contains("larix modify -H ldapi://"), "{words:?}: {text}");
     }
     // What only reads works beside it.
     assert_eq!(bench.timeout(), None);
+    assert!(!said(&bench.run(&["cat", "-n0"], &[])).contains("cn=another"));
+    let looked_at = bench.run(&["add", "-n0", "-u"], &[Path::new("-l"), entry]);
+    assert!(looked_at.status.success(), "{}", said(&looked_at));
     assert!(said(&bench.run(&["config", "apply", "-n"], &[wanted])).contains("+ olcIdleTimeout: 77"));
 
     // As it is said.
@@ -98,6 +99,9 @@ fn tools_refuse_beside_the_server_and_what_they_say_works() {
     let output = bench.run(&["config", "apply"], &[&bench.file("before.conf", &exported)]);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(bench.timeout(), None);
+    let output = bench.run(&["add", "-n0"], &[Path::new("-l"), entry]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&bench.run(&["cat", "-n0"], &[])).contains("olcSuffix: cn=another"));
 }
 
 #[test]

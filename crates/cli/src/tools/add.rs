@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use larix_configuration::slapd_d::InUse;
 use larix_configuration::{Config, ConfigEntry, slapd_d};
 use larix_engine::load::{
     self, LoadContext, LoadError, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
@@ -350,6 +351,12 @@ fn now() -> Instant {
 /// Fills a slapd.d: entries are added to what is there, the whole is checked, then it is written.
 fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
     let directory = args.config.location().directory_to_write();
+    // From the look at what is there until the entries are: a server that runs with it would not know of them.
+    let _in_use = if args.input.dry_run {
+        None
+    } else {
+        Some(InUse::by_tool(&directory).map_err(|error| anyhow::anyhow!("{error}"))?)
+    };
     let mut new = Vec::new();
     for record in ldif::Reader::new(args.input.open()?).with_files(LocalFiles) {
         let record = record.map_err(|error| anyhow::anyhow!("{error}"))?;
