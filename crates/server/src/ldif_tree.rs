@@ -16,7 +16,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use larix_configuration::slapd_d::{FileChanges, checksum_fits, file_bytes, files_of};
+use larix_configuration::slapd_d::{FileChanges, InUse, checksum_fits, file_bytes, files_of};
 use larix_configuration::{Config, ConfigError};
 use larix_engine::Database as EngineDatabase;
 use larix_engine::DatabaseSettings;
@@ -62,6 +62,15 @@ impl From<ConfigError> for LdifTreeError {
     }
 }
 
+/// What files are opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileUse {
+    /// Beside a server, too.
+    Read,
+    /// To serve or change them: one process at a time.
+    Change,
+}
+
 /// A database of LDIF files as it is opened.
 #[derive(Debug)]
 pub struct Opened {
@@ -79,14 +88,26 @@ pub struct LdifTree {
     unusual: Mutex<HashMap<NormalDn, PathBuf>>,
     /// Where the image is kept; removed with this.
     _image: Option<Image>,
+    /// Of files that are served or changed.
+    _in_use: Option<InUse>,
 }
 
 /// Reads the files and makes their image. From then on the files follow the changes of the database.
 ///
 /// # Errors
-/// Names the file that cannot be read or whose entry cannot be stored.
-pub fn open(config: &Config, settings: DatabaseSettings, directory: &Path) -> Result<Opened, LdifTreeError> {
+/// Names the file that cannot be read or whose entry cannot be stored, or the other process that works on the files.
+pub fn open(
+    config: &Config,
+    settings: DatabaseSettings,
+    directory: &Path,
+    file_use: FileUse,
+) -> Result<Opened, LdifTreeError> {
     let whole = |fault: String| LdifTreeError { path: directory.to_owned(), fault };
+    let in_use = match file_use {
+        FileUse::Read => None,
+        // Before they are read: what another process changes afterwards would be overwritten.
+        FileUse::Change => Some(InUse::of_entries(directory).map_err(|error| whole(error.to_string()))?),
+    };
     let suffix = settings.suffixes.first().ok_or_else(|| whole("the database has no suffix".to_owned()))?;
     let suffix = (suffix.normal.clone(), suffix.text.clone());
     let read = Files::read(directory, &config.schema, &suffix)?;
@@ -114,6 +135,7 @@ pub fn open(config: &Config, settings: DatabaseSettings, directory: &Path) -> Re
         suffix: suffix.0,
         unusual: Mutex::new(read.unusual),
         _image: Some(image),
+        _in_use: in_use,
     };
     database.set_mirror(Box::new(tree));
     Ok(Opened { database, warnings: read.warnings })
@@ -224,6 +246,7 @@ impl Files {
             suffix: suffix.0.clone(),
             unusual: Mutex::default(),
             _image: None,
+            _in_use: None,
         };
         let mut files =
             Self { ldif: Vec::new(), lines: Vec::new(), unusual: HashMap::new(), warnings: Vec::new() };

@@ -60,7 +60,7 @@ fn content(server: &Server) -> BTreeMap<String, Vec<String>> {
     text.split("\n\n").filter(|text| !text.trim().is_empty()).map(entry).collect()
 }
 
-/// The files below a directory.
+/// The LDIF files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
@@ -69,7 +69,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
             let path = child.expect("a name").path();
             if path.is_dir() {
                 open.push(path);
-            } else {
+            } else if path.extension().is_some_and(|extension| extension == "ldif") {
                 found.push(path.strip_prefix(directory).expect("below").to_owned());
             }
         }
@@ -175,6 +175,53 @@ fn tools_read_and_write_the_files() {
     let whole = cat();
     assert_eq!(whole.matches("dn: ").count() + whole.matches("dn:: ").count(), 4, "{whole}");
     assert_eq!(cat(), whole, "entryUUIDs stay");
+}
+
+/// A server does not look at its files again: what another process changes there it would not serve, and overwrite.
+#[test]
+fn one_process_works_on_the_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let site = |files: &Path| Site::new(Kind::Larix, &configuration(Kind::Larix, files));
+    let (one, other) = (site(folder.path()), site(folder.path()));
+    one.load(BASE);
+    let input = one.path().join("input.ldif");
+    let tool = |name: &str, text: &str| {
+        std::fs::write(&input, text).expect("the LDIF");
+        let mut command = Kind::Larix.tool(name);
+        let output = command.arg("-f").arg(one.configuration()).arg("-l").arg(&input).output();
+        let output = output.expect("the tool runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let added = format!("dn: ou=more,{SUFFIX}\nobjectClass: organizationalUnit\nou: more\n");
+    let changed = format!("dn: {SUFFIX}\nchangetype: modify\nadd: description\ndescription: x\n");
+    let written = || {
+        let read = |file: PathBuf| (file.clone(), std::fs::read(folder.path().join(file)).expect("a file"));
+        files(folder.path()).into_iter().map(read).collect::<Vec<_>>()
+    };
+
+    let server = one.start().expect("larix starts");
+    let before = written();
+    let process = format!("is in use by process {}", server.process_id());
+    for (name, text) in [("add", &added), ("offline-modify", &changed)] {
+        let (done, said) = tool(name, text);
+        assert!(!done && said.contains(&process), "{name}: {said}");
+    }
+    let refused = other.start().expect_err("a second server is refused").to_string();
+    assert!(refused.contains(&process), "{refused}");
+    assert_eq!(written(), before);
+    let mut cat = Kind::Larix.tool("cat");
+    let output = cat.arg("-f").arg(one.configuration()).output().expect("cat runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    // The lock goes with the process.
+    server.kill();
+    for (name, text) in [("add", &added), ("offline-modify", &changed)] {
+        let (done, said) = tool(name, text);
+        assert!(done, "{name}: {said}");
+    }
+    let server = other.start().expect("larix starts");
+    assert_eq!(content(&server).len(), 5);
+    assert!(server.stop());
 }
 
 #[test]

@@ -238,7 +238,8 @@ fn load_files(
     options: &LoadOptions,
     observer: &mut Observer<'_>,
 ) -> anyhow::Result<LoadReport> {
-    let database = common::open(config, section, Access::Write)?;
+    let access = if options.dry_run { Access::Read } else { Access::Write };
+    let database = common::open(config, section, access)?;
     let report = load::load_into(&database, ldif, context, options, observer)?;
     if !options.dry_run {
         ldif_tree::write_back(&database).map_err(anyhow::Error::msg)?;

@@ -17,7 +17,7 @@ use larix_engine::{Database, Directory, Frontend, Served};
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::ldif_tree;
+use larix_server::ldif_tree::{self, FileUse};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::Tool;
@@ -309,7 +309,11 @@ pub(crate) fn open(
     let mdb = match (database.kind.mdb(), database.kind.directory()) {
         (Some(mdb), _) => mdb,
         (None, Some(directory)) => {
-            let opened = ldif_tree::open(config, settings, directory)?;
+            let file_use = match access {
+                Access::Read => FileUse::Read,
+                Access::Write => FileUse::Change,
+            };
+            let opened = ldif_tree::open(config, settings, directory, file_use)?;
             opened.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
             return Ok(opened.database);
         }

@@ -1,4 +1,5 @@
-//! Who uses a slapd.d: a server that runs with it, or a tool that changes it. One process at a time.
+//! Who uses a slapd.d: a server that runs with it, or a tool that changes it. One process at a time. The same for the files of a
+//! `database ldif`.
 //!
 //! The journal's lock is held for one change; this one as long as a process relies on what it has read. A directory that this user
 //! may not write has no such file: no process changes it.
@@ -17,6 +18,8 @@ use super::super::model::{Config, Source};
 
 /// The process that uses the directory holds a lock on this file.
 const LOCK_FILE: &str = "larix.config.lock";
+/// The same in the directory of a `database ldif`, as in that of a `database mdb`.
+const LOCK_FILE_OF_ENTRIES: &str = "larix.lock";
 /// Beyond that nothing of use stands there.
 const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -89,7 +92,7 @@ impl InUse {
     pub fn by_server(config: &Config, urls: &[String]) -> Result<Option<Self>, ConfigError> {
         let Source::Directory(directory) = &config.source else { return Ok(None) };
         let lines = [client_flags(config, urls)].into_iter().chain(urls.iter().cloned());
-        Self::take(directory, lines).map(Some).map_err(|user| {
+        Self::take(directory, LOCK_FILE, lines).map(Some).map_err(|user| {
             let message = format!("`{}` is in use by {}", directory.display(), user.process());
             ConfigError::new(Origin::BuiltIn, message).with_help(
                 "one server runs with a configuration: stop that one first, or name another directory",
@@ -102,7 +105,7 @@ impl InUse {
     /// # Errors
     /// A server runs with it, or another tool changes it: says how to go about it instead.
     pub fn by_tool(directory: &Path) -> Result<Self, ConfigError> {
-        Self::take(directory, std::iter::empty()).map_err(|user| {
+        Self::take(directory, LOCK_FILE, std::iter::empty()).map_err(|user| {
             let (directory, process) = (directory.display(), user.process());
             if user.urls.is_empty() {
                 let message = format!("`{directory}` is being changed by {process}");
@@ -120,9 +123,22 @@ impl InUse {
         })
     }
 
+    /// For a process that serves or changes the files of a `database ldif`.
+    ///
+    /// # Errors
+    /// Names the process that does already.
+    pub fn of_entries(directory: &Path) -> Result<Self, ConfigError> {
+        Self::take(directory, LOCK_FILE_OF_ENTRIES, std::iter::empty()).map_err(|user| {
+            let message = format!("`{}` is in use by {}", directory.display(), user.process());
+            ConfigError::new(Origin::BuiltIn, message).with_help(
+                "one process works on these files: change the entries through the server, or stop it first",
+            )
+        })
+    }
+
     /// `lines` are what the file says beside the process.
-    fn take(directory: &Path, lines: impl Iterator<Item = String>) -> Result<Self, User> {
-        let Some(mut file) = open(directory) else { return Ok(Self { file: None }) };
+    fn take(directory: &Path, name: &str, lines: impl Iterator<Item = String>) -> Result<Self, User> {
+        let Some(mut file) = open(directory, name) else { return Ok(Self { file: None }) };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(user(&file)),
@@ -147,8 +163,8 @@ pub fn server_of(directory: &Path) -> Option<User> {
 }
 
 /// The file, as the owner of the directory has his files; none where it cannot be had.
-fn open(directory: &Path) -> Option<File> {
-    let path = directory.join(LOCK_FILE);
+fn open(directory: &Path, name: &str) -> Option<File> {
+    let path = directory.join(name);
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     if let Ok(file) = options.open(&path) {
@@ -214,6 +230,17 @@ mod tests {
         assert!(refused(InUse::by_tool(directory)).contains("being changed"));
         drop(first);
         InUse::by_tool(directory).unwrap();
+    }
+
+    #[test]
+    fn one_process_works_on_the_files_of_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = InUse::of_entries(folder.path()).unwrap();
+        let second = refused(InUse::of_entries(folder.path()));
+        assert!(second.contains(&format!("in use by process {}", process::id())), "{second}");
+        drop(first);
+        InUse::of_entries(folder.path()).unwrap();
+        InUse::of_entries(Path::new("/proc/self")).unwrap();
     }
 
     #[test]

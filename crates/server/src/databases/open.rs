@@ -22,7 +22,7 @@ use super::{Databases, OpenError, Section, memory};
 use crate::backends::Common;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::cluster::{Joining, Turnover};
-use crate::ldif_tree;
+use crate::ldif_tree::{self, FileUse};
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
@@ -377,7 +377,8 @@ fn open_stored(
     let mdb = match (database.kind.mdb(), database.kind.directory()) {
         (Some(mdb), _) => mdb,
         (None, Some(directory)) => {
-            let opened = ldif_tree::open(config, settings, directory).map_err(OpenError::Ldif)?;
+            let opened = ldif_tree::open(config, settings, directory, FileUse::Change);
+            let opened = opened.map_err(OpenError::Ldif)?;
             opened.warnings.iter().for_each(|warning| log.warning(format_args!("{warning}")));
             // Entries written by hand lack operational attributes, which are to be the same after the next start.
             if let Err(why) = ldif_tree::write_back(&opened.database) {
