@@ -79,7 +79,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
         bail!("nothing to delete: give DNs, -l FILE or -a FILTER");
     }
     if args.database.is_configuration() {
-        let _directory = common::demand_directory(&config)?;
+        let _directory = common::take_directory(&mut config)?;
         if let Some(filter) = &args.filter {
             dns.extend(matching_configuration(&config, filter, args.recursive)?);
         }

@@ -67,7 +67,7 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
 
 /// Changes cn=config in its directory, each whole and valid by itself.
 fn modify_configuration(name: &str, args: &ModifyArgs, mut config: Config) -> anyhow::Result<u64> {
-    let _directory = common::demand_directory(&config)?;
+    let _directory = common::take_directory(&mut config)?;
     each_change(name, args, |operation, controls| {
         Ok(common::change_configuration(&mut config, operation, controls))
     })
