@@ -1,7 +1,7 @@
 //! `slapadd`, `slapmodify`, `slapdelete` and `slapindex` beside a running server: it takes the work over, with the result
 //! that the tool has offline.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -93,6 +93,37 @@ fn said(output: &Output) -> String {
 
 fn search(server: &Server, request: &str) -> String {
     ask(&mut Client::connect(server.address), request)
+}
+
+/// What is written of a database while it changes is of one moment: it always loads.
+#[test]
+fn a_superior_that_is_renamed_meanwhile_has_one_name_in_the_output() {
+    // Far more than what a pipe takes, and what the tool reads at once.
+    const ENTRIES: usize = 6_000;
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    let mut ldif = format!("{TOP}dn: ou=a,{SUFFIX}\nobjectClass: organizationalUnit\nou: a\n\n");
+    for number in 0..ENTRIES {
+        let name = format!("o{number}");
+        ldif += &format!("dn: ou={name},ou=a,{SUFFIX}\nobjectClass: organizationalUnit\nou: {name}\n\n");
+    }
+    bench.site.load(&ldif);
+    let _server = bench.start();
+    let mut cat = bench.command("cat", &["-o", "ldif-wrap=no"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(cat.stdout.take().unwrap());
+    let mut text = String::new();
+    // It has begun, and waits for its reader.
+    output.read_line(&mut text).unwrap();
+    bench.done(
+        "modify",
+        &[],
+        &format!("dn: ou=a,{SUFFIX}\nchangetype: modrdn\nnewrdn: ou=z\ndeleteoldrdn: 1\n"),
+    );
+    output.read_to_string(&mut text).unwrap();
+    assert!(cat.wait().unwrap().success());
+    let below = |superior: &str| text.lines().filter(|line| line.ends_with(superior)).count();
+    assert_eq!((below(&format!(",ou=a,{SUFFIX}")), below(&format!("ou=z,{SUFFIX}"))), (ENTRIES, 0));
+    let copy = Bench::new(Kind::Larix, DATABASE);
+    copy.site.load(&text);
 }
 
 const TOP: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n";

@@ -1,7 +1,7 @@
 //! `slapcat`: a database as LDIF, also while the server runs.
 //!
 //! Entries come in the order of their ids, so that what was loaded first comes first. One that was moved below a
-//! younger entry waits until that has been written: the output always loads.
+//! younger entry waits until that has been written: the output always loads. All of it is of one moment, as slapcat's is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use larix_server::{cluster, config_entries_matching};
 use larix_store::{Snapshot, Store};
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
-use super::selection::{Selection, SelectionArgs, each_record};
+use super::selection::{Selection, SelectionArgs, each_record_of_one_moment};
 
 /// Write a database as LDIF
 #[derive(Debug, Parser)]
@@ -139,7 +139,7 @@ impl<W: Write> Output<'_, W> {
         let mut unreadable = 0;
         let mut order = Order::default();
         let directory = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
-        each_record(database, |view, id, record| {
+        each_record_of_one_moment(database, |view, id, record| {
             order.passed = Some(id);
             let Err(error) = self.row(view, id, record, &mut order) else { return Ok(()) };
             // A full disk is no damaged entry, and the next one would meet it, too.

@@ -117,6 +117,27 @@ impl Selection {
 /// A store that cannot be read, and those of `row`, which end the reading.
 pub(crate) fn each_record<D: Store>(
     database: &Database<D>,
+    row: impl FnMut(&View<'_, D::Snapshot<'_>>, EntryId, &[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    read_records(database, SLICE_ENTRIES, row)
+}
+
+/// The same as of one moment: a superior that is renamed meanwhile has one name in all of it. A shared engine is read in slices,
+/// since it keeps no state for long.
+///
+/// # Errors
+/// As [`each_record`].
+pub(crate) fn each_record_of_one_moment<D: Store>(
+    database: &Database<D>,
+    row: impl FnMut(&View<'_, D::Snapshot<'_>>, EntryId, &[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    read_records(database, if D::SHARED { SLICE_ENTRIES } else { usize::MAX }, row)
+}
+
+/// So many records in each snapshot.
+fn read_records<D: Store>(
+    database: &Database<D>,
+    slice: usize,
     mut row: impl FnMut(&View<'_, D::Snapshot<'_>>, EntryId, &[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut next = EntryId(1);
@@ -126,14 +147,14 @@ pub(crate) fn each_record<D: Store>(
         let from = next.to_bytes();
         let mut read = 0;
         let rows = snapshot.scan(ENTRIES, KeyRange::at_least(&from), Direction::Forward)?;
-        for found in rows.take(SLICE_ENTRIES) {
+        for found in rows.take(slice) {
             let (key, record) = found?;
             let id = EntryId::from_prefix(&key).context("a damaged key in the table of entries")?;
             next = EntryId(id.0.saturating_add(1));
             read += 1;
             row(&view, id, &record)?;
         }
-        if read < SLICE_ENTRIES {
+        if read < slice {
             return Ok(());
         }
     }
