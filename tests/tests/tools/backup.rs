@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use larix_proto::extended::SyncInfo;
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Site, packages};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 use larix_tests::scripted::ScriptedProvider;
@@ -39,6 +39,35 @@ fn fails_with(name: &str, site: &Site, arguments: &[&str], part: &str) {
 
 fn text(path: &Path) -> String {
     path.display().to_string()
+}
+
+/// Backups go to other machines. strace has the kernel say of a directory that it is on NFS.
+#[test]
+fn a_backup_goes_where_no_database_may_be() {
+    if packages::STRACE.is_lacking() {
+        return;
+    }
+    let strace = packages::STRACE.files().into_iter().next().expect("it was asked for");
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup_with = |nfs: &Path, to: &Path| {
+        let mut command = Command::new(&strace);
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=statfs", "-P"]).arg(nfs);
+        // The first eight bytes of what statfs answers.
+        command.args(["-e", "inject=statfs:poke_exit=@arg2=6969000000000000"]);
+        command.arg(Kind::Larix.program().expect("larix")).args(["backup", "-f"]).arg(site.configuration());
+        let output = command.arg("--to").arg(to).output().expect("strace starts");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (done, said) = backup_with(&site.path().join("data"), &folder.path().join("sunday"));
+    assert!(!done && said.contains("on a network file system (NFS)"), "{said}");
+
+    let to = folder.path().join("monday");
+    let (done, said) = backup_with(&folder.path().join("monday.part/database-1"), &to);
+    assert!(done, "{said}");
+    passes("backup", &site, &["--verify", &text(&to)]);
 }
 
 #[test]

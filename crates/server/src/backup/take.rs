@@ -321,7 +321,7 @@ fn drain(
 /// What a copy has: it can be opened, then.
 fn look_into(folder: &Path) -> Result<DatabaseBackup, BackupError> {
     let failed = |error: &dyn std::fmt::Display| BackupError::database(folder, error);
-    let store = LmdbStore::open(folder, &TABLES, &LmdbOptions::for_reading()).map_err(|e| failed(&e))?;
+    let store = LmdbStore::open(folder, &TABLES, &LmdbOptions::for_own_copy()).map_err(|e| failed(&e))?;
     let statistics = store.statistics().map_err(|e| failed(&e))?;
     let table = TABLES.iter().position(|spec| spec.id == ENTRIES).and_then(|n| statistics.tables.get(n));
     let entries = table.map_or(0, |table| table.records);

@@ -59,6 +59,8 @@ pub struct LmdbOptions {
     pub read_ahead: bool,
     /// For a tool beside a serving process: no lock, no writes.
     pub read_only: bool,
+    /// A copy that this process has made and no other works on: it may stand on a network file system.
+    pub own_copy: bool,
 }
 
 impl Default for LmdbOptions {
@@ -70,6 +72,7 @@ impl Default for LmdbOptions {
             max_readers: MAX_READERS_DEFAULT,
             read_ahead: true,
             read_only: false,
+            own_copy: false,
         }
     }
 }
@@ -78,6 +81,11 @@ impl LmdbOptions {
     /// For a tool that reads beside a serving process.
     pub fn for_reading() -> Self {
         Self { create: false, read_only: true, ..Self::default() }
+    }
+
+    /// For a look into a copy that this process has made.
+    pub fn for_own_copy() -> Self {
+        Self { own_copy: true, ..Self::for_reading() }
     }
 }
 
@@ -92,7 +100,7 @@ const KEPT_PAUSES: u32 = 500;
 
 pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> Result<LmdbStore, OpenError> {
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
-    check_directory(path)?;
+    check_directory(path, options)?;
     if options.read_only {
         let env = open_for_reading(path, tables.len() as u32, options)?;
         return finish(path, env, catalog, options, None);
@@ -256,8 +264,10 @@ fn page_bytes(env: &Env<WithTls>, tables: &[Option<Records>]) -> heed::Result<u6
     sizes.take(1).sum()
 }
 
-fn check_directory(path: &Path) -> Result<(), OpenError> {
+fn check_directory(path: &Path, options: &LmdbOptions) -> Result<(), OpenError> {
     match fs::metadata(path) {
+        // No other machine writes there, and this one sees in its map what it wrote.
+        Ok(metadata) if metadata.is_dir() && options.own_copy => return Ok(()),
         Ok(metadata) if metadata.is_dir() => {}
         Ok(_) => return Err(OpenError::NotADirectory { path: path.to_owned() }),
         Err(error) => return Err(os_error(path, error)),
@@ -310,7 +320,7 @@ impl Drop for Locked {
 impl DirectoryLock {
     /// Locks the directory, as opening its store for writing does.
     pub fn acquire(path: &Path, options: &LmdbOptions) -> Result<Self, OpenError> {
-        check_directory(path)?;
+        check_directory(path, options)?;
         lock_directory(path, options)
     }
 
