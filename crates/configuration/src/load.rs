@@ -43,7 +43,7 @@ impl Location {
             }
             (None, None) => {
                 let (directory, file) = (Path::new(DEFAULT_DIRECTORY), Path::new(DEFAULT_FILE));
-                if directory.join("cn=config.ldif").exists() {
+                if slapd_d::exists_in(directory) {
                     return Config::from_slapd_d(directory);
                 }
                 if file.exists() {
@@ -67,7 +67,7 @@ impl Location {
 /// # Errors
 /// There is a configuration already, or a file cannot be written.
 pub fn convert(config: &Config, directory: &Path, stamp: &Stamp<'_>) -> Result<(), ConfigError> {
-    if directory.join("cn=config.ldif").exists() {
+    if slapd_d::exists_in(directory) {
         let message = format!("`{}` holds a configuration already", directory.display());
         return Err(ConfigError::new(Origin::BuiltIn, message)
             .with_help("name an empty directory, or move the old one away"));

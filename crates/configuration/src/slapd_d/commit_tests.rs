@@ -7,10 +7,11 @@ use larix_engine::controls::{ControlValues, RequestControls};
 
 use super::super::change::fixture::{TestSources, operations, start};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
+use super::super::load::convert;
 use super::super::model::{Config, Source};
 use super::commit::FileChanges;
 use super::disk::Disk;
-use super::read_entries;
+use super::{exists_in, read_entries};
 
 /// Fails at one step, and if it is the end of the process at all after it.
 pub(super) struct Failing {
@@ -90,6 +91,33 @@ pub(super) fn names(directory: &Path) -> Vec<String> {
     }
     all.sort();
     all
+}
+
+/// A process that is killed while it fills a directory leaves a configuration there as soon as there is its journal. What is
+/// converted into that directory afterwards must not be added to it.
+#[test]
+fn nothing_is_converted_into_a_directory_that_a_journal_fills() {
+    let all = entries();
+    let sources = TestSources::new();
+    let other = start(Source::QuickStart);
+    let mut journals_alone = 0;
+    for step in 0.. {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let mut disk = Failing { left: step, ends: true, failed: false };
+        // Whether it could be carried out is not told.
+        let _ = FileChanges::adding(path, &all).unwrap().commit_on(&mut disk);
+        if exists_in(path) {
+            journals_alone += usize::from(!path.join("cn=config.ldif").exists());
+            let refused = convert(&other, path, &sources.stamp()).unwrap_err().to_string();
+            assert!(refused.contains("holds a configuration already"), "step {step}: {refused}");
+            assert_eq!(contents(path).len(), all.len(), "step {step}");
+        }
+        if !disk.failed {
+            break;
+        }
+    }
+    assert!(journals_alone > 0);
 }
 
 /// Tries the change with a fault at each of its steps.
