@@ -1,12 +1,14 @@
 //! slapd's tools and Larix's own, started as the user that the servers run as.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::thread;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 use super::journal::Journal;
 
@@ -26,7 +28,7 @@ impl Tools<'_> {
     ) -> anyhow::Result<()> {
         let mut command = self.slapd_tool("-Tcat");
         command.arg(configuration.0).arg(configuration.1).args(["-o", "ldif-wrap=no", "-g", "-b", suffix]);
-        self.run(command.stdout(new_file(to)?).stdin(self.lock()?))
+        self.run_into(command.stdin(self.lock()?), to)
     }
 
     /// slapadd into an empty database: what Larix held was checked when it came.
@@ -73,19 +75,39 @@ impl Tools<'_> {
         self.lock.try_clone().context("cannot share the lock")
     }
 
-    /// As the servers' user: no file of a database becomes root's.
     fn run(&self, command: &mut Command) -> anyhow::Result<()> {
+        let name = self.as_own_user(command);
+        let output = command.output().with_context(|| format!("cannot start {name}"))?;
+        demand_success(&name, &output)
+    }
+
+    /// The same with the output in a new file, which this process writes: where the last bytes find no room on the disk, slapcat leaves a
+    /// file that is cut, and ends with success.
+    fn run_into(&self, command: &mut Command, to: &Path) -> anyhow::Result<()> {
+        let mut file = new_file(to)?;
+        let name = self.as_own_user(command);
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| format!("cannot start {name}"))?;
+        let mut dump = child.stdout.take().with_context(|| format!("{name} has no output"))?;
+        let (written, ended) = thread::scope(|scope| {
+            // Ends at the first error: then the tool finds no reader.
+            let writing = scope.spawn(move || io::copy(&mut dump, &mut file));
+            let ended = child.wait_with_output();
+            (writing.join(), ended)
+        });
+        let written = written.map_err(|_| anyhow!("the thread that writes {} panicked", to.display()))?;
+        written.with_context(|| format!("cannot write {}", to.display()))?;
+        demand_success(&name, &ended.with_context(|| format!("cannot wait for {name}"))?)
+    }
+
+    /// Has the command run as the servers' user: no file of a database becomes root's. Answers its name for messages.
+    fn as_own_user(&self, command: &mut Command) -> String {
         let found = &self.journal.found;
         if found.uid != 0 {
             command.gid(found.gid).uid(found.uid);
         }
-        let name = format!("{} {}", command.get_program().display(), words(command));
-        let output = command.current_dir("/").stderr(Stdio::piped()).output();
-        let output = output.with_context(|| format!("cannot start {name}"))?;
-        if !output.status.success() {
-            bail!("{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(())
+        command.current_dir("/").stderr(Stdio::piped());
+        format!("{} {}", command.get_program().display(), words(command))
     }
 
     /// An empty directory that is root's alone. What was there goes.
@@ -122,6 +144,13 @@ impl Tools<'_> {
     }
 }
 
+fn demand_success(name: &str, output: &Output) -> anyhow::Result<()> {
+    if !output.status.success() {
+        bail!("{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
 fn remove(path: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -144,4 +173,44 @@ fn new_file(path: &Path) -> anyhow::Result<File> {
     let mut options = fs::OpenOptions::new();
     let opened = options.create(true).truncate(true).write(true).mode(0o600).open(path);
     opened.with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::service::Service;
+    use super::super::slapd::Found;
+    use super::*;
+
+    /// A dump that is cut would be taken for all that slapd has: the copy is compared with it.
+    #[test]
+    fn a_dump_without_room_is_an_error_whatever_the_tool_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let (text, program) = (folder.path().join("text"), folder.path().join("slapd"));
+        // Writes, and does not look whether it could.
+        fs::write(&text, "#!/bin/sh\nprintf 'dn: cn=a\\ncn: a\\n\\n'\nexit 0\n").unwrap();
+        // Not by this process: what one of its threads has open for writing no other can start.
+        let made = Command::new("install").args(["-m", "755"]).args([&text, &program]).status().unwrap();
+        assert!(made.success());
+        let found = Found {
+            program,
+            configuration: folder.path().to_owned(),
+            urls: String::new(),
+            user: None,
+            group: None,
+            options: Vec::new(),
+            uid: 0,
+            gid: 0,
+            databases: Vec::new(),
+            service: Service::Process,
+        };
+        let journal = Journal::begin(folder.path(), found).unwrap();
+        let lock = File::open(folder.path()).unwrap();
+        let tools = Tools { journal: &journal, lock: &lock };
+        let dump = |to: &Path| tools.slapcat(("-F", folder.path()), "cn=a", to);
+        let there = folder.path().join("dump.ldif");
+        dump(&there).unwrap();
+        assert_eq!(fs::read_to_string(&there).unwrap(), "dn: cn=a\ncn: a\n\n");
+        let error = dump(Path::new("/dev/full")).unwrap_err();
+        assert!(format!("{error:#}").starts_with("cannot write /dev/full: "), "{error:#}");
+    }
 }
