@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
+use roaring::RoaringTreemap;
 
 use crate::access::AccessPolicy;
 use crate::catalog::Catalog;
@@ -17,7 +18,7 @@ use crate::log::{self, LogKey};
 use crate::overlay::Violation;
 use crate::replica::{self, ReplicaRows};
 use crate::search::present::Present;
-use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
+use crate::tables::{BLOBS, ENTRIES, INDEX, META, PENDING, TREE, VALUES, meta};
 use crate::tree;
 
 /// Something that does not fit.
@@ -40,9 +41,19 @@ pub enum Finding {
         entry: EntryId,
         parent: EntryId,
     },
+    /// The entry is below itself, or below one that is: nothing leads to it from the top of the tree.
+    Ring {
+        entry: EntryId,
+    },
     MissingPosting {
         entry: EntryId,
         key: Vec<u8>,
+    },
+    /// A posting list says that it has another number of ids than it has.
+    PostingCount {
+        key: Vec<u8>,
+        said: u64,
+        found: u64,
     },
     StrayPosting {
         entry: EntryId,
@@ -50,6 +61,11 @@ pub enum Finding {
     },
     /// Values or blobs outside of the record are missing, too many, or not those that the record counts.
     Outside {
+        entry: EntryId,
+        what: &'static str,
+    },
+    /// Rows outside of the records of an entry that does not exist.
+    StrayRow {
         entry: EntryId,
         what: &'static str,
     },
@@ -84,6 +100,12 @@ impl fmt::Display for Finding {
             Self::Orphan { entry, parent } => {
                 write!(f, "entry {entry} is below {parent}, which does not exist")
             }
+            Self::Ring { entry } => {
+                write!(f, "entry {entry} is below itself: nothing leads to it from the top of the tree")
+            }
+            Self::PostingCount { key, said, found } => {
+                write!(f, "the index has {found} entries under {}, and says {said}", Key(key))
+            }
             Self::MissingPosting { entry, key } => {
                 write!(f, "entry {entry} is missing in the index under {}", Key(key))
             }
@@ -91,6 +113,9 @@ impl fmt::Display for Finding {
                 write!(f, "entry {entry} is in the index under {}, which it does not have", Key(key))
             }
             Self::Outside { entry, what } => write!(f, "entry {entry}: {what}"),
+            Self::StrayRow { entry, what } => {
+                write!(f, "there is {what} of entry {entry}, which does not exist")
+            }
             Self::UnknownAttribute { entry, number } => {
                 write!(f, "entry {entry} has attribute number {number}, which the catalog does not have")
             }
@@ -134,7 +159,7 @@ pub struct Checked {
 
 /// Goes through all tables of a view and reports what does not fit.
 ///
-/// Memory: the ids of all entries, and one entry's keys at a time. The index is looked up for every key of every entry
+/// Memory: the ids of all entries with subordinates, and one entry's keys at a time. The index is looked up for every key of every entry
 /// and gone through once.
 pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -> Result<Checked, Fault> {
     let mut checked = Checked::default();
@@ -145,6 +170,7 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     };
     check_entries(view, &mut checked, &mut report)?;
     check_tree(view, &mut checked, &mut report)?;
+    check_strays(view, &mut report)?;
     check_index(view, &mut checked, &mut report)?;
     let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
     let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
@@ -188,6 +214,7 @@ fn check_entries<N: Snapshot>(
 ) -> Result<(), Fault> {
     let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
     let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
+    let mut superiors = Superiors::default();
     for row in view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward)? {
         let (id, record) = row?;
         let Some(id) = EntryId::from_prefix(&id) else { continue };
@@ -197,7 +224,7 @@ fn check_entries<N: Snapshot>(
         }
         let checked = view
             .unpacked(id, record)
-            .and_then(|record| check_entry(view, &view.reader(id, &record)?, report));
+            .and_then(|record| check_entry(view, &view.reader(id, &record)?, &mut superiors, report));
         if let Err(fault) = checked {
             report(Finding::Record { entry: id, fault: fault.to_string() });
         }
@@ -205,9 +232,47 @@ fn check_entries<N: Snapshot>(
     Ok(())
 }
 
+/// What is known of entries with subordinates.
+#[derive(Default)]
+struct Superiors {
+    /// No ring is above them.
+    free: RoaringTreemap,
+    /// They are in a ring, or below one.
+    lost: RoaringTreemap,
+}
+
+impl Superiors {
+    /// Whether an entry is below itself, or below one that is. Superiors that are missing or damaged are findings of their own.
+    fn has_ring_above<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        entry: EntryView<'_>,
+    ) -> Result<bool, Fault> {
+        let mut way = BTreeSet::from([entry.id().0]);
+        let mut at = entry.parent();
+        let is_ring = loop {
+            if at == EntryId::ROOT || self.free.contains(at.0) {
+                break false;
+            }
+            if self.lost.contains(at.0) || !way.insert(at.0) {
+                break true;
+            }
+            let Some(record) = view.stored(at)? else { break false };
+            let Ok(above) = EntryView::parse(at, &record) else { break false };
+            at = above.parent();
+        };
+        // Of most entries nobody asks again.
+        way.remove(&entry.id().0);
+        let known = if is_ring { &mut self.lost } else { &mut self.free };
+        known.extend(way);
+        Ok(is_ring)
+    }
+}
+
 fn check_entry<N: Snapshot>(
     view: &View<'_, N>,
     reader: &EntryReader<'_, N>,
+    superiors: &mut Superiors,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
     let entry = reader.view;
@@ -217,6 +282,9 @@ fn check_entry<N: Snapshot>(
     }
     if entry.parent() != EntryId::ROOT && view.stored(entry.parent())?.is_none() {
         report(Finding::Orphan { entry: id, parent: entry.parent() });
+    }
+    if superiors.has_ring_above(view, entry)? {
+        report(Finding::Ring { entry: id });
     }
     let mut members = BTreeMap::new();
     let mut blobs = BTreeSet::new();
@@ -335,24 +403,51 @@ fn check_tree<N: Snapshot>(
     Ok(())
 }
 
+/// What entries have outside of their records goes with them.
+fn check_strays<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -> Result<(), Fault> {
+    for (table, what) in
+        [(VALUES, "a large set"), (BLOBS, "a long value"), (PENDING, "a row of pending substring keys")]
+    {
+        let mut from = Vec::new();
+        loop {
+            let mut rows = view.snapshot.scan(table, KeyRange::at_least(&from), Direction::Forward)?;
+            let Some((key, _)) = rows.next().transpose()? else { break };
+            let entry =
+                EntryId::from_prefix(&key).ok_or(Fault::Damaged { what: "the key of an entry's row" })?;
+            if view.stored(entry)?.is_none() {
+                report(Finding::StrayRow { entry, what });
+            }
+            let Some(next) = entry.0.checked_add(1) else { break };
+            from = next.to_be_bytes().to_vec();
+        }
+    }
+    Ok(())
+}
+
 fn check_index<N: Snapshot>(
     view: &View<'_, N>,
     checked: &mut Checked,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
     for row in view.snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward)? {
-        let (key, _) = row?;
+        let (key, said) = row?;
         checked.index_keys += 1;
         let head = key::parse_head(&key).ok_or(Fault::Damaged { what: "an index key" })?;
         // Rows left of an index that is no longer kept are not checked.
         let kept = is_indexed(&view.catalog, head);
         let mut cursor = view.snapshot.postings(INDEX, &key)?;
+        let before = checked.postings;
         while let Some(id) = cursor.next()? {
             checked.postings += 1;
             let id = EntryId(id);
             if kept && !has_key(view, id, head, &key)? && !is_leaving(view, id, head, &key)? {
                 report(Finding::StrayPosting { entry: id, key: key.to_vec() });
             }
+        }
+        let found = checked.postings - before;
+        // An engine elsewhere estimates.
+        if found != said && !N::IS_DISTANT {
+            report(Finding::PostingCount { key: key.to_vec(), said, found });
         }
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! What a check finds, what a rebuild corrects, and large sets and long values on their way through changes.
 
+use larix_store::lmdb::{LmdbOptions, LmdbStore};
+use larix_store::ordered::OrderedWrite as _;
 use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
 
 use crate::check::{Checked, Finding, check};
@@ -8,7 +10,7 @@ use crate::entry::{AttributeNumber, Entry, EntryId, EntrySource, LargeValues, Ta
 use crate::fixture::{Fixture, SUFFIX, SearchSpec, index, on_every_store, schema, settings};
 use crate::index::{KeyKind, Kinds, key};
 use crate::load::{Rebuild, RebuildOptions};
-use crate::tables::{ENTRIES, INDEX};
+use crate::tables::{BLOBS, ENTRIES, INDEX, PENDING, TABLES, VALUES};
 use crate::{fixture, tree};
 
 const LINES: &[(&str, &str)] = &[("cn,sn", "pres,eq,sub,approx"), ("member", "eq"), ("description", "sub")];
@@ -82,6 +84,46 @@ fn damage_is_found() {
     check("superior gone", &|_, set| set.delete(ENTRIES, &EntryId(1).to_bytes()), |f| {
         matches!(f, Finding::Orphan { entry: EntryId(2), parent: EntryId(1) })
     });
+    // Each is below the other, and the tree says so, too.
+    let ring: Damage<'_> = &|f, set| {
+        let snapshot = f.database.store().snapshot().unwrap();
+        for (id, name, parent) in [(EntryId(2), b"cn=a", EntryId(3)), (EntryId(3), b"cn=b", EntryId(2))] {
+            let mut record = snapshot.get(ENTRIES, &id.to_bytes()).unwrap().unwrap().into_owned();
+            record[2..10].copy_from_slice(&parent.to_bytes());
+            set.put(ENTRIES, &id.to_bytes(), record);
+            tree::delete(set, EntryId(1), name);
+            tree::put(set, parent, name, id);
+        }
+    };
+    for id in [EntryId(2), EntryId(3)] {
+        let fixture = Fixture::memory(LINES, &small());
+        damage(&fixture, |set| ring(&fixture, set));
+        assert!(findings(&fixture).contains(&Finding::Ring { entry: id }), "{:?}", findings(&fixture));
+    }
+    for table in [VALUES, BLOBS, PENDING] {
+        let fixture = Fixture::memory(LINES, &small());
+        let rest: &[u8] = if table == PENDING { b"" } else { b"1234member" };
+        damage(&fixture, |set| set.put(table, &[&EntryId(77).to_bytes()[..], rest].concat(), vec![1, 0]));
+        let found = findings(&fixture);
+        assert!(matches!(found[..], [Finding::StrayRow { entry: EntryId(77), .. }]), "{table:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_posting_list_that_says_another_count_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = LmdbOptions { map_size: 64 << 20, ..LmdbOptions::default() };
+    let fixture = Fixture::new(LmdbStore::open(directory.path(), &TABLES, &options).unwrap(), SUFFIX, LINES);
+    fixture.load(&small());
+    assert_eq!(findings(&fixture), []);
+    let key = key::make(number(&fixture, "cn"), KeyKind::Equality, b"a");
+    let block = [key.as_slice(), &2_u64.to_be_bytes()].concat();
+    let mut transaction = fixture.database.store().transaction().unwrap();
+    // Deltas: it says three ids, of which the last one is next to the first, and has two.
+    transaction.write(INDEX, &block, &[1, 3, 1, 0]).unwrap();
+    transaction.commit(&WriteSet::new(), Durability::NoMetaSync).unwrap();
+    let found = findings(&fixture);
+    assert!(found.contains(&Finding::PostingCount { key, said: 3, found: 2 }), "{found:?}");
 }
 
 #[test]
