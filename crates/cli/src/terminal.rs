@@ -13,6 +13,21 @@ use zeroize::Zeroizing;
 
 use crate::signals::EndingSignals;
 
+/// Prints a line of news about work that is under way. Unlike `println!` it does not panic where the reader has gone or the disk is full:
+/// the work goes on, and the exit status tells how it ended.
+macro_rules! say {
+    ($($news:tt)*) => {
+        $crate::terminal::print_news(format_args!($($news)*))
+    };
+}
+pub(crate) use say;
+
+/// As [`say!`].
+pub(crate) fn print_news(news: std::fmt::Arguments<'_>) {
+    // Nobody reads it any more.
+    let _ = writeln!(io::stdout().lock(), "{news}");
+}
+
 /// The terminal of this process, also where standard input is redirected.
 const TERMINAL: &str = "/dev/tty";
 /// A longer answer is no password.

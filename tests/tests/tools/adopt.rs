@@ -395,6 +395,22 @@ fn can_run() -> bool {
     !Kind::Slapd.is_lacking() && fs::metadata("/proc/1/fd").is_ok() && fs::read_dir("/proc/1/fd").is_ok()
 }
 
+/// Nobody has to read what it says of its steps: a reader that goes away leaves no machine without a server.
+#[test]
+fn news_that_nobody_reads_end_nothing() {
+    if !can_run() {
+        return;
+    }
+    let machine = Machine::start(PLAIN, false);
+    for (more, server) in [(&[][..], Kind::Larix), (&["--back"], Kind::Slapd)] {
+        // Every line to it is an error.
+        let nowhere = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = machine.command(more).stdout(nowhere).output().unwrap();
+        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(machine.serves(), Some(server));
+    }
+}
+
 /// Forth and back without a writer: every line of every entry is the same, twice.
 fn forth_and_back(
     body: &str,

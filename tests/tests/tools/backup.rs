@@ -70,6 +70,23 @@ fn a_backup_goes_where_no_database_may_be() {
     passes("backup", &site, &["--verify", &text(&to)]);
 }
 
+/// What a restore says is news: that it cannot be written does not end it between two databases.
+#[test]
+fn a_restore_needs_no_reader() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = folder.path().join("backup");
+    passes("backup", &site, &["--to", &text(&backup)]);
+    let other = Site::example(Kind::Larix);
+    let nowhere = std::fs::File::options().write(true).open("/dev/full").expect("the device");
+    let mut command = Kind::Larix.tool("restore");
+    command.arg("-f").arg(other.configuration()).arg("--from").arg(&backup).stdout(nowhere);
+    let output = command.output().expect("the tool starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(passes("cat", &other, &[]).contains("dn: dc=example,dc=com"));
+}
+
 #[test]
 fn a_backup_taken_under_writes_is_a_directory_of_one_moment() {
     let site = Site::example(Kind::Larix);

@@ -10,6 +10,7 @@ use super::journal::{Journal, Step};
 use super::processes::now;
 use super::tools::Tools;
 use super::{configuration, slapd};
+use crate::terminal::say;
 
 /// In slapd's directory of a database: the one that takes its place.
 const NEW: &str = "from-larix";
@@ -26,7 +27,7 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
         // Larix never served: slapd has everything.
         journal.found.service.start_slapd(journal, lock)?;
         let kept = put_away(journal)?;
-        println!("slapd serves as before; what was begun is kept in {}", kept.display());
+        say!("slapd serves as before; what was begun is kept in {}", kept.display());
         return Ok(());
     }
     if journal.step < Step::Swapping {
@@ -46,9 +47,9 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
         journal.enter(Step::SlapdStarting)?;
     }
     journal.found.service.start_slapd(journal, lock)?;
-    println!("slapd serves again; the pause was {:.1} s", pause.elapsed().as_secs_f64());
+    say!("slapd serves again; the pause was {:.1} s", pause.elapsed().as_secs_f64());
     let kept = put_away(journal)?;
-    println!("what Larix had is kept in {}", kept.display());
+    say!("what Larix had is kept in {}", kept.display());
     Ok(())
 }
 
@@ -64,7 +65,7 @@ fn make_databases(journal: &Journal, lock: &File) -> anyhow::Result<()> {
         tools.slapcat((found.flag(), &found.configuration), &database.suffix, &old)?;
         let new = database.directory.join(NEW);
         let changed = content.differing(&digests.read(&old)?);
-        println!("{:?}: {} entries, {changed} of them written since", database.suffix, content.len());
+        say!("{:?}: {} entries, {changed} of them written since", database.suffix, content.len());
         if changed == 0 {
             // The directory stays until the swap: slapd's tools look for it.
             continue;
@@ -137,11 +138,11 @@ fn report_configuration(journal: &Journal) {
     let changed = configuration::changed(&journal.work().join("slapd.d-as-made"), &journal.configuration());
     match changed {
         Ok(changed) if changed.is_empty() => {}
-        Ok(changed) => println!(
+        Ok(changed) => say!(
             "note: slapd's configuration stays as it was: what was changed since in Larix's is not taken back: {}",
             changed.join("; ")
         ),
-        Err(error) => println!("note: Larix's configuration cannot be compared with slapd's: {error:#}"),
+        Err(error) => say!("note: Larix's configuration cannot be compared with slapd's: {error:#}"),
     }
 }
 

@@ -10,6 +10,7 @@ use super::journal::{Journal, Step};
 use super::processes::now;
 use super::tools::Tools;
 use super::{back, configuration};
+use crate::terminal::say;
 
 /// Goes on from the journal's step until Larix serves.
 ///
@@ -54,9 +55,9 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
     let seconds = pause.elapsed().as_secs_f64();
     journal.pause_seconds = Some(seconds);
     journal.enter(Step::Adopted)?;
-    println!("Larix serves {} in slapd's place; the pause was {seconds:.1} s", journal.found.urls);
-    println!("its configuration is {}; slapd's files are as they were", journal.configuration().display());
-    println!("the way back: larix adopt --back --place {}", journal.place.display());
+    say!("Larix serves {} in slapd's place; the pause was {seconds:.1} s", journal.found.urls);
+    say!("its configuration is {}; slapd's files are as they were", journal.configuration().display());
+    say!("the way back: larix adopt --back --place {}", journal.place.display());
     Ok(())
 }
 
@@ -86,7 +87,7 @@ fn copy(journal: &Journal, lock: &File, digests: &Digests) -> anyhow::Result<Vec
         tools.empty_directory(&journal.data(number))?;
         tools.larix_add(&database.suffix, &dump)?;
         let content = digests.read(&dump)?;
-        println!("{:?}: {} entries copied while slapd serves", database.suffix, content.len());
+        say!("{:?}: {} entries copied while slapd serves", database.suffix, content.len());
         copied.push(content);
     }
     Ok(copied)
@@ -107,10 +108,10 @@ fn take(journal: &Journal, lock: &File, digests: &Digests, first: &[Content]) ->
                 tools.larix_add(&database.suffix, &dump)?;
                 match changed {
                     Some((_, 0)) => {
-                        println!("{:?}: only its contextCSN was written meanwhile", database.suffix)
+                        say!("{:?}: only its contextCSN was written meanwhile", database.suffix)
                     }
                     Some((_, count)) => {
-                        println!("{:?}: {count} entries were written meanwhile", database.suffix)
+                        say!("{:?}: {count} entries were written meanwhile", database.suffix)
                     }
                     None => {}
                 }
@@ -119,7 +120,7 @@ fn take(journal: &Journal, lock: &File, digests: &Digests, first: &[Content]) ->
         let own = journal.work().join(format!("{number}-larix.ldif"));
         tools.larix_cat(&database.suffix, &own)?;
         digests.demand_equal((&dump, &last), &own)?;
-        println!("{:?}: {} entries, all with the same values", database.suffix, last.len());
+        say!("{:?}: {} entries, all with the same values", database.suffix, last.len());
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::AdoptArgs;
 use super::processes::{self, Process};
 use super::service::Service;
+use crate::terminal::say;
 
 /// Room beside what the databases take, in bytes.
 const SPARE_BYTES: u64 = 64 << 20;
@@ -184,7 +185,7 @@ fn readable(path: &Path) -> anyhow::Result<Config> {
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
         bail!("Larix cannot do what {} says; nothing was changed\n{}", path.display(), faults.join("\n"));
     };
-    config.notes.iter().for_each(|note| println!("note: {note}"));
+    config.notes.iter().for_each(|note| say!("note: {note}"));
     Ok(config)
 }
 

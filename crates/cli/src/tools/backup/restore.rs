@@ -14,6 +14,7 @@ use larix_server::backup::{self, CONFIGURATION, Chain, DatabaseBackup, Target, U
 use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, REPLACED_FILE, UNPACKING};
 
 use super::pace;
+use crate::terminal::say;
 use crate::tools::common::{self, ConfigArgs};
 
 /// Put the databases of a backup back while no server runs
@@ -93,7 +94,7 @@ fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
     for target in &targets {
         let restored = backup::restore(&chain, target, &config, until, args.replace, &mut pace)?;
         let last = restored.last.map_or_else(|| "none".to_owned(), |csn| csn.to_string());
-        println!(
+        say!(
             "{}: {} entries in {}, {} changes carried out; the last change is {last}",
             target.backup.name(),
             restored.entries,
@@ -101,9 +102,9 @@ fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
             restored.changes
         );
     }
-    println!("made at {}", chain.last().made_at);
+    say!("made at {}", chain.last().made_at);
     if args.from == from {
-        println!("the configuration of then is in {}", from.join(CONFIGURATION).display());
+        say!("the configuration of then is in {}", from.join(CONFIGURATION).display());
     }
     // Held until all is in its place.
     targets.into_iter().for_each(|target| drop(target.lock));
