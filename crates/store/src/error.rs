@@ -171,7 +171,12 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
-            Self::InUse { path, holder: None } => write!(f, "{}: in use by another process", path.display()),
+            Self::InUse { path, holder: None } => write!(
+                f,
+                "{}: in use by another process, a server or a tool (fuser {} says which): wait until it has ended, or stop it",
+                path.display(),
+                path.join("data.mdb").display()
+            ),
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Missing { path } => write!(f, "{}: no such directory", path.display()),
             Self::NetworkFileSystem { path, kind } => write!(

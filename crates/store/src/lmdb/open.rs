@@ -153,7 +153,10 @@ fn finish(
     let data = path.join(DATA_FILE);
     let room = match options.read_only {
         true => None,
-        false => Some(Mutex::new(Room::open(&data).map_err(|error| file_error(path, DATA_FILE, error))?)),
+        false => Some(Mutex::new(Room::open(&data).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => OpenError::InUse { path: path.to_owned(), holder: None },
+            _ => file_error(path, DATA_FILE, error),
+        })?)),
     };
     let page_bytes = page_bytes(&env, &tables).map_err(|error| lmdb_error(path, error))?;
     Ok(LmdbStore {
@@ -354,6 +357,9 @@ fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, O
         }
         Err(error) => return Err(failed(error.into())),
     }
+    if is_open_for_writing(path) {
+        return Err(OpenError::InUse { path: path.to_owned(), holder: None });
+    }
     let written = file
         .set_len(0)
         .and_then(|()| file.rewind())
@@ -362,6 +368,22 @@ fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, O
     let lock = DirectoryLock(Arc::new(Locked { file, path: path.to_owned() }));
     replace::settle(path).map_err(|error| os_error(path, error))?;
     Ok(lock)
+}
+
+/// Whether a store has the data file open for writing though the lock file is free: somebody removed that of a process which still works.
+/// A second writer would give the same ids to other entries.
+fn is_open_for_writing(directory: &Path) -> bool {
+    // One that is not there yet, or may not be read, is looked at again where it is needed.
+    let Ok(data) = File::open(directory.join(DATA_FILE)) else { return false };
+    match rustix::fs::flock(&data, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => true,
+        Err(_) => false,
+        Ok(()) => {
+            // It goes with the file at the latest.
+            let _ = rustix::fs::flock(&data, FlockOperation::Unlock);
+            false
+        }
+    }
 }
 
 fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {

@@ -13,6 +13,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
+
 /// How long the room is when it is made.
 const ROOM_BYTES: u64 = 512 << 10;
 /// Room is made when less than this is left: a usual commit needs less.
@@ -20,7 +22,7 @@ const ROOM_LEFT_MIN: u64 = 128 << 10;
 
 const _: () = assert!(ROOM_LEFT_MIN < ROOM_BYTES);
 
-/// The data file of a store that is open for writing.
+/// The data file of a store that is open for writing. It is locked for as long: the lock file can be removed, this one not without the data.
 #[derive(Debug)]
 pub(super) struct Room {
     file: File,
@@ -28,9 +30,19 @@ pub(super) struct Room {
     end: u64,
 }
 
+impl Drop for Room {
+    /// As for the lock file: children between fork and exec have the same open file.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Room {
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: another store has it open for writing.
     pub(super) fn open(data: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).open(data)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let end = file.metadata()?.len();
         Ok(Self { file, end })
     }

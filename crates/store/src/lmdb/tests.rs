@@ -91,6 +91,26 @@ fn one_writer_a_directory() {
     drop(open(root.path()).expect("free again"));
 }
 
+/// A lock file looks like something that a process has left, and is removed as such.
+#[test]
+fn who_removes_the_lock_file_does_not_get_a_second_writer() {
+    let root = directory();
+    let lock_file = root.path().join("larix.lock");
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+    fs::remove_file(&lock_file).expect("it is there");
+    for _ in 0..2 {
+        let refused = DirectoryLock::acquire(root.path(), &LmdbOptions::default()).map(|_| ());
+        assert!(matches!(refused, Err(OpenError::InUse { holder: None, .. })), "{refused:?}");
+    }
+    let refused = open(root.path()).map(|_| ());
+    assert!(matches!(refused, Err(OpenError::InUse { .. })), "{refused:?}");
+    put(&store, b"bb", vec![1], Durability::Sync).expect("commit");
+    drop(store);
+    let store = open(root.path()).expect("free again");
+    assert!(has(&store, b"a") && has(&store, b"bb"));
+}
+
 #[test]
 fn reopened_it_holds_what_it_held() {
     let root = directory();
