@@ -64,6 +64,27 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
+/// A checksum that does not fit is the only sign of a value that a disk has changed, or somebody by hand.
+#[test]
+fn a_file_that_is_not_what_was_written_is_found() {
+    let bench = Bench::new();
+    assert!(bench.done("check", &[], "").contains(" entries, 0 findings"));
+    let file = bench.directory.join("cn=config.ldif");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}olcIdleTimeout: 5\n")).unwrap();
+    let output = bench.run("check", &[], "");
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("cn=config.ldif:1: was edited by hand") && text.contains("1 findings"), "{text}");
+    let output = bench.run("check", &["--json"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"findings\":1"), "{}", said(&output));
+    // As it is said.
+    let change = "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 6\n";
+    bench.done("offline-modify", &[], change);
+    bench.done("check", &[], "");
+}
+
 const FRONTEND: &str = "olcDatabase={-1}frontend,cn=config";
 const CONFIG: &str = "olcDatabase={0}config,cn=config";
 const MDB: &str = "olcDatabase={1}mdb,cn=config";

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use larix_configuration::{Config, Source, slapd_d};
 use larix_engine::check::{self, Checked};
 use larix_store::Store;
 
@@ -25,7 +26,13 @@ const VIOLATIONS: u8 = 3;
 struct Found {
     findings: u64,
     violations: u64,
+    /// What mends the findings.
+    mend: &'static str,
 }
+
+const MEND_INDEXES: &str = "`larix index -f ...` makes the indexes anew";
+const MEND_CHECKSUM: &str =
+    "compare the files with a backup; the next change of an entry writes its file with the checksum";
 
 /// Check that the tree, the entries, the indexes and the change log of a database agree
 ///
@@ -49,13 +56,13 @@ pub(super) struct CheckArgs {
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: CheckArgs = common::parse(name, arguments);
     match check(&args) {
-        Ok(Found { findings: 0, violations: 0 }) => ExitCode::SUCCESS,
-        Ok(Found { findings: 0, violations }) => {
+        Ok(Found { findings: 0, violations: 0, .. }) => ExitCode::SUCCESS,
+        Ok(Found { findings: 0, violations, .. }) => {
             eprintln!("{name}: entries break rules of overlays: {violations}; the server runs all the same");
             ExitCode::from(VIOLATIONS)
         }
-        Ok(Found { findings, .. }) => {
-            eprintln!("{name}: {findings} findings; `larix index -f ...` makes the indexes anew");
+        Ok(Found { findings, mend, .. }) => {
+            eprintln!("{name}: {findings} findings; {mend}");
             ExitCode::from(FINDINGS)
         }
         Err(error) => {
@@ -68,10 +75,9 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 fn check(args: &CheckArgs) -> anyhow::Result<Found> {
     let config = args.config.read()?;
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
-        println!("cn=config: {} entries, read without a fault", config.entries().len());
-        return Ok(Found::default());
+        return check_configuration(args, &config);
     };
-    let mut found = Found::default();
+    let mut found = Found { mend: MEND_INDEXES, ..Found::default() };
     for section in databases {
         let database = common::open(&config, section, Access::Read)?;
         let snapshot = database.store().snapshot()?;
@@ -95,6 +101,34 @@ fn check(args: &CheckArgs) -> anyhow::Result<Found> {
         found.findings += checked.findings;
         found.violations += violations;
     }
+    Ok(found)
+}
+
+/// cn=config: it was read, and so is valid. Its files say by checksums whether they are what was written.
+fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<Found> {
+    let mut found = Found { mend: MEND_CHECKSUM, ..Found::default() };
+    let mut printed = Printed { json: args.json, findings: Vec::new(), violations: Vec::new() };
+    if let Source::Directory(directory) = &config.source {
+        let (_, notes) = slapd_d::read_entries(directory).map_err(|error| anyhow::anyhow!("{error}"))?;
+        for note in &notes {
+            found.findings += 1;
+            printed.finding(note.to_string());
+        }
+    }
+    let (entries, findings) = (config.entries().len(), found.findings);
+    println!(
+        "{}",
+        match args.json {
+            true => serde_json::json!({
+                "suffix": "cn=config",
+                "entries": entries,
+                "findings": findings,
+                "found": printed.findings,
+            })
+            .to_string(),
+            false => format!("cn=config: {entries} entries, {findings} findings"),
+        }
+    );
     Ok(found)
 }
 
