@@ -70,6 +70,21 @@ fn a_backup_goes_where_no_database_may_be() {
     passes("backup", &site, &["--verify", &text(&to)]);
 }
 
+/// The note beside a restored database is for people: a disk that has no room for it does not make the restore one that failed.
+#[test]
+fn a_restore_needs_no_note() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = folder.path().join("backup");
+    passes("backup", &site, &["--to", &text(&backup)]);
+    let other = Site::example(Kind::Larix);
+    // No file can be written under this name.
+    std::fs::create_dir(other.path().join("data/restored.json")).expect("a folder");
+    passes("restore", &other, &["--from", &text(&backup)]);
+    assert!(passes("cat", &other, &[]).contains("dn: dc=example,dc=com"));
+}
+
 /// What a restore says is news: that it cannot be written does not end it between two databases.
 #[test]
 fn a_restore_needs_no_reader() {
