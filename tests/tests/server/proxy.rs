@@ -383,15 +383,20 @@ fn with_tls_nothing_is_in_the_clear() {
     let passed: Vec<u8> = relay.recorded().into_iter().flat_map(|passed| passed.bytes).collect();
     assert!(!contains(&passed, b"secret") && !contains(&passed, b"ann@example.com"));
     assert!(!front.server.log().contains("secret"));
-    // One without TLS.
+    // One without TLS: where that is no fault, the anonymous alone are asked for.
     let plain = target(Kind::Larix);
-    let relay = Relay::recording();
-    relay.lead_to(plain.server.address);
-    let port = relay.address.port();
-    let front = proxy_with(&format!("ldap://localhost:{port}"), &tls, "");
-    let mut client = Client::connect(front.server.address);
-    let bound = run(&mut client, &format!("as {ADMIN} secret"));
-    assert!(bound.contains("=> 52"), "{bound}");
-    let passed: Vec<u8> = relay.recorded().into_iter().flat_map(|passed| passed.bytes).collect();
-    assert!(!passed.is_empty() && !contains(&passed, b"secret"));
+    for (begins, anonymous) in [("start", "=> 52"), ("try-start", "ann@example.com")] {
+        let relay = Relay::recording();
+        relay.lead_to(plain.server.address);
+        let port = relay.address.port();
+        let tls = format!("tls {begins} tls_cacert={}", ca.display());
+        let front = proxy_with(&format!("ldap://localhost:{port}"), &tls, "");
+        let mut client = Client::connect(front.server.address);
+        let found = run(&mut client, "search dc=example,dc=com sub (uid=ann) mail");
+        assert!(found.contains(anonymous), "{begins}: {found}");
+        let bound = run(&mut client, &format!("as {ADMIN} secret"));
+        assert!(bound.contains("=> 52"), "{begins}: {bound}");
+        let passed: Vec<u8> = relay.recorded().into_iter().flat_map(|passed| passed.bytes).collect();
+        assert!(!passed.is_empty() && !contains(&passed, b"secret"), "{begins}");
+    }
 }

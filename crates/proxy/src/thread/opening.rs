@@ -156,9 +156,7 @@ impl Exchange {
         let (owner, credentials, target) =
             (connection.owner.clone(), connection.credentials.clone(), connection.target);
         let credentials = if owner == Owner::Spare { None } else { credentials };
-        // A server with `require bind` takes no other request before it.
-        let binds_anonymously = matches!(owner, Owner::Anonymous | Owner::Assertion | Owner::Root);
-        match self.opening(target, credentials, binds_anonymously).and_then(Channel::begin) {
+        match self.opening(target, &owner, credentials).and_then(Channel::begin) {
             Ok(channel) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.stage = Stage::Open(Box::new(channel));
@@ -172,9 +170,13 @@ impl Exchange {
     fn opening(
         &self,
         target: usize,
+        owner: &Owner,
         credentials: Option<Credentials>,
-        binds_anonymously: bool,
     ) -> Result<Opening, PeerFault> {
+        // A server with `require bind` takes no other request before it.
+        let binds_anonymously = matches!(owner, Owner::Anonymous | Owner::Assertion | Owner::Root);
+        // Clients' passwords go over it.
+        let takes_binds = *owner == Owner::Spare;
         let url = self.url(target).ok_or(PeerFault::Closed)?;
         let tls = || {
             self.given
@@ -186,7 +188,7 @@ impl Exchange {
             (UrlScheme::Ldaps, _) => Security::Ldaps(tls()?),
             (UrlScheme::Ldapi, _) | (_, TlsBegins::Never) => Security::Clear,
             (_, TlsBegins::Start) => Security::StartTls { client: tls()?, required: true },
-            (_, TlsBegins::TryStart) => Security::StartTls { client: tls()?, required: false },
+            (_, TlsBegins::TryStart) => Security::StartTls { client: tls()?, required: takes_binds },
         };
         let host = if url.host.is_empty() { "localhost".to_owned() } else { url.host.clone() };
         Ok(Opening {
