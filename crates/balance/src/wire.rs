@@ -86,7 +86,7 @@ impl Wire {
             return Ok(());
         };
         while !bytes.is_empty() {
-            session.read_tls(&mut bytes).map_err(|error| error.to_string())?;
+            let taken = session.read_tls(&mut bytes).map_err(|error| error.to_string())?;
             let state = session.process_new_packets().map_err(|error| error.to_string())?;
             let mut left = state.plaintext_bytes_to_read();
             let mut chunk = [0; PLAIN_BYTES];
@@ -94,6 +94,10 @@ impl Wire {
                 let count = session.reader().read(&mut chunk).map_err(|error| error.to_string())?;
                 plain.extend_from_slice(chunk.get(..count).unwrap_or_default());
                 left = left.saturating_sub(count.max(1));
+            }
+            if taken == 0 || state.peer_has_closed() {
+                // What stands behind the client's goodbye is ignored (RFC 8446 section 6.1), and TLS takes none of it.
+                break;
             }
         }
         Ok(())
@@ -160,5 +164,89 @@ impl Wire {
         if let Some(session) = &mut self.tls {
             session.send_close_notify();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use larix_testkit::Authority;
+    use rustls::crypto::ring;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+    use super::*;
+
+    /// TLS of a listener, and a client of it.
+    fn both_ends() -> (ClientTls, ClientConnection) {
+        let (authority, provider) = (Authority::new("Root"), Arc::new(ring::default_provider()));
+        let issued = authority.server();
+        let chain =
+            CertificateDer::pem_slice_iter(issued.certificate.as_bytes()).map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap()).unwrap();
+        let own = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let tls =
+            ClientTls { config: Arc::new(config), peer_dn: Arc::new(|_: &ServerConnection| None::<String>) };
+        (tls, ClientConnection::new(Arc::new(own), name).unwrap())
+    }
+
+    /// What a client has to send.
+    fn sent(client: &mut ClientConnection) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    /// A client that says goodbye and goes on is heard no longer, and does not keep the loop.
+    #[test]
+    fn what_comes_behind_the_goodbye_is_ignored() {
+        let (told, ended) = channel();
+        // A thread of its own: a loop without an end is a failure, not a test that never ends.
+        std::thread::spawn(move || {
+            let (tls, mut client) = both_ends();
+            let (mut wire, mut plain) = (Wire::default(), Vec::new());
+            wire.begin_tls(&tls).unwrap();
+            loop {
+                let bytes = sent(&mut client);
+                wire.receive(&bytes, &mut plain).unwrap();
+                let answer = wire.output().unwrap().to_vec();
+                wire.sent(answer.len());
+                let mut rest = answer.as_slice();
+                while !rest.is_empty() {
+                    client.read_tls(&mut rest).unwrap();
+                    client.process_new_packets().unwrap();
+                }
+                if bytes.is_empty() && answer.is_empty() {
+                    break;
+                }
+            }
+            client.writer().write_all(b"a request").unwrap();
+            client.send_close_notify();
+            let mut bytes = sent(&mut client);
+            // More than TLS takes at once.
+            bytes.resize(bytes.len() + 20_000, 0);
+            wire.receive(&bytes, &mut plain).unwrap();
+            wire.receive(&[0; 64], &mut plain).unwrap();
+            told.send(plain).unwrap();
+        });
+        assert_eq!(ended.recv_timeout(Duration::from_secs(60)).as_deref(), Ok(&b"a request"[..]));
     }
 }

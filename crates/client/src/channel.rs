@@ -110,22 +110,23 @@ impl Channel {
     /// What ends the connection.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<(), PeerFault> {
         while !bytes.is_empty() {
-            match &mut self.tls {
-                None => {
-                    self.layer.receive(bytes);
-                    bytes = &[];
-                }
-                Some(_) => self.receive_protected(&mut bytes)?,
+            if self.tls.is_none() {
+                self.layer.receive(bytes);
+                bytes = &[];
+            } else if !self.receive_protected(&mut bytes)? {
+                // What stands behind the server's goodbye is ignored (RFC 8446 section 6.1), and TLS takes none of it.
+                bytes = &[];
             }
             self.go_on()?;
         }
         Ok(())
     }
 
-    fn receive_protected(&mut self, bytes: &mut &[u8]) -> Result<(), PeerFault> {
-        let Some(session) = &mut self.tls else { return Ok(()) };
+    /// Takes some of what the socket has; whether more of it may mean something.
+    fn receive_protected(&mut self, bytes: &mut &[u8]) -> Result<bool, PeerFault> {
+        let Some(session) = &mut self.tls else { return Ok(false) };
         let lost = |error: std::io::Error| PeerFault::Tls(error.to_string());
-        session.read_tls(bytes).map_err(lost)?;
+        let taken = session.read_tls(bytes).map_err(lost)?;
         let state = match session.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
@@ -139,7 +140,7 @@ impl Channel {
             self.layer.receive(plain.get(..count).unwrap_or_default());
             left = left.saturating_sub(count.max(1));
         }
-        Ok(())
+        Ok(taken > 0 && !state.peer_has_closed())
     }
 
     /// Carries on with what a connection begins with.
