@@ -440,10 +440,21 @@ impl EventLoop {
     // --- servers ---
 
     fn upstream_happened(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8], now: Duration) {
+        let is_over = flags.intersects(EventFlags::HUP | EventFlags::ERR);
         for _ in 0..READS_IN_TURN {
             let Some(polled) = self.upstreams.get_mut(&id) else { return };
-            let reads = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-            if !reads || !self.core.upstream_reads(id) {
+            if !is_over && !flags.contains(EventFlags::IN) {
+                break;
+            }
+            if !self.core.upstream_reads(id) {
+                if is_over {
+                    // The poll says so again and again, whatever it is asked for, until the socket is closed.
+                    let fault = match polled.socket.take_error() {
+                        Ok(Some(error)) | Err(error) => PeerFault::Socket(error.to_string()),
+                        Ok(None) => PeerFault::Closed,
+                    };
+                    self.core.lost(id, &fault, now);
+                }
                 break;
             }
             let fault = match polled.read(buffer) {

@@ -2,13 +2,16 @@
 
 mod inside;
 
-use std::io::Write as _;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use larix_proto::{FilterBuf, MessageId, ModifyOperation, Response, Scope, client, oid};
+use larix_proto::encode::EntryEncoder;
+use larix_proto::{
+    FilterBuf, Frame, Message, MessageId, ModifyOperation, Response, Scope, client, frame, oid,
+};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Authority, Kind, Running, Server, Site};
 use larix_tests::client::Client;
@@ -564,5 +567,81 @@ fn metrics_health_and_other_settings_while_clients_are_connected() {
     let (status, why) = balance.page("/health/ready");
     assert_eq!((status, why.lines().count()), (503, 2), "{why}");
     assert_eq!(person.who().0, 52);
+    balance.stop();
+}
+
+/// Answers the first request with entries until nobody has read any for a second, and then breaks off: a socket that is closed with a
+/// request that was not read resets the connection.
+fn floods_and_breaks_off(mut stream: TcpStream) {
+    let mut seen = [0; 4096];
+    let id = loop {
+        let count = stream.peek(&mut seen).unwrap_or(0);
+        let bytes = seen.get(..count).unwrap_or_default();
+        match frame(bytes, seen.len()) {
+            _ if count == 0 => return,
+            Ok(Frame::Complete { len }) => break Message::decode(&bytes[..len]).unwrap().id,
+            _ => step(),
+        }
+    };
+    let mut entry = Vec::new();
+    let mut encoder = EntryEncoder::begin(&mut entry, id, SUFFIX);
+    encoder.begin_attribute("description");
+    encoder.value(&[b'x'; 50_000]);
+    encoder.end_attribute();
+    encoder.finish(&[]);
+    stream.set_nonblocking(true).unwrap();
+    let (mut written, mut idle) = (0, 0);
+    while idle < 100 {
+        match stream.write(&entry[written % entry.len()..]) {
+            Ok(count) => (written, idle) = (written + count, 0),
+            Err(_) => {
+                idle += 1;
+                step();
+            }
+        }
+    }
+}
+
+/// While the one client of a connection does not take its answers, nothing is read there. That it was broken off is noticed all the same.
+#[test]
+fn a_server_that_breaks_off_while_its_client_does_not_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || floods_and_breaks_off(stream.unwrap()));
+        }
+    });
+    let text = format!(
+        "disable proxyauthz\niotimeout 600000\ntier roundrobin\n\
+         backend-server uri=ldap://127.0.0.1:{port} numconns=1 bindconns=1 retry=200\n"
+    );
+    let balance = Balance::of(&text, "ldap://127.0.0.1:0/");
+    let mut client = TcpStream::connect(balance.address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let filter = FilterBuf::parse("(objectClass=*)").unwrap();
+    let mut bytes = Vec::new();
+    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+    client::search(&mut bytes, MessageId(7), &search, &[]);
+    client.write_all(&bytes).unwrap();
+    balance.wait_for("shared connection: ");
+    // Behind the entries that have come, the client learns of it.
+    bytes.clear();
+    let mut chunk = vec![0; 1 << 16];
+    let code = loop {
+        if let Ok(Frame::Complete { len }) = frame(&bytes, 1 << 20) {
+            let pdu: Vec<u8> = bytes.drain(..len).collect();
+            let message = Response::decode_message(&pdu).unwrap();
+            assert_eq!(message.id, MessageId(7));
+            if let Some((_, result)) = message.response.result() {
+                break result.code.0;
+            }
+            continue;
+        }
+        let count = client.read(&mut chunk).unwrap();
+        assert!(count > 0, "closed: {}", balance.log());
+        bytes.extend_from_slice(&chunk[..count]);
+    };
+    assert_eq!(code, 52);
     balance.stop();
 }
