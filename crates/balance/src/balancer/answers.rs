@@ -163,11 +163,13 @@ impl Balancer {
     fn finished(&mut self, id: u64, operation: &Operation, now: Duration) {
         let Some(upstream) = self.upstreams.get(&id) else { return };
         let backend = upstream.backend;
+        // Nobody can be kept at a server that the configuration does not name any more.
+        let is_gone = self.backends.get(backend).is_none_or(|backend| backend.is_gone);
         if let Some((client, message)) = operation.to
             && let Some(client) = self.clients.get_mut(&client)
         {
             client.pending.remove(&message);
-            if operation.is_write {
+            if operation.is_write && !is_gone {
                 prolong(client, backend, self.settings.write_coherence, now);
             }
         }

@@ -133,6 +133,22 @@ fn a_client_that_has_to_stay_learns_that_it_cannot() {
 }
 
 #[test]
+fn a_write_that_ends_at_a_server_that_is_gone_keeps_nobody_there() {
+    let coherent = "write_coherence 60";
+    let mut world = World::new(&with_servers(&[1], coherent));
+    let client = world.client();
+    world.delete(client, 1, "dc=x");
+    let (upstream, seen) = world.one_request();
+    world.reload(&with_servers(&[2], coherent));
+    world.connect_all();
+    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    assert_eq!(world.answers(client), ["1 Delete 0"]);
+    world.delete(client, 2, "dc=x");
+    let (other, seen) = world.one_request();
+    assert_eq!((other == upstream, seen.what.as_str()), (false, "delete dc=x"));
+}
+
+#[test]
 fn figures_are_by_server() {
     let mut world = World::new(&format!(
         "{}tier bestof\nbackend-server uri=ldap://192.0.2.9 numconns=3 bindconns=2\n",
