@@ -166,6 +166,21 @@ impl Exchange {
         Some(connection)
     }
 
+    /// What waits for a connection that takes no request any more goes elsewhere: what is under way there may never end.
+    pub(super) fn move_waiting(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let is_worn = matches!(&connection.stage, Stage::Open(channel) if channel.messages().is_worn());
+        if !is_worn || connection.waiting.is_empty() {
+            return;
+        }
+        // It takes none of them back.
+        connection.is_closing = true;
+        let waiting: Vec<Numbered> = connection.waiting.drain(..).collect();
+        for (number, job) in waiting {
+            self.place(number, job);
+        }
+    }
+
     pub(super) fn close_if_done(&mut self, id: u64) {
         let is_done = self.connections.get(&id).is_some_and(|connection| {
             let worn = matches!(&connection.stage, Stage::Open(channel) if channel.messages().is_worn());

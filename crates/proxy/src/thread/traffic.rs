@@ -209,6 +209,7 @@ impl Exchange {
             Ok(_) => self.set_interest(id),
             Err(fault) => return self.lost(id, &fault, false),
         }
+        self.move_waiting(id);
         self.close_if_done(id);
     }
 

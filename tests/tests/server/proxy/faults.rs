@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -446,4 +447,65 @@ fn a_client_that_reads_slowly_holds_nobody_up() {
         assert!(count > 0, "closed");
         bytes.extend_from_slice(&chunk[..count]);
     }
+}
+
+/// Says that it was asked for `uid=slow`, and never answers that; everything else it does.
+fn never_ends_what_is_slow(mut stream: TcpStream, asked: &Sender<()>) {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        bytes.extend_from_slice(&chunk[..count]);
+        while let Ok(Frame::Complete { len }) = frame(&bytes, 1 << 20) {
+            let pdu: Vec<u8> = bytes.drain(..len).collect();
+            let message = Message::decode(&pdu).unwrap();
+            let answer = match message.request {
+                Request::Bind(_) => bound(message.id),
+                Request::Search(search) if search.filter.to_string() == "(uid=slow)" => {
+                    asked.send(()).unwrap();
+                    continue;
+                }
+                Request::Search(_) => {
+                    [entry(message.id, "uid=ann,dc=example,dc=com"), done(message.id)].concat()
+                }
+                _ => continue,
+            };
+            stream.write_all(&answer).unwrap();
+        }
+    }
+}
+
+/// A connection on which many searches were abandoned, and never answered, takes no more at some time. What comes then goes over another
+/// one, though a search is still under way there.
+#[test]
+fn what_comes_to_a_connection_that_is_worn_goes_over_another_one() {
+    // More than a connection may have given up (1024).
+    const ABANDONED: u32 = 1_100;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (asked, heard) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, asked) = (stream.unwrap(), asked.clone());
+            thread::spawn(move || never_ends_what_is_slow(stream, &asked));
+        }
+    });
+    let front = proxy(address, "");
+    let mut client = TcpStream::connect(front.server.address).unwrap();
+    let filter = FilterBuf::parse("(uid=slow)").unwrap();
+    let mut search = |id: u32, abandons: bool| {
+        let mut request = Vec::new();
+        let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+        client::search(&mut request, MessageId(id), &search, &[]);
+        client.write_all(&request).unwrap();
+        heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        if abandons {
+            request.clear();
+            client::abandon(&mut request, MessageId(id + 1), MessageId(id), &[]);
+            client.write_all(&request).unwrap();
+        }
+    };
+    search(1, false);
+    for number in 1..=ABANDONED {
+        search(2 * number, true);
+    }
+    assert!(run(&mut Client::connect(front.server.address), ANN).contains("uid=ann"));
 }
