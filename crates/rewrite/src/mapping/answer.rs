@@ -167,6 +167,8 @@ impl Mapping {
         let mut mapped: Vec<Attribute<'e>> = Vec::new();
         // Two attributes there may be one here.
         let mut places: HashMap<String, usize> = HashMap::new();
+        // The values at those places that more than one attribute has come to.
+        let mut merged: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
         for attribute in attributes.iter() {
             let Some(description) = self.attributes.here(&self.schema, attribute.description) else {
                 continue;
@@ -187,8 +189,9 @@ impl Mapping {
             match mapped.get_mut(*place) {
                 None => mapped.push((description, values)),
                 Some((_, known)) => {
-                    let seen: HashSet<Vec<u8>> = known.iter().map(|value| value.to_vec()).collect();
-                    known.extend(values.into_iter().filter(|value| !seen.contains(&**value)));
+                    let has = || known.iter().map(|value| value.to_vec()).collect();
+                    let seen = merged.entry(*place).or_insert_with(has);
+                    known.extend(values.into_iter().filter(|value| seen.insert(value.to_vec())));
                 }
             }
         }

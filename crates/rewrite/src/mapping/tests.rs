@@ -418,6 +418,23 @@ fn entries_are_mapped_back() {
     assert_eq!(seen(mapping(rules), &[], "cn=g", members), "cn=g; member=dc=people; cn=dc=x");
 }
 
+/// A server may send an attribute as often as a message has room for it: each time costs what is new.
+#[test]
+fn attributes_that_come_very_often_are_merged_in_one_go() {
+    const TIMES: usize = 200_000;
+    let (told, ended) = std::sync::mpsc::channel();
+    // A thread of its own: what takes hours is a failure, not a test that never ends.
+    std::thread::spawn(move || {
+        let values: Vec<String> = (0..TIMES).map(|number| (number / 2).to_string()).collect();
+        let values: Vec<[&str; 1]> = values.iter().map(|value| [value.as_str()]).collect();
+        let attributes: Vec<(&str, &[&str])> = values.iter().map(|value| ("sn", value.as_slice())).collect();
+        told.send(seen(mapping("map attribute cn sn"), &[], "cn=g", &attributes)).unwrap();
+    });
+    let entry = ended.recv_timeout(std::time::Duration::from_secs(120)).unwrap();
+    assert!(entry.starts_with("cn=g; cn=0|1|2|3|"), "{}", entry.get(..40).unwrap_or_default());
+    assert_eq!(entry.split('|').count(), TIMES / 2);
+}
+
 #[test]
 fn results_and_references_are_mapped_back() {
     let answers = |lines: &str| Answers::new(Arc::new(mapping(lines)), None);
