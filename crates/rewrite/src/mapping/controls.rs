@@ -155,6 +155,13 @@ impl Mapping {
                 let attribute = told.attribute.and_then(|name| self.attributes.here(&self.schema, name));
                 control::SortResponse { attribute: attribute.as_deref(), ..told }.encode()?
             }
+            oid::AUTHORIZATION_IDENTITY_RESPONSE => {
+                let told = control::AuthorizationIdentityResponse::decode(given).ok()?;
+                // Others than DNs are not of the directory.
+                let Some(dn) = told.authorization_id.strip_prefix("dn:") else { return Some(control) };
+                let identity = format!("dn:{}", self.name(RewriteContext::Entry, dn, around).ok()?);
+                control::AuthorizationIdentityResponse { authorization_id: &identity }.encode()?
+            }
             // It was not asked for.
             oid::DEREF => return None,
             _ => return Some(control),

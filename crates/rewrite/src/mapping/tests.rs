@@ -552,14 +552,20 @@ fn controls_of_answers_are_mapped_back() {
         sorted.to_control(false),
         ControlBuf { oid: "1.2.3".into(), critical: false, value: None },
     ];
+    let identities = ["dn:cn=a,dc=there", "u:a", "dn:", ""];
+    controls.extend(identities.map(|authorization_id| {
+        control::AuthorizationIdentityResponse { authorization_id }.to_control(false)
+    }));
     Answers::new(Arc::new(mapping(MAPS)), None).controls(&mut controls);
-    let [read, change, sort, other] = controls.as_slice() else { panic!("{controls:?}") };
+    let [read, change, sort, other, identities @ ..] = controls.as_slice() else { panic!("{controls:?}") };
     let read = control::PostReadResponse::decode(read.value.as_deref()).unwrap();
     assert_eq!((read.dn, read.attributes.iter().next().unwrap().description), ("cn=g,dc=here", "cn"));
     let change = control::EntryChangeNotification::decode(change.value.as_deref()).unwrap();
     assert_eq!(change.previous_dn, Some("cn=f,dc=here"));
     assert_eq!(control::SortResponse::decode(sort.value.as_deref()).unwrap().attribute, Some("cn"));
     assert_eq!(&*other.oid, "1.2.3");
+    let identities: Vec<_> = identities.iter().map(|control| control.value.as_deref().unwrap()).collect();
+    assert_eq!(identities, [&b"dn:cn=a,dc=here"[..], b"u:a", b"dn:", b""]);
 }
 
 #[test]
