@@ -9,7 +9,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{Frame, LdapResult, MessageId, ResultCode, encode, frame};
 
 use crate::backend::{Backend, Tier};
-use crate::client::{Arrival, Client, State};
+use crate::client::{Arrival, Client, Restriction, State};
 use crate::counters::Counters;
 use crate::upstream::{Pool, Upstream};
 use crate::wire::ClientTls;
@@ -54,8 +54,10 @@ pub struct Balancer {
     upstreams: HashMap<u64, Upstream>,
     backends: Vec<Backend>,
     tiers: Vec<Tier>,
-    /// Clients whose next request waits, by [`Pool`].
+    /// Clients whose next request waits for any server, by [`Pool`].
     waiting: [VecDeque<u64>; 2],
+    /// Clients whose next request waits for the server that they have to stay at, by that. They hold up nobody who can go elsewhere.
+    held: BTreeMap<usize, VecDeque<u64>>,
     /// A connection of this [`Pool`] may take a request again.
     freed: [bool; 2],
     /// A request that has waited since then is being tried again.
@@ -132,6 +134,7 @@ impl Balancer {
             backends,
             tiers,
             waiting: [VecDeque::new(), VecDeque::new()],
+            held: BTreeMap::new(),
             freed: [false; 2],
             waking: None,
             is_stopping: false,
@@ -517,25 +520,84 @@ impl Balancer {
         }
         upstream.stalled = None;
         let pool = upstream.pool;
-        if !self.waiting.iter().all(VecDeque::is_empty) {
+        if !self.waiting.iter().all(VecDeque::is_empty) || !self.held.is_empty() {
             self.free(pool);
         }
     }
 
     // --- who waits ---
 
-    fn queue(&mut self, pool: Pool) -> &mut VecDeque<u64> {
-        match pool {
-            Pool::Shared => &mut self.waiting[0],
-            Pool::Bind => &mut self.waiting[1],
+    /// Those that wait for a connection of this kind: to any server, or to this one.
+    fn queue(&mut self, pool: Pool, held: Option<usize>) -> &mut VecDeque<u64> {
+        match (pool, held) {
+            (Pool::Shared, Some(backend)) => self.held.entry(backend).or_default(),
+            (Pool::Shared, None) => &mut self.waiting[0],
+            (Pool::Bind, _) => &mut self.waiting[1],
         }
+    }
+
+    /// All queues for connections of this kind: the one whose first client has waited longest comes first.
+    fn queues(&self, pool: Pool) -> Vec<Option<usize>> {
+        let since = |queue: &VecDeque<u64>| {
+            let first = queue.front().and_then(|id| self.clients.get(id));
+            first.map_or(Duration::ZERO, |client| match client.state {
+                State::Waiting(_, since) => since,
+                _ => Duration::ZERO,
+            })
+        };
+        let [shared, binds] = &self.waiting;
+        match pool {
+            Pool::Bind if binds.is_empty() => Vec::new(),
+            Pool::Bind => vec![None],
+            Pool::Shared => {
+                let any = (!shared.is_empty()).then(|| (since(shared), None));
+                let held = self.held.iter().map(|(backend, queue)| (since(queue), Some(*backend)));
+                let mut found: Vec<(Duration, Option<usize>)> = any.into_iter().chain(held).collect();
+                found.sort_unstable();
+                found.into_iter().map(|(_, held)| held).collect()
+            }
+        }
+    }
+
+    /// Forgets a queue of its own that has nobody any more.
+    fn drop_if_empty(&mut self, held: Option<usize>) {
+        if let Some(backend) = held
+            && self.held.get(&backend).is_some_and(VecDeque::is_empty)
+        {
+            self.held.remove(&backend);
+        }
+    }
+
+    /// The one server whose connections a client may use; none: all of them.
+    fn held_at(&self, id: u64, pool: Pool) -> Option<usize> {
+        if pool == Pool::Bind {
+            return None;
+        }
+        match self.clients.get(&id)?.restriction {
+            Restriction::Write(backend, _) | Restriction::Backend(backend) => Some(backend),
+            Restriction::Connection(upstream) => {
+                self.upstreams.get(&upstream).map(|upstream| upstream.backend)
+            }
+            Restriction::None | Restriction::Lost => None,
+        }
+    }
+
+    /// Whether others wait for what a client's request needs.
+    fn is_behind_others(&self, id: u64, pool: Pool) -> bool {
+        let queue = match (pool, self.held_at(id, pool)) {
+            (Pool::Shared, Some(backend)) => self.held.get(&backend),
+            (Pool::Shared, None) => Some(&self.waiting[0]),
+            (Pool::Bind, _) => Some(&self.waiting[1]),
+        };
+        queue.is_some_and(|queue| !queue.is_empty())
     }
 
     /// The next request of a client waits for a connection.
     fn wait(&mut self, id: u64, pool: Pool, now: Duration) {
+        let held = self.held_at(id, pool);
         if let Some(client) = self.clients.get_mut(&id) {
             client.state = State::Waiting(pool, self.waking.unwrap_or(now));
-            self.queue(pool).push_back(id);
+            self.queue(pool, held).push_back(id);
         }
     }
 
@@ -549,30 +611,36 @@ impl Balancer {
             if !std::mem::take(freed) {
                 continue;
             }
-            for _ in 0..self.queue(pool).len() {
-                let Some(id) = self.queue(pool).pop_front() else { break };
-                let Some(client) = self.clients.get_mut(&id) else { continue };
-                let State::Waiting(own, since) = client.state else { continue };
-                if own != pool {
-                    continue;
-                }
-                client.state = State::Open;
-                self.waking = Some(since);
-                self.advance(id, now);
-                self.waking = None;
-                let waits_again = self
-                    .clients
-                    .get(&id)
-                    .is_some_and(|client| matches!(client.state, State::Waiting(again, _) if again == pool));
-                if waits_again {
-                    // It keeps its position.
-                    let queue = self.queue(pool);
-                    if queue.back() == Some(&id) {
-                        queue.pop_back();
-                    }
-                    queue.push_front(id);
-                    break;
-                }
+            for held in self.queues(pool) {
+                self.wake_queue(pool, held, now);
+                self.drop_if_empty(held);
+            }
+        }
+    }
+
+    fn wake_queue(&mut self, pool: Pool, held: Option<usize>, now: Duration) {
+        for _ in 0..self.queue(pool, held).len() {
+            let Some(id) = self.queue(pool, held).pop_front() else { break };
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            let State::Waiting(own, since) = client.state else { continue };
+            if own != pool {
+                continue;
+            }
+            client.state = State::Open;
+            self.waking = Some(since);
+            self.advance(id, now);
+            self.waking = None;
+            let waits_again = self
+                .clients
+                .get(&id)
+                .is_some_and(|client| matches!(client.state, State::Waiting(again, _) if again == pool));
+            let queue = self.queue(pool, held);
+            // It may wait for another server now.
+            if waits_again && queue.back() == Some(&id) {
+                // It keeps its position.
+                queue.pop_back();
+                queue.push_front(id);
+                break;
             }
         }
     }

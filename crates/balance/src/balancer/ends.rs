@@ -258,27 +258,34 @@ impl Balancer {
     }
 
     fn expire_waiting(&mut self, now: Duration) {
+        for pool in Pool::ALL {
+            for held in self.queues(pool) {
+                self.expire_queue(pool, held, now);
+                self.drop_if_empty(held);
+            }
+        }
+    }
+
+    fn expire_queue(&mut self, pool: Pool, held: Option<usize>, now: Duration) {
         let limit = self.settings.wait();
         let result = LdapResult::with(ResultCode::BUSY, "no connection to a server was free in time");
-        for pool in Pool::ALL {
-            let mut late = Vec::new();
-            for id in std::mem::take(self.queue(pool)) {
-                match self.clients.get(&id).map(|client| client.state) {
-                    Some(State::Waiting(own, since)) if own == pool => {
-                        if now.saturating_sub(since) > limit {
-                            late.push(id);
-                        } else {
-                            self.queue(pool).push_back(id);
-                        }
+        let mut late = Vec::new();
+        for id in std::mem::take(self.queue(pool, held)) {
+            match self.clients.get(&id).map(|client| client.state) {
+                Some(State::Waiting(own, since)) if own == pool => {
+                    if now.saturating_sub(since) > limit {
+                        late.push(id);
+                    } else {
+                        self.queue(pool, held).push_back(id);
                     }
-                    // It waits no more.
-                    _ => {}
                 }
+                // It waits no more.
+                _ => {}
             }
-            for id in late {
-                self.counters.busy += 1;
-                self.refuse_waiting(id, &result, now);
-            }
+        }
+        for id in late {
+            self.counters.busy += 1;
+            self.refuse_waiting(id, &result, now);
         }
     }
 

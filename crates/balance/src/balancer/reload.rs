@@ -1,5 +1,6 @@
 //! Other settings while clients are connected, and the figures of a moment.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use larix_client::TlsClient;
@@ -219,10 +220,12 @@ impl Balancer {
             own.figures.show(&mut figures);
             servers.push(figures);
         }
+        let [shared, binds] = self.waiting.each_ref().map(VecDeque::len);
+        let held: usize = self.held.values().map(VecDeque::len).sum();
         Figures {
             counters: self.counters.clone(),
             clients: self.clients.len(),
-            waiting: self.waiting.each_ref().map(std::collections::VecDeque::len),
+            waiting: [shared + held, binds],
             is_stopping: self.is_stopping,
             tiers: self.settings.tiers.iter().map(|tier| tier.name.clone()).collect(),
             connections: Vec::new(),

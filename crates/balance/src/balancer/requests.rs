@@ -189,7 +189,7 @@ impl Balancer {
         now: Duration,
     ) -> Result<u64, bool> {
         // Those that wait come first.
-        let is_behind = self.waking.is_none() && !self.queue(pool).is_empty();
+        let is_behind = self.waking.is_none() && self.is_behind_others(sent.id, pool);
         match choice {
             Choice::Upstream(upstream) if !is_behind => Ok(upstream),
             Choice::Upstream(_) | Choice::Busy => {

@@ -299,3 +299,38 @@ fn stopping_waits_for_answers() {
     world.balancer.close_idle();
     assert_eq!(world.answers(busy), ["1 Delete 0", "0 Extended 52 the balancer stops"]);
 }
+
+/// Who has to stay at a server that is lost waits until it is there again. Everybody else goes elsewhere meanwhile.
+#[test]
+fn a_client_that_waits_for_its_own_server_holds_nobody_up() {
+    let mut world = World::new(&conf(2, 1, "write_coherence -1"));
+    let (kept, other) = (world.client(), world.client());
+    world.delete(kept, 1, "dc=x");
+    let (upstream, seen) = world.one_request();
+    let backend = world.balancer.upstreams[&upstream].backend;
+    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    world.now += Duration::from_secs(60);
+    world.balancer.lost(upstream, &PeerFault::Closed, world.now);
+    world.settle();
+    world.search(kept, 2, "dc=kept");
+    for id in 1..=3 {
+        world.search(other, id, "dc=other");
+        let (elsewhere, seen) = world.one_request();
+        assert_eq!(seen.what, "search dc=other");
+        assert_ne!(world.balancer.upstreams[&elsewhere].backend, backend);
+    }
+    assert_eq!(world.balancer.figures().waiting, [1, 0]);
+    world.connect_all();
+    let (back, seen) = world.one_request();
+    assert_eq!((world.balancer.upstreams[&back].backend, seen.what.as_str()), (backend, "search dc=kept"));
+    assert_eq!(world.balancer.figures().waiting, [0, 0]);
+    assert!(world.balancer.held.is_empty());
+    // One whose server does not come back in time is answered, too.
+    world.balancer.lost(back, &PeerFault::Closed, world.now + Duration::from_secs(60));
+    world.settle();
+    world.search(kept, 3, "dc=kept");
+    world.pass(Duration::from_secs(11));
+    let answers = world.answers(kept);
+    assert!(answers.iter().any(|answer| answer.starts_with("3 SearchDone 51 ")), "{answers:?}");
+    assert!(world.balancer.held.is_empty());
+}
