@@ -204,14 +204,20 @@ impl Connection {
     /// # Errors
     /// The connection ended.
     pub fn waits_within(&mut self, time: Option<Duration>) -> Result<bool, ClientError> {
-        if self.has_message() {
+        // A message may belong to no operation: behind it may be none that does.
+        if self.messages.skip_unwanted()? {
             return Ok(true);
         }
         self.set_read_timeout(time)?;
-        match self.wait_for_message() {
-            Ok(()) => Ok(true),
-            Err(ClientError::Io(error)) if is_timeout(&error) => Ok(false),
-            Err(error) => Err(error),
+        loop {
+            match self.fill() {
+                Ok(()) => {}
+                Err(ClientError::Io(error)) if is_timeout(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            if self.messages.skip_unwanted()? {
+                return Ok(true);
+            }
         }
     }
 
