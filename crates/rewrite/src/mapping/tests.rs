@@ -68,6 +68,7 @@ fn suffixes_are_massaged_both_ways() {
     both(MASSAGE, "ou=a,dc=there", "ou=a,dc=here");
     both(MASSAGE, "cn=b+sn=c,ou=a,dc=there", "cn=b+sn=c,ou=a,dc=here");
     both(MASSAGE, r"cn=a\2Cdc\3Dhere,dc=there", r"cn=a\2Cdc\3Dhere,dc=here");
+    both(MASSAGE, "cn=a\nb,ou=c\r\nd,dc=there", "cn=a\nb,ou=c\r\nd,dc=here");
     both(MASSAGE, "dc=elsewhere", "dc=elsewhere");
     both(MASSAGE, "dc=a,dc=nothere", "dc=a,dc=nothere");
     both("massage o=x.y,c=de dc=there", "cn=a,dc=there", "cn=a,o=x.y,c=de");
