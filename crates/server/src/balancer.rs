@@ -20,7 +20,7 @@ use crate::clock::{SystemClock, SystemRandom};
 use crate::listener::{
     AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener, SocketPath,
 };
-use crate::log::Log;
+use crate::log::{Log, printable};
 use crate::tls::{Loaded, TlsError, TlsState, end_point_binding};
 
 /// How long cn=Monitor waits for the loop, which answers between two events.
@@ -140,13 +140,13 @@ pub fn listening(listener: Listener) -> Listening {
     Listening { url, socket, is_tls: tls, is_proxied: proxied }
 }
 
-/// The clock, the randomness and the log of this process.
+/// The clock, the randomness and the log of this process. Words of servers stand in what the loop says: a line of it is one line.
 pub fn surroundings(tell: Arc<dyn Fn(&str) + Send + Sync>) -> Surroundings {
     let clock = SystemClock::new();
     Surroundings {
         ambient: Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding },
         clock: Box::new(move || Duration::from_nanos(clock.monotonic().0)),
-        tell,
+        tell: Arc::new(move |line: &str| tell(&printable(line))),
     }
 }
 

@@ -24,6 +24,7 @@ use larix_schema::NormalDn;
 
 use super::{Common, passwords};
 use crate::clock::SystemRandom;
+use crate::log::printable;
 use crate::services::Services;
 use crate::tls::end_point_binding;
 
@@ -67,7 +68,8 @@ pub(super) fn connections_by_name(
             tls: tls.map_err(|error| error.to_string())?,
             tell: Box::new(move |text| {
                 if let Some(services) = teller.upgrade() {
-                    services.log.notice(format_args!("{text}"));
+                    // Words of the target stand in it.
+                    services.log.notice(format_args!("{}", printable(text)));
                 }
             }),
         })

@@ -19,6 +19,7 @@ use crate::backends::{
     Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, chasing,
     connections, connections_of_targets, pbind, remote_auth, translucent,
 };
+use crate::log::printable;
 use larix_backend::meta::{KnownNames, Target};
 use larix_backend::{
     Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, Router, RulesInFront, Special, Stack,
@@ -341,7 +342,8 @@ fn program_context(
         clock: Arc::clone(&services.clock) as _,
         tell: Arc::new(move |text| {
             if let Some(services) = teller.upgrade() {
-                services.log.notice(format_args!("{name}: {text}"));
+                // Words of the program stand in it.
+                services.log.notice(format_args!("{name}: {}", printable(text)));
             }
         }),
     }

@@ -293,6 +293,26 @@ fn targets_that_lie() {
     }
 }
 
+/// What a target says stands in the log, and makes no lines there.
+#[test]
+fn a_target_writes_no_lines_of_its_own_into_the_log() {
+    let front = proxy(
+        liar(|_| {
+            let mut out = Vec::new();
+            let text = "going\nconn=1 fd=2 ACCEPT forged";
+            let result = LdapResult::with(ResultCode::UNAVAILABLE, text);
+            let name = Some(oid::NOTICE_OF_DISCONNECTION);
+            encode::extended_result(&mut out, MessageId(0), &result, name, None, &[]);
+            out
+        }),
+        "",
+    );
+    let answer = run(&mut Client::connect(front.server.address), ANN);
+    assert!(answer.contains("=> 0"), "{answer}");
+    until_logged(&front.server, "going#0Aconn=1 fd=2 ACCEPT forged");
+    assert!(front.server.log().lines().all(|line| !line.starts_with("conn=1 ")));
+}
+
 /// Under load, while the target is cut off and comes back: an answer is right, or says that the target cannot be used.
 #[test]
 fn answers_are_never_mixed_up() {
