@@ -5,8 +5,12 @@ mod chasing;
 mod forwarding;
 mod waiting;
 
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::thread;
 
+use larix_proto::encode::{self, EntryEncoder};
+use larix_proto::{Frame, LdapResult, Message, Request, ResponseOp, ResultCode, frame};
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::{Client, run};
@@ -272,6 +276,59 @@ fn the_next_url_is_taken() {
         let found = run(&mut client, "search dc=example,dc=com sub (uid=ann) sn");
         assert!(found.contains("Archer") && !found.contains("ldap://"), "{found}");
         assert!(run(&mut client, &format!("compare {ANN} sn:archer")).starts_with("=> 6"));
+    }
+}
+
+/// A server that answers each search with ann's entry, and then that it is busy.
+fn breaks_off() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+                while let Ok(count @ 1..) = stream.read(&mut chunk) {
+                    bytes.extend_from_slice(&chunk[..count]);
+                    while let Ok(Frame::Complete { len }) = frame(&bytes, 1 << 20) {
+                        let pdu: Vec<u8> = bytes.drain(..len).collect();
+                        let message = Message::decode(&pdu).unwrap();
+                        let (id, mut out) = (message.id, Vec::new());
+                        match message.request {
+                            Request::Bind(_) => {
+                                encode::bind_result(&mut out, id, &LdapResult::success(), None, &[]);
+                            }
+                            Request::Search(_) => {
+                                EntryEncoder::begin(&mut out, id, ANN).finish(&[]);
+                                let busy = LdapResult::new(ResultCode::BUSY);
+                                encode::result(&mut out, id, ResponseOp::SearchDone, &busy, &[]);
+                            }
+                            _ => return,
+                        }
+                        stream.write_all(&out).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Where one server has sent entries and then failed, the next one is not asked for them again: the client has the referral.
+#[test]
+fn no_entry_comes_of_two_servers() {
+    let people = behind(Kind::Larix);
+    let ldif = referring(&format!("ldap://{}", breaks_off())).replace(
+        "\n\ndn: cn=local",
+        &format!("\nref: ldap://{}/ou=people,dc=example,dc=com\n\ndn: cn=local", people.address()),
+    );
+    let url = format!("ldap://{}", people.address());
+    let front = Running::start(Kind::Larix, &format!("{}{}", chain(&url, ""), database("")), &ldif);
+    let mut client = Client::connect(front.address());
+    for (base, code) in [(SUFFIX, "=> 0"), ("ou=people,dc=example,dc=com", "=> 10")] {
+        let found = run(&mut client, &format!("search {base} sub (uid=ann) sn"));
+        assert_eq!(found.matches("-> uid=ann").count(), 1, "{found}");
+        assert!(found.contains("ldap://") && found.contains(code), "{found}");
     }
 }
 

@@ -291,7 +291,8 @@ impl Chained {
     /// A server has answered.
     fn remote_ended(&mut self, (result, controls): End, out: &mut Vec<u8>) -> Option<Slice> {
         let Remote { cursor, mut reference } = self.remote.take()?;
-        self.remote_entries += cursor.effort().entries;
+        let sent = cursor.effort().entries;
+        self.remote_entries += sent;
         drop(cursor);
         let is_full = self.size_limit.is_some_and(|limit| self.entries() >= u64::from(limit));
         if result.code == ResultCode::SIZE_LIMIT_EXCEEDED && is_full {
@@ -316,10 +317,12 @@ impl Chained {
                 None
             }
             _ => {
-                let may_go_on = matches!(
-                    result.code,
-                    ResultCode::UNAVAILABLE | ResultCode::BUSY | ResultCode::ADMIN_LIMIT_EXCEEDED
-                );
+                // Another server would answer the same entries once more.
+                let may_go_on = sent == 0
+                    && matches!(
+                        result.code,
+                        ResultCode::UNAVAILABLE | ResultCode::BUSY | ResultCode::ADMIN_LIMIT_EXCEEDED
+                    );
                 reference.failure.get_or_insert(result);
                 if may_go_on && !reference.urls.is_empty() {
                     self.waiting.push_front(reference);
