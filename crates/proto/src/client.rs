@@ -95,6 +95,11 @@ pub fn unbind(out: &mut Vec<u8>, id: MessageId) {
     message(out, id, &[], |out| write::octets(out, Tag::application(2), b""));
 }
 
+/// An operation that was encoded before, such as a search, with these controls.
+pub fn encoded(out: &mut Vec<u8>, id: MessageId, operation: &[u8], controls: &[ControlBuf]) {
+    message(out, id, controls, |out| out.extend_from_slice(operation));
+}
+
 pub fn search(out: &mut Vec<u8>, id: MessageId, search: &Search<'_>, controls: &[ControlBuf]) {
     message(out, id, controls, |out| {
         write::constructed(out, Tag::application_constructed(3), |out| {

@@ -70,6 +70,25 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// The same request with another body, whose answers go elsewhere.
+    pub(crate) fn with(&self, body: Zeroizing<Vec<u8>>, sink: Sink) -> Self {
+        Self {
+            owner: self.owner.clone(),
+            credentials: self.credentials.clone(),
+            kind: self.kind,
+            body,
+            deadline: self.deadline,
+            alone_until: None,
+            patience: self.patience,
+            entries_max: self.entries_max,
+            is_repeatable: self.is_repeatable,
+            message: self.message,
+            binds: None,
+            tries: 0,
+            sink,
+        }
+    }
+
     /// Counts one more attempt; whether there may be one.
     pub(crate) const fn tries_left(&mut self) -> bool {
         self.tries += 1;

@@ -6,6 +6,7 @@
 //!
 //! *Invariant:* no thread waits for a target, and what a target does wrong ends its own connection.
 
+mod absolute;
 mod backend;
 pub mod blocking;
 pub mod chain;
@@ -14,6 +15,7 @@ mod identity;
 mod job;
 mod lookup;
 mod open;
+mod pages;
 pub mod pcache;
 mod proxy;
 pub mod remote_auth;

@@ -12,12 +12,15 @@ use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
 use larix_proto::ber::Reader;
 use larix_proto::{
-    DerefAliases, Filter, Frame, LdapResult, MessageId, ResultCode, Scope, client, frame, limits, oid,
+    ControlBuf, DerefAliases, Filter, FilterBuf, Frame, LdapResult, MessageId, ResultCode, Scope, client,
+    frame, limits, oid,
 };
 use larix_schema::{NormalDn, Schema};
 
+use crate::absolute;
 use crate::identity::Asker;
 use crate::job::{Feed, Job, Sink, Taken};
+use crate::pages::Pages;
 use crate::proxy::{Proxy, busy};
 use crate::request::{ANY, RequestContext, encoded};
 use crate::settings::Kind;
@@ -118,6 +121,9 @@ pub(crate) struct Following {
     stage: Stage,
     sent: u64,
     size_limit: Option<u32>,
+    /// The answer is read page by page, which the client does not see.
+    pages: Option<Box<Pages>>,
+    follower: Option<Arc<Follower>>,
 }
 
 #[derive(Debug)]
@@ -142,19 +148,25 @@ impl Following {
     ) -> Result<Self, LdapResult> {
         let asked = proxy.asked(asker, wanted.controls.hops, Kind::Search)?;
         let controls = proxy.controls(&asked, wanted.controls);
-        let body = encoded(|out| {
-            let search = client::Search {
-                base: wanted.base,
-                scope: wanted.scope,
-                deref: wanted.deref,
-                size_limit: wanted.size_limit,
-                time_limit: wanted.time_limit,
-                types_only: wanted.types_only,
-                filter: wanted.filter,
-                attributes: wanted.attributes,
-            };
-            client::search(out, ANY, &search, &controls);
+        let written_out =
+            if proxy.settings.absolute_filters { None } else { absolute::written_out(wanted.filter) };
+        let search = client::Search {
+            base: wanted.base,
+            scope: wanted.scope,
+            deref: wanted.deref,
+            size_limit: wanted.size_limit,
+            time_limit: wanted.time_limit,
+            types_only: wanted.types_only,
+            filter: written_out.as_ref().map_or(wanted.filter, FilterBuf::as_filter),
+            attributes: wanted.attributes,
+        };
+        let pages = Pages::new((proxy.settings.paging, wanted.scope), wanted.controls, &controls, || {
+            encoded(|out| client::search(out, ANY, &search, &[]))
         });
+        let body = match &pages {
+            Some(pages) => pages.first(),
+            None => encoded(|out| client::search(out, ANY, &search, &controls)),
+        };
         let deadline = asker.began.with_limit(wanted.time_limit);
         let patience = asked.until.map(|until| Duration::from_nanos(until.0.saturating_sub(asker.began.0)));
         let feed = Arc::<Feed>::default();
@@ -165,7 +177,7 @@ impl Following {
         job.entries_max = (wanted.size_limit > 0).then_some(wanted.size_limit);
         let size_limit = job.entries_max;
         let (proxy, stage) = (Arc::clone(proxy), Stage::Made(Box::new(job)));
-        Ok(Self { proxy, feed, judge, deadline, stage, sent: 0, size_limit })
+        Ok(Self { proxy, feed, judge, deadline, stage, sent: 0, size_limit, pages, follower: None })
     }
 
     /// Lets the target be silent for so long, unless its settings say how long it may.
@@ -185,6 +197,32 @@ impl Following {
     fn ended(&mut self, result: LdapResult) -> Slice {
         self.stage = Stage::Ended;
         Slice::Done(result, Vec::new())
+    }
+
+    /// Sends a request; a slice where the search ends here.
+    fn ask(&mut self, job: Job) -> Option<Slice> {
+        match self.proxy.shared.submit(job) {
+            Ok(number) => {
+                self.stage = Stage::Asked(number);
+                None
+            }
+            Err(_) => Some(self.ended(busy())),
+        }
+    }
+
+    /// The request for the page behind one that ended so, if there is one.
+    fn next_page(&mut self, result: &LdapResult, controls: &[ControlBuf]) -> Result<Option<Job>, LdapResult> {
+        let Some(pages) = &mut self.pages else { return Ok(None) };
+        if result.code != ResultCode::SUCCESS {
+            return Ok(None);
+        }
+        let feed = Arc::<Feed>::default();
+        let job = pages.next(controls, self.sent, &feed)?;
+        if job.is_some() {
+            self.follower.iter().for_each(|follower| feed.follow(Arc::clone(follower)));
+            self.feed = feed;
+        }
+        Ok(job)
     }
 
     /// Whether as many entries were sent as may be.
@@ -222,10 +260,12 @@ impl Following {
 impl Cursor for Following {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Made(job) => match self.proxy.shared.submit(*job) {
-                Ok(number) => self.stage = Stage::Asked(number),
-                Err(_) => return self.ended(busy()),
-            },
+            Stage::Made(job) => {
+                self.pages.iter_mut().for_each(|pages| pages.begin(&job));
+                if let Some(end) = self.ask(*job) {
+                    return end;
+                }
+            }
             stage => self.stage = stage,
         }
         while out.len() < budget.bytes {
@@ -243,8 +283,19 @@ impl Cursor for Following {
                     }
                 }
                 Taken::Nothing => return Slice::Waiting,
-                Taken::End((result, controls)) => {
+                Taken::End((result, mut controls)) => {
                     self.stage = Stage::Ended;
+                    match self.next_page(&result, &controls) {
+                        Ok(Some(job)) => match self.ask(job) {
+                            Some(end) => return end,
+                            None => continue,
+                        },
+                        Ok(None) => {}
+                        Err(result) => return self.ended(result),
+                    }
+                    if self.pages.is_some() {
+                        controls.retain(|control| control.oid != oid::PAGED_RESULTS);
+                    }
                     // Who passes requests on is told of no hops.
                     let controls = controls.into_iter().filter(|control| control.oid != oid::PROXY_HOPS);
                     return Slice::Done(result, controls.collect());
@@ -263,6 +314,7 @@ impl Cursor for Following {
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
+        self.follower = Some(Arc::clone(&follower));
         self.feed.follow(follower);
     }
 

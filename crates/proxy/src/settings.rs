@@ -1,6 +1,7 @@
 //! What a proxied database is configured with (slapd-ldap(5)).
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use larix_client::{Credentials, GivingUp, KeepAlive, PeerKeyHash};
@@ -33,6 +34,10 @@ pub struct ProxySettings {
     pub chase_referrals: bool,
     pub no_references: bool,
     pub no_undefined_filter: bool,
+    /// The targets know the filters `(&)` and `(|)` (RFC 4526); else they get `(objectClass=*)` and its negation.
+    pub absolute_filters: bool,
+    /// Whether answers are read page by page where the client asks for no pages.
+    pub paging: Paging,
     pub omit_unknown_schema: bool,
     pub session_tracking: bool,
     pub giving_up: GivingUp,
@@ -70,6 +75,8 @@ impl Default for ProxySettings {
             chase_referrals: false,
             no_references: false,
             no_undefined_filter: false,
+            absolute_filters: true,
+            paging: Paging::Never,
             omit_unknown_schema: false,
             session_tracking: false,
             giving_up: GivingUp::Abandon,
@@ -87,6 +94,17 @@ impl Default for ProxySettings {
             health_check: None,
         }
     }
+}
+
+/// Pages of an answer that the client does not see (RFC 2696; `client-pr` of slapd-meta(5)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paging {
+    #[default]
+    Never,
+    /// If a target sends a cookie that nobody asked for, the next page is asked for.
+    Unsolicited,
+    /// Each page has so many entries at most.
+    Pages(NonZeroU32),
 }
 
 /// How connections are protected.

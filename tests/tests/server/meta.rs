@@ -160,6 +160,39 @@ fn limits_hold_over_all_targets() {
     assert!(count(&at_once) == 5 && at_once.contains("=> 4"), "{at_once}");
 }
 
+/// A target that answers few entries at once is read page by page, and the client does not notice; limits of the search hold.
+#[test]
+fn answers_are_read_page_by_page() {
+    let body = "database mdb\nsuffix dc=one\nrootdn cn=admin,dc=one\nrootpw secret\ndirectory @DATA@\nindex uid eq\n\
+                limits * size=2 size.pr=2 size.prtotal=unlimited\naccess to * by * read\n";
+    let site = Site::new(Kind::Larix, body);
+    let top = "dn: dc=one\nobjectClass: organization\nobjectClass: dcObject\no: one\ndc: one\n\n".to_owned();
+    let people = (0..7).map(|n| format!("dn: uid=p{n},dc=one\nobjectClass: account\nuid: p{n}\n\n"));
+    site.load(&std::iter::once(top).chain(people).collect::<Vec<_>>().concat());
+    let small = Running::of(site);
+    let two = target("two");
+    let servers = [small.server.address, two.server.address];
+    for (first, entries, code) in [("", 2, "=> 4"), ("client-pr 2", 7, "=> 0"), ("client-pr 1", 7, "=> 0")] {
+        let front = Running::start(Kind::Larix, &of_two(Kind::Larix, servers, "", [first, ""]), "");
+        let mut client = front.client();
+        let answer = run(&mut client, "search ou=one,o=all sub (uid=*) uid");
+        assert_eq!(answer.matches("-> ").count(), entries, "{first}: {answer}");
+        assert!(answer.contains(code) && !answer.contains("page"), "{first}: {answer}");
+        if !first.is_empty() {
+            let limited = run(&mut client, "search ou=one,o=all sub (uid=*) uid size=5");
+            assert_eq!(limited.matches("-> ").count(), 5, "{first}: {limited}");
+            assert!(limited.contains("=> 4"), "{first}: {limited}");
+        }
+        // With the other target's entries, which has no such limit.
+        let both = run(&mut client, "search o=all sub (uid=*) uid");
+        assert_eq!(both.matches("-> ").count(), entries + 3, "{first}: {both}");
+        // A client's own pages are the client's.
+        let paged = run(&mut client, "search ou=one,o=all sub (uid=*) uid with page=2");
+        assert_eq!(paged.matches("-> ").count(), 2, "{first}: {paged}");
+        assert!(paged.contains("page"), "{first}: {paged}");
+    }
+}
+
 /// A target that is gone: what `onerr` says of the answer. The other one goes on, and it comes back.
 #[test]
 fn a_target_that_is_gone() {

@@ -140,11 +140,8 @@ static TABLE: &[Directive] = &[
         Ok(())
     }),
     own("t-f-support", "olcDbTFSupport", Form::Whole, |b, c| {
-        let words = [("yes", true), ("true", true), ("no", false), ("false", false), ("discover", false)];
-        if !c.choice(0, &words)? && !b.is_below_referrals() {
-            return Err(not_honoured("filters go to the target as they came, (&) and (|) too", "yes"));
-        }
-        proxy(b).map(|_| ())
+        proxy(b)?.absolute_filters = absolute_filters(b, c)?;
+        Ok(())
     }),
     own("proxy-whoami", "olcDbProxyWhoAmI", Form::Switch, |b, c| {
         if c.switch()? {
@@ -218,9 +215,10 @@ static TABLE: &[Directive] = &[
         Ok(())
     }),
     own("onerr", "olcDbOnErr", Form::Whole, |b, c| {
-        if !c.choice(0, &[("stop", true), ("report", true), ("continue", false)])? && !b.is_below_referrals()
-        {
-            return Err(not_honoured("the client gets an error of the target", "stop"));
+        let passes_over = c.choice(0, &[("stop", false), ("report", false), ("continue", true)])?;
+        if passes_over && !b.is_below_referrals() {
+            let why = "a search whose target is lost midway ends with the error, never as if it were whole";
+            b.note_without_effect(c, "onerr continue", why);
         }
         proxy(b).map(|_| ())
     }),
@@ -271,6 +269,18 @@ fn proxy(builder: &mut Builder) -> Result<&mut ProxySettings, Fault> {
         return meta::proxy(builder);
     }
     Ok(&mut builder.settings_of::<LdapSettings>()?.proxy)
+}
+
+/// Whether the targets know the filters `(&)` and `(|)`. To `discover` it, targets are not asked: all of them understand what is written
+/// out.
+pub(super) fn absolute_filters(builder: &mut Builder, call: &Call<'_>) -> Result<bool, Fault> {
+    let words = [("yes", true), ("true", true), ("no", false), ("false", false), ("discover", false)];
+    let known = call.choice(0, &words)?;
+    if call.argument(0)?.eq_ignore_ascii_case("discover") && !builder.is_below_referrals() {
+        let why = "targets are not asked; (&) and (|) are written out, as with `no`";
+        builder.note_without_effect(call, "t-f-support discover", why);
+    }
+    Ok(known)
 }
 
 fn not_honoured(why: &str, instead: &str) -> Fault {

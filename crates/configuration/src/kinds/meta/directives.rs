@@ -3,6 +3,7 @@
 use larix_backend::meta::{NameLifetime, OnError, SubtreeRule, Subtrees};
 use larix_proto::Scope as SearchScope;
 use larix_proto::url::LdapUrl;
+use larix_proxy::settings::Paging;
 use larix_rewrite::{lines, posix_regex};
 
 use super::super::super::builder::call::{Call, Fault};
@@ -11,7 +12,7 @@ use super::super::super::builder::{Builder, Section};
 use super::super::super::settings::Settings;
 use super::super::super::values::ConfigDn;
 use super::super::ldap;
-use super::{MetaSettings, MetaTarget, TARGETS_MAX};
+use super::{MetaSettings, MetaTarget, TARGETS_MAX, proxy};
 
 const fn own(keyword: &'static str, attribute: &'static str, form: Form, apply: Apply) -> Directive {
     Directive::new(keyword, attribute, Scope::Kind("meta"), form, apply)
@@ -26,16 +27,7 @@ pub(super) static TABLE: &[Directive] = &[
     // The first: it opens the target that those after it belong to.
     own("uri", "olcDbURI", Form::Words, uri),
     own("t-f-support", "olcDbTFSupport", Form::Whole, |b, c| {
-        let words = [("yes", true), ("true", true), ("no", false), ("false", false)];
-        if c.argument(0)?.eq_ignore_ascii_case("discover") {
-            let fault = Fault::argument(0, "what a target can do is not asked of it");
-            return Err(fault.with_help("yes, if the target knows the filters (&) and (|), or no"));
-        }
-        let known = c.choice(0, &words)?;
-        match target(b) {
-            Ok(target) => target.absolute_filters = known,
-            Err(_) => b.settings_of::<MetaSettings>()?.common.absolute_filters = known,
-        }
+        proxy(b)?.absolute_filters = ldap::absolute_filters(b, c)?;
         Ok(())
     }),
     own("onerr", "olcDbOnErr", Form::Whole, |b, c| {
@@ -99,12 +91,17 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .many(),
-    own("client-pr", "olcDbClientPr", Form::Whole, |_, c| {
-        if c.argument(0)?.eq_ignore_ascii_case("disable") {
-            return Ok(());
-        }
-        let fault = Fault::argument(0, "targets are not asked page by page unless the client asks so");
-        Err(fault.with_help("say `disable`, or take the line out"))
+    own("client-pr", "olcDbClientPr", Form::Whole, |b, c| {
+        let word = c.argument(0)?;
+        proxy(b)?.paging = match word.to_ascii_lowercase().as_str() {
+            "disable" => Paging::Never,
+            "accept-unsolicited" => Paging::Unsolicited,
+            _ => Paging::Pages(word.parse().map_err(|_| {
+                Fault::argument(0, format!("`{word}` is no number of entries"))
+                    .with_help("disable, accept-unsolicited, or how many entries a page has, such as 500")
+            })?),
+        };
+        Ok(())
     }),
     own("bind-timeout", "olcDbBindTimeout", Form::Whole, |_, c| c.number::<u64>(0).map(|_| ()))
         .noted("nothing waits for a bind; `timeout bind=` says how long one may take"),
@@ -161,7 +158,7 @@ pub(super) static ASYNCHRONOUS: &[Directive] = &[
     .arguments(1, 2),
     asynchronous("max-target-conns", "olcDbMaxTargetConns", Form::Whole, |b, c| {
         let most: u32 = c.positive(0)?;
-        let proxy = &mut of_all(b)?.common.proxy;
+        let proxy = &mut of_all(b)?.common;
         proxy.pool_max = most.min(ldap::POOL_CEILING);
         proxy.in_turn = true;
         Ok(())
@@ -248,14 +245,13 @@ fn uri(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     if settings.targets.len() >= TARGETS_MAX {
         return Err(Fault::keyword(format!("more than {TARGETS_MAX} targets of one database")));
     }
-    let mut proxy = settings.common.proxy.clone();
+    let mut proxy = settings.common.clone();
     proxy.targets = servers;
     settings.targets.push(MetaTarget {
         proxy,
         suffix,
         subtrees: Subtrees::All,
         filters: Vec::new(),
-        absolute_filters: settings.common.absolute_filters,
         rewrite: Vec::new(),
         maps: Vec::new(),
         shown: Settings::default(),

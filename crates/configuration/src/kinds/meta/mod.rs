@@ -44,10 +44,10 @@ pub(super) static ASYNCHRONOUS: Descriptor = Descriptor {
 const TARGETS_MAX: usize = 64;
 
 /// Settings of both kinds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MetaSettings {
     /// What stands before the first `uri`: each target begins with it.
-    common: Common,
+    common: ProxySettings,
     pub targets: Vec<MetaTarget>,
     pub on_error: OnError,
     /// The number of a target, from 0.
@@ -56,11 +56,17 @@ pub struct MetaSettings {
     pub known_names: Option<NameLifetime>,
 }
 
-/// What holds for every target that says nothing else.
-#[derive(Clone, Debug, Default)]
-struct Common {
-    proxy: ProxySettings,
-    absolute_filters: bool,
+impl Default for MetaSettings {
+    fn default() -> Self {
+        Self {
+            // As in slapd.
+            common: ProxySettings { absolute_filters: false, ..ProxySettings::default() },
+            targets: Vec::new(),
+            on_error: OnError::default(),
+            default_target: None,
+            known_names: None,
+        }
+    }
 }
 
 /// One `uri`, with what belongs to it.
@@ -72,8 +78,6 @@ pub struct MetaTarget {
     pub subtrees: Subtrees,
     /// Patterns of filters that searches in it have; empty: any.
     pub filters: Vec<Regex>,
-    /// Whether it knows the filters `(&)` and `(|)` (RFC 4526).
-    pub absolute_filters: bool,
     /// Lines of rules that rewrite names, and of maps: their words.
     rewrite: Vec<Vec<String>>,
     maps: Vec<Vec<String>>,
@@ -95,7 +99,7 @@ impl MetaTarget {
         let suffix = Some(self.suffix.text.as_str());
         let mapping =
             lines::mapping(schema, (suffix, ""), rewrite.map(Vec::as_slice), maps.map(Vec::as_slice))?;
-        Ok(Some(mapping.with_absolute_filters(self.absolute_filters)))
+        Ok(Some(mapping.with_absolute_filters(self.proxy.absolute_filters)))
     }
 }
 
@@ -103,7 +107,7 @@ impl MetaSettings {
     /// Of `database asyncmeta`: a target that is about to close may still answer.
     fn asynchronous() -> Self {
         let mut settings = Self::default();
-        settings.common.proxy.outlives_notice = true;
+        settings.common.outlives_notice = true;
         settings
     }
 
@@ -173,7 +177,7 @@ pub(super) fn proxy(builder: &mut Builder) -> Result<&mut ProxySettings, Fault> 
             Some(target) => Ok(&mut target.proxy),
             None => Err(Fault::keyword("the target is not there")),
         },
-        _ => Ok(&mut settings.common.proxy),
+        _ => Ok(&mut settings.common),
     }
 }
 

@@ -1,4 +1,5 @@
 use larix_backend::meta::{NameLifetime, OnError, Subtrees};
+use larix_proxy::settings::Paging;
 
 use super::MetaSettings;
 use crate::{Config, Source};
@@ -61,13 +62,13 @@ fn read(lines: &str) -> Result<MetaSettings, String> {
 fn what_is_read() {
     let (settings, config) = read_as(
         "meta",
-        "onerr report\ndncache-ttl 1h\nnorefs yes\ntimeout 7\nquarantine 5,10;60,+\nidle-timeout 30\n\
+        "onerr report\ndncache-ttl 1h\nclient-pr 500\nnorefs yes\ntimeout 7\nquarantine 5,10;60,+\nidle-timeout 30\n\
          uri \"ldap://a:3890/ou=One Two,o=x\" ldap://b/\nsuffixmassage \"ou=One Two,o=x\" dc=one\nmap attribute title description\n\
          map objectclass *\nsubtree-exclude \"dn.children:ou=No,ou=One Two,o=x\"\nsubtree-exclude dn.regex:^cn=\nfilter [(]uid=\n\
          idassert-bind bindmethod=simple binddn=cn=p credentials=secret mode=self\nidassert-authzFrom *\n\
          limits users size=7\naccess to * by * read\n\
          uri ldaps://c/o=X\ntimeout search=9\ndefault-target\ntls ldaps tls_reqcert=allow\nsubtree-include dn:o=x\nrewriteEngine on\n\
-         rewriteContext searchBase\nrewriteRule (.*)o=x$ $1o=y :@\nt-f-support yes\n\
+         rewriteContext searchBase\nrewriteRule (.*)o=x$ $1o=y :@\nt-f-support yes\nclient-pr accept-unsolicited\n\
          rootdn cn=root,o=x",
     )
     .unwrap();
@@ -85,7 +86,9 @@ fn what_is_read() {
     assert_eq!((one.proxy.quarantine.len(), one.filters.len()), (2, 1));
     assert!(matches!(&one.subtrees, Subtrees::Except(rules) if rules.len() == 2));
     assert!(matches!(&two.subtrees, Subtrees::Only(rules) if rules.len() == 1));
-    assert!(!one.absolute_filters && two.absolute_filters);
+    assert!(!one.proxy.absolute_filters && two.proxy.absolute_filters);
+    assert!(matches!(one.proxy.paging, Paging::Pages(size) if size.get() == 500));
+    assert_eq!(two.proxy.paging, Paging::Unsolicited);
     let database = config.databases.iter().find(|database| database.kind.name() == "meta").unwrap();
     // What is none of a target's is the database's, wherever it stands.
     assert!(database.root_dn.is_some() && database.access.len() == 1 && database.shared.limits.len() == 1);
@@ -148,7 +151,8 @@ fn what_cannot_be() {
         ("uri ldap://a/o=x\nsuffixmassage o=x notadn", "\"notadn\" is not a DN"),
         ("uri ldap://a/o=x\nrewriteRule a ${>gone(x)}", "no context or map `gone`"),
         ("uri ldaps://a/o=x\ntls start", "with ldaps:// TLS is there already"),
-        ("uri ldap://a/o=x\nclient-pr 100", "page by page"),
+        ("uri ldap://a/o=x\nclient-pr 0", "`0` is no number of entries"),
+        ("uri ldap://a/o=x\nclient-pr often", "accept-unsolicited"),
         ("uri ldap://a/o=x\npseudorootdn cn=x", "idassert-bind"),
         ("uri ldap://a/o=x\nnosuchkeyword 1", "unknown directive `nosuchkeyword`"),
         (many.as_str(), "more than 64 targets"),
