@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     pub(crate) interest: (bool, bool),
     /// A search whose client takes its answers slowly has it for itself.
     pub(crate) is_reserved: bool,
+    /// The request for a page that came last, and when, until the last page of the answer has come.
+    pub(crate) paging: Option<(u64, Duration)>,
     /// A search on it may have more answers than its client has taken.
     pub(crate) has_full: bool,
     /// The monitor shows it.

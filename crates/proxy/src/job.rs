@@ -62,6 +62,8 @@ pub(crate) struct Job {
     pub(crate) is_repeatable: bool,
     /// The client's message id, which the answers to a search get.
     pub(crate) message: MessageId,
+    /// Of a search that asks for a page.
+    pub(crate) page: Option<Page>,
     /// Of a bind: who is bound by it.
     pub(crate) binds: Option<Binds>,
     /// How often it was sent elsewhere.
@@ -83,6 +85,7 @@ impl Job {
             entries_max: self.entries_max,
             is_repeatable: self.is_repeatable,
             message: self.message,
+            page: self.page,
             binds: None,
             tries: 0,
             sink,
@@ -94,6 +97,15 @@ impl Job {
         self.tries += 1;
         self.tries <= TRIES_MAX
     }
+}
+
+/// Which page of an answer is asked for (RFC 2696). Servers keep what a cookie stands for with the connection, and some (slapd among
+/// them) for one answer at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    First,
+    /// The one behind a page that came over this connection.
+    After(u64),
 }
 
 /// Who is bound when a bind succeeds.

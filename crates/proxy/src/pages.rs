@@ -7,7 +7,7 @@ use larix_engine::controls::RequestControls;
 use larix_proto::control::{self, ControlValue};
 use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, client, oid};
 
-use crate::job::{Feed, Job, Sink};
+use crate::job::{Feed, Job, Page, Sink};
 use crate::request::{ANY, encoded};
 use crate::settings::Paging;
 
@@ -15,6 +15,26 @@ use crate::settings::Paging;
 const UNSOLICITED_SIZE: u32 = 1000;
 /// Pages without an entry, one after the other: a target that sends more has no end.
 const EMPTY_MAX: u32 = 64;
+
+/// Octets of a connection's number before a target's cookie.
+const NUMBER: usize = size_of::<u64>();
+
+/// Which page a client's cookie stands for, and the target's own cookie.
+pub(crate) fn of_cookie(cookie: &[u8]) -> (Page, &[u8]) {
+    match cookie.split_first_chunk::<NUMBER>() {
+        Some((number, cookie)) => (Page::After(u64::from_be_bytes(*number)), cookie),
+        // No cookie, or none of this server's: the target says what it thinks of it.
+        None => (Page::First, cookie),
+    }
+}
+
+/// The control of an answer that came over a connection, as the client gets it; `None` if no page is behind it.
+pub(crate) fn with_connection(answer: &ControlBuf, connection: u64) -> Option<ControlBuf> {
+    let page = control::PagedResults::decode(answer.value.as_deref()).ok()?;
+    let cookie = [&connection.to_be_bytes(), page.cookie].concat();
+    let is_last = page.cookie.is_empty();
+    (!is_last).then(|| control::PagedResults { size: page.size, cookie: &cookie }.to_control(answer.critical))
+}
 
 /// The pages of one answer.
 #[derive(Debug)]
@@ -58,6 +78,10 @@ impl Pages {
         }
     }
 
+    pub(crate) fn first_page(&self) -> Option<Page> {
+        matches!(self.paging, Paging::Pages(_)).then_some(Page::First)
+    }
+
     fn body(&self, page: Option<(u32, &[u8])>) -> Vec<u8> {
         let mut controls = self.controls.clone();
         // A target without pages answers all at once.
@@ -96,8 +120,10 @@ impl Pages {
             Paging::Pages(size) => size.get(),
             Paging::Never | Paging::Unsolicited => UNSOLICITED_SIZE,
         };
+        let (page, cookie) = of_cookie(cookie);
         let body = self.body(Some((size, cookie)));
-        let job = pattern.with(body.into(), Sink::Feed(Arc::clone(feed)));
+        let mut job = pattern.with(body.into(), Sink::Feed(Arc::clone(feed)));
+        job.page = Some(page);
         (self.before, self.empty) = (sent, empty);
         Ok(Some(job))
     }

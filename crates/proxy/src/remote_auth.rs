@@ -264,6 +264,7 @@ impl Attempt {
             alone_until: None,
             patience: None,
             entries_max: None,
+            page: None,
             is_repeatable: true,
             message: ANY,
             binds: Some(binds),

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::identity::{Asker, Chosen, choose};
 use crate::job::{Job, LATER, Outcome, Sink, body};
+use crate::pages;
 use crate::proxy::{Proxy, busy};
 use crate::settings::Kind;
 use crate::shared::Command;
@@ -47,6 +48,7 @@ impl RequestContext<'_> {
             entries_max: None,
             is_repeatable,
             message: ANY,
+            page: None,
             binds: None,
             tries: 0,
             sink,
@@ -91,7 +93,8 @@ impl Proxy {
             sent.iter().filter(|control| !own(control.oid)).map(|control| control.to_owned()).collect();
         // What goes through several databases has cookies of its own for each.
         all.extend(controls.paged.as_ref().map(|page| {
-            control::PagedResults { size: page.size, cookie: &page.cookie }.to_control(page.critical)
+            let (_, cookie) = pages::of_cookie(&page.cookie);
+            control::PagedResults { size: page.size, cookie }.to_control(page.critical)
         }));
         all.extend(self.controls_of_none(asked, controls.hops));
         all

@@ -20,7 +20,7 @@ use larix_schema::{NormalDn, Schema};
 use crate::absolute;
 use crate::identity::Asker;
 use crate::job::{Feed, Job, Sink, Taken};
-use crate::pages::Pages;
+use crate::pages::{self, Pages};
 use crate::proxy::{Proxy, busy};
 use crate::request::{ANY, RequestContext, encoded};
 use crate::settings::Kind;
@@ -175,6 +175,11 @@ impl Following {
         job.patience = patience;
         job.message = wanted.message;
         job.entries_max = (wanted.size_limit > 0).then_some(wanted.size_limit);
+        job.page = match (&wanted.controls.paged, &pages) {
+            (Some(paged), _) => Some(pages::of_cookie(&paged.cookie).0),
+            (None, Some(pages)) => pages.first_page(),
+            (None, None) => None,
+        };
         let size_limit = job.entries_max;
         let (proxy, stage) = (Arc::clone(proxy), Stage::Made(Box::new(job)));
         Ok(Self { proxy, feed, judge, deadline, stage, sent: 0, size_limit, pages, follower: None })

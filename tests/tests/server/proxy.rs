@@ -337,6 +337,40 @@ fn connections_are_shared() {
 }
 
 /// cn=config changes the target of a database, and adds databases, while the server runs.
+/// Several clients read answers page by page in turns, over connections that they share: a slapd keeps one cookie with each.
+fn pages_in_turns(kind: Kind, settings: &str, clients: usize) -> String {
+    let people =
+        (0..9).map(|n| format!("dn: uid=p{n},ou=people,{SUFFIX}\nobjectClass: account\nuid: p{n}\n\n"));
+    let body = format!(
+        "database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\nindex uid eq\naccess to * by * read\n"
+    );
+    let entries = format!("{ENTRIES}\n{}", people.collect::<String>());
+    let target = Running::start(kind, &body, &entries);
+    let front = proxy(target.server.address, settings);
+    let mut clients: Vec<Client> = (0..clients).map(|_| front.client()).collect();
+    let mut answers = String::new();
+    for control in ["page=2", "next=2", "next=2", "next=2", "next=2"] {
+        for client in &mut clients {
+            answers += &run(client, &format!("search ou=people,{SUFFIX} one (uid=p*) uid with {control}"));
+        }
+    }
+    answers
+}
+
+#[test]
+fn pages_are_read_over_one_connection() {
+    for kind in [Kind::Larix, Kind::Slapd] {
+        for clients in [1, 5] {
+            let answers = pages_in_turns(kind, "", clients);
+            assert_eq!(answers.matches("-> ").count(), 9 * clients, "{kind:?}: {answers}");
+            assert_eq!(answers.matches("=> 0").count(), 5 * clients, "{kind:?}: {answers}");
+        }
+    }
+    // With fewer connections than answers, the first answers come to an end early, as in slapd.
+    let answers = pages_in_turns(Kind::Slapd, "conn-pool-max 2", 3);
+    assert!(answers.contains("=> 53") && answers.matches("-> ").count() >= 9, "{answers}");
+}
+
 #[test]
 fn cn_config_changes_it() {
     let (first, second) = (target(Kind::Larix), target(Kind::Larix));

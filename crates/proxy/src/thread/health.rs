@@ -77,6 +77,7 @@ impl Exchange {
             alone_until: None,
             patience: None,
             entries_max: Some(1),
+            page: None,
             is_repeatable: false,
             message: ANY,
             binds: None,

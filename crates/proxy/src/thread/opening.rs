@@ -56,6 +56,7 @@ impl Exchange {
         self.alarm = self.alarm.min(now + patience);
         self.pools.entry(job.owner.clone()).or_default().push(id);
         self.places.insert(number, id);
+        let paging = job.page.map(|_| (number, now));
         self.connections.insert(
             id,
             Connection {
@@ -72,6 +73,7 @@ impl Exchange {
                 opening_until: now + patience,
                 interest: (false, false),
                 is_reserved: false,
+                paging,
                 has_full: false,
                 is_shown: false,
                 has_spoken: false,

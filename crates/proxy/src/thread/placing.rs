@@ -7,8 +7,11 @@ use larix_proto::{LdapResult, ResultCode};
 
 use super::{BINDS_MAX, CONNECTION_BUSY, Exchange, POOL_CEILING};
 use crate::connection::Connection;
-use crate::job::{Job, Owner};
+use crate::job::{Job, Owner, Page};
 use crate::shared::Command;
+
+/// If nobody asks for the next page for so long, others may read an answer over the connection.
+const PAGING_IDLE: Duration = Duration::from_secs(60);
 
 /// Whose turn it is.
 enum Turn {
@@ -30,6 +33,51 @@ impl Exchange {
         if let Owner::Check(target) = job.owner {
             return self.open_at((target, 0), number, job, now);
         }
+        if let Some(page) = job.page {
+            return self.place_page(page, number, job, now);
+        }
+        self.place_any(number, job, now);
+    }
+
+    /// A page is asked for over the connection that the one before came over, and the first over one that no other answer is read over.
+    fn place_page(&mut self, page: Page, number: u64, job: Box<Job>, now: Duration) {
+        if let Some(id) = self.for_page(page, &job.owner, now) {
+            return self.put_and_flush(id, number, job, now);
+        }
+        let taking = self.loads(&job.owner);
+        let has_place = taking.len() < self.given.settings.pool_max as usize;
+        let may_open = job.credentials.is_some() || !matches!(job.owner, Owner::User(_));
+        if has_place && may_open && !taking.is_empty() && !self.goes_in_turn(&job.owner) {
+            return self.open_for(None, number, job, now);
+        }
+        // The answer that nobody has gone on reading for longest may end by it.
+        let paged = taking.iter().filter_map(|(_, id)| {
+            let (_, asked) = self.connections.get(id)?.paging?;
+            Some((asked, *id))
+        });
+        match paged.min() {
+            Some((_, id)) => self.put_and_flush(id, number, job, now),
+            None => self.place_any(number, job, now),
+        }
+    }
+
+    /// The connection that a page is to be asked for over, if there is one already.
+    fn for_page(&self, page: Page, owner: &Owner, now: Duration) -> Option<u64> {
+        if let Page::After(id) = page
+            && let Some(connection) = self.connections.get(&id)
+            && connection.owner == *owner
+            && !connection.is_closing
+        {
+            return Some(id);
+        }
+        let is_free = |(_, id): &(usize, u64)| {
+            let paging = self.connections.get(id).and_then(|connection| connection.paging);
+            paging.is_none_or(|(_, asked)| now >= asked + PAGING_IDLE)
+        };
+        self.loads(owner).into_iter().filter(is_free).min().map(|(_, id)| id)
+    }
+
+    fn place_any(&mut self, number: u64, job: Box<Job>, now: Duration) {
         if self.goes_in_turn(&job.owner) {
             return self.place_in_turn(number, job, now);
         }
@@ -78,8 +126,8 @@ impl Exchange {
             }
             other => return Some(other),
         };
-        let Some(id) = self.ready_for(&job.owner) else { return Some(Command::Submit(number, job)) };
         let now = self.now();
+        let Some(id) = self.ready_for(&job, now) else { return Some(Command::Submit(number, job)) };
         self.put(id, number, job, now);
         let is_well = self.write_waiting(id, now).is_ok()
             && self.connections.get(&id).is_some_and(|connection| !connection.is_closing);
@@ -87,9 +135,13 @@ impl Exchange {
         (!is_well).then_some(Command::Look(id))
     }
 
-    /// A connection that can be written to for a request of this owner's.
-    fn ready_for(&self, owner: &Owner) -> Option<u64> {
+    /// A connection that can be written to for a request.
+    fn ready_for(&self, job: &Job, now: Duration) -> Option<u64> {
+        let owner = &job.owner;
         let is_ready = |id: &u64| self.connections.get(id).is_some_and(Connection::is_ready);
+        if let Some(page) = job.page {
+            return self.for_page(page, owner, now).filter(is_ready);
+        }
         if !self.goes_in_turn(owner) {
             let (load, id) = self.loads(owner).into_iter().min()?;
             return (load < CONNECTION_BUSY && is_ready(&id)).then_some(id);
@@ -169,6 +221,9 @@ impl Exchange {
     fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.used = now;
+        if job.page.is_some() {
+            connection.paging = Some((number, now));
+        }
         connection.waiting.push_back((number, job));
         self.places.insert(number, id);
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_client::PeerFault;
-use larix_proto::{LdapResult, MessageId, Response, ResultCode};
+use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, oid};
 use rustix::event::epoll;
 use rustix::event::epoll::EventFlags;
 
 use super::{Exchange, READS_IN_TURN, leave};
 use crate::connection::{Numbered, Stage};
-use crate::job::{FEED_HIGH, FEED_MAX, Outcome, Owner, Sink, body, envelope};
+use crate::job::{FEED_HIGH, FEED_MAX, Job, Outcome, Owner, Sink, body, envelope};
+use crate::pages;
 
 impl Exchange {
     pub(super) fn socket_has(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8]) {
@@ -151,8 +152,9 @@ impl Exchange {
         fault.map_or(Ok(()), Err)
     }
 
-    fn answered(&mut self, id: u64, (number, mut job): Numbered, outcome: Outcome) {
+    fn answered(&mut self, id: u64, (number, mut job): Numbered, mut outcome: Outcome) {
         self.forget(number);
+        self.note_page(id, number, &job, &mut outcome.controls);
         if let Owner::Check(target) = job.owner {
             return self.check_answered(target, &outcome);
         }
@@ -180,6 +182,25 @@ impl Exchange {
         match job.sink {
             Sink::Once(done) => done(outcome),
             Sink::Feed(feed) => feed.end((outcome.result, outcome.controls)),
+        }
+    }
+
+    /// Puts the number of the connection into the cookie of a page, and notes whether another page follows.
+    fn note_page(&mut self, id: u64, number: u64, job: &Job, controls: &mut [ControlBuf]) {
+        let mut follows = false;
+        for control in controls.iter_mut().filter(|control| control.oid == oid::PAGED_RESULTS) {
+            if let Some(with_connection) = pages::with_connection(control, id) {
+                *control = with_connection;
+                follows = true;
+            }
+        }
+        let now = self.now();
+        if let Some(connection) = self.connections.get_mut(&id) {
+            match connection.paging {
+                _ if follows => connection.paging = Some((number, now)),
+                Some((last, _)) if last == number && job.page.is_some() => connection.paging = None,
+                _ => {}
+            }
         }
     }
 
