@@ -21,9 +21,9 @@ pub struct ConsumerRequest {
     /// It wants changes in place of content: a consumer that follows an access log sends a cookie, be it one without a CSN, and no
     /// reload hint. A consumer that reads such a database for its content has no cookie at first.
     pub wants_changes: bool,
-    /// It sent a cookie with a replica ID, as OpenLDAP's consumers do from the first request on. Others have none, and may store each
-    /// cookie that comes.
-    pub has_cookie: bool,
+    /// Its cookie has a replica ID, as those of OpenLDAP's consumers have from the first request on; a Larix may do without. Others may
+    /// store each cookie that comes.
+    pub has_replica_id: bool,
     /// The consumer is a Larix.
     pub peer: bool,
 }
@@ -40,7 +40,7 @@ impl ConsumerRequest {
             persist: control.persist,
             reload_hint: control.reload_hint,
             wants_changes: control.cookie.is_some() && !control.reload_hint,
-            has_cookie: control.cookie.is_some() && (control.peer || cookie.rid != 0),
+            has_replica_id: control.cookie.is_some() && (control.peer || cookie.rid != 0),
             peer: control.peer,
         }
     }

@@ -235,7 +235,7 @@ impl<S: Store> SyncSearch<S> {
     /// The cookie beside an entry, or beside a delete, of what another server keeps: a Larix judges it by no CSN of this server. A slapd
     /// judges a message without a cookie by the CSN of the message before it, and so passes over it.
     pub fn cookie_elsewhere(&self) -> Option<String> {
-        self.asked.has_cookie.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
+        self.asked.has_replica_id.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
     }
 
     /// The consumer does not read: others refresh meanwhile, and it asks for a turn again at its next slice.
