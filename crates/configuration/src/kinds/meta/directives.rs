@@ -150,7 +150,7 @@ pub(super) static ASYNCHRONOUS: &[Directive] = &[
     asynchronous("conn-ttl", "olcDbConnTtl", Form::Words, |b, c| {
         let lifetime = ldap::time(c.argument(0)?, 0)?;
         let interval = c.arguments.get(1).map(|interval| ldap::time(interval, 1)).transpose()?;
-        let proxy = super::proxy(b)?;
+        let proxy = proxy(b)?;
         proxy.connection_ttl = Some(lifetime).filter(|lifetime| !lifetime.is_zero());
         proxy.reset_interval = interval.filter(|interval| !interval.is_zero());
         Ok(())
