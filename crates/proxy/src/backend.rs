@@ -162,7 +162,13 @@ impl Backend for ProxyBackend {
         }
         let body = encode_password(&change.target, change.old.as_ref(), change.new.as_ref(), &controls);
         let has_proof = change.old.is_some();
-        let map = move |outcome| password_changed(outcome, has_proof);
+        let (shared, dn, new) = (Arc::clone(&self.proxy.shared), change.dn.clone(), change.new);
+        let map = move |outcome: Outcome| {
+            if let Some(new) = new.filter(|_| outcome.result.is_success()) {
+                shared.note_password(&dn, &new);
+            }
+            password_changed(outcome, has_proof)
+        };
         Reply::Later(self.proxy.submit(asked, body, false, (later(), map)))
     }
 

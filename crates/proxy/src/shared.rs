@@ -314,6 +314,20 @@ impl Shared {
         Some(found.password.as_ref().map(simple))
     }
 
+    /// The target does not take this password any more: nobody is bound with it again by itself.
+    pub(crate) fn forget_password(&self, dn: &NormalDn, refused: &Zeroizing<Vec<u8>>) {
+        let mut bound = self.bound();
+        let with_it = bound.values_mut().filter(|b| b.dn == *dn && b.password.as_ref() == Some(refused));
+        with_it.for_each(|bound| bound.password = None);
+    }
+
+    /// The target has a new password of this name: who is bound as that is bound with it again.
+    pub(crate) fn note_password(&self, dn: &NormalDn, new: &Zeroizing<Vec<u8>>) {
+        let mut bound = self.bound();
+        let with_one = bound.values_mut().filter(|bound| bound.dn == *dn && bound.password.is_some());
+        with_one.for_each(|bound| bound.password = Some(new.clone()));
+    }
+
     /// Forgets clients that are gone, and says who is still there.
     pub(crate) fn sweep_bound(&self) -> std::collections::HashSet<NormalDn> {
         let mut bound = self.bound();

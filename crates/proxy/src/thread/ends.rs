@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use larix_client::PeerFault;
+use larix_client::{Credentials, PeerFault};
 use larix_proto::{LdapResult, MessageId, ResultCode};
 
 use super::health::CHECKS;
@@ -124,6 +124,14 @@ impl Exchange {
             return if may_be_idle { self.check_again(target) } else { self.checked(target, false) };
         }
         self.show_target(connection.target);
+        if let PeerFault::Refused { result, .. } = fault
+            && result.code == ResultCode::INVALID_CREDENTIALS
+            && let (Owner::User(dn), Some(Credentials::Simple { password, .. })) =
+                (&connection.owner, &connection.credentials)
+        {
+            // Tried with each request, it would lock the account.
+            self.given.shared.forget_password(dn, password);
+        }
         let result = match (fault, &connection.owner) {
             // What the target says of his password is for him to know.
             (PeerFault::Refused { result, .. }, Owner::User(_)) => result.clone(),

@@ -417,6 +417,35 @@ fn who_was_bound_is_bound_again_or_refused() {
     }
 }
 
+/// A password that was changed elsewhere is tried once, and not with each request: the account would be locked for it. One that was changed
+/// through the proxy is known to it.
+#[test]
+fn a_password_that_is_wrong_now_is_tried_once() {
+    let behind = target(Kind::Larix);
+    let relay = Relay::start();
+    relay.lead_to(behind.server.address);
+    let front = proxy(relay.address, "rebind-as-user yes");
+    let mut client = Client::connect(front.server.address);
+    let cut = || {
+        relay.set(Passage::Cut);
+        relay.set(Passage::Open);
+    };
+    let ann = "uid=ann,ou=people,dc=example,dc=com";
+    assert!(run(&mut client, &format!("as {ann} annpw")).contains("=> 0"));
+    assert!(run(&mut client, &format!("passwd {ann} annpw newpw")).contains("=> 0"));
+    cut();
+    assert!(run(&mut client, ANN).contains("=> 0"));
+    let mut admin = Client::connect(behind.server.address);
+    assert!(run(&mut admin, &format!("as {} secret", super::ADMIN)).contains("=> 0"));
+    assert!(run(&mut admin, &format!("passwd {ann} new=other")).contains("=> 0"));
+    cut();
+    let answers = [(); 3].map(|()| run(&mut client, ANN));
+    assert!(answers[0].contains("=> 49"), "{answers:?}");
+    assert!(answers[1..].iter().all(|answer| answer.contains("=> 52")), "{answers:?}");
+    assert!(run(&mut client, &format!("as {ann} other")).contains("=> 0"));
+    assert!(run(&mut client, ANN).contains("=> 0"));
+}
+
 /// More than any buffer holds, for a client that takes its time, beside one that does not wait.
 #[test]
 fn a_client_that_reads_slowly_holds_nobody_up() {
