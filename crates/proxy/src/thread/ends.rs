@@ -152,9 +152,7 @@ impl Exchange {
                 self.end(number, job, result.clone());
             }
         }
-        if let Some((number, job)) = self.binds.pop_front() {
-            self.place_bind(number, job);
-        }
+        self.place_waiting_binds();
         for (number, mut job) in waiting {
             if is_refused || is_lie || (!was_ready && self.targets.choose(now).is_none()) || !job.tries_left()
             {

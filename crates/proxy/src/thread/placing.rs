@@ -218,6 +218,15 @@ impl Exchange {
         }
     }
 
+    /// Binds that wait have their turn, as far as there may be connections for them. Where no target can be reached, each of them learns it.
+    pub(super) fn place_waiting_binds(&mut self) {
+        while self.pools.get(&Owner::Spare).map_or(0, Vec::len) < BINDS_MAX
+            && let Some((number, job)) = self.binds.pop_front()
+        {
+            self.place_bind(number, job);
+        }
+    }
+
     fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.used = now;

@@ -119,6 +119,35 @@ fn a_target_that_hangs_costs_its_callers_a_deadline() {
     until(&mut client, ANN, "Archer");
 }
 
+/// More binds than there are connections for: those that wait for one learn at once that the target is gone, too.
+#[test]
+fn binds_that_wait_for_a_connection_learn_that_the_target_is_gone() {
+    const CLIENTS: usize = 200;
+    let behind = target(Kind::Larix);
+    let relay = Relay::start();
+    relay.lead_to(behind.server.address);
+    let front = proxy(relay.address, "");
+    relay.set(Passage::Silent);
+    let address = front.server.address;
+    let bind = || run(&mut Client::connect(address), "as uid=ann,ou=people,dc=example,dc=com annpw");
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(bind)).collect();
+        let begun = || front.server.log().matches(" BIND dn=\"uid=ann").count();
+        for round in 0.. {
+            if begun() == CLIENTS {
+                break;
+            }
+            assert!(round < 5000, "{} of {CLIENTS} binds have begun", begun());
+            thread::park_timeout(PAUSE);
+        }
+        relay.set(Passage::Cut);
+        for answer in waiting {
+            let answer = answer.join().unwrap();
+            assert!(answer.contains("=> 52"), "{answer}");
+        }
+    });
+}
+
 #[test]
 fn what_is_abandoned_is_abandoned_at_the_target() {
     let relay = Relay::recording();
