@@ -1,7 +1,12 @@
-//! Which server is tried next, and when again: growing intervals with jitter, or the pattern of `quarantine`.
+//! Which server is tried next, and when again: growing intervals with jitter, or the pattern of `quarantine`; and when a bind of the
+//! proxy's own that was refused is.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use larix_proto::LdapResult;
+
+use crate::job::Owner;
 use crate::settings::QuarantineStep;
 
 /// The first interval after a failure.
@@ -82,7 +87,7 @@ impl Targets {
         let failures = standing.failures;
         standing.failures = failures.saturating_add(1);
         if self.quarantine.is_empty() {
-            let pause = FIRST.saturating_mul(1 << failures.min(4)).min(LONGEST);
+            let pause = growing(failures);
             // Three quarters of it and up to a half more.
             let pause = pause * 3 / 4 + pause * u32::from(jitter) / 512;
             standing.again = Some(now + pause);
@@ -102,8 +107,58 @@ impl Targets {
     }
 }
 
+/// The proxy's own binds and StartTLS that the target refuses, by whose connection it was. Tried with each request, they would lock
+/// the account.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(HashMap<Owner, Refusal>);
+
+#[derive(Debug)]
+struct Refusal {
+    /// In a row.
+    failures: u32,
+    /// Not before then.
+    again: Duration,
+    /// What requests get until then.
+    result: LdapResult,
+}
+
+impl Refusals {
+    /// What clients are bound with is theirs, and left out.
+    pub(crate) fn refused(&mut self, owner: &Owner, result: &LdapResult, now: Duration) {
+        if !matches!(owner, Owner::Anonymous | Owner::Assertion | Owner::Root | Owner::Spare) {
+            return;
+        }
+        let earlier = self.0.get(owner);
+        // Connections that were opened together are refused once.
+        if earlier.is_some_and(|refusal| now < refusal.again) {
+            return;
+        }
+        let failures = earlier.map_or(0, |refusal| refusal.failures);
+        let again = now + growing(failures);
+        let refusal = Refusal { failures: failures.saturating_add(1), again, result: result.clone() };
+        self.0.insert(owner.clone(), refusal);
+    }
+
+    pub(crate) fn accepted(&mut self, owner: &Owner) {
+        self.0.remove(owner);
+    }
+
+    /// What a request gets for which a connection would be opened; none: it is opened.
+    pub(crate) fn standing(&self, owner: &Owner, now: Duration) -> Option<LdapResult> {
+        let refusal = self.0.get(owner)?;
+        (now < refusal.again).then(|| refusal.result.clone())
+    }
+}
+
+/// The pause after so many failures and one more.
+fn growing(failures: u32) -> Duration {
+    FIRST.saturating_mul(1 << failures.min(4)).min(LONGEST)
+}
+
 #[cfg(test)]
 mod tests {
+    use larix_proto::ResultCode;
+
     use super::*;
 
     const fn at(millis: u64) -> Duration {
@@ -162,5 +217,29 @@ mod tests {
         }
         targets.failed(0, at(12_000), 0);
         assert_eq!(targets.choose(at(u64::from(u32::MAX))), None);
+    }
+
+    #[test]
+    fn what_was_refused_is_tried_again_after_growing_pauses() {
+        let mut refusals = Refusals::default();
+        let result = LdapResult::with(ResultCode::UNAVAILABLE, "refused");
+        let owner = Owner::Assertion;
+        let mut now = at(0);
+        for pause in [50, 100, 200, 400, 640, 640] {
+            assert_eq!(refusals.standing(&owner, now), None);
+            refusals.refused(&owner, &result, now);
+            // Another one that was under way.
+            refusals.refused(&owner, &result, now + at(1));
+            assert_eq!(refusals.standing(&owner, now + at(pause - 1)).as_ref(), Some(&result));
+            assert_eq!(refusals.standing(&Owner::Root, now), None);
+            now += at(pause);
+        }
+        refusals.refused(&owner, &result, now);
+        refusals.accepted(&owner);
+        assert_eq!(refusals.standing(&owner, now), None);
+        refusals.refused(&owner, &result, now);
+        assert_eq!(refusals.standing(&owner, now + at(50)), None, "the first pause again");
+        refusals.refused(&Owner::Check(0), &result, now);
+        assert_eq!(refusals.standing(&Owner::Check(0), now), None);
     }
 }

@@ -28,7 +28,7 @@ use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{FEED_HIGH, FEED_MAX, Owner};
 use crate::settings::ProxySettings;
 use crate::shared::{Command, RequestCarrier, Shared, closed};
-use crate::targets::Targets;
+use crate::targets::{Refusals, Targets};
 
 /// Requests under way on each connection of a pool before another is opened.
 const CONNECTION_BUSY: usize = 32;
@@ -78,6 +78,7 @@ pub(crate) fn start(given: Given) -> io::Result<()> {
         poll: Arc::clone(&poll),
         resolver,
         targets,
+        refusals: Refusals::default(),
         connections: HashMap::new(),
         pools: HashMap::new(),
         places: HashMap::new(),
@@ -142,6 +143,8 @@ pub(crate) struct Exchange {
     poll: Arc<OwnedFd>,
     resolver: Sender<(u64, String, u16)>,
     targets: Targets,
+    /// Of the proxy's own binds.
+    refusals: Refusals,
     connections: HashMap<u64, Connection>,
     pools: HashMap<Owner, Vec<u64>>,
     /// The connection of each request.

@@ -137,6 +137,9 @@ impl Exchange {
             (PeerFault::Refused { result, .. }, Owner::User(_)) => result.clone(),
             _ => LdapResult::with(ResultCode::UNAVAILABLE, format!("the target could not be used: {fault}")),
         };
+        if is_refused {
+            self.refusals.refused(&connection.owner, &result, now);
+        }
         let is_lie = is_stray || fault.is_a_lie();
         let sent: Vec<Numbered> = connection.sent.drain().map(|(_, numbered)| numbered).collect();
         let waiting: Vec<Numbered> = connection.waiting.drain(..).collect();

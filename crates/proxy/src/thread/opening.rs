@@ -23,6 +23,9 @@ use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
 impl Exchange {
     /// A connection for a request, in this place, or in any.
     pub(super) fn open_for(&mut self, place: Option<u32>, number: u64, job: Box<Job>, now: Duration) {
+        if let Some(result) = self.refusals.standing(&job.owner, now) {
+            return self.end_unsent(number, job, result);
+        }
         let Some(target) = self.targets.choose(now) else {
             let text = "no target can be reached";
             return self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));

@@ -45,6 +45,7 @@ impl Exchange {
             if !connection.has_spoken && connection.is_ready() {
                 connection.has_spoken = true;
                 let target = connection.target;
+                self.refusals.accepted(&connection.owner);
                 if !matches!(connection.owner, Owner::Check(_)) {
                     self.targets.answered(target);
                     self.show_target(target);

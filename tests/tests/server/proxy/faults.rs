@@ -475,6 +475,30 @@ fn a_password_that_is_wrong_now_is_tried_once() {
     assert!(run(&mut client, ANN).contains("=> 0"));
 }
 
+/// The proxy's own bind is not tried with each request while the target refuses it, and is tried again by itself.
+#[test]
+fn a_refused_bind_of_the_proxy_waits_for_its_turn() {
+    const REQUESTS: usize = 200;
+    let behind = target(Kind::Larix);
+    let relay = Relay::recording();
+    relay.lead_to(behind.server.address);
+    let eve = "uid=eve,ou=people,dc=example,dc=com";
+    let bind = format!("idassert-bind bindmethod=simple binddn={eve} credentials=later mode=none");
+    let front = proxy(relay.address, &bind);
+    let mut client = Client::connect(front.server.address);
+    for _ in 0..REQUESTS {
+        let answer = run(&mut client, ANN);
+        assert!(answer.contains("=> 52"), "{answer}");
+    }
+    let recorded = relay.recorded();
+    let binds = recorded.iter().filter(|passed| !passed.to_client).count();
+    assert!((1..REQUESTS / 2).contains(&binds), "{binds}");
+    let mut admin = Client::connect(behind.server.address);
+    assert!(run(&mut admin, &format!("as {} secret", super::ADMIN)).contains("=> 0"));
+    assert!(run(&mut admin, &format!("passwd {eve} new=later")).contains("=> 0"));
+    until(&mut client, ANN, "Archer");
+}
+
 /// More than any buffer holds, for a client that takes its time, beside one that does not wait.
 #[test]
 fn a_client_that_reads_slowly_holds_nobody_up() {
