@@ -354,6 +354,11 @@ impl Balancer {
             let result = LdapResult::with(ResultCode::NO_SUCH_OPERATION, "");
             return self.reject(sent.id, sent.message, sent.op, &result);
         };
+        // Everything that may be under way can be cancelled, once.
+        if client.pending.len() >= self.settings.client_operations().saturating_mul(2) {
+            let text = "too many operations of this connection are under way";
+            return self.refused(sent.id, sent.message, sent.op, ResultCode::BUSY, text);
+        }
         let mut pdu = Vec::new();
         let value = Cancel { id: MessageId(place.message) }.encode();
         client::extended(&mut pdu, sent.message, oid::CANCEL, value.as_deref(), &[]);

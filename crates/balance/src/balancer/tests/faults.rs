@@ -283,6 +283,24 @@ fn limits_of_operations() {
     assert!(world.balancer.client_reads(two));
 }
 
+/// A client at its limit may cancel all that it has under way, and no more than that.
+#[test]
+fn cancels_are_counted() {
+    let mut world = World::new(&conf(1, 1, "client_max_pending 2"));
+    let one = world.client();
+    let upstream = world.upstreams(Pool::Shared)[0];
+    world.delete(one, 1, "dc=a");
+    world.delete(one, 2, "dc=b");
+    for id in 3..=6 {
+        let value = [0x30, 3, 2, 1, 1];
+        world.send(one, |out| client::extended(out, MessageId(id), oid::CANCEL, Some(&value), &[]));
+    }
+    assert_eq!(world.requests(upstream).len(), 4);
+    let answers = world.answers(one);
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert!(answers[0].starts_with("5 Extended 51 ") && answers[1].starts_with("6 Extended 51 "));
+}
+
 #[test]
 fn stopping_waits_for_answers() {
     let mut world = World::new(&conf(1, 1, ""));
