@@ -28,7 +28,7 @@ use larix_schema::Schema;
 use super::connect::{connect, silence};
 use super::pushed::with_push;
 use crate::consumers::Task;
-use crate::log::LogLevel;
+use crate::log::{LogLevel, printable};
 use crate::panics;
 use crate::server::Server;
 use batches::{Manner, Underway};
@@ -188,7 +188,7 @@ impl Runner {
             (Some(seconds), None) => format!("again in {seconds} s"),
             (Some(seconds), Some(left)) => format!("again in {seconds} s ({left} retries left)"),
         };
-        self.server.log.warning(format_args!("syncrepl rid={rid:03}: {why}; {then}"));
+        self.server.log.warning(format_args!("syncrepl rid={rid:03}: {}; {then}", one_line(why)));
         if next.is_none() {
             self.status.change(|status| {
                 (status.phase, status.local, status.next_connect) = (ConsumerPhase::GivenUp, None, None);
@@ -199,7 +199,7 @@ impl Runner {
 
     fn tell(&self, what: &str) {
         let rid = self.task.line.rid;
-        self.server.log.line(LogLevel::SYNC, format_args!("syncrepl rid={rid:03}: {what}"));
+        self.server.log.line(LogLevel::SYNC, format_args!("syncrepl rid={rid:03}: {}", one_line(what)));
     }
 
     fn session(&mut self, full: bool) -> Ended {
@@ -492,4 +492,29 @@ fn context_csns(task: &Task) -> Result<Vec<Csn>, String> {
         false => followed.context_csns(),
     };
     csns.map_err(|error| failed(&error))
+}
+
+/// What the log gets of a text in which words of the provider may stand: one line.
+fn one_line(text: &str) -> String {
+    printable(&text.replace("\n\t\t", " ").replace("\n\t", "; ")).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_proto::{LdapResult, ResultCode};
+
+    use super::*;
+
+    #[test]
+    fn a_provider_writes_no_lines_of_its_own_into_the_log() {
+        let text = "no\nconn=1 fd=2 ACCEPT forged";
+        let mut result = LdapResult::with(ResultCode::UNAVAILABLE, text);
+        result.matched_dn = "dc=x".into();
+        result.referrals = vec!["ldap://a".into(), "ldap://b".into()];
+        let error = ClientError::Refused { step: "search", result };
+        let expected = "(52); matched DN: dc=x; additional info: no#0Aconn=1 fd=2 ACCEPT forged; \
+                        referrals: ldap://a ldap://b";
+        let line = one_line(&error.to_string());
+        assert!(line.ends_with(expected), "{line}");
+    }
 }
