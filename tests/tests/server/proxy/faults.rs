@@ -461,7 +461,7 @@ fn a_password_that_is_wrong_now_is_tried_once() {
     };
     let ann = "uid=ann,ou=people,dc=example,dc=com";
     assert!(run(&mut client, &format!("as {ann} annpw")).contains("=> 0"));
-    assert!(run(&mut client, &format!("passwd {ann} annpw newpw")).contains("=> 0"));
+    assert!(run(&mut client, &format!("passwd {ann} old=annpw new=newpw")).contains("=> 0"));
     cut();
     assert!(run(&mut client, ANN).contains("=> 0"));
     let mut admin = Client::connect(behind.server.address);
