@@ -47,6 +47,32 @@ pub(super) enum Request {
     },
 }
 
+impl Request {
+    /// Whether somebody's password stands in it.
+    fn has_password(&self) -> bool {
+        match self {
+            Self::Password { .. } => true,
+            Self::Compare { attribute, .. } => is_password(attribute),
+            Self::Update(operation) | Self::Forwarded { operation, .. } => match operation {
+                WriteOperation::Add { attributes, .. } => {
+                    attributes.iter().any(|attribute| is_password(&attribute.description))
+                }
+                WriteOperation::Modify { changes, .. } => {
+                    changes.iter().any(|change| is_password(&change.attribute.description))
+                }
+                WriteOperation::Delete { .. } | WriteOperation::ModifyDn { .. } => false,
+            },
+            Self::Extended { .. } => false,
+        }
+    }
+}
+
+/// With options or without.
+fn is_password(description: &str) -> bool {
+    let name = description.split(';').next().unwrap_or_default();
+    ["userPassword", "2.5.4.35"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
 /// What holds for a change that is forwarded.
 pub(super) enum Terms {
     Exact,
@@ -150,6 +176,12 @@ impl Following {
                 self.note(LdapResult::with(ResultCode::OTHER, format!("`{text}` is no URL to follow")));
                 continue;
             };
+            // A referral could name any server.
+            if kept.request.has_password() && !self.links.lists(&url) {
+                let why = "no password goes to a server that only a referral names";
+                self.note(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, why));
+                continue;
+            }
             let proxy = match self.links.to(&url) {
                 Ok(proxy) => proxy,
                 Err(why) => {

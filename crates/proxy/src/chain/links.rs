@@ -114,6 +114,11 @@ impl Links {
         }
     }
 
+    /// Whether the configuration names the server of a URL, and not a referral alone.
+    pub(super) fn lists(&self, url: &LdapUrl) -> bool {
+        self.listed.iter().any(|proxy| is_of(proxy, url))
+    }
+
     /// The connections of the server that a URL names.
     ///
     /// # Errors
@@ -122,7 +127,7 @@ impl Links {
         if !matches!(url.scheme, UrlScheme::Ldap | UrlScheme::Ldaps | UrlScheme::Ldapi) {
             return Err(format!("{url} is no server that can be asked"));
         }
-        let is_it = |proxy: &Arc<Proxy>| proxy.settings.targets.iter().any(|own| is_same_server(own, url));
+        let is_it = |proxy: &Arc<Proxy>| is_of(proxy, url);
         if let Some(listed) = self.listed.iter().find(|proxy| is_it(proxy)) {
             return Ok(Arc::clone(listed));
         }
@@ -141,6 +146,10 @@ impl Links {
         others.push(Other { proxy: Arc::clone(&proxy), used: now });
         Ok(proxy)
     }
+}
+
+fn is_of(proxy: &Proxy, url: &LdapUrl) -> bool {
+    proxy.settings.targets.iter().any(|own| is_same_server(own, url))
 }
 
 fn is_same_server(one: &LdapUrl, other: &LdapUrl) -> bool {

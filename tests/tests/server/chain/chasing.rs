@@ -6,6 +6,7 @@ use std::path::Path;
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::{Client, run};
+use larix_tests::relay::Relay;
 use larix_tests::scenario;
 
 use super::{ADMIN, ANN, Running, SUFFIX, behind, database, referring};
@@ -93,6 +94,36 @@ fn nobody_is_known_where_a_referral_leads() {
         assert!(found.contains("Archer") && !found.contains("userPassword"), "{who}: {found}");
     }
     assert_eq!(Client::connect(people.address()).value(ANN, "sn").as_deref(), Some("Archer"));
+}
+
+/// A password that a request brings does not go to a server that a target names either: the client has the referral, and says for itself
+/// whom it trusts.
+#[test]
+fn no_password_goes_where_a_referral_leads() {
+    let people = behind(Kind::Larix);
+    let relay = Relay::recording();
+    relay.lead_to(people.address());
+    let url = format!("ldap://{}", relay.address);
+    let target = target(&url);
+    let front = front(Kind::Larix, target.address(), "chase-referrals yes");
+    let mut client = front.client();
+    assert!(run(&mut client, &format!("as {ADMIN} secret")).starts_with("=> 0"));
+    for request in [
+        format!("passwd {ANN} new=newpw"),
+        format!("compare {ANN} userPassword:annpw"),
+        format!("modify {ANN}\n  replace userPassword: newpw"),
+        format!(
+            "add uid=dan,ou=people,{SUFFIX}\n  objectClass: inetOrgPerson\n  cn: Dan\n  sn: Drake\n  userPassword: newpw"
+        ),
+    ] {
+        let answer = run(&mut client, &request);
+        assert!(answer.starts_with("=> 10") && answer.contains(&url), "{request}: {answer}");
+    }
+    // What has none is asked there.
+    assert!(run(&mut client, &format!("compare {ANN} sn:archer")).starts_with("=> 6"));
+    let passed: Vec<u8> = relay.recorded().iter().flat_map(|passed| passed.bytes.clone()).collect();
+    let passed = String::from_utf8_lossy(&passed);
+    assert!(passed.contains("archer") && !passed.contains("annpw") && !passed.contains("newpw"), "{passed}");
 }
 
 /// Where no server answers, and where a server sends its clients to itself, the client has the referral.
