@@ -667,6 +667,17 @@ impl<S: Service> Connection<S> {
     }
 }
 
+/// A client that is lost ends what it had under way, as one that says goodbye does: what waits elsewhere is given up, and all counts as
+/// ended.
+impl<S: Service> Drop for Connection<S> {
+    fn drop(&mut self) {
+        // Nothing is asked of a service that is in the middle of something.
+        if !std::thread::panicking() {
+            self.close(None);
+        }
+    }
+}
+
 /// Whether a request may look up identities: a bind by a SASL mechanism, or one in the name of another identity. One that has the bytes
 /// of such a control elsewhere only takes the longer way.
 fn looks_up_identities(pdu: &[u8]) -> bool {

@@ -377,6 +377,15 @@ impl Dispatcher {
     }
 }
 
+/// Requests that cannot be given up have nobody left who waits for them.
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            std::mem::take(&mut self.waiting).iter().for_each(|begun| self.forget(begun));
+        }
+    }
+}
+
 impl Dispatcher {
     /// Answers a request whose outcome is unknown: a bug ended its work.
     fn lost(&mut self, begun: &Begun, out: &mut Vec<u8>) {

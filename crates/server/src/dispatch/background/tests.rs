@@ -334,3 +334,21 @@ fn nothing_is_read_when_all_long_searches_are_done() {
     let served = generation.databases.directory().databases().first().unwrap();
     assert_eq!(served.database().store().statistics().unwrap().oldest_read, None);
 }
+
+#[test]
+fn what_is_under_way_ends_with_its_connection() {
+    let bench = Bench::new();
+    let statistics = &bench.local.server().statistics;
+    let under_way = || {
+        let kinds = [OperationKind::Search, OperationKind::Delete];
+        kinds.map(|kind| statistics.initiated(kind) - statistics.completed(kind))
+    };
+    let mut connection = bench.connect();
+    let mut requests = search(2, ANY, (0, 0));
+    client::delete(&mut requests, MessageId(3), &format!("cn=p0,{SUFFIX}"), &[]);
+    connection.parts().0.receive(&requests);
+    assert_eq!(under_way(), [1, 1]);
+    // As where the socket fails: the client does not say goodbye.
+    drop(connection);
+    assert_eq!(under_way(), [0, 0]);
+}
