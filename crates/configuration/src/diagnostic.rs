@@ -121,7 +121,24 @@ impl std::error::Error for ConfigError {}
 
 /// The text without what is secret in it, each character of that as a star.
 pub(super) fn without_secrets(text: &str) -> String {
-    without_passwords(&without_credentials(text))
+    without_passwords(&without_credentials(&without_arguments(text)))
+}
+
+/// Keywords whose argument is a password, those included that are refused: what is wrong with such a line is logged, too.
+const PASSWORD_KEYWORDS: [&str; 6] =
+    ["rootpw", "passphrase", "bindpw", "acl-passwd", "pseudorootpw", "dbpasswd"];
+
+/// The text with a star for each character behind such a keyword; blanks and quotes stay.
+fn without_arguments(text: &str) -> String {
+    let line = text.trim_start();
+    let end = line.find([' ', '\t']).unwrap_or(line.len());
+    let (keyword, arguments) = line.split_at_checked(end).unwrap_or((line, ""));
+    if !PASSWORD_KEYWORDS.iter().any(|known| known.eq_ignore_ascii_case(keyword)) {
+        return text.to_owned();
+    }
+    let mut shown = text.strip_suffix(arguments).unwrap_or_default().to_owned();
+    shown.extend(arguments.chars().map(|c| if matches!(c, ' ' | '\t' | '"') { c } else { '*' }));
+    shown
 }
 
 /// The text with a star for each character of a password in a URL (`scheme://user:password@host`): faults are logged.
@@ -217,6 +234,21 @@ mod tests {
             ("credentials=a credentials=b", "credentials=* credentials=*"),
         ] {
             assert_eq!(without_credentials(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_passwords_are_not_shown() {
+        for (text, shown) in [
+            ("rootpw hidden and more", "rootpw ****** *** ****"),
+            ("\tRootPW\t\"hid den", "\tRootPW\t\"*** ***"),
+            ("bindpw \u{e9}", "bindpw *"),
+            ("rootpw", "rootpw"),
+            ("rootdn cn=a", "rootdn cn=a"),
+            ("rootpws a", "rootpws a"),
+            ("", ""),
+        ] {
+            assert_eq!(without_secrets(text), shown, "{text}");
         }
     }
 
