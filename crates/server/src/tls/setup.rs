@@ -6,17 +6,17 @@ use std::sync::Arc;
 use larix_client::ciphers::{self, Choice};
 use larix_configuration::values::{TlsSettings, TlsVerify};
 use larix_engine::time::Timestamp;
+use rustls::InconsistentKeys;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::ServerConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
-use rustls::{InconsistentKeys, RootCertStore};
 
 use super::certificate::Certificate;
 use super::context::{TlsState, end_point_binding};
 use super::files::{self, Sections, Source, TlsError};
-use super::verify::{ClientRules, RevocationCheck};
+use super::verify::{ClientRules, RevocationCheck, Trusted};
 
 const CERTIFICATE: &str = "TLSCertificateFile";
 const KEY: &str = "TLSCertificateKeyFile";
@@ -244,16 +244,14 @@ fn client_rules(
     authorities: Authorities,
     provider: &Arc<CryptoProvider>,
 ) -> Result<ClientRules, TlsError> {
-    let mut roots = RootCertStore::empty();
-    // A bundle may hold what cannot be an authority; the others are enough.
-    roots.add_parsable_certificates(authorities.certificates);
+    let trusted = Trusted::of(authorities.certificates);
     let verify = settings.verify_client;
     let asked = match verify {
         TlsVerify::Try => Some("try"),
         TlsVerify::Demand => Some("demand"),
         TlsVerify::Never | TlsVerify::Allow => None,
     };
-    if let Some(word) = asked.filter(|_| roots.is_empty()) {
+    if let Some(word) = asked.filter(|_| trusted.is_empty()) {
         return Err(TlsError::Needs {
             setting: format!("TLSVerifyClient {word}"),
             needs: "authorities to believe: TLSCACertificateFile or TLSCACertificatePath",
@@ -275,7 +273,7 @@ fn client_rules(
             needs: "revocation lists: in TLSCRLFile, TLSCACertificateFile or TLSCACertificatePath",
         });
     }
-    ClientRules::new(verify, roots, check, lists, provider).map_err(|error| TlsError::Malformed {
+    ClientRules::new(verify, trusted, check, lists, provider).map_err(|error| TlsError::Malformed {
         directive: REVOCATIONS,
         source: settings.crl_file.clone().map_or(Source::Value("the authorities"), Source::File),
         why: error.to_string(),

@@ -356,3 +356,48 @@ fn clients_are_believed_or_not() {
         assert_eq!(found, expected, "TLSCRLCheck {check:?}, TLSCRLFile {list:?}");
     }
 }
+
+#[test]
+fn who_is_no_authority_signs_no_clients() {
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    };
+    let params = |name: &str| {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    };
+    let authority = || IsCa::Ca(BasicConstraints::Unconstrained);
+    let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
+    // What a self-signed certificate among the authorities says that it is; whether a client is believed that shows what its key
+    // signed, and one that shows it itself.
+    for (name, is_ca, usages, expected) in [
+        ("nothing", IsCa::NoCa, vec![], [false, true]),
+        ("no authority", IsCa::ExplicitNoCa, vec![], [false, true]),
+        ("with another key", authority(), vec![KeyUsagePurpose::DigitalSignature], [false, false]),
+        ("an authority", authority(), vec![], [true, false]),
+        ("with a key for that", authority(), vec![KeyUsagePurpose::KeyCertSign], [true, false]),
+    ] {
+        let mut own = params("localhost");
+        (own.is_ca, own.key_usages) = (is_ca, usages);
+        let own = CertifiedIssuer::self_signed(own, KeyPair::generate().unwrap()).unwrap();
+        let signed = params("eve").signed_by(&KeyPair::generate().unwrap(), &own).unwrap();
+        for others in [String::new(), Authority::new("Other").certificate()] {
+            let (mut files, _) = Files::new();
+            files.settings.ca_certificate_file = Some(files.write("known.pem", own.pem() + &others));
+            files.settings.verify_client = TlsVerify::Demand;
+            let authorities = Authorities::load(&files.settings).unwrap();
+            let provider = Arc::new(ring::default_provider());
+            let rules = client_rules(&files.settings, authorities, &provider).unwrap();
+            let found =
+                [signed.der(), own.der()].map(|shown| rules.believes(std::slice::from_ref(shown), now));
+            assert_eq!(found, expected, "{name}, {} beside it", others.len());
+        }
+    }
+    // One that another authority signed, and that is none.
+    let (mut files, root) = Files::new();
+    files.settings.ca_certificate_file = Some(files.write("known.pem", root.server().certificate));
+    files.settings.verify_client = TlsVerify::Demand;
+    assert!(files.outcome().contains("TLSVerifyClient demand needs authorities to believe"));
+}

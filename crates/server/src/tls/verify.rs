@@ -7,9 +7,13 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoClientAuth, VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+};
 
 use larix_configuration::values::TlsVerify;
+
+use super::certificate::Certificate;
 
 /// Which certificates of a chain must be known as not revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,34 @@ pub(super) enum RevocationCheck {
     All,
     /// All for which a list is there (`TLSCRLFile` alone).
     Known,
+}
+
+/// The certificates that are configured for clients.
+#[derive(Debug, Default)]
+pub(super) struct Trusted {
+    /// Authorities: a client is believed that shows what they signed.
+    authorities: RootCertStore,
+    /// Self-signed ones that are no authority's: a client is believed that shows one of them itself. The TLS library believes all that
+    /// the key of a root has signed, whatever the root's certificate says that the key is for.
+    known: Vec<CertificateDer<'static>>,
+}
+
+impl Trusted {
+    /// What is neither is left out: bundles and directories hold other things beside, servers' certificates among them.
+    pub(super) fn of(certificates: Vec<CertificateDer<'static>>) -> Self {
+        let may_sign = |one: &CertificateDer<'_>| Certificate::parse(one).is_some_and(|read| read.may_sign());
+        let is_root =
+            |one: &CertificateDer<'_>| Certificate::parse(one).is_some_and(|read| read.is_self_issued());
+        let (signing, mut known): (Vec<_>, Vec<_>) = certificates.into_iter().partition(may_sign);
+        let mut authorities = RootCertStore::empty();
+        authorities.add_parsable_certificates(signing);
+        known.retain(is_root);
+        Self { authorities, known }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.authorities.is_empty() && self.known.is_empty()
+    }
 }
 
 /// Which clients may connect, and whose certificate counts as an identity.
@@ -37,27 +69,45 @@ impl ClientRules {
     /// Lists that are no such lists.
     pub(super) fn new(
         verify: TlsVerify,
-        roots: RootCertStore,
+        trusted: Trusted,
         check: RevocationCheck,
         lists: Vec<CertificateRevocationListDer<'static>>,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, VerifierBuilderError> {
-        if verify == TlsVerify::Never || roots.is_empty() {
+        if verify == TlsVerify::Never {
             return Ok(Self { verify, verifier: None });
         }
-        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-        if verify != TlsVerify::Demand {
-            builder = builder.allow_unauthenticated();
-        }
-        builder = match check {
-            RevocationCheck::None => builder,
-            RevocationCheck::Peer => {
-                builder.with_crls(lists).only_check_end_entity_revocation().enforce_revocation_expiration()
+        let of_roots = |roots: RootCertStore| {
+            if roots.is_empty() {
+                return Ok(None);
             }
-            RevocationCheck::All => builder.with_crls(lists).enforce_revocation_expiration(),
-            RevocationCheck::Known => builder.with_crls(lists).allow_unknown_revocation_status(),
+            let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+            if verify != TlsVerify::Demand {
+                builder = builder.allow_unauthenticated();
+            }
+            let lists = lists.clone();
+            builder = match check {
+                RevocationCheck::None => builder,
+                RevocationCheck::Peer => builder
+                    .with_crls(lists)
+                    .only_check_end_entity_revocation()
+                    .enforce_revocation_expiration(),
+                RevocationCheck::All => builder.with_crls(lists).enforce_revocation_expiration(),
+                RevocationCheck::Known => builder.with_crls(lists).allow_unknown_revocation_status(),
+            };
+            builder.build().map(Some)
         };
-        Ok(Self { verify, verifier: Some(builder.build()?) })
+        let Trusted { authorities, known } = trusted;
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(known.iter().cloned());
+        let signed = of_roots(authorities)?;
+        let verifier = match of_roots(roots)? {
+            None => signed,
+            Some(shown) => {
+                Some(Arc::new(WithKnown::new(signed, shown, known)) as Arc<dyn ClientCertVerifier>)
+            }
+        };
+        Ok(Self { verify, verifier })
     }
 
     /// What a handshake goes by.
@@ -77,6 +127,77 @@ impl ClientRules {
             return false;
         };
         verifier.verify_client_cert(own, others, now).is_ok()
+    }
+}
+
+/// Believes certificates that authorities signed, and some that are known themselves.
+#[derive(Debug)]
+struct WithKnown {
+    /// Of the former; none: there is no authority.
+    signed: Option<Arc<dyn ClientCertVerifier>>,
+    /// Of the latter.
+    shown: Arc<dyn ClientCertVerifier>,
+    known: Vec<CertificateDer<'static>>,
+    hints: Vec<DistinguishedName>,
+}
+
+impl WithKnown {
+    fn new(
+        signed: Option<Arc<dyn ClientCertVerifier>>,
+        shown: Arc<dyn ClientCertVerifier>,
+        known: Vec<CertificateDer<'static>>,
+    ) -> Self {
+        let mut hints = shown.root_hint_subjects().to_vec();
+        hints.extend(signed.iter().flat_map(|signed| signed.root_hint_subjects()).cloned());
+        Self { signed, shown, known, hints }
+    }
+}
+
+impl ClientCertVerifier for WithKnown {
+    fn client_auth_mandatory(&self) -> bool {
+        self.shown.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if self.known.contains(own) {
+            // With no others: what it is signed by is itself.
+            return self.shown.verify_client_cert(own, &[], now);
+        }
+        match &self.signed {
+            Some(signed) => signed.verify_client_cert(own, others, now),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.shown.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.shown.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.shown.supported_verify_schemes()
     }
 }
 
