@@ -22,7 +22,7 @@ const ROOM_LEFT_MIN: u64 = 128 << 10;
 
 const _: () = assert!(ROOM_LEFT_MIN < ROOM_BYTES);
 
-/// The data file of a store that is open for writing. It is locked for as long: the lock file can be removed, this one not without the data.
+/// The data file of a store that is open for writing. It is locked for as long: the lock file can be removed alone, this one cannot.
 #[derive(Debug)]
 pub(super) struct Room {
     file: File,
