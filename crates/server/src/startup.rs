@@ -432,6 +432,8 @@ struct Signals {
     terminate: tokio::signal::unix::Signal,
     /// Does not end it: the log file was moved away.
     user1: tokio::signal::unix::Signal,
+    /// Nor does a limit on the size of files (`ulimit -f`, `LimitFSIZE=`): the write that meets it fails, as on a full disk.
+    _file_size: tokio::signal::unix::Signal,
 }
 
 impl Signals {
@@ -441,6 +443,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             user1: signal(SignalKind::user_defined1())?,
+            _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 const NOBODY: u32 = 65_534;
 
@@ -171,4 +172,37 @@ fn a_port_that_another_program_has_is_no_started_server() {
     let site = Site::example(Kind::Larix);
     let error = Server::start_at(Kind::Larix, &site.configuration(), port, &[]).unwrap_err().to_string();
     assert!(error.contains("ended: exit status"), "{error}");
+}
+
+/// A limit on the size of files is a full disk: the change that meets it is refused, and the server goes on.
+#[test]
+fn a_limit_on_the_size_of_files_ends_no_server() {
+    let site = Site::example(Kind::Larix);
+    site.load(
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n",
+    );
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let limit = |bytes: Option<u64>| {
+        let process = Pid::from_raw(i32::try_from(server.process_id()).unwrap());
+        prlimit(process, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    };
+    let file = site.path().join("add.ldif");
+    let add = |name: &str, length: usize| {
+        let text = format!(
+            "dn: ou={name},dc=example,dc=com\nobjectClass: organizationalUnit\nou: {name}\ndescription: {}\n",
+            "x".repeat(length)
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+        command.args(["modify", "-a", "-x", "-D", "cn=admin,dc=example,dc=com", "-w", "secret", "-H"]);
+        let output = command.arg(format!("ldap://{}", server.address)).arg("-f").arg(&file).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    limit(Some(std::fs::metadata(site.path().join("data/data.mdb")).unwrap().len()));
+    // More than the room at the end of the file.
+    let (code, said) = add("large", 2 << 20);
+    assert!(code == Some(80) && said.contains("no space left for the database"), "{code:?} {said}");
+    limit(None);
+    assert_eq!(add("large", 2 << 20).0, Some(0));
+    assert!(server.stop());
 }

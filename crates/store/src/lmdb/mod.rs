@@ -212,11 +212,14 @@ impl LmdbStore {
         }
     }
 
-    /// Whether the file system has nothing left for us. LMDB tells a page that could be written only in part, which is
-    /// what the last page before a full disk is, as an input/output error.
+    /// Whether the file system, or the limit on the size of files, has nothing left for us. LMDB tells a page that could be
+    /// written only in part, which is what the last page before a full disk is, as an input/output error.
     fn has_no_room(&self) -> bool {
-        rustix::fs::statvfs(&self.path)
-            .is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) < NO_ROOM_BYTES)
+        let disk_is_full = rustix::fs::statvfs(&self.path)
+            .is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) < NO_ROOM_BYTES);
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        let length = std::fs::metadata(self.path.join(DATA_FILE)).map_or(0, |file| file.len());
+        disk_is_full || limit.is_some_and(|limit| length.saturating_add(NO_ROOM_BYTES) > limit)
     }
 
     /// An error of the commit itself. With no room LMDB gives up before it writes the new root. After any other
