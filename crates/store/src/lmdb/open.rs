@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -44,6 +44,12 @@ const LOCK_FILE: &str = "larix.lock";
 pub const DATA_FILE: &str = "data.mdb";
 
 const _: () = assert!(MAP_BYTES_FLOOR < MAP_BYTES_DEFAULT);
+
+/// Where LMDB has the size of a page: behind the page's header, magic, version, address and size of the map.
+const PAGE_SIZE_AT: u64 = 40;
+/// Free pages at the end need not be in the file: LMDB does not write them, and [`Room`] makes the file longer behind a commit. Other
+/// programs leave fewer than these.
+const TAIL_BYTES_MAX: u64 = 1 << 20;
 
 /// How to open an [`LmdbStore`].
 #[derive(Clone, Debug)]
@@ -205,7 +211,11 @@ fn open_for_reading(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
             continue;
         }
         let before = data_inode(path)?;
-        let env = open_environment(path, tables, options)?;
+        let env = match open_environment(path, tables, options) {
+            // Of a file and the one that took its place meanwhile nothing can be said.
+            Err(_) if is_pending_or_replaced(path, before).map_err(system)? => continue,
+            opened => opened?,
+        };
         give_to_owner(path, &[replace::READERS_FILE]);
         let agrees = last_commit_is_told(&env).map_err(|error| lmdb_error(path, error))?;
         if agrees && !replace::is_pending(path).map_err(system)? && data_inode(path)? == before {
@@ -218,6 +228,11 @@ fn open_for_reading(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
         }
     }
     Err(OpenError::Replaced { path: path.to_owned() })
+}
+
+/// Whether the file is not the one of before any more, or is going to be another one.
+fn is_pending_or_replaced(path: &Path, before: (u64, u64)) -> io::Result<bool> {
+    Ok(replace::is_pending(path)? || data_inode(path).ok() != Some(before))
 }
 
 /// Does what a writer does when it opens the store, unless one is there, whom this waits for.
@@ -386,7 +401,47 @@ fn is_open_for_writing(directory: &Path) -> bool {
     }
 }
 
+fn corrupt(path: &Path, what: String) -> OpenError {
+    OpenError::Corrupt { path: path.to_owned(), what }
+}
+
+/// LMDB makes an empty store of an empty file. Nobody leaves one but a disk or a person that has lost what was in it, or a process that was
+/// killed while it made the file.
+fn refuse_empty_file(path: &Path) -> Result<(), OpenError> {
+    // Whether it is there, and may be read, is seen when it is opened.
+    match fs::metadata(path.join(DATA_FILE)) {
+        Ok(data) if data.len() == 0 => Err(corrupt(
+            path,
+            format!(
+                "{DATA_FILE} has no bytes: put a backup back, or remove the file to begin with an empty database"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A page that is not in the file would end the process when it is read, by SIGBUS.
+#[expect(clippy::host_endian_bytes, reason = "LMDB's file is in the machine's byte order")]
+fn refuse_cut_file(path: &Path, env: &Env<WithTls>) -> Result<(), OpenError> {
+    // Before the length: the process that serves makes the file longer before it makes a page the last one.
+    let last_page = env.info().last_page_number as u64;
+    let failed = |error| file_error(path, DATA_FILE, error);
+    let data = File::open(path.join(DATA_FILE)).map_err(failed)?;
+    let mut page_bytes = [0; 4];
+    data.read_exact_at(&mut page_bytes, PAGE_SIZE_AT).map_err(failed)?;
+    let needed = u64::from(u32::from_ne_bytes(page_bytes)).saturating_mul(last_page.saturating_add(1));
+    let length = data.metadata().map_err(failed)?.len();
+    if length.saturating_add(TAIL_BYTES_MAX) >= needed {
+        return Ok(());
+    }
+    let what = format!(
+        "{DATA_FILE} was cut, as by a copy that was broken off: it has {length} bytes of {needed}; put a backup back"
+    );
+    Err(corrupt(path, what))
+}
+
 fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
+    refuse_empty_file(path)?;
     let mut flags = EnvFlags::empty();
     if options.read_only {
         flags |= EnvFlags::READ_ONLY;
@@ -405,7 +460,7 @@ fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
         // guarded against.
         let opened = unsafe { open.flags(flags).open(path) };
         match opened {
-            Ok(env) => return Ok(env),
+            Ok(env) => return refuse_cut_file(path, &env).map(|()| env),
             Err(heed::Error::Io(error)) if is_no_memory(&error) && map_size / 2 >= MAP_BYTES_FLOOR => {
                 map_size /= 2;
             }

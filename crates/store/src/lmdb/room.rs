@@ -57,8 +57,21 @@ impl Room {
         let from = self.end.max(used);
         let zeros = vec![0; usize::try_from(wanted - from).unwrap_or_default()];
         // After an error another try waits until the file has grown by so much without it.
-        let _ = self.file.write_all_at(&zeros, from);
+        if self.file.write_all_at(&zeros, from).is_err() {
+            self.reach(used);
+        }
         self.end = wanted;
+    }
+}
+
+impl Room {
+    /// LMDB does not write free pages at the end. The file reaches them all the same, so that one that was cut is known; that takes no
+    /// room on the disk.
+    fn reach(&self, used: u64) {
+        if self.file.metadata().is_ok_and(|file| file.len() < used) {
+            // Without it the file is as LMDB leaves it.
+            let _ = self.file.set_len(used);
+        }
     }
 }
 
@@ -82,6 +95,10 @@ mod tests {
             room.make(used);
             assert_eq!(std::fs::metadata(&path).unwrap().len(), end, "{used}");
         }
+        room.reach(8192);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 5 * ROOM_BYTES, "it is not cut");
+        room.reach(6 * ROOM_BYTES);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 6 * ROOM_BYTES);
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes[..8192].iter().all(|byte| *byte == 7) && bytes[8192..].iter().all(|byte| *byte == 0));
     }

@@ -111,6 +111,26 @@ fn who_removes_the_lock_file_does_not_get_a_second_writer() {
     assert!(has(&store, b"a") && has(&store, b"bb"));
 }
 
+/// What a copy that was broken off leaves, or a disk: an empty database in its place would be served as if it were all there is, and a
+/// page beyond the end of the file ends the process by a signal.
+#[test]
+fn a_file_without_its_pages_is_refused() {
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![1; 4 << 20], Durability::Sync).expect("commit");
+    drop(store);
+    let file = fs::File::options().write(true).open(root.path().join("data.mdb")).expect("file");
+    for (length, expected) in [(2 << 20, "was cut"), (20_000, "was cut"), (0, "has no bytes")] {
+        file.set_len(length).expect("cut");
+        for options in [LmdbOptions::default(), LmdbOptions::for_reading()] {
+            let refused = LmdbStore::open(root.path(), &TABLES, &options).map(|_| ());
+            let Err(OpenError::Corrupt { what, .. }) = &refused else { panic!("{length}: {refused:?}") };
+            assert!(what.contains(expected), "{length}: {what}");
+        }
+        assert_eq!(file.metadata().expect("metadata").len(), length, "it is left as it is");
+    }
+}
+
 #[test]
 fn reopened_it_holds_what_it_held() {
     let root = directory();
