@@ -52,7 +52,7 @@ pub(super) struct AddArgs {
     #[arg(short = 's')]
     no_schema_check: bool,
     /// Server id of change sequence numbers that are made, 0 to 4095
-    #[arg(short = 'S', value_name = "SID")]
+    #[arg(short = 'S', value_name = "SID", value_parser = common::server_id)]
     server_id: Option<u16>,
     /// Write contextCSN: the highest entryCSN of each server id
     #[arg(short = 'w')]

@@ -10,6 +10,7 @@ use clap::{Args, Parser};
 use larix_configuration::slapd_d::{self, InUse, Stamp};
 use larix_configuration::{Config, ConfigChange, ConfigError, Location, Requester, Source};
 use larix_engine::controls::RequestControls;
+use larix_engine::csn::SERVER_ID_MAX;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::write::{WriteOperation, WriterEnvironment};
@@ -152,6 +153,12 @@ pub(crate) struct DatabaseArgs {
     /// Only this database, not those glued below it
     #[arg(short = 'g')]
     pub(crate) no_glue: bool,
+}
+
+/// A server id as `-S` takes it: what is beyond would stand for another server's.
+pub(crate) fn server_id(text: &str) -> Result<u16, String> {
+    let id = text.parse::<u16>().ok().filter(|id| *id <= SERVER_ID_MAX);
+    id.ok_or_else(|| format!("a server id is a number from 0 to {SERVER_ID_MAX}"))
 }
 
 /// The LDIF that a tool reads.
@@ -438,6 +445,21 @@ mod tests {
         let object = "olcDatabase={-1}frontend,cn=config".to_owned();
         let operation = WriteOperation::Modify { object, changes };
         change_configuration(config, operation, RequestControls::default()).code
+    }
+
+    #[test]
+    fn server_ids() {
+        for (text, expected) in
+            [("0", Some(0)), ("4095", Some(4095)), ("4096", None), ("70000", None), ("-1", None), ("x", None)]
+        {
+            assert_eq!(server_id(text).ok(), expected, "{text}");
+        }
+        let command = |tool: &str| crate::tools::command(Tool::by_subcommand(tool).unwrap());
+        for tool in ["add", "offline-modify"] {
+            assert!(command(tool).try_get_matches_from([tool, "-S", "4095"]).is_ok(), "{tool}");
+            let refused = command(tool).try_get_matches_from([tool, "-S", "4096"]).unwrap_err().to_string();
+            assert!(refused.contains("'4096'") && refused.contains("0 to 4095"), "{refused}");
+        }
     }
 
     /// A tool that read the configuration before another one changed it must not write what it had read.

@@ -31,8 +31,8 @@ pub(super) struct ModifyArgs {
     #[arg(short = 's')]
     no_schema_check: bool,
     /// Server id of new change sequence numbers; accepted: the configuration's is used
-    #[arg(short = 'S', value_name = "SID")]
-    server_id: Option<String>,
+    #[arg(short = 'S', value_name = "SID", value_parser = common::server_id)]
+    server_id: Option<u16>,
     /// Write contextCSN; accepted: it is always written
     #[arg(short = 'w')]
     write_context: bool,
