@@ -74,7 +74,8 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
     // As slapd does; Puppet finds it in no other form.
     writer.always_base64("olcRootPW");
     let selection = Selection::new(&args.selection, &config)?;
-    let unreadable = match args.database.choose_to_read(&config)? {
+    let base = args.selection.base()?;
+    let unreadable = match args.database.choose_to_read_below(&config, base.as_deref())? {
         Chosen::Configuration => {
             write_configuration(&config, &selection, &writer, &mut out)?;
             0

@@ -17,6 +17,7 @@ use larix_engine::write::{WriteOperation, WriterEnvironment};
 use larix_engine::{Database, Directory, Frontend, Served};
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::ldif_tree::{self, FileUse};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
@@ -230,6 +231,40 @@ impl DatabaseArgs {
         })
     }
 
+    /// As [`Self::choose`] for a tool that reads below `base` alone: where no database is named, that DN names it, as for slapd's tools.
+    ///
+    /// # Errors
+    /// Those of [`Self::choose`]; a named database that has nothing below the DN.
+    pub(crate) fn choose_below<'c>(
+        &self,
+        config: &'c Config,
+        base: Option<&str>,
+    ) -> anyhow::Result<Chosen<'c>> {
+        self.naming(config, base)?.choose(config).and_then(|chosen| demand_reached(config, base, chosen))
+    }
+
+    /// The same as [`Self::choose_to_read`] is.
+    ///
+    /// # Errors
+    /// As [`Self::choose_below`].
+    pub(crate) fn choose_to_read_below<'c>(
+        &self,
+        config: &'c Config,
+        base: Option<&str>,
+    ) -> anyhow::Result<Chosen<'c>> {
+        let chosen = self.naming(config, base)?.choose_to_read(config);
+        chosen.and_then(|chosen| demand_reached(config, base, chosen))
+    }
+
+    /// What names a database: these flags, otherwise `base`.
+    fn naming(&self, config: &Config, base: Option<&str>) -> anyhow::Result<Self> {
+        let Some(base) = base.filter(|base| self.is_unset() && !base.is_empty()) else {
+            return Ok(self.clone());
+        };
+        let number = dn_of(config, base)?.is_within(&dn_of(config, CONFIGURATION_SUFFIX)?).then_some(0);
+        Ok(Self { suffix: Some(base.to_owned()).filter(|_| number.is_none()), number, ..self.clone() })
+    }
+
     fn choose_among<'c>(
         &self,
         config: &'c Config,
@@ -280,6 +315,32 @@ impl DatabaseArgs {
         }
         Ok(Chosen::Stored(chosen))
     }
+}
+
+const CONFIGURATION_SUFFIX: &str = "cn=config";
+
+fn dn_of(config: &Config, text: &str) -> anyhow::Result<NormalDn> {
+    config.schema.parse_dn(text).map_err(|error| anyhow::anyhow!("DN {text:?}: {error}"))
+}
+
+/// Nothing at all is read below a DN that is elsewhere, which must not pass for a database without entries.
+fn demand_reached<'c>(config: &Config, base: Option<&str>, chosen: Chosen<'c>) -> anyhow::Result<Chosen<'c>> {
+    let Some(text) = base.filter(|base| !base.is_empty()) else { return Ok(chosen) };
+    let (base, own) = (dn_of(config, text)?, dn_of(config, CONFIGURATION_SUFFIX)?);
+    let suffixes: Vec<&NormalDn> = match &chosen {
+        Chosen::Configuration => vec![&own],
+        Chosen::Stored(databases) => {
+            databases.iter().flat_map(|database| &database.suffixes).map(|suffix| &suffix.normal).collect()
+        }
+    };
+    if suffixes.iter().any(|suffix| base.is_within(suffix) || suffix.is_within(&base)) {
+        return Ok(chosen);
+    }
+    let names: Vec<&str> = suffixes.iter().map(|suffix| suffix.as_str()).collect();
+    bail!(
+        "{text:?} is not in the database that -b or -n names ({}): name the one that has it",
+        names.join(", ")
+    )
 }
 
 /// Without `-b` and `-n`: the first stored database that is not glued below another.
@@ -445,6 +506,37 @@ mod tests {
         let object = "olcDatabase={-1}frontend,cn=config".to_owned();
         let operation = WriteOperation::Modify { object, changes };
         change_configuration(config, operation, RequestControls::default()).code
+    }
+
+    #[test]
+    fn the_database_that_has_what_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        let database = |suffix: &str| format!("database mdb\nsuffix {suffix}\ndirectory /nowhere/{suffix}\n");
+        std::fs::write(&file, database("cn=x") + &database("cn=y")).unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        let check = |suffix: Option<&str>, number: Option<usize>, base: Option<&str>, expected: &str| {
+            let args = DatabaseArgs { suffix: suffix.map(str::to_owned), number, no_glue: false };
+            for chosen in [args.choose_below(&config, base), args.choose_to_read_below(&config, base)] {
+                let found = match chosen {
+                    Ok(Chosen::Configuration) => CONFIGURATION_SUFFIX.to_owned(),
+                    Ok(Chosen::Stored(databases)) => databases[0].suffixes[0].text.clone(),
+                    Err(error) => error.to_string(),
+                };
+                assert!(found.contains(expected), "{suffix:?} {number:?} {base:?}: {found}");
+            }
+        };
+        check(None, None, None, "cn=x");
+        check(None, None, Some(""), "cn=x");
+        check(None, None, Some("cn=y"), "cn=y");
+        check(None, None, Some("cn=a,cn=y"), "cn=y");
+        check(None, None, Some("cn=z"), "no database serves \"cn=z\"");
+        check(None, None, Some("cn=schema,cn=config"), CONFIGURATION_SUFFIX);
+        check(Some("cn=y"), None, Some("cn=a,cn=y"), "cn=y");
+        check(Some("cn=x"), None, Some("cn=a,cn=y"), "\"cn=a,cn=y\" is not in the database");
+        check(None, Some(1), Some("cn=a,cn=y"), "\"cn=a,cn=y\" is not in the database");
+        check(None, Some(0), Some("cn=y"), "\"cn=y\" is not in the database");
+        check(None, Some(0), Some("cn=schema,cn=config"), CONFIGURATION_SUFFIX);
     }
 
     #[test]

@@ -58,7 +58,8 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 /// Answers how many entries do not follow the schema.
 fn run(args: &SchemaArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
-    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+    let base = args.selection.base()?;
+    let Chosen::Stored(databases) = args.database.choose_below(&config, base.as_deref())? else {
         // The configuration was read, and reading it checks it.
         return Ok(0);
     };

@@ -30,6 +30,23 @@ pub(crate) struct SelectionArgs {
     url: Option<String>,
 }
 
+impl SelectionArgs {
+    /// The DN at or below which entries are wanted; none: wherever they are.
+    ///
+    /// # Errors
+    /// A URL that cannot be read.
+    pub(crate) fn base(&self) -> anyhow::Result<Option<String>> {
+        match &self.url {
+            Some(text) => url(text).map(|url| Some(url.dn)),
+            None => Ok(self.subtree.clone()),
+        }
+    }
+}
+
+fn url(text: &str) -> anyhow::Result<LdapUrl> {
+    LdapUrl::parse(text).map_err(|error| anyhow::anyhow!("-H {text}: {error}"))
+}
+
 /// Which entries are wanted.
 #[derive(Debug)]
 pub(crate) struct Selection {
@@ -54,7 +71,7 @@ impl Selection {
             subject: Subject::default(),
         };
         if let Some(text) = &args.url {
-            let url = LdapUrl::parse(text).map_err(|error| anyhow::anyhow!("-H {text}: {error}"))?;
+            let url = url(text)?;
             selection.base = Some(dn(&url.dn)?);
             selection.scope = url.scope.unwrap_or(Scope::Subtree);
             if let Some(filter) = &url.filter {
