@@ -1,11 +1,14 @@
 //! `slapindex`: makes indexes anew.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Parser;
+use larix_engine::DatabaseSettings;
 use larix_engine::load::{self, Rebuild, RebuildOptions, RebuildProgress};
+use larix_schema::{AttributeDescription, Schema};
 use larix_server::tool_socket::ReindexRequest;
 
 use super::changing::{is_in_use, server_of};
@@ -55,11 +58,14 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
         bail!("cn=config has no indexes");
     };
     let mut failed = 0;
+    let mut without_index: BTreeSet<&str> = args.attributes.iter().map(String::as_str).collect();
     for section in databases {
         let database = match common::open(&config, section, Access::Write) {
             Ok(database) => database,
             Err(error) => {
                 index_served(args, section, error)?;
+                // The server has index lines of its own.
+                without_index.clear();
                 continue;
             }
         };
@@ -69,6 +75,9 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
             for name in &args.attributes {
                 let description =
                     config.schema.describe(name).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+                if is_indexed(&config.schema, &database.settings(), &description) {
+                    without_index.remove(name.as_str());
+                }
                 numbers.extend_from_slice(catalog.covered(&config.schema, &description).as_slice());
             }
             Rebuild::Attributes(numbers)
@@ -96,10 +105,26 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
         }
         failed += rebuilt.failed.len();
     }
+    if let Some(name) = without_index.first() {
+        bail!(
+            "no index is configured for {name}, and none was made: add a line such as `index {name} eq` first"
+        );
+    }
     if failed > 0 {
         bail!("{failed} entries could not be read and are in no index that was made: see `larix check`");
     }
     Ok(())
+}
+
+/// Whether an index is configured for the description, or for one that it covers. That of entryCSN is accepted, and the change log answers
+/// in its place.
+fn is_indexed(schema: &Schema, settings: &DatabaseSettings, description: &AttributeDescription) -> bool {
+    let attribute = description.attribute;
+    let subtypes = schema.subtypes(attribute).iter().map(|subtype| AttributeDescription::plain(*subtype));
+    schema.attribute(attribute).name() == "entryCSN"
+        || subtypes
+            .chain([description.clone()])
+            .any(|covered| !settings.index.kinds(schema, &covered).is_empty())
 }
 
 /// Has the server make the indexes that has the database open.
@@ -131,5 +156,35 @@ fn show(progress: &RebuildProgress) {
     match progress.postings {
         (_, 0) => eprintln!("{} entries read", progress.entries),
         (done, total) => eprintln!("{done} of {total} postings written"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_configuration::Config;
+
+    use super::*;
+
+    #[test]
+    fn attributes_with_an_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        let text = "database mdb\nsuffix cn=x\ndirectory /nowhere\nindex cn eq\nindex entryCSN eq\n";
+        std::fs::write(&file, text).unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        let section = config.databases.iter().find(|database| database.kind.is_stored()).unwrap();
+        let settings = config.engine_settings(section).unwrap();
+        for (name, expected) in [
+            ("cn", true),
+            ("commonName", true),
+            // One of its subtypes.
+            ("name", true),
+            ("objectClass", true),
+            ("entryCSN", true),
+            ("description", false),
+        ] {
+            let description = config.schema.describe(name).unwrap();
+            assert_eq!(is_indexed(&config.schema, &settings, &description), expected, "{name}");
+        }
     }
 }
