@@ -95,6 +95,28 @@ fn search(server: &Server, request: &str) -> String {
     ask(&mut Client::connect(server.address), request)
 }
 
+/// `-l` names the dump of yesterday as a rule.
+#[test]
+fn a_dump_that_cannot_begin_leaves_the_one_before() {
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    bench.site.load(TOP);
+    let dump = bench.site.path().join("dump.ldif");
+    let file = dump.to_str().unwrap();
+    bench.done("cat", &["-l", file], "");
+    let whole = std::fs::read_to_string(&dump).unwrap();
+    assert!(whole.contains("dn: dc=example,dc=com"), "{whole}");
+    let fails = |arguments: &[&str]| {
+        let output = bench.run("cat", &[arguments, &["-l", file]].concat(), "");
+        assert!(!output.status.success(), "{arguments:?}: {}", said(&output));
+        assert_eq!(std::fs::read_to_string(&dump).unwrap(), whole, "{arguments:?}");
+    };
+    for arguments in [&["-b", "cn=nothing"][..], &["-s", "cn=nothing"], &["-n", "7"], &["-a", "(ou=*"]] {
+        fails(arguments);
+    }
+    std::fs::remove_file(bench.data().join("data.mdb")).unwrap();
+    fails(&[]);
+}
+
 /// What is written of a database while it changes is of one moment: it always loads.
 #[test]
 fn a_superior_that_is_renamed_meanwhile_has_one_name_in_the_output() {

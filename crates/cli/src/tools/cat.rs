@@ -17,6 +17,7 @@ use larix_engine::{Database, EntryId, View, log};
 use larix_proto::ldif::{Body, LdifAttribute, Record, Writer};
 use larix_schema::NormalDn;
 use larix_server::{cluster, config_entries_matching};
+use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
@@ -61,43 +62,70 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 /// Answers how many entries could not be read.
 fn cat(args: &CatArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
-    let mut out: Box<dyn Write> = match &args.ldif {
-        Some(path) => {
-            let file =
-                std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            Box::new(BufWriter::with_capacity(1 << 20, file))
-        }
-        None => Box::new(BufWriter::with_capacity(1 << 16, io::stdout().lock())),
-    };
     let mut writer = Writer::new(fold(&args.config)?);
     writer.always_base64("userPassword");
     // As slapd does; Puppet finds it in no other form.
     writer.always_base64("olcRootPW");
     let selection = Selection::new(&args.selection, &config)?;
     let base = args.selection.base()?;
-    let unreadable = match args.database.choose_to_read_below(&config, base.as_deref())? {
-        Chosen::Configuration => {
-            write_configuration(&config, &selection, &writer, &mut out)?;
-            0
-        }
+    let sources = match args.database.choose_to_read_below(&config, base.as_deref())? {
+        Chosen::Configuration => None,
         Chosen::Stored(databases) => {
-            let mut unreadable = 0;
-            for database in databases {
-                let mut output = Output { writer: &writer, out: &mut out, selection: &selection, args };
-                unreadable += if cluster::is_shared(database) {
-                    let opened = cluster::open_to_read(&config, database).map_err(anyhow::Error::msg)?;
-                    let unreadable = output.database(&opened, database)?;
-                    cluster::whole().map_err(anyhow::Error::msg)?;
-                    unreadable
-                } else {
-                    output.database(&common::open(&config, database, Access::Read)?, database)?
-                };
-            }
-            unreadable
+            let opened = databases
+                .into_iter()
+                .map(|section| Opened::open(&config, section).map(|opened| (opened, section)));
+            Some(opened.collect::<anyhow::Result<Vec<_>>>()?)
         }
     };
+    // Now that there is something to write: the file may be the dump of yesterday.
+    let file = args
+        .ldif
+        .as_ref()
+        .map(|path| std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display())));
+    let file = file.transpose()?;
+    let mut out: Box<dyn Write + '_> = match &file {
+        Some(file) => Box::new(BufWriter::with_capacity(1 << 20, file)),
+        None => Box::new(BufWriter::with_capacity(1 << 16, io::stdout().lock())),
+    };
+    let mut unreadable = 0;
+    match sources {
+        None => write_configuration(&config, &selection, &writer, &mut out)?,
+        Some(sources) => {
+            for (opened, section) in &sources {
+                let mut output = Output { writer: &writer, out: &mut out, selection: &selection, args };
+                unreadable += match opened {
+                    Opened::Stored(database) => output.database(database, section)?,
+                    Opened::Shared(database) => {
+                        let unreadable = output.database(database, section)?;
+                        cluster::whole().map_err(anyhow::Error::msg)?;
+                        unreadable
+                    }
+                };
+            }
+        }
+    }
     out.flush().context("cannot write the LDIF")?;
+    drop(out);
+    if let Some(file) = file.filter(|file| file.metadata().is_ok_and(|about| about.is_file())) {
+        // Some disks say at last that they have no room.
+        file.sync_all().context("cannot write the LDIF")?;
+    }
     Ok(unreadable)
+}
+
+/// A database to be read.
+enum Opened {
+    Stored(Database<LmdbStore>),
+    Shared(Database<cluster::ToolStore>),
+}
+
+impl Opened {
+    fn open(config: &Config, section: &larix_configuration::Database) -> anyhow::Result<Self> {
+        if cluster::is_shared(section) {
+            return cluster::open_to_read(config, section).map(Self::Shared).map_err(anyhow::Error::msg);
+        }
+        common::open(config, section, Access::Read).map(Self::Stored)
+    }
 }
 
 /// `-o ldif-wrap=no` or a number of columns.
