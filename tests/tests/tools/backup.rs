@@ -70,6 +70,19 @@ fn a_backup_goes_where_no_database_may_be() {
     passes("backup", &site, &["--verify", &text(&to)]);
 }
 
+#[test]
+fn a_directory_may_have_a_slash_at_its_end() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = folder.path().join("backup");
+    passes("backup", &site, &["--to", &format!("{}/", text(&backup))]);
+    passes("backup", &site, &["--verify", &text(&backup)]);
+    let names =
+        std::fs::read_dir(folder.path()).expect("a folder").map(|name| name.expect("a name").file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["backup"]);
+}
+
 /// The note beside a restored database is for people: a disk that has no room for it does not make the restore one that failed.
 #[test]
 fn a_restore_needs_no_note() {

@@ -180,6 +180,8 @@ fn fill_and_rename<T>(
     to: &Path,
     fill: impl FnOnce(&Path) -> Result<T, BackupError>,
 ) -> Result<T, BackupError> {
+    // Without the slash with which a shell completes the name.
+    let to = to.components().as_path();
     let mut part = to.as_os_str().to_owned();
     part.push(PART);
     let part = PathBuf::from(part);
