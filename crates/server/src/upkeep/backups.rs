@@ -12,7 +12,7 @@ use larix_configuration::values::BackupSchedule;
 use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
-use crate::backup::kept::{NAME, REMOVED, all, latest, left};
+use crate::backup::kept::{NAME, REMOVED, all, is_ahead, latest, left};
 use crate::backup::{
     BackupError, BackupRequest, BackupStatus, Chain, MICROS, Manifest, Pace, Progress, Source, Verified,
     remove_left, sync_directory, take_full, take_increment,
@@ -59,7 +59,8 @@ fn run(server: &Arc<Server>) {
     while !server.backups.is_stopped() {
         let schedule = server.config().global.backup_schedule.clone();
         if schedule != known {
-            server.backups.change(|status| *status = read_status(schedule.as_ref(), status));
+            let now = server.now();
+            server.backups.change(|status| *status = read_status(schedule.as_ref(), status, now));
             known.clone_from(&schedule);
         }
         let wait = match &schedule {
@@ -76,7 +77,7 @@ fn run(server: &Arc<Server>) {
 }
 
 /// What the directory tells of backups before this start.
-fn read_status(schedule: Option<&BackupSchedule>, before: &BackupStatus) -> BackupStatus {
+fn read_status(schedule: Option<&BackupSchedule>, before: &BackupStatus, now: Timestamp) -> BackupStatus {
     let (successes, failures) = (before.successes, before.failures);
     let (requested, verified) = (before.requested.clone(), before.verified.clone());
     let put_back = before.put_back.clone();
@@ -84,8 +85,11 @@ fn read_status(schedule: Option<&BackupSchedule>, before: &BackupStatus) -> Back
         BackupStatus { successes, failures, requested, verified, put_back, ..BackupStatus::default() };
     let Some(schedule) = schedule else { return fresh };
     let mut status = BackupStatus { scheduled: true, ..fresh };
-    if let Some(chain) = latest(&schedule.directory) {
+    if let Some(chain) = latest(&schedule.directory, now) {
         note_chain(&mut status, &chain);
+        if status.last_success.is_some_and(|time| is_ahead(time, now)) {
+            status.last_success = status.last_full;
+        }
     }
     status
 }
@@ -143,6 +147,12 @@ fn contained_step(server: &Arc<Server>, schedule: &BackupSchedule) -> Duration {
 /// Makes a backup if one is due. Answers how long to wait.
 fn step(server: &Arc<Server>, schedule: &BackupSchedule, wall: &dyn Fn() -> Timestamp) -> Duration {
     let now = wall();
+    let status = server.backups.status();
+    let failed = status.last_error.as_ref().map(|(time, _)| *time);
+    if [status.last_full, status.last_success, failed].into_iter().flatten().any(|time| is_ahead(time, now)) {
+        // The clock was set back: until it has come there again, nothing would be due, and all would seem to be new.
+        server.backups.change(|status| *status = read_status(Some(schedule), status, now));
+    }
     let (due, at) = next(schedule, &server.backups.status());
     if at > now {
         server.backups.change(|status| status.next = Some(at));
@@ -249,7 +259,7 @@ fn make(
         Pace::new(schedule.throttle, show).stopped_by(|| server.backups.is_stopped()).with_times_of(wall);
     let config = &generation.config;
     if due == Due::Increment
-        && let Some(chain) = latest(&schedule.directory)
+        && let Some(chain) = latest(&schedule.directory, wall())
     {
         match take_increment(config, &sources, &chain.directory, &mut pace) {
             Ok(_) => return Ok(("increment", Chain::read(&chain.directory)?)),

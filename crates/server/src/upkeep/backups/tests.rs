@@ -188,6 +188,25 @@ fn what_a_killed_server_left_goes() {
     assert_eq!(bench.local.server().backups.status().failures, 0);
 }
 
+/// A backup of a clock that was wrong holds up no other one, also where the server is started anew.
+#[test]
+fn a_clock_that_was_set_back_does_not_end_the_backups() {
+    const WRONG: i64 = 100_000_000;
+    let bench = Bench::new();
+    for (seconds, expected) in [
+        (0, &[(0, 0)][..]),
+        (WRONG, &[(0, 1), (WRONG, 0)]),
+        (2_000, &[(2_000, 0), (WRONG, 0)]),
+        (2_100, &[(2_000, 1), (WRONG, 0)]),
+    ] {
+        bench.at(seconds);
+        assert_eq!(bench.kept(), expected, "at {seconds}");
+    }
+    let now = Timestamp((1_893_456_000 + 2_100) * MICROS);
+    let status = read_status(Some(&bench.schedule), &BackupStatus::default(), now);
+    assert_eq!((status.last_success, status.age(now)), (Some(now), Some(0)));
+}
+
 #[test]
 fn a_failure_is_tried_again_after_a_while() {
     let bench = Bench::new();
@@ -216,7 +235,8 @@ fn an_increment_that_does_not_lead_on_becomes_a_full_one() {
     // The database is another one now: its log tells another history.
     let other = Bench::new();
     let other = Bench { schedule: bench.schedule.clone(), ..other };
-    other.local.server().backups.change(|status| *status = read_status(Some(&bench.schedule), status));
+    let now = Timestamp(1_893_456_000 * MICROS);
+    other.local.server().backups.change(|status| *status = read_status(Some(&bench.schedule), status, now));
     other.at(100);
     assert_eq!(other.kept(), [(0, 0), (100, 0)]);
 }
