@@ -192,7 +192,7 @@ impl Schema {
             AssertionKind::GreaterOrEqual | AssertionKind::LessOrEqual => attribute.ordering,
         };
         let rule = rule.ok_or(BindError::NoRule)?;
-        self.check_assertion(attribute, rule, value)?;
+        self.check_assertion(Some(attribute), rule, value)?;
         let value = AssertedValue::new(value, |key| rule.normalize_assertion(self, value, key))?;
         let class = match rule.normal {
             Normal::ObjectClass => {
@@ -203,23 +203,25 @@ impl Schema {
         Ok(BoundAssertion { description, rule, value, kind, class })
     }
 
-    /// Whether the value is of the rule's assertion syntax.
+    /// Whether the value is of the rule's assertion syntax (RFC 4517 section 4.1), which may be wider than the attribute's own: what a
+    /// PrintableString or a Country String is compared with is a Directory String. Only for rules that would normalize other values, too.
     fn check_assertion(
         &self,
-        attribute: &AttributeType,
+        attribute: Option<&AttributeType>,
         rule: &MatchingRule,
         value: &[u8],
     ) -> Result<(), InvalidValue> {
-        // Equality on the attribute's own syntax takes what the attribute takes, but for case and forms that the
-        // rule itself reads.
         match rule.normal {
-            Normal::CaseExact | Normal::CaseIgnore | Normal::Telephone | Normal::NumericString
-                if attribute.syntax.oid == rule.syntax_oid || rule.applies_to(&attribute.syntax.oid) =>
+            Normal::Boolean
+            | Normal::CaseExact
+            | Normal::CaseIgnore
+            | Normal::CaseIgnoreList
+            | Normal::Integer
+            | Normal::NumericString
+            | Normal::Telephone
+                if attribute.is_none_or(|attribute| rule.applies_to(&attribute.syntax.oid)) =>
             {
-                attribute.syntax.validate(self, value)
-            }
-            Normal::Boolean | Normal::Integer | Normal::CaseIgnoreList => {
-                attribute.syntax.validate(self, value)
+                self.syntax(rule.syntax_oid).map_or(Ok(()), |syntax| syntax.validate(self, value))
             }
             _ => Ok(()),
         }
@@ -267,6 +269,7 @@ impl Schema {
             (None, None) => None,
         };
         let rule = rule.ok_or(BindError::NoRule)?;
+        self.check_assertion(attribute, rule, assertion.value)?;
         let value =
             AssertedValue::new(assertion.value, |key| rule.normalize_assertion(self, assertion.value, key))?;
         Ok(BoundExtensible { description, rule, value, dn_attributes: assertion.dn_attributes })

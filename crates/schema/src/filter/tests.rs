@@ -66,6 +66,8 @@ const ENTRY: &[(&str, &str)] = &[
     ("member", "cn=X,ou=People,dc=example,dc=com"),
     ("userPassword", "secret"),
     ("homeDirectory", "/home/Ann"),
+    ("serialNumber", "A-1"),
+    ("c", "DE"),
 ];
 
 #[rustfmt::skip]
@@ -142,9 +144,26 @@ const FILTERS: &[(&str, Match)] = &[
     ("(member:1.2.840.113556.1.4.1941:=cn=x,ou=people,dc=example,dc=com)", Match::True),
     ("(objectClass:=person)", Match::True),
     ("(objectClass:objectIdentifierMatch:=person)", Match::True),
+    // What a PrintableString or a country is compared with is a directory string (RFC 4517 section 4.2.11).
+    ("(serialNumber=a-1)", Match::True),
+    ("(serialNumber=a_1)", Match::False),
+    ("(!(serialNumber=a_1))", Match::True),
+    ("(serialNumber:=a_1)", Match::False),
+    ("(serialNumber=)", Match::Undefined),
+    ("(c=Germany)", Match::False),
+    ("(!(c=Germany))", Match::True),
+    ("(c:caseExactMatch:=de)", Match::False),
+    // No assertion of the rule's syntax.
+    ("(telephoneNumber=+1_555)", Match::Undefined),
+    ("(!(telephoneNumber:telephoneNumberMatch:=+1_555))", Match::Undefined),
+    ("(uidNumber:integerMatch:=01005)", Match::Undefined),
+    ("(!(uidNumber:integerOrderingMatch:=x))", Match::Undefined),
+    ("(cn:=)", Match::Undefined),
+    ("(!(:caseIgnoreMatch:=))", Match::Undefined),
+    ("(mail:=\\c3\\a9)", Match::Undefined),
 ];
 
-/// What slapd of OpenLDAP 2.5 answers, but for the last two, which it does not know.
+/// What slapd of OpenLDAP 2.5 answers, but for in-chain matching and the two lines after it, which it does not know.
 #[test]
 fn filters_over_an_entry() {
     let schema = schema();
