@@ -22,7 +22,8 @@ pub enum RequestLimit {
     FilterTerms,
     /// Bytes of one control in an answer.
     ControlBytes,
-    /// Steps of work on one entry of a search: terms evaluated, values compared, sorted by, checked or dereferenced.
+    /// Steps of work on one entry of a search: terms evaluated, values compared, sorted by, checked or dereferenced. As many on the
+    /// aliases that a search follows.
     Steps,
     /// Modifications of a modify request.
     Modifications,

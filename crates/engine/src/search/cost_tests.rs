@@ -1,6 +1,6 @@
 //! What one search may cost: limits, and work that grows with the request and no faster.
 
-use larix_proto::{ControlBuf, FilterBuf, ResultCode, oid};
+use larix_proto::{ControlBuf, DerefAliases, FilterBuf, ResultCode, Scope, oid};
 use larix_schema::AttributeDescription;
 use larix_store::memory::MemoryStore;
 use larix_store::shared::SharedStore;
@@ -219,6 +219,55 @@ fn a_candidate_that_is_too_much_work_is_left_to_others_or_ends_the_search() {
     let text = format!("more than {} steps of work on one entry (request-limits steps=)", steps / 2);
     let (_, _, answered) = slices(&fixture, &asked);
     assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0));
+}
+
+/// So many aliases below ou=aliases that stand for ou=s0. Below each of ou=s0, ou=s1 and ou=s2 there is one for the next, beside so many
+/// others; below ou=s3 there is cn=end, and an alias that leads back.
+fn aliases(count: usize, others: usize) -> Fixture<MemoryStore> {
+    let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+    for name in ["aliases", "s0", "s1", "s2", "s3"] {
+        ldif.push_str(&format!("\ndn: ou={name},{SUFFIX}\nobjectClass: organizationalUnit\nou: {name}\n"));
+    }
+    let person = |cn: &str, ou: &str| {
+        format!("\ndn: cn={cn},ou={ou},{SUFFIX}\nobjectClass: person\ncn: {cn}\nsn: {cn}\n")
+    };
+    let alias = |cn: &str, ou: &str, target: &str| {
+        let classes = "objectClass: alias\nobjectClass: extensibleObject";
+        let target = format!("aliasedObjectName: ou={target},{SUFFIX}");
+        format!("\ndn: cn={cn},ou={ou},{SUFFIX}\n{classes}\ncn: {cn}\n{target}\n")
+    };
+    // Those that lead on stand before those that lead to them.
+    for (ou, target) in [("s2", "s3"), ("s1", "s2"), ("s0", "s1"), ("s3", "aliases")] {
+        ldif.push_str(&alias("on", ou, target));
+        (0..others).for_each(|i| ldif.push_str(&person(&format!("p{i}"), ou)));
+    }
+    ldif.push_str(&person("end", "s3"));
+    (0..count).for_each(|i| ldif.push_str(&alias(&format!("a{i}"), "aliases", "s0")));
+    Fixture::memory(&[("cn", "eq")], &ldif)
+}
+
+#[test]
+fn all_aliases_are_followed_and_each_is_charged() {
+    // Of the last ones there are more than a list of ids holds.
+    for (count, others) in [(1, 0), (1, 300), (300, 0), (4_200, 300)] {
+        let fixture = aliases(count, others);
+        let case = format!("{count} aliases, {others} others");
+        let (base, deref) = (&format!("ou=aliases,{SUFFIX}"), DerefAliases::InSearching);
+        let ask = |scope, filter| SearchSpec { base, scope, deref, filter, ..SearchSpec::default() };
+        let (_, dear, answered) = slices(&fixture, &ask(Scope::Subtree, "(cn=end)"));
+        assert_eq!((told(&answered), dear), ((ResultCode::SUCCESS, "", 1), count > 1), "{case}");
+        let (_, _, answered) = slices(&fixture, &ask(Scope::OneLevel, "(ou=*)"));
+        assert_eq!(answered.names(), ["s0"], "{case}");
+        // All that could be added is in scope already.
+        let whole = SearchSpec { base: SUFFIX, ..ask(Scope::Subtree, "(cn=end)") };
+        let (_, dear, answered) = slices(&fixture, &whole);
+        assert_eq!((told(&answered), dear), ((ResultCode::SUCCESS, "", 1), false), "{case}");
+        let most = 2 * count as u64;
+        limit(&fixture, RequestLimit::Steps, most);
+        let text = format!("more than {most} steps of work on one entry (request-limits steps=)");
+        let (_, _, answered) = slices(&fixture, &ask(Scope::Subtree, "(cn=end)"));
+        assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0), "{case}");
+    }
 }
 
 #[test]

@@ -176,7 +176,7 @@ impl<'a, N: Snapshot> Walk<'a, N> {
                 Err(End::Fault(fault)) => return Err(fault),
             }
         }
-        let area = Area::new(view, base, self.query.scope, DerefAliases::Never)?;
+        let area = Area::new(view, base, self.query.scope, DerefAliases::Never, None)?;
         let candidates = self.candidates(&area)?;
         if limits.unchecked.is_some_and(|most| candidates.len().is_none_or(|count| count > u64::from(most))) {
             return Ok(Ended::TooMuchWork);

@@ -9,7 +9,7 @@ use super::run::{Looked, Proved, append};
 use super::scope::Area;
 use super::synchronised::EntryIds;
 use super::task::{End, SearchTask, storage_failure};
-use crate::budget::{Exceeded, RequestLimit};
+use crate::budget::{Exceeded, Meter, RequestLimit};
 use crate::database::View;
 use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
@@ -90,7 +90,8 @@ impl SearchTask {
         self.looked += 1;
         // No caller looks before the base was found.
         let Some(base) = self.base_id else { return Ok(false) };
-        let area = Area::new(view, base, self.scope, self.deref)?;
+        let meter = Meter::new(gate.steps);
+        let area = Area::new(view, base, self.scope, self.deref, Some(&meter))?;
         if !area.contains(view, &EntryView::parse(id, &stored).map_err(Fault::from)?)? {
             return Ok(false);
         }

@@ -186,7 +186,8 @@ impl SearchTask {
             return Ok(progress);
         }
         let base = self.base_id.unwrap_or(EntryId::ROOT);
-        let area = Area::new(view, base, self.scope, self.deref)?;
+        let meter = Meter::new(gate.steps);
+        let area = Area::new(view, base, self.scope, self.deref, Some(&meter))?;
         let candidates = self.candidates(view, gate, &area)?;
         self.check_unchecked(view, &candidates)?;
         let mut last = EntryId::ROOT;

@@ -1,17 +1,25 @@
 //! Where a search looks: its base, found anew in each slice, and what aliases add to it.
 
+use foldhash::{HashMap, HashSet};
 use larix_proto::{DerefAliases, LdapResult, ResultCode, Scope};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
+use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
 pub use crate::entry::record::{ALIAS_CLASS, REFERRAL_CLASS};
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
+use crate::filter::charge;
 use crate::index::{KeyKind, key};
 use crate::plan::{IdSet, Plan};
-use crate::tree::Resolved;
+use crate::tree::{self, Resolved};
+
+/// Steps that it takes to read an alias, and to follow it.
+const ALIAS_STEPS: u64 = 8;
+/// Entries of a subtree that are listed to find the aliases among them. Where there are more, all aliases are looked through once.
+const LISTED_MAX: usize = 256;
 
 /// What became of a base.
 #[derive(Debug)]
@@ -150,22 +158,28 @@ pub struct Area {
     pub base: EntryId,
     pub scope: Scope,
     /// What aliases stand for: subtrees, or with one level the entries themselves.
-    pub added: Vec<EntryId>,
+    pub added: HashSet<EntryId>,
     /// Every entry of the database is the base or below it.
     pub whole: bool,
 }
 
 impl Area {
+    /// `meter`: what the search for aliases is charged to; `None`: no request waits for it.
+    ///
+    /// # Errors
+    /// A store that cannot be read; [`Fault::StepsSpent`] for more aliases than the meter has steps for.
     pub fn new<N: Snapshot>(
         view: &View<'_, N>,
         base: EntryId,
         scope: Scope,
         deref: DerefAliases,
+        meter: Option<&Meter>,
     ) -> Result<Self, Fault> {
         let whole = base == EntryId::ROOT || (scope != Scope::Base && is_only_suffix(view, base)?);
-        let mut area = Self { base, scope, added: Vec::new(), whole };
-        if searches(deref) && scope != Scope::Base {
-            area.add_aliases(view)?;
+        let mut area = Self { base, scope, added: HashSet::default(), whole };
+        // Nothing can be added to all there is.
+        if searches(deref) && (scope == Scope::OneLevel || (scope != Scope::Base && !whole)) {
+            area.add_aliases(view, meter)?;
         }
         Ok(area)
     }
@@ -182,43 +196,122 @@ impl Area {
         if inside || self.added.is_empty() {
             return Ok(inside);
         }
-        for top in &self.added {
-            if id == *top || (self.scope != Scope::OneLevel && view.names.is_below(entry, *top)?) {
+        self.is_added(view, entry)
+    }
+
+    /// Whether an alias stands for the entry, or for one above it.
+    fn is_added<N: Snapshot>(&self, view: &View<'_, N>, entry: &EntryView<'_>) -> Result<bool, Fault> {
+        if self.added.contains(&entry.id()) {
+            return Ok(true);
+        }
+        let mut at = entry.parent();
+        while self.scope != Scope::OneLevel && at != EntryId::ROOT {
+            if self.added.contains(&at) {
                 return Ok(true);
             }
+            let Some(superior) = view.names.superior(at)? else { break };
+            at = superior.parent;
         }
         Ok(false)
     }
 
-    fn add_aliases<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<(), Fault> {
+    /// Adds what the aliases in scope stand for; what one adds may have aliases in it.
+    fn add_aliases<N: Snapshot>(&mut self, view: &View<'_, N>, meter: Option<&Meter>) -> Result<(), Fault> {
         let Some(plan) = of_class(view, ALIAS_CLASS)? else { return Ok(()) };
-        let IdSet::List(aliases) = plan.read(view.snapshot)?.ids else { return Ok(()) };
-        // What one alias adds may have aliases in it: go on until nothing is new.
-        let mut done = vec![false; aliases.len()];
-        loop {
-            let before = self.added.len();
-            for (alias, done) in aliases.iter().zip(&mut done).filter(|(_, done)| !**done) {
-                let id = EntryId(*alias);
-                // Aliases below the base are followed while searching; the base only while it is found.
-                if id == self.base {
-                    *done = true;
-                    continue;
-                }
-                let Some(record) = view.record(id)? else { continue };
-                let entry = view.reader(id, &record)?;
-                if !self.contains(view, &entry.view)? {
-                    continue;
-                }
-                *done = true;
-                let Ok(target) = follow(view, &entry)? else { continue };
-                let Some(record) = view.record(target)? else { continue };
-                if !self.contains(view, &EntryView::parse(target, &record)?)? && target != self.base {
-                    self.added.push(target);
-                }
+        if plan.estimate().is_none_or(|aliases| aliases == 0) {
+            return Ok(());
+        }
+        let mut aliases = Aliases { all: plan.read(view.snapshot)?.ids, by_superior: None, meter };
+        let mut found = aliases.below(view, self.base, self.scope)?;
+        while let Some(id) = found.pop() {
+            charge(meter, ALIAS_STEPS)?;
+            // The base was followed while it was found, if at all.
+            if id == self.base {
+                continue;
             }
-            if self.added.len() == before || self.scope == Scope::OneLevel {
-                return Ok(());
+            let Some(record) = view.record(id)? else { continue };
+            let Ok(target) = follow(view, &view.reader(id, &record)?)? else { continue };
+            let Some(stored) = view.stored(target)? else { continue };
+            if target == self.base || self.contains(view, &EntryView::parse(target, &stored)?)? {
+                continue;
+            }
+            self.added.insert(target);
+            if self.scope != Scope::OneLevel {
+                found.extend(aliases.below(view, target, Scope::Subtree)?);
             }
         }
+        Ok(())
     }
+}
+
+/// The aliases of a database.
+struct Aliases<'m> {
+    all: IdSet,
+    /// Those below each entry, after they had to be looked through.
+    by_superior: Option<HashMap<EntryId, Vec<EntryId>>>,
+    meter: Option<&'m Meter>,
+}
+
+impl Aliases<'_> {
+    /// Those below an entry; with one level, its children alone. That is asked each time or never.
+    fn below<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        top: EntryId,
+        scope: Scope,
+    ) -> Result<Vec<EntryId>, Fault> {
+        if self.by_superior.is_none() {
+            let mut listed = listed(view, top, scope)?;
+            charge(self.meter, listed.len() as u64)?;
+            if listed.len() < LISTED_MAX {
+                listed.retain(|id| *id != top && self.all.contains(*id));
+                return Ok(listed);
+            }
+        }
+        let mut by_superior = match self.by_superior.take() {
+            Some(known) => known,
+            None => self.look_through(view, scope)?,
+        };
+        let found = by_superior.remove(&top).unwrap_or_default();
+        self.by_superior = Some(by_superior);
+        Ok(found)
+    }
+
+    /// All aliases, by each of their superiors; with one level, by the next one alone.
+    fn look_through<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        scope: Scope,
+    ) -> Result<HashMap<EntryId, Vec<EntryId>>, Fault> {
+        let mut by_superior: HashMap<EntryId, Vec<EntryId>> = HashMap::default();
+        let mut last = EntryId::ROOT;
+        while let Some(id) = self.all.after(last) {
+            last = id;
+            charge(self.meter, ALIAS_STEPS)?;
+            let Some(stored) = view.stored(id)? else { continue };
+            let mut at = EntryView::parse(id, &stored)?.parent();
+            loop {
+                charge(self.meter, 1)?;
+                by_superior.entry(at).or_default().push(id);
+                match view.names.superior(at)? {
+                    Some(superior) if scope != Scope::OneLevel => at = superior.parent,
+                    _ => break,
+                }
+            }
+        }
+        Ok(by_superior)
+    }
+}
+
+/// The first entries of a subtree, or of the children of its top with one level: [`LISTED_MAX`] at most.
+fn listed<N: Snapshot>(view: &View<'_, N>, top: EntryId, scope: Scope) -> Result<Vec<EntryId>, Fault> {
+    if scope != Scope::OneLevel {
+        return tree::subtree(view.snapshot, top, LISTED_MAX);
+    }
+    let mut ids = Vec::new();
+    tree::visit_children(view.snapshot, top, |id| {
+        ids.push(id);
+        ids.len() < LISTED_MAX
+    })?;
+    Ok(ids)
 }

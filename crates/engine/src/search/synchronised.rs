@@ -255,7 +255,7 @@ impl SearchTask {
                 *self.base_id.insert(base)
             }
         };
-        Ok(Area::new(view, base, self.scope, self.deref)?)
+        Ok(Area::new(view, base, self.scope, self.deref, None)?)
     }
 
     fn single_for<N: Snapshot>(
