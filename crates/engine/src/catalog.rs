@@ -60,7 +60,7 @@ impl CatalogRow {
 }
 
 /// Raised when any matching rule normalizes otherwise than before, or keys are made otherwise: all indexes are rebuilt.
-const NORMALIZATION: u32 = 1;
+const NORMALIZATION: u32 = 2;
 
 /// Between a reader's snapshot and its look at the catalog no more builds come to their end.
 const COMPLETIONS_KEPT: usize = 8;

@@ -10,7 +10,9 @@ pub(crate) fn is_csn(value: &[u8]) -> bool {
     else {
         return false;
     };
+    let digits = time.iter().take_while(|b| b.is_ascii_digit()).count();
     matches!(time.len(), 15 | 22)
+        && digits == 14
         && GeneralizedTime::parse(time).is_some()
         && is_hex(count, 6)
         && (is_hex(sid, 2) || is_sid(sid))

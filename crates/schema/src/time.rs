@@ -1,17 +1,23 @@
 //! GeneralizedTime (RFC 4517 §3.3.13) and the UTC Time of old.
 
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+/// The seconds of the years 0000 to 9999: others cannot be written, and their texts would be in no order.
+const SECONDS: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
+
 /// An instant as GeneralizedTime writes it, moved to UTC.
-#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct GeneralizedTime<'a> {
     /// Seconds since 1970-01-01T00:00:00Z; a leap second counts as the next minute's first second.
     pub seconds: i64,
     /// Decimal digits after the point, without trailing zeros.
-    pub fraction: &'a str,
+    pub fraction: Cow<'a, str>,
 }
 
 impl<'a> GeneralizedTime<'a> {
-    /// Parses `YYYYmmddHH[MM[SS]][(.|,)d...](Z|(+|-)HH[MM])`. A fraction is taken after seconds only, and is kept
-    /// whatever its length.
+    /// Parses `YYYYmmddHH[MM[SS]][(.|,)d...](Z|(+|-)HH[MM])`. A fraction is one of what stands before it: an hour, a minute or a second.
+    /// It may have any length. `None` also for an instant whose year in UTC is not one of 0000 to 9999.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -22,7 +28,7 @@ impl<'a> GeneralizedTime<'a> {
         let number = |from: usize, to: usize| date.get(from..to)?.parse::<i64>().ok();
         let minute = if digits >= 12 { number(10, 12)? } else { 0 };
         let second = if digits == 14 { number(12, 14)? } else { 0 };
-        let (fraction, zone) = split_fraction(rest, digits == 14)?;
+        let (fraction, zone) = split_fraction(rest)?;
         let offset = zone_offset(zone)?;
         let civil = Civil {
             year: number(0, 4)?,
@@ -32,7 +38,14 @@ impl<'a> GeneralizedTime<'a> {
             minute,
             second,
         };
-        Some(Self { seconds: civil.seconds()? - offset, fraction: fraction.trim_end_matches('0') })
+        let unit = match digits {
+            10 => 3600,
+            12 => 60,
+            _ => 1,
+        };
+        let (whole, fraction) = part_of(fraction.trim_end_matches('0'), unit);
+        let seconds = civil.seconds()? + whole - offset;
+        SECONDS.contains(&seconds).then_some(Self { seconds, fraction })
     }
 
     /// `YYYYmmddHHMMSS[.fraction]Z`.
@@ -40,7 +53,7 @@ impl<'a> GeneralizedTime<'a> {
         let mut text = format_seconds(self.seconds);
         if !self.fraction.is_empty() {
             text.push('.');
-            text.push_str(self.fraction);
+            text.push_str(&self.fraction);
         }
         text.push('Z');
         text
@@ -59,13 +72,30 @@ pub(crate) fn is_utc_time(value: &[u8]) -> bool {
     let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
     let mut full = b"20".to_vec();
     full.extend_from_slice(value);
-    matches!(digits, 10 | 12) && GeneralizedTime::parse(&full).is_some()
+    let has_fraction = value.iter().any(|b| matches!(b, b'.' | b','));
+    matches!(digits, 10 | 12) && !has_fraction && GeneralizedTime::parse(&full).is_some()
 }
 
-fn split_fraction(rest: &str, allowed: bool) -> Option<(&str, &str)> {
+/// A decimal fraction of a unit of so many seconds: the whole seconds, and the digits of what is left, without zeros at the end.
+fn part_of(digits: &str, unit: u32) -> (i64, Cow<'_, str>) {
+    if unit == 1 || digits.is_empty() {
+        return (0, Cow::Borrowed(digits));
+    }
+    let mut left = Vec::with_capacity(digits.len());
+    let mut carry = 0;
+    for digit in digits.bytes().rev() {
+        let product = u32::from(digit - b'0') * unit + carry;
+        left.push(product % 10);
+        carry = product / 10;
+    }
+    let left: String = left.iter().rev().filter_map(|digit| char::from_digit(*digit, 10)).collect();
+    (i64::from(carry), Cow::Owned(left.trim_end_matches('0').to_owned()))
+}
+
+fn split_fraction(rest: &str) -> Option<(&str, &str)> {
     let Some(after) = rest.strip_prefix(['.', ',']) else { return Some(("", rest)) };
     let digits = after.bytes().take_while(u8::is_ascii_digit).count();
-    if digits == 0 || !allowed {
+    if digits == 0 {
         return None;
     }
     after.split_at_checked(digits)
@@ -157,12 +187,22 @@ mod tests {
             ("20240101000000,5Z", Some("20240101000000.5Z")),
             ("20240101000000.000Z", Some("20240101000000Z")),
             ("20240101000000.Z", None),
+            ("2024010100.Z", None),
+            ("2024010100.5Z", Some("20240101003000Z")),
+            ("2024010100,25+0100", Some("20231231231500Z")),
+            ("2024010123.99999999Z", Some("20240101235959.999964Z")),
+            ("2024010100.0001Z", Some("20240101000000.36Z")),
+            ("202401010059.5Z", Some("20240101005930Z")),
+            ("202401010059.0010Z", Some("20240101005900.06Z")),
             ("20240101000000", None),
             ("20241301000000Z", None),
             ("20240101240000Z", None),
             ("", None),
             ("99991231235959Z", Some("99991231235959Z")),
             ("00000101000000Z", Some("00000101000000Z")),
+            ("99991231235959.9Z", Some("99991231235959.9Z")),
+            ("99991231235959-0100", None),
+            ("00000101000000+0100", None),
         ];
         for (text, expected) in cases {
             let parsed = GeneralizedTime::parse(text.as_bytes()).map(|time| time.to_text());
