@@ -202,6 +202,8 @@ fn fold(character: char) -> SmallVec<[char; 4]> {
     // Latin letters without a folding of more than one letter, and the scripts without case, need no table.
     match character {
         '\0'..='\u{7f}' => SmallVec::from_elem(character.to_ascii_lowercase(), 1),
+        // Its lower case folds on, to what Unicode folds both to.
+        '\u{1e9e}' => SmallVec::from_slice(&['s', 's']),
         '\u{df}' | '\u{b5}' => case_fold_for_nfkc(character).collect(),
         '\u{80}'..='\u{12f}'
         | '\u{3041}'..='\u{30ff}'

@@ -199,7 +199,8 @@ fn names_with_unique_identifiers() {
 #[test]
 fn quick_paths_agree_with_keys() {
     let schema = schema();
-    let values: &[&str] = &["a", "A", " a", "a ", "a  b", "A B", "ä", "Ä", "a\u{ad}", "ab", "", " ", "a\tb"];
+    let values: &[&str] =
+        &["a", "A", " a", "a ", "a  b", "A B", "ä", "Ä", "a\u{ad}", "ab", "", " ", "a\tb", "ß", "ẞ"];
     let scratch = &mut Scratch::default();
     for attribute in ["cn", "homeDirectory", "mail", "gecos", "userPassword"] {
         let description = schema.describe(attribute).unwrap();

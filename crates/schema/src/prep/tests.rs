@@ -28,6 +28,7 @@ fn steps_of_rfc_4518() {
         ("va\u{fe0f}r", "var"),
         ("ÄÖÜ", "äöü"),
         ("Straße", "strasse"),
+        ("STRAẞE", "strasse"),
         ("İ", "i\u{307}"),
         ("ΜΕΓΑΣ", "μεγασ"),
         ("Ⅳ", "iv"),
@@ -51,6 +52,16 @@ fn steps_of_rfc_4518() {
         assert_eq!(prepared(expected, true, Position::Whole), expected, "{text:?}: not a fixed point");
     }
     assert_eq!(prepared("Ä  B", false, Position::Whole), "Ä B");
+}
+
+#[test]
+fn a_prepared_character_is_prepared() {
+    for character in '\0'..='\u{1ffff}' {
+        for fold_case in [false, true] {
+            let once = prepared(&character.to_string(), fold_case, Position::Whole);
+            assert_eq!(prepared(&once, fold_case, Position::Whole), once, "{character:?} {fold_case}");
+        }
+    }
 }
 
 #[test]
