@@ -506,6 +506,7 @@ impl<S: Snapshot> Planner<'_, S> {
             terms.push(self.initial(number, a, initial)?);
         }
         if let Some(final_) = &a.final_
+            && !final_.is_empty()
             && !few(&terms)
             && self.has(number, Kinds::FINAL)
         {

@@ -173,6 +173,29 @@ fn filters_over_an_entry() {
     }
 }
 
+/// A value begins and ends with a space, and has others inside where there are any (RFC 4518 section 2.6.1).
+#[test]
+fn pieces_of_spaces_alone() {
+    let schema = schema();
+    let cases = [
+        ("(sn=exam* )", Match::True),
+        ("(sn=*  )", Match::True),
+        ("(sn= *ample)", Match::True),
+        ("(sn=  *am* )", Match::True),
+        ("(sn=x* )", Match::False),
+        ("(sn= *x)", Match::False),
+        ("(sn=* *)", Match::False),
+        ("(cn=* *)", Match::True),
+        ("(cn=ann* *example)", Match::True),
+        ("(sn=e* *)", Match::False),
+        ("(mail=ann@* )", Match::True),
+        ("(telephoneNumber=+1* )", Match::True),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(evaluate(&schema, &bind(&schema, text), ENTRY), expected, "{text}");
+    }
+}
+
 /// A name with a unique identifier is like the name alone, but not equal to it.
 #[test]
 fn names_with_unique_identifiers() {

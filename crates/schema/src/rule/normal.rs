@@ -114,14 +114,22 @@ impl Normal {
         position: Position,
         out: &mut Vec<u8>,
     ) -> Result<(), InvalidValue> {
+        let start = out.len();
         match self {
             Self::CaseExact => prepare(text_of(piece)?, false, position, out),
             Self::CaseIgnore => prepare(text_of(piece)?, true, position, out),
             Self::CaseIgnoreList => lines(piece, position, out)?,
             Self::NumericString => strip(piece, |b| b.is_ascii_whitespace(), out),
             Self::Telephone => strip(piece, |b| b.is_ascii_whitespace() || b == b'-', out),
-            Self::OctetString => out.extend_from_slice(piece),
+            Self::OctetString => {
+                out.extend_from_slice(piece);
+                return Ok(());
+            }
             _ => return Err(InvalidValue),
+        }
+        // Every value begins and ends with a space (RFC 4518 section 2.6.1), which its key does not have.
+        if position != Position::Any && matches!(out.get(start..), Some([b' '])) {
+            out.truncate(start);
         }
         Ok(())
     }
