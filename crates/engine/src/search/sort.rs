@@ -10,6 +10,7 @@ use larix_store::Snapshot;
 
 use super::cookie::SORT_KEY_LIMIT;
 use super::entry::Seen;
+use super::selection::Computed;
 use crate::catalog::{Catalog, CoveredOnce};
 use crate::controls;
 use crate::entry::Target;
@@ -47,6 +48,10 @@ impl Order {
             let description =
                 schema.describe(&key.attribute).map_err(|_| fault(ResultCode::NO_SUCH_ATTRIBUTE))?;
             let attribute = schema.attribute(description.attribute);
+            // What is computed when it is answered is in no entry to sort by.
+            if Computed::ALL.into_iter().any(|computed| computed.name() == attribute.name()) {
+                return Err(fault(ResultCode::INAPPROPRIATE_MATCHING));
+            }
             let rule = match &key.rule {
                 None => attribute.ordering.or(attribute.equality),
                 Some(name) => schema.matching_rule(name).filter(|rule| rule.is_usable_with(attribute)),

@@ -405,12 +405,21 @@ fn sorting() {
             assert_eq!(answered.names().join(","), expected, "{keys:?}");
             assert_eq!(answered.controls[0].value.as_deref(), Some(b"\x30\x03\x0a\x01\x00".as_slice()));
         }
-        let controls = RequestControls::from(ControlValues {
-            sort: sort(&[("nonsense", false)]),
-            ..ControlValues::default()
-        });
-        let answered = search(&SearchSpec { controls, ..SearchSpec::default() });
-        assert_eq!(answered.result.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
+        // No such type; no rule that orders; computed, and so in no entry.
+        for (attribute, code) in [
+            ("nonsense", ResultCode::NO_SUCH_ATTRIBUTE),
+            ("jpegPhoto", ResultCode::INAPPROPRIATE_MATCHING),
+            ("entryDN", ResultCode::INAPPROPRIATE_MATCHING),
+            ("hasSubordinates", ResultCode::INAPPROPRIATE_MATCHING),
+            ("subschemaSubentry", ResultCode::INAPPROPRIATE_MATCHING),
+        ] {
+            let sort = sort(&[("cn", false), (attribute, false)]);
+            let controls = RequestControls::from(ControlValues { sort, ..ControlValues::default() });
+            let answered = search(&SearchSpec { controls, ..SearchSpec::default() });
+            assert_eq!(answered.result.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, "{attribute}");
+            let expected = super::sorted::response_control(code, Some(attribute)).value;
+            assert_eq!(answered.controls[0].value, expected, "{attribute}");
+        }
     });
 }
 
