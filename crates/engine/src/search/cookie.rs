@@ -20,7 +20,7 @@ pub const SORT_KEY_LIMIT: usize = 512;
 pub struct Position {
     /// Entries on the pages so far.
     pub count: u32,
-    /// The last entry answered.
+    /// Behind this entry, or where the search is sorted behind this match.
     pub last: EntryId,
     /// Its sort key, when the search is sorted.
     pub sort_key: Vec<u8>,

@@ -122,8 +122,6 @@ pub(super) struct Progress {
     pub(super) commit: u64,
     /// The last candidate looked at.
     pub(super) last: EntryId,
-    /// The last entry answered.
-    pub(super) answered: EntryId,
     /// Matches so far, with their sort keys, when the search is sorted.
     pub(super) sorted: Vec<(Vec<u8>, EntryId)>,
     /// Bytes of these.
@@ -201,7 +199,6 @@ impl SearchTask {
             candidates,
             commit: view.snapshot.commit_counter(),
             last,
-            answered: last,
             sorted: Vec::new(),
             sorted_bytes: 0,
         })
@@ -366,7 +363,7 @@ impl SearchTask {
     fn answer_match<N: Snapshot>(
         &mut self,
         found: &SeenOrReference<'_, '_, N>,
-        progress: &mut Progress,
+        progress: &Progress,
         out: &mut Vec<u8>,
         budget: Budget<'_>,
     ) -> Result<Option<Step>, End> {
@@ -380,26 +377,25 @@ impl SearchTask {
                 return Ok(None);
             }
         };
-        if let Some(control) = self.page_is_full(progress.answered, Vec::new(), progress.candidates.len()) {
+        // The next page begins with this one: what was passed since the last answer is not looked at again, nor referred to.
+        if let Some(control) = self.page_is_full(progress.last, Vec::new(), progress.candidates.len()) {
             self.response_controls.push(control);
             return Err(ResultCode::SUCCESS.into());
         }
-        if self.send(seen, out)? {
-            progress.answered = seen.reader.view.id();
-        }
+        self.send(seen, out)?;
         Ok(None)
     }
 
-    /// The control to end a page with, when it is full.
+    /// The control to end a page with, when it is full; the next one begins behind `last`.
     pub(super) fn page_is_full(
         &self,
-        answered: EntryId,
+        last: EntryId,
         sort_key: Vec<u8>,
         candidates: Option<u64>,
     ) -> Option<ControlBuf> {
         let pages = self.pages.as_ref().filter(|pages| self.entries >= pages.size())?;
         let estimate = if self.limits.no_estimate { 0 } else { candidates.unwrap_or(0) };
-        Some(pages.more(self.entries, answered, sort_key, u32::try_from(estimate).unwrap_or(u32::MAX)))
+        Some(pages.more(self.entries, last, sort_key, u32::try_from(estimate).unwrap_or(u32::MAX)))
     }
 
     /// Answers an entry. Answers false when the subject may not read it.

@@ -30,9 +30,11 @@ pub(super) fn run<N: Snapshot>(
     let mut pace = Pace::new(budget, task.deadline, !matches!(task.state, State::Fresh))?;
     if !matches!(task.state, State::Sorted { .. }) {
         let mut progress = task.take_progress(view, gate)?;
+        let is_first_page = task.pages.as_ref().is_none_or(|pages| pages.last().is_none());
         let step = task.go_on(view, gate, &mut progress, &mut pace, &mut |task, found, progress| {
             match found {
-                SeenOrReference::Reference(seen) => task.reference(seen, out)?,
+                SeenOrReference::Reference(seen) if is_first_page => task.reference(seen, out)?,
+                SeenOrReference::Reference(_) => {}
                 SeenOrReference::Match(seen) => {
                     let Some(order) = &task.order else { return Ok(None) };
                     // What is not shown is not counted either.

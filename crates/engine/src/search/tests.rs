@@ -326,26 +326,32 @@ fn sort(keys: &[(&str, bool)]) -> Option<SortRequest> {
     Some(SortRequest { critical: true, keys: keys.iter().map(key).collect() })
 }
 
-/// All pages of a search, and how many there were.
-fn all_pages<S: Store>(
-    fixture: &Fixture<S>,
-    asked: &SearchSpec<'_>,
-    size: u32,
-) -> (Vec<String>, u32, ResultCode) {
-    let (mut names, mut pages, mut cookie) = (Vec::new(), 0, Vec::new());
+/// All pages of a search.
+fn each_page<S: Store>(fixture: &Fixture<S>, asked: &SearchSpec<'_>, size: u32) -> Vec<Answered> {
+    let (mut pages, mut cookie) = (Vec::new(), Vec::new());
     loop {
         let paged = Some(PagedResults { critical: true, size, cookie });
         let controls = asked.controls.with(|values| values.paged = paged);
         let answered = fixture.search(&SearchSpec { controls, ..asked.clone() });
         assert!(answered.entries.len() <= size as usize);
-        names.extend(answered.names().into_iter().map(str::to_owned));
-        pages += 1;
         let control = answered.controls.iter().find(|c| c.oid == larix_proto::oid::PAGED_RESULTS);
         cookie = control.and_then(|c| c.value.as_deref()).map(cookie_of).unwrap_or_default();
+        pages.push(answered);
         if cookie.is_empty() {
-            return (names, pages, answered.result.code);
+            return pages;
         }
     }
+}
+
+/// What all pages of a search answer, how many there were, and how the last one ended.
+fn all_pages<S: Store>(
+    fixture: &Fixture<S>,
+    asked: &SearchSpec<'_>,
+    size: u32,
+) -> (Vec<String>, u32, ResultCode) {
+    let pages = each_page(fixture, asked, size);
+    let names = pages.iter().flat_map(Answered::names).map(str::to_owned).collect();
+    (names, pages.len() as u32, pages.last().expect("a page").result.code)
 }
 
 fn cookie_of(value: &[u8]) -> Vec<u8> {
@@ -379,6 +385,34 @@ fn pages_cover_everything_once() {
     fixture.limits = Some(Limits { size_total: PagedTotal::Count(12), ..Limits::default() });
     let (names, pages, code) = all_pages(&fixture, &asked, 5);
     assert_eq!((names.len(), pages, code), (12, 3, ResultCode::SIZE_LIMIT_EXCEEDED));
+}
+
+#[test]
+fn references_come_with_one_page() {
+    let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+    for i in 0..4 {
+        ldif.push_str(&format!("\ndn: cn=p{i},{SUFFIX}\nobjectClass: person\ncn: p{i}\nsn: p{i}\n"));
+        let classes = "objectClass: referral\nobjectClass: extensibleObject";
+        let url = format!("ldap://other.example.com/ou=r{i},{SUFFIX}");
+        ldif.push_str(&format!("\ndn: ou=r{i},{SUFFIX}\n{classes}\nou: r{i}\nref: {url}\n"));
+    }
+    let fixture = Fixture::memory(&[("cn", "eq,sub")], &ldif);
+    for order in [None, sort(&[("cn", true)])] {
+        for (filter, size) in [("(cn=p*)", 1), ("(cn=p*)", 3), ("(cn=p*)", 9), ("(sn=*)", 1), ("(sn=*)", 2)] {
+            let values = ControlValues { sort: order.clone(), ..ControlValues::default() };
+            let controls = RequestControls::from(values);
+            let asked = SearchSpec { filter, controls, slice: 2, ..SearchSpec::default() };
+            let pages = each_page(&fixture, &asked, size);
+            let mut urls: Vec<&str> =
+                pages.iter().flat_map(|page| &page.references).flatten().map(String::as_str).collect();
+            urls.sort_unstable();
+            let expected = (0..4).map(|i| format!("ldap://other.example.com/ou=r{i},{SUFFIX}??sub"));
+            assert_eq!(urls, expected.collect::<Vec<_>>(), "{filter} {size} {order:?}");
+            let mut names: Vec<&str> = pages.iter().flat_map(Answered::names).collect();
+            names.sort_unstable();
+            assert_eq!(names, ["p0", "p1", "p2", "p3"], "{filter} {size} {order:?}");
+        }
+    }
 }
 
 #[test]
