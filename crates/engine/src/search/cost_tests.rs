@@ -271,6 +271,22 @@ fn all_aliases_are_followed_and_each_is_charged() {
 }
 
 #[test]
+fn very_many_children_are_not_listed_where_others_wait() {
+    for (count, far) in [(1_000, false), (9_000, true)] {
+        let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+        for i in 0..count {
+            ldif.push_str(&format!("\ndn: cn=p{i},{SUFFIX}\nobjectClass: person\ncn: p{i}\nsn: s{i}\n"));
+        }
+        let fixture = Fixture::memory(&[("cn", "eq")], &ldif);
+        for (filter, dear) in [("(sn=s7)", far), ("(cn=p7)", false)] {
+            let asked = SearchSpec { scope: Scope::OneLevel, filter, ..SearchSpec::default() };
+            let (_, is_dear, answered) = slices(&fixture, &asked);
+            assert_eq!((is_dear, told(&answered)), (dear, (ResultCode::SUCCESS, "", 1)), "{count} {filter}");
+        }
+    }
+}
+
+#[test]
 fn matched_values_are_charged_by_filter_and_value() {
     let fixture = people(600);
     let filters = (0..100).map(|i| FilterBuf::parse(&format!("(member=cn=none{i})")).expect("a filter"));

@@ -221,7 +221,7 @@ impl<'a, N: Snapshot> Walk<'a, N> {
             return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Owed::All));
         }
         let plan = run::plan(self.view, &self.gate, &self.filter)?;
-        if let Some(ids) = run::small_scope(self.view, area, plan.estimate())? {
+        if let Some(ids) = run::small_scope(self.view, area, plan.estimate(), false)? {
             return Ok(Candidates::new(IdSet::List(ids), Owed::All));
         }
         run::count_uses(self.view, &plan, &self.filter, self.query.base);

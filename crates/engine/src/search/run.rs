@@ -32,6 +32,10 @@ use crate::tree::{self, Superior};
 const FEW: u64 = 16;
 /// Entries of a subtree listed in the hope that they are fewer than the candidates.
 const SUBTREE_LIMIT: u64 = 1024;
+/// Children that a worker lists, in some 0.4 ms: more are left to a thread for which no client waits.
+const CHILDREN_HERE: u64 = 8 << 10;
+/// Children that are listed at all, eight bytes each: where there are more, all entries are gone through.
+const CHILDREN_LIMIT: u64 = 4 << 20;
 /// Ids read at once.
 const CHUNK: usize = 64;
 
@@ -230,7 +234,7 @@ impl SearchTask {
         }
         let plan = self.plan(view, gate)?;
         if area.added.is_empty()
-            && let Some(ids) = small_scope(view, area, plan.estimate())?
+            && let Some(ids) = small_scope(view, area, plan.estimate(), !self.is_dear())?
         {
             return Ok(Candidates::new(IdSet::List(ids), Owed::All));
         }
@@ -562,11 +566,15 @@ pub(super) fn count_uses<N: Snapshot>(view: &View<'_, N>, plan: &Plan, filter: &
     }
 }
 
-/// The ids in scope, ascending, when they are fewer than the candidates.
+/// The ids in scope, ascending, when they are fewer than the candidates. `here`: where other clients wait.
+///
+/// # Errors
+/// A store that cannot be read; [`Fault::StepsSpent`] if there are too many to be listed here.
 pub(super) fn small_scope<N: Snapshot>(
     view: &View<'_, N>,
     area: &Area,
     estimate: Option<u64>,
+    here: bool,
 ) -> Result<Option<Vec<u64>>, Fault> {
     let mut ids = Vec::new();
     match area.scope {
@@ -575,11 +583,16 @@ pub(super) fn small_scope<N: Snapshot>(
             if limit <= FEW {
                 return Ok(None);
             }
+            let most = if here { CHILDREN_HERE } else { CHILDREN_LIMIT };
             tree::visit_children(view.snapshot, area.base, |id| {
                 ids.push(id.0);
-                (ids.len() as u64) < limit
+                (ids.len() as u64) < limit.min(most)
             })?;
-            if ids.len() as u64 >= limit {
+            let listed = ids.len() as u64;
+            if here && listed >= most && listed < limit {
+                return Err(Fault::StepsSpent);
+            }
+            if listed >= limit.min(most) {
                 return Ok(None);
             }
         }
