@@ -241,6 +241,18 @@ mod tests {
         assert!(config.notes.iter().any(|note| note.to_string().contains("no server to ask")));
     }
 
+    /// slapd writes its defaults into every slapd.d.
+    #[test]
+    fn the_defaults_of_slapd_are_taken() {
+        let lines = format!("{DATABASE}uri ldap://a\nchase-referrals yes\nonerr continue\nt-f-support no");
+        let (settings, config) = read(&lines).unwrap();
+        assert!(!settings.server.unwrap().chase_referrals);
+        for expected in ["`chase-referrals yes` has no", "`onerr continue` has no", "`t-f-support no` has no"]
+        {
+            assert!(config.notes.iter().any(|note| note.text.starts_with(expected)), "{expected}");
+        }
+    }
+
     #[test]
     fn what_cannot_be() {
         let behind = |lines: &str| format!("{DATABASE}uri ldap://a\n{lines}");
@@ -248,7 +260,6 @@ mod tests {
             (behind("translucent_local nobody-knows-it"), "nobody-knows-it"),
             (behind("translucent_strict perhaps"), "neither on nor off"),
             (behind("uri http://a"), "http://a"),
-            (behind("chase-referrals yes"), "handed to the client"),
             (behind("suffixmassage o=y"), "not supported"),
             (behind("overlay translucent"), "translucent"),
             (behind("overlay syncprov"), "no consumer can have them"),

@@ -133,7 +133,7 @@ static TABLE: &[Directive] = &[
     own("chase-referrals", "olcDbChaseReferrals", Form::Switch, |b, c| {
         let chase = c.switch()?;
         if chase && b.is_below_overlay() && !b.is_below_referrals() {
-            return Err(not_honoured("referrals are handed to the client, and not followed here", "no"));
+            b.note_without_effect(c, "chase-referrals yes", "referrals are handed to the client here");
         }
         // Below chain it is `chain-max-depth` that says how far.
         proxy(b)?.chase_referrals = chase && !b.is_below_overlay();

@@ -5,15 +5,20 @@ use std::time::Duration;
 use super::LdapSettings;
 use crate::Config;
 
-/// What a section comes to, or the error without its place.
-fn read(lines: &str) -> Result<LdapSettings, String> {
+/// The configuration with a section.
+fn configuration(lines: &str) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let core = folder.path().join("core.schema");
     std::fs::write(&core, larix_schema::bundled("core").unwrap()).unwrap();
     let path = folder.path().join("slapd.conf");
     let text = format!("include {}\ndatabase ldap\nsuffix o=x\n{lines}\n", core.display());
     std::fs::write(&path, text).unwrap();
-    let config = Config::from_slapd_conf(&path).map_err(|error| error.to_string())?;
+    Config::from_slapd_conf(&path).map_err(|error| error.to_string())
+}
+
+/// What a section comes to, or the error without its place.
+fn read(lines: &str) -> Result<LdapSettings, String> {
+    let config = configuration(lines)?;
     if let Some(refusal) = config.refusals().first() {
         return Err(refusal.to_string());
     }
@@ -67,6 +72,23 @@ fn what_is_read() {
     assert!(!format!("{settings:?}").contains("secret"));
 }
 
+/// slapd's defaults, as `slaptest -F` of slapd 2.5 writes them into every slapd.d.
+#[test]
+fn the_defaults_of_slapd_are_taken() {
+    const DEFAULTS: &str = "uri ldap://a\ncancel abandon\nchase-referrals yes\nconn-pool-max 16\nkeepalive 0:0:0\n\
+        norefs no\nnoundeffilter no\nonerr continue\nprotocol-version 3\nproxy-whoami no\n\
+        session-tracking-request no\nsingle-conn no\ntls none starttls=no\nt-f-support no\nuse-temporary-conn no";
+    read(DEFAULTS).unwrap();
+    let config = configuration(DEFAULTS).unwrap();
+    for expected in [
+        "`onerr continue` has no effect: a search whose target is lost midway ends with the error, never as if it were whole",
+    ] {
+        assert!(config.notes.iter().any(|note| note.text == expected), "{expected}: {:?}", config.notes);
+    }
+    let config = configuration("uri ldap://a\nonerr stop\nt-f-support yes").unwrap();
+    assert_eq!(config.notes.iter().filter(|note| note.text.contains("no effect")).count(), 0);
+}
+
 #[test]
 fn a_fixed_identity_and_tls() {
     for (lines, expected) in [
@@ -98,6 +120,8 @@ fn what_cannot_be() {
         ("uri ldap://a\nchase-referrals perhaps", "perhaps"),
         ("uri ldap://a\nprotocol-version 2", "version 2"),
         ("uri ldap://a\ncancel exop-discover", "not asked of it"),
+        ("uri ldap://a\nt-f-support perhaps", "`perhaps` is not known here"),
+        ("uri ldap://a\nonerr perhaps", "`perhaps` is not known here"),
         ("uri ldap://a\nproxy-whoami yes", "answered here"),
         ("uri ldap://a\ntimeout fly=1", "no operation `fly`"),
         ("uri ldap://a\ntimeout 1x", "`1x` is not a time"),

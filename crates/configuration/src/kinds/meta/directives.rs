@@ -157,10 +157,13 @@ pub(super) static ASYNCHRONOUS: &[Directive] = &[
     })
     .arguments(1, 2),
     asynchronous("max-target-conns", "olcDbMaxTargetConns", Form::Whole, |b, c| {
-        let most: u32 = c.positive(0)?;
+        let most: u32 = c.number(0)?;
         let proxy = &mut of_all(b)?.common;
-        proxy.pool_max = most.min(ldap::POOL_CEILING);
-        proxy.in_turn = true;
+        // slapd writes 0, its default, into every slapd.d.
+        if most > 0 {
+            proxy.pool_max = most.min(ldap::POOL_CEILING);
+            proxy.in_turn = true;
+        }
         Ok(())
     }),
     asynchronous("max-pending-ops", "olcDbMaxPendingOps", Form::Whole, |_, c| c.number::<u32>(0).map(|_| ()))

@@ -115,6 +115,9 @@ fn the_other_name() {
     assert_eq!((proxy.connection_ttl, proxy.reset_interval), (Some(seconds(6)), Some(seconds(7))));
     assert!(proxy.outlives_notice && settings.connection_groups() == Some(4));
     assert!(settings.targets[1].mapping(&config.schema).unwrap().is_some());
+    // slapd's default, which it writes into every slapd.d.
+    let (unlimited, _) = read_as("asyncmeta", "max-target-conns 0\nuri ldap://a/ou=a,o=x").unwrap();
+    assert_eq!(unlimited.connection_groups(), None);
     let entries = config.entries();
     let dn = "olcAsyncMetaSub={1}uri,olcDatabase={1}asyncmeta,cn=config";
     let second = entries.iter().find(|entry| entry.dn == dn).unwrap();
