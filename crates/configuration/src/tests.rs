@@ -103,6 +103,10 @@ fn errors_point_at_the_word() {
             "$D/a.conf:2:13: `x` is not a number\n    | idletimeout x\n    |             ^\n    = included from $D/slapd.conf:1",
         ),
         (
+            &[("slapd.conf", "restrict extended=whoIsIt\n")],
+            "$D/slapd.conf:1:10: `whoIsIt` is not the OID of an extended operation\n    | restrict extended=whoIsIt\n    |          ^^^^^^^^^^^^^^^^\n    = help: an OID in digits, or a name that `objectidentifier` gives one",
+        ),
+        (
             &[("slapd.conf", "authid-rewriteEngine on\nauthid-rewriteRule a ${x}\n")],
             "$D/slapd.conf:2:22: `${x}`: a lone $ or %\n    | authid-rewriteRule a ${x}\n    |                      ^^^^\n    = help: $ or % followed by a digit; twice for itself",
         ),
@@ -119,6 +123,15 @@ fn errors_point_at_the_word() {
             |text: &str| text.lines().filter(|line| !line.contains('^')).collect::<Vec<_>>().join("\n");
         assert_eq!(narrow(&text), narrow(expected));
     }
+}
+
+/// The server compares OIDs: a name that stayed a name would restrict nothing.
+#[test]
+fn restricted_operations_by_name_have_their_oids() {
+    let (_keep, config) = read(&[("slapd.conf", "restrict extended=StartTLS Extended=1.2.3\n")]);
+    let config = config.unwrap();
+    let oids = &config.frontend.shared.restrictions.extended_oids;
+    assert_eq!(*oids, [larix_proto::oid::START_TLS, "1.2.3"]);
 }
 
 #[test]

@@ -44,11 +44,8 @@ pub(super) fn restrict_operations(builder: &mut Builder, call: &Call<'_>) -> Res
 
 fn operation(schema: &Schema, set: &mut Restrictions, number: usize, word: &str) -> Result<(), Fault> {
     let mut named = Restrictions::default();
-    match after(word, "extended=") {
-        Some(name) => named.extended_oids.push(schema.resolve_request_oid(name).ok_or_else(|| {
-            Fault::argument(number, format!("`{name}` is not the OID of an extended operation"))
-                .with_help("an OID in digits, or a name that `objectidentifier` gives one")
-        })?),
+    match extended_operation(schema, number, word)? {
+        Some(oid) => named.extended_oids.push(oid),
         None if restrict_word(&mut named, &word.to_ascii_lowercase()) => {}
         None => {
             let fault = Fault::argument(number, format!("no operation `{word}`"));
@@ -62,6 +59,20 @@ fn operation(schema: &Schema, set: &mut Restrictions, number: usize, word: &str)
     }
     set.join(&named);
     Ok(())
+}
+
+/// The OID of the operation that `extended=` names; none: the word says something else.
+pub(super) fn extended_operation(
+    schema: &Schema,
+    number: usize,
+    word: &str,
+) -> Result<Option<String>, Fault> {
+    let Some(name) = after(word, "extended=") else { return Ok(None) };
+    let oid = schema.resolve_request_oid(name).ok_or_else(|| {
+        Fault::argument(number, format!("`{name}` is not the OID of an extended operation"))
+            .with_help("an OID in digits, or a name that `objectidentifier` gives one")
+    })?;
+    Ok(Some(oid))
 }
 
 const fn flags(set: &Restrictions) -> [bool; 8] {

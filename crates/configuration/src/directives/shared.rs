@@ -6,7 +6,7 @@ use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
 use super::super::values::{Requirements, Restrictions, SearchLimits, SecurityFactors};
 use super::global::{Field, flags};
-use super::operations::restrict_operations;
+use super::operations::{extended_operation, restrict_operations};
 use super::{Directive, Form, Scope};
 
 pub(super) static TABLE: &[Directive] = &[
@@ -93,9 +93,12 @@ pub(super) const RESTRICTABLE: &str =
     "bind, add, modify, rename, delete, search, compare, read, write, extended, extended=<OID>, all";
 
 fn restrict(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let schema = builder.schema();
     let set = &mut builder.shared().restrictions;
     for (number, word) in call.arguments.iter().enumerate() {
-        if !restrict_word(set, &word.to_ascii_lowercase()) {
+        if let Some(oid) = extended_operation(&schema, number, word)? {
+            set.extended_oids.push(oid);
+        } else if !restrict_word(set, &word.to_ascii_lowercase()) {
             return Err(Fault::argument(number, format!("no operation `{word}`"))
                 .with_help(format!("some of {RESTRICTABLE}")));
         }
@@ -103,7 +106,7 @@ fn restrict(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds what the word names, in lower case; answers whether it names something.
+/// Adds what the word names, in lower case; answers whether it names something. [`extended_operation`] has the others.
 pub(super) fn restrict_word(set: &mut Restrictions, word: &str) -> bool {
     let (mut read, mut write) = (false, false);
     match word {
@@ -122,10 +125,7 @@ pub(super) fn restrict_word(set: &mut Restrictions, word: &str) -> bool {
             set.bind = true;
             set.extended = true;
         }
-        other => match other.strip_prefix("extended=") {
-            Some(oid) if !oid.is_empty() => set.extended_oids.push(oid.to_owned()),
-            _ => return false,
-        },
+        _ => return false,
     }
     if read {
         (set.search, set.compare) = (true, true);
