@@ -134,6 +134,44 @@ fn restricted_operations_by_name_have_their_oids() {
     assert_eq!(*oids, [larix_proto::oid::START_TLS, "1.2.3"]);
 }
 
+/// Such a line would hold for nobody, or for somebody else.
+#[test]
+fn limits_say_for_whom() {
+    let core = larix_schema::bundled("core").unwrap();
+    let read = |subject: &str| {
+        let text = format!(
+            "include $D/core.schema\ndatabase mdb\nsuffix cn=x\ndirectory $D\nlimits {subject} size=1\n"
+        );
+        read(&[("slapd.conf", text.as_str()), ("core.schema", core)]).1
+    };
+    for (subject, expected) in [
+        ("groupfoo=cn=g", "`groupfoo=cn=g` names nobody"),
+        ("group.exact=cn=g", "`group.exact=cn=g` names nobody"),
+        ("group/nosuch=cn=g", "object class `nosuch` is not defined"),
+        ("group/groupOfNames/nosuch=cn=g", "attribute type `nosuch` is not defined"),
+        ("group/groupOfNames/member/cn=cn=g", "`cn`: a class and an attribute are all"),
+        ("dnattr=cn=g", "`dnattr=cn=g` names nobody"),
+        ("dn.=cn=g", "no style ``"),
+        ("dn.exact.subtree=cn=g", "`subtree` is a second style"),
+        ("dn.this.self=cn=g", "no style `self`"),
+        ("dn.exact.this=cn=g", "`this` is a second style"),
+    ] {
+        let error = read(subject).expect_err(subject);
+        assert!(error.contains(expected) && error.contains("slapd.conf:5:8"), "{subject}: {error}");
+    }
+    for subject in [
+        "group=cn=g",
+        "group/groupOfUniqueNames/uniqueMember=cn=g",
+        "dn=cn=g",
+        "dn.this=cn=g",
+        "dn.self.subtree=cn=g",
+        "cn=g",
+    ] {
+        let config = read(subject).unwrap_or_else(|error| panic!("{subject}: {error}"));
+        assert_eq!(config.databases[1].shared.limits.len(), 1, "{subject}");
+    }
+}
+
 #[test]
 fn quick_start_is_complete() {
     let start = super::QuickStart {

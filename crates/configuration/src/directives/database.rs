@@ -135,6 +135,9 @@ fn limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         Fault::argument(0, message)
             .with_help("*, anonymous, users, dn[.style]=<pattern> or group[/class[/attribute]]=<dn>")
     })?;
+    if let LimitSubject::Group { class, attribute, .. } = &subject {
+        defined(builder, class, attribute)?;
+    }
     let mut limits = builder.shared().search_limits;
     for (number, word) in call.arguments.iter().enumerate().skip(1) {
         limits.apply_word(word).map_err(|message| Fault::argument(number, message))?;
@@ -142,6 +145,21 @@ fn limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     limits.settle();
     builder.open_database()?.shared.limits.push(LimitRule { subject, limits });
     Ok(())
+}
+
+/// A group of a class or by an attribute that there is not has no members.
+fn defined(builder: &mut Builder, class: &str, attribute: &str) -> Result<(), Fault> {
+    if builder.from_entries && builder.schema_sections.is_empty() {
+        // The schema comes later, and the line is read again then.
+        return Ok(());
+    }
+    let schema = builder.schema();
+    let missing = match (schema.object_class_id(class), schema.attribute_type_id(attribute)) {
+        (None, _) => format!("object class `{class}` is not defined"),
+        (_, None) => format!("attribute type `{attribute}` is not defined"),
+        _ => return Ok(()),
+    };
+    Err(Fault::argument(0, missing).with_help("include the schema that defines it"))
 }
 
 fn sync_replication(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

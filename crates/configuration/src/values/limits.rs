@@ -270,28 +270,28 @@ impl LimitSubject {
             });
         };
         let selector = selector.to_ascii_lowercase();
-        if let Some(group) = selector.strip_prefix("group") {
+        if let Some(group) = behind("group", '/', &selector) {
             return Self::group(schema, group, value);
         }
-        let Some(styles) = selector.strip_prefix("dn") else {
+        let Some(styles) = behind("dn", '.', &selector) else {
             // A DN that says no more is one client.
             let dn = ConfigDn::parse(schema, word).map_err(|_| format!("`{word}` names nobody"))?;
             return Ok(Self::Dn { this: false, style: DnStyle::Exact, dn });
         };
-        let (mut this, mut style) = (false, Some(DnStyle::Exact));
-        for part in styles.split('.').skip(1) {
-            match part {
-                "this" => this = true,
-                "self" => this = false,
-                "exact" | "base" => style = Some(DnStyle::Exact),
-                "one" | "onelevel" => style = Some(DnStyle::OneLevel),
-                "sub" | "subtree" => style = Some(DnStyle::Subtree),
-                "children" => style = Some(DnStyle::Children),
-                "regex" => style = None,
-                "anonymous" => return Ok(Self::Anonymous),
-                "users" => return Ok(Self::Users),
-                other => return Err(format!("no style `{other}`")),
-            }
+        let mut parts = styles.split('.').skip(1).peekable();
+        let this = parts.next_if(|part| matches!(*part, "this" | "self")) == Some("this");
+        let style = match parts.next() {
+            None | Some("exact" | "base") => Some(DnStyle::Exact),
+            Some("one" | "onelevel") => Some(DnStyle::OneLevel),
+            Some("sub" | "subtree") => Some(DnStyle::Subtree),
+            Some("children") => Some(DnStyle::Children),
+            Some("regex") => None,
+            Some("anonymous") => return Ok(Self::Anonymous),
+            Some("users") => return Ok(Self::Users),
+            Some(other) => return Err(format!("no style `{other}`")),
+        };
+        if let Some(more) = parts.next() {
+            return Err(format!("`{more}` is a second style"));
         }
         match style {
             _ if value == "*" => Ok(Self::Any),
@@ -312,10 +312,18 @@ impl LimitSubject {
         let mut parts = selector.split('/').skip(1);
         let class = parts.next().unwrap_or("groupOfNames").to_owned();
         let attribute = parts.next().unwrap_or("member").to_owned();
+        if let Some(more) = parts.next() {
+            return Err(format!("`{more}`: a class and an attribute are all that a group has"));
+        }
         Ok(Self::Group {
             class,
             attribute,
             dn: ConfigDn::parse(schema, value).map_err(|error| error.to_string())?,
         })
     }
+}
+
+/// What follows a keyword, if that is nothing or begins with the separator.
+fn behind<'s>(keyword: &str, separator: char, selector: &'s str) -> Option<&'s str> {
+    selector.strip_prefix(keyword).filter(|rest| rest.is_empty() || rest.starts_with(separator))
 }
