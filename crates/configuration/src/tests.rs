@@ -173,6 +173,52 @@ fn limits_say_for_whom() {
 }
 
 #[test]
+fn server_ids_are_of_one_server_each() {
+    let read = |lines: &str| read(&[("slapd.conf", lines)]).1.map(|config| config.global.server_ids.len());
+    for (lines, expected) in [
+        ("serverID 1\nserverID 2 ldap://two\n", "slapd.conf:2:10: a server ID with a URL after one without"),
+        ("serverID 2 ldap://two\nserverID 1\n", "slapd.conf:2:10: a server ID without a URL after one with"),
+        ("serverID 1\nserverID 2\n", "slapd.conf:2:10: only one server ID without a URL"),
+        ("serverID 1 ldap://one\nserverID 1 ldap://two\n", "server ID 1 is given twice"),
+        ("serverID 1 ldap://one\nserverID 1 ldap://one\n", "server ID 1 is given twice"),
+        ("serverID 1 ldap://one:3890\nserverID 1 ldap://one:3891\n", "server ID 1 is given twice"),
+        ("serverID 1 ldap:///\nserverID 1 ldaps:///\n", "server ID 1 is given twice"),
+    ] {
+        let error = read(lines).expect_err(lines);
+        assert!(error.contains(expected), "{lines}: {error}");
+    }
+    // The URLs of one server.
+    for (lines, expected) in [
+        ("serverID 1 ldap://one:3890\nserverID 1 ldaps://One:6360\n", 2),
+        ("serverID 1 ldap://one\nserverID 2 ldap://two\nserverID 3 ldap://three\n", 3),
+    ] {
+        assert_eq!(read(lines), Ok(expected), "{lines}");
+    }
+}
+
+/// The entry is put into the URL when it is sent.
+#[test]
+fn referrals_name_servers() {
+    const SHADOW: &str = "include $D/core.schema\ndatabase mdb\nsuffix cn=x\ndirectory $D\nupdatedn cn=y\n";
+    let core = larix_schema::bundled("core").unwrap();
+    for (url, fits) in [
+        ("ldap://h", true),
+        ("ldap://h:389/", true),
+        ("ldapi://%2Frun%2Fldapi", true),
+        ("ldap://h/cn=x", false),
+        ("ldap://h/??sub", false),
+        ("ldap://h/???(cn=a)", false),
+        ("\"ldap://h/ ldap://i/\"", false),
+        ("http://h/", false),
+    ] {
+        for lines in [format!("referral {url}\n"), format!("{SHADOW}updateref {url}\n")] {
+            let read = read(&[("slapd.conf", lines.as_str()), ("core.schema", core)]).1;
+            assert_eq!(read.is_ok(), fits, "{lines}: {read:?}");
+        }
+    }
+}
+
+#[test]
 fn quick_start_is_complete() {
     let start = super::QuickStart {
         suffix: "dc=example,dc=com".to_owned(),

@@ -6,7 +6,7 @@ use super::super::builder::call::{Call, Fault};
 use super::super::builder::{Builder, Section};
 use super::super::model::AccessLine;
 use super::super::values::{LimitRule, LimitSubject, Subordinate, SyncFault, SyncReplication};
-use super::global::is_ldap_url;
+use super::global::referral;
 use super::{Directive, Form, MANY, Scope};
 
 const OBSOLETE: &str = "slurpd replication is long gone; use syncrepl";
@@ -79,11 +79,8 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("updateref", "olcUpdateRef", Scope::Database, Form::Whole, |b, c| {
-        let url = c.argument(0)?;
-        if !is_ldap_url(url) {
-            return Err(Fault::argument(0, format!("`{url}` is not an LDAP URL")));
-        }
-        b.open_database()?.update_refs.push(url.to_owned());
+        let url = referral(c)?;
+        b.open_database()?.update_refs.push(url);
         Ok(())
     })
     .many(),

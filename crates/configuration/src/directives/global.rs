@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use larix_proto::url::LdapUrl;
+
 use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
 use super::super::line::c_integer;
@@ -158,7 +160,7 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("referral", "olcReferral", Scope::Global, Form::Whole, |b, c| {
-        b.global.referrals.push(ldap_url(c)?);
+        b.global.referrals.push(referral(c)?);
         Ok(())
     })
     .many(),
@@ -429,30 +431,53 @@ fn server_id(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         if !is_ldap_url(url) {
             return Err(Fault::argument(1, format!("`{url}` is not an LDAP URL")));
         }
-    } else if let Some(first) = builder.global.server_ids.first() {
-        let message = if first.url.is_some() {
-            "a server ID without a URL after one with a URL"
-        } else {
-            "only one server ID without a URL is possible"
-        };
-        return Err(Fault::argument(0, message).with_help("give each server's URL after its ID"));
     }
-    if builder.global.server_ids.iter().any(|other| other.number == number) {
-        return Err(Fault::argument(0, format!("server ID {number} is given twice")));
+    if let Some(first) = builder.global.server_ids.first() {
+        let mixed = match (&first.url, &url) {
+            (Some(_), Some(_)) => None,
+            (Some(_), None) => Some("a server ID without a URL after one with a URL"),
+            (None, Some(_)) => Some("a server ID with a URL after one without, which holds for every server"),
+            (None, None) => Some("only one server ID without a URL is possible"),
+        };
+        if let Some(message) = mixed {
+            return Err(Fault::argument(0, message).with_help("give each server's URL after its ID"));
+        }
+    }
+    if let Some(other) = builder.global.server_ids.iter().find(|other| other.number == number)
+        && !are_of_one_server(other.url.as_deref(), url.as_deref())
+    {
+        return Err(Fault::argument(0, format!("server ID {number} is given twice"))
+            .with_help("each server has an ID of its own; one with several URLs has a line for each"));
     }
     builder.global.server_ids.push(ServerId { number, url });
     Ok(())
 }
 
-fn ldap_url(call: &Call<'_>) -> Result<String, Fault> {
-    let url = call.argument(0)?;
-    if is_ldap_url(url) {
-        return Ok(url.to_owned());
-    }
-    Err(Fault::argument(0, format!("`{url}` is not an LDAP URL")).with_help("such as ldap://host:389/"))
+/// Whether two URLs name one server in two ways, ldap:// and ldaps://: host and scheme say so, since ports may be those of two servers.
+fn are_of_one_server(one: Option<&str>, other: Option<&str>) -> bool {
+    let parsed = |text: Option<&str>| LdapUrl::parse(text?).ok();
+    let (Some(one), Some(other)) = (parsed(one), parsed(other)) else { return false };
+    one.scheme != other.scheme && !one.host.is_empty() && one.host.eq_ignore_ascii_case(&other.host)
 }
 
-pub(super) fn is_ldap_url(url: &str) -> bool {
+/// The server of a referral. The entry is added to the URL when it is sent (RFC 4511 section 4.1.10), so that none stands there.
+pub(super) fn referral(call: &Call<'_>) -> Result<String, Fault> {
+    const HELP: &str = "such as ldap://host:389/";
+    let text = call.argument(0)?;
+    if !is_ldap_url(text) {
+        return Err(Fault::argument(0, format!("`{text}` is not an LDAP URL")).with_help(HELP));
+    }
+    let names_more = LdapUrl::parse(text).is_ok_and(|url| {
+        !url.dn.is_empty() || !url.attributes.is_empty() || url.scope.is_some() || url.filter.is_some()
+    });
+    if names_more {
+        let message = format!("`{text}`: a referral names a server, and no entry, scope or filter");
+        return Err(Fault::argument(0, message).with_help(HELP));
+    }
+    Ok(text.to_owned())
+}
+
+fn is_ldap_url(url: &str) -> bool {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     matches!(scheme.as_deref(), Some("ldap" | "ldaps" | "ldapi" | "pldap" | "pldaps" | "cldap"))
 }
