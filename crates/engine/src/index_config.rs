@@ -143,7 +143,7 @@ impl IndexConfig {
         names.peek().ok_or(IndexConfigError::NoAttribute)?;
         for name in names {
             if name.eq_ignore_ascii_case("default") {
-                self.default = kinds.unwrap_or(self.default);
+                self.default = kinds.ok_or_else(|| IndexConfigError::NoKinds(name.to_owned()))?;
                 continue;
             }
             let description =
