@@ -223,6 +223,19 @@ fn referrals_name_servers() {
 }
 
 #[test]
+fn files_of_the_root_dse_are_looked_for() {
+    let read = |file: &str| {
+        let text = format!("rootDSE $D/{file}\n");
+        read(&[("slapd.conf", text.as_str()), ("there.ldif", "dn:\no: x\n")])
+    };
+    let (_keep, config) = read("there.ldif");
+    config.unwrap().check_root_dse_files().unwrap();
+    let (_keep, config) = read("gone.ldif");
+    let error = config.unwrap().check_root_dse_files().unwrap_err().to_string();
+    assert!(error.contains("gone.ldif`: No such file"), "{error}");
+}
+
+#[test]
 fn quick_start_is_complete() {
     let start = super::QuickStart {
         suffix: "dc=example,dc=com".to_owned(),

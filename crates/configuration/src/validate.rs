@@ -367,6 +367,21 @@ impl Config {
         }
         Ok(())
     }
+
+    /// Whether the files of the `rootDSE` lines are there. What is in them is read when the server starts.
+    ///
+    /// # Errors
+    /// Names the file, and why it cannot be opened.
+    pub fn check_root_dse_files(&self) -> Result<(), ConfigError> {
+        for path in &self.global.root_dse_files {
+            if let Err(why) = std::fs::File::open(path) {
+                let message = format!("rootDSE file `{}`: {why}", path.display());
+                return Err(ConfigError::new(Origin::BuiltIn, message)
+                    .with_help("make it, or take the `rootDSE` line out"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// An overlay that shows what a change log has, in a database without one.

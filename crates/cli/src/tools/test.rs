@@ -74,6 +74,7 @@ fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
         return if found.is_empty() { Ok(()) } else { Err(found) };
     }
     found.extend(config.check_directories().err());
+    found.extend(config.check_root_dse_files().err());
     let tls = TlsState::load(&config.global.tls, SystemClock::new().now());
     if !args.quiet
         && let Some(Err(why)) = config.global.backup_schedule.as_ref().map(BackupSchedule::check_directory)
