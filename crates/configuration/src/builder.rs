@@ -421,7 +421,7 @@ impl Builder {
             }
             Form::Words => vec![line::join(call.arguments.iter().map(String::as_str)).into_bytes()],
             Form::Command => vec![line::join_command(call.arguments).into_bytes()],
-            Form::Whole => vec![call.arguments.concat().into_bytes()],
+            Form::Whole => vec![call.arguments.join(" ").into_bytes()],
             Form::Dn => {
                 let text = call.arguments.concat();
                 let pretty = ConfigDn::parse(&self.schema(), &text).map_or(text, |dn| dn.text);

@@ -479,6 +479,21 @@ mod tests {
         }
     }
 
+    /// slapd's slapd.conf has a domain of several URIs in quotes, its cn=config has none.
+    #[test]
+    fn domains_of_unique_are_written_as_slapd_reads_them() {
+        const DOMAIN: &str = "strict ldap:///?cn?sub ldap:///?sn?sub";
+        for line in [format!("unique_uri \"{DOMAIN}\""), format!("unique_uri {DOMAIN}")] {
+            let config = read(&format!("{ONE}overlay unique\n{line}\n")).unwrap();
+            let entries = config.entries();
+            let entry = entries.iter().find(|entry| entry.dn.starts_with("olcOverlay={0}unique")).unwrap();
+            let values = entry.values("olcUniqueURI");
+            assert!(values.iter().eq([DOMAIN.as_bytes()]), "{line}: {values:?}");
+            let text = config.to_slapd_conf().text;
+            assert!(text.contains(&format!("unique_uri \"{DOMAIN}\"\n")), "{text}");
+        }
+    }
+
     #[test]
     fn an_overlay_says_what_is_to_be_known_of_its_settings() {
         for (lines, note) in [

@@ -38,7 +38,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("unique", "olcUniqueConfig",
         OverlayDirective::each("unique_ignore", "olcUniqueIgnore"),
         OverlayDirective::each("unique_attributes", "olcUniqueAttribute"),
         OverlayDirective::switch("unique_strict", "olcUniqueStrict"),
-        OverlayDirective::words("unique_uri", "olcUniqueURI").many(),
+        // Under cn=config slapd reads what stands there, without quotes.
+        OverlayDirective::whole("unique_uri", "olcUniqueURI").arguments(1, u8::MAX).many(),
     ]);
 
 /// Bytes of the filter that a refusal quotes; a longer one is cut.
