@@ -38,7 +38,7 @@ use crate::clock::SystemRandom;
 use crate::configuration_queue::{ConfigurationRequest, QUEUE_LIMIT};
 #[cfg(feature = "kv")]
 use crate::configuration_queue::{FollowedConfiguration, NewestConfiguration};
-use crate::databases::{Databases, PreparedDatabases};
+use crate::databases::{Databases, OpenError, PreparedDatabases};
 use crate::generation::Generation;
 use crate::http::{HttpChange, HttpListener};
 use crate::log::LogLevel;
@@ -415,6 +415,14 @@ fn failed(error: impl fmt::Display) -> LdapResult {
     refusal(ResultCode::OTHER, error.to_string())
 }
 
+/// A fault of the configuration reads here as one that is found before: on one line.
+fn not_opened(error: OpenError) -> LdapResult {
+    match error {
+        OpenError::Config(error) => ConfigRefusal::from(error).0,
+        error => failed(error),
+    }
+}
+
 /// Whose change it is.
 #[derive(Copy, Clone, Debug)]
 enum Maker {
@@ -486,7 +494,7 @@ impl<'s> Transition<'s> {
         };
         let databases =
             Databases::prepare(&config, server.services(), Some(&earlier.databases), out_of_service)
-                .map_err(failed)?;
+                .map_err(not_opened)?;
         Ok(Self { server, endpoints, earlier, config, databases, tls, log, http, admin, balancer })
     }
 

@@ -109,6 +109,14 @@ fn trusts(bench: &Bench, url: &str, authority: &str) -> bool {
 }
 
 #[test]
+fn a_directory_that_is_not_there_is_named_with_the_mend() {
+    let mut bench = Bench::start();
+    let answer = bench.change("olcDatabase={1}mdb,cn=config", "replace olcDbDirectory: /nonexistent/nowhere");
+    let mend = "`/nonexistent/nowhere` does not exist; make it: mkdir -p -m 700 /nonexistent/nowhere";
+    assert!(answer.contains(mend), "{answer}");
+}
+
+#[test]
 fn listeners_come_and_go() {
     let mut bench = Bench::start();
     for (attribute, path, expected) in
