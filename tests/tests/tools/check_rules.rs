@@ -80,3 +80,31 @@ fn check(lines: &str, expected: &[&str]) {
     let answer = Client::connect(server.address).run(&Step { request, ..Step::default() });
     assert_eq!(answer, "-> cn=Ann,ou=people,dc=example,dc=com\n=> 0\n", "{lines}");
 }
+
+/// Without -b and -n. A database that is not there does not hide the others, and is no success.
+#[test]
+fn every_database_is_checked() {
+    let site = Site::new(
+        Kind::Larix,
+        "database mdb\nsuffix dc=example,dc=org\ndirectory @DATA@/first\n\
+         database mdb\nsuffix dc=example,dc=com\ndirectory @DATA@/second\n\
+         overlay constraint\nconstraint_attribute description count 1\n",
+    );
+    site.load_into(Some("dc=example,dc=com"), TREE);
+    let check = |arguments: &[&str]| {
+        let mut tool = Kind::Larix.tool("check");
+        let output = tool.arg("-f").arg(site.configuration()).args(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (status, checked, errors) = check(&[]);
+    assert!(checked.starts_with("\"dc=example,dc=com\": 5 entries"), "{checked}{errors}");
+    assert!(errors.contains("first: no store in this directory"), "{errors}");
+    assert_eq!(status, Some(2));
+
+    site.load_into(Some("dc=example,dc=org"), "dn: dc=example,dc=org\nobjectClass: domain\ndc: example\n");
+    let (status, checked, errors) = check(&[]);
+    assert_eq!((status, checked.lines().count()), (Some(3), 2), "{checked}{errors}");
+    let (status, checked, errors) = check(&["-n", "1"]);
+    assert_eq!((status, checked.lines().count()), (Some(0), 1), "{checked}{errors}");
+}

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
-use larix_configuration::{Config, Source, slapd_d};
+use larix_configuration::{Config, Database, Source, slapd_d};
 use larix_engine::check::{self, Checked};
 use larix_store::Store;
 
@@ -28,6 +28,8 @@ struct Found {
     violations: u64,
     /// What mends the findings.
     mend: &'static str,
+    /// Why databases were not checked; the others were.
+    unchecked: Vec<anyhow::Error>,
 }
 
 const MEND_INDEXES: &str = "`larix index -f ...` makes the indexes anew";
@@ -36,8 +38,8 @@ const MEND_CHECKSUM: &str =
 
 /// Check that the tree, the entries, the indexes and the change log of a database agree
 ///
-/// Also names entries that break rules of the overlays unique and constraint. Ends with 0 when all fits, 1 when something does not, 2
-/// when it could not be checked, 3 when all fits but entries break such rules.
+/// Without -b and -n it checks every database. Also names entries that break rules of the overlays unique and constraint. Ends with 0
+/// when all fits, 1 when something does not, 2 when it could not be checked, 3 when all fits but entries break such rules.
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
 pub(super) struct CheckArgs {
@@ -55,51 +57,37 @@ pub(super) struct CheckArgs {
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: CheckArgs = common::parse(name, arguments);
-    match check(&args) {
-        Ok(Found { findings: 0, violations: 0, .. }) => ExitCode::SUCCESS,
-        Ok(Found { findings: 0, violations, .. }) => {
-            eprintln!("{name}: entries break rules of overlays: {violations}; the server runs all the same");
-            ExitCode::from(VIOLATIONS)
-        }
-        Ok(Found { findings, mend, .. }) => {
-            eprintln!("{name}: {findings} findings; {mend}");
-            ExitCode::from(FINDINGS)
-        }
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            ExitCode::from(NOT_CHECKED)
-        }
+    let Found { findings, violations, mend, unchecked } =
+        check(&args).unwrap_or_else(|error| Found { unchecked: vec![error], ..Found::default() });
+    unchecked.iter().for_each(|error| eprintln!("{name}: {error:#}"));
+    if findings > 0 {
+        eprintln!("{name}: {findings} findings; {mend}");
+        return ExitCode::from(FINDINGS);
     }
+    if !unchecked.is_empty() {
+        return ExitCode::from(NOT_CHECKED);
+    }
+    if violations > 0 {
+        eprintln!("{name}: entries break rules of overlays: {violations}; the server runs all the same");
+        return ExitCode::from(VIOLATIONS);
+    }
+    ExitCode::SUCCESS
 }
 
 fn check(args: &CheckArgs) -> anyhow::Result<Found> {
     let config = args.config.read()?;
-    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+    let Chosen::Stored(databases) = args.database.choose_every(&config)? else {
         return check_configuration(args, &config);
     };
     let mut found = Found { mend: MEND_INDEXES, ..Found::default() };
     for section in databases {
-        let database = common::open(&config, section, Access::Read)?;
-        let snapshot = database.store().snapshot()?;
-        let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
-        let mut printed = Printed { json: args.json, findings: Vec::new(), violations: Vec::new() };
-        let checked: Checked = check::check(&view, &mut |finding| printed.finding(finding.to_string()))
-            .map_err(|fault| anyhow::anyhow!("{fault}"))?;
-        let policy = database.current_policy();
-        let violations = check::check_rules(&view, &policy, &mut |violation| {
-            printed.violation(format!("\"{}\": {}", violation.dn, violation.what));
-        })
-        .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
-        let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
-        println!(
-            "{}",
-            match args.json {
-                true => json(suffix, &checked, violations, &printed),
-                false => line(suffix, &checked, violations),
+        match check_one(args.json, &config, section) {
+            Ok((findings, violations)) => {
+                found.findings += findings;
+                found.violations += violations;
             }
-        );
-        found.findings += checked.findings;
-        found.violations += violations;
+            Err(error) => found.unchecked.push(error),
+        }
     }
     Ok(found)
 }
@@ -130,6 +118,30 @@ fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<Foun
         }
     );
     Ok(found)
+}
+
+/// Checks a database, and prints its line. Answers the numbers of findings and of violations.
+fn check_one(as_json: bool, config: &Config, section: &Database) -> anyhow::Result<(u64, u64)> {
+    let database = common::open(config, section, Access::Read)?;
+    let snapshot = database.store().snapshot()?;
+    let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    let mut printed = Printed { json: as_json, findings: Vec::new(), violations: Vec::new() };
+    let checked: Checked = check::check(&view, &mut |finding| printed.finding(finding.to_string()))
+        .map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    let policy = database.current_policy();
+    let violations = check::check_rules(&view, &policy, &mut |violation| {
+        printed.violation(format!("\"{}\": {}", violation.dn, violation.what));
+    })
+    .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
+    let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
+    println!(
+        "{}",
+        match as_json {
+            true => json(suffix, &checked, violations, &printed),
+            false => line(suffix, &checked, violations),
+        }
+    );
+    Ok((checked.findings, violations))
 }
 
 /// The first of what was found.

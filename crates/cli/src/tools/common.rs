@@ -265,6 +265,18 @@ impl DatabaseArgs {
         Ok(Self { suffix: Some(base.to_owned()).filter(|_| number.is_none()), number, ..self.clone() })
     }
 
+    /// The same for tools that look at everything: every stored database if none is named.
+    pub(crate) fn choose_every<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
+        if !self.is_unset() || self.no_glue {
+            return self.choose(config);
+        }
+        let all: Vec<_> = config.databases.iter().filter(|database| database.kind.is_stored()).collect();
+        if all.is_empty() {
+            bail!("the configuration has no database that stores entries: add `database mdb` with a suffix");
+        }
+        Ok(Chosen::Stored(all))
+    }
+
     fn choose_among<'c>(
         &self,
         config: &'c Config,
