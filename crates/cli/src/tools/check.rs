@@ -10,6 +10,7 @@ use larix_engine::check::{self, Checked};
 use larix_store::Store;
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
+use crate::terminal::say;
 
 /// Findings that are printed; the rest is counted.
 const PRINTED_MAX: u64 = 100;
@@ -104,7 +105,7 @@ fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<Foun
         }
     }
     let (entries, findings) = (config.entries().len(), found.findings);
-    println!(
+    say!(
         "{}",
         match args.json {
             true => serde_json::json!({
@@ -134,7 +135,7 @@ fn check_one(as_json: bool, config: &Config, section: &Database) -> anyhow::Resu
     })
     .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
     let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
-    println!(
+    say!(
         "{}",
         match as_json {
             true => json(suffix, &checked, violations, &printed),

@@ -149,7 +149,7 @@ fn is_only_suffix<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<bool, 
         return Ok(facts.only_suffix == Some(id));
     }
     let [suffix] = view.settings.suffixes.as_slice() else { return Ok(false) };
-    Ok(crate::tree::child(view.snapshot, EntryId::ROOT, suffix.normal.as_str().as_bytes())? == Some(id))
+    Ok(tree::child(view.snapshot, EntryId::ROOT, suffix.normal.as_str().as_bytes())? == Some(id))
 }
 
 /// The scope of a search, with the subtrees that aliases below its base add.

@@ -14,6 +14,7 @@ use larix_server::backup::{self, Chain, Manifest, Source};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::pace;
+use crate::terminal::say;
 use crate::tools::common::{self, Chosen, ConfigArgs, DatabaseArgs};
 
 /// Copy databases while the server runs, with checksums
@@ -69,20 +70,20 @@ fn verify(args: &BackupArgs, directory: &Path) -> anyhow::Result<()> {
             bail!("--load needs a directory: `larix restore --from -` makes databases of a stream");
         }
         let summary = backup::unpack(&mut io::stdin().lock(), None, &mut pace)?;
-        println!("the stream: {} files, {} bytes, whole", summary.files, summary.bytes);
+        say!("the stream: {} files, {} bytes, whole", summary.files, summary.bytes);
         return Ok(());
     }
     let chain = Chain::read(directory)?;
     chain.verify(&mut pace)?;
     for database in &chain.full.databases {
         let (entries, bytes) = (database.entries, database.file.bytes);
-        println!("{}: {entries} entries, {bytes} bytes, whole", database.name());
+        say!("{}: {entries} entries, {bytes} bytes, whole", database.name());
     }
-    println!("made at {} by Larix {}", chain.full.made_at, chain.full.larix);
+    say!("made at {} by Larix {}", chain.full.made_at, chain.full.larix);
     for increment in &chain.increments {
         let manifest = &increment.manifest;
         let changes: u64 = manifest.databases.iter().map(|database| database.entries).sum();
-        println!("{}: {changes} changes, made at {}, whole", increment.directory.display(), manifest.made_at);
+        say!("{}: {changes} changes, made at {}, whole", increment.directory.display(), manifest.made_at);
     }
     if args.load {
         load(args, &chain)?;
@@ -99,7 +100,7 @@ fn load(args: &BackupArgs, chain: &Chain) -> anyhow::Result<()> {
     {
         loaded.findings.iter().for_each(|finding| eprintln!("{finding}"));
         findings += loaded.findings.len();
-        println!(
+        say!(
             "{}: loaded with {} changes, {} entries, {} findings",
             loaded.suffix,
             loaded.changes,
@@ -148,7 +149,7 @@ fn take(args: &BackupArgs, to: &Path) -> anyhow::Result<()> {
 
 fn report(manifest: &Manifest, what: &str) {
     for database in &manifest.databases {
-        println!("{}: {} {what}, {} bytes", database.name(), database.entries, database.file.bytes);
+        say!("{}: {} {what}, {} bytes", database.name(), database.entries, database.file.bytes);
     }
 }
 
