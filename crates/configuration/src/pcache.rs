@@ -282,6 +282,12 @@ pub(super) fn complete(config: &mut Config) -> Result<(), ConfigError> {
                         as far as the access rules of this database let it";
             notes.push((overlay.origin.clone(), text));
         }
+        // slapd writes it, its default, into every slapd.d.
+        if database.kind.settings::<LdapSettings>().is_some_and(|ldap| ldap.proxy.chase_referrals) {
+            let text =
+                "`chase-referrals yes` has no effect behind overlay pcache: the client gets the referrals";
+            notes.push((overlay.origin.clone(), text));
+        }
         let has =
             |matches: fn(&str) -> bool| overlay.settings.iter().any(|setting| matches(setting.attribute));
         if has(|attribute| attribute.starts_with("olcDb") && attribute != "olcDbDirectory") {
@@ -374,6 +380,17 @@ mod tests {
             settings.shared
                 && config.notes.iter().any(|note| note.to_string().contains("answers are for all"))
         );
+    }
+
+    /// slapd's default, which it writes into every slapd.d.
+    #[test]
+    fn referrals_that_are_to_be_followed_are_noted() {
+        let lines = DATABASE.replace("overlay pcache", "chase-referrals yes\noverlay pcache");
+        let (_, config) = read(&format!("{lines}{ONE}")).unwrap();
+        let note = "`chase-referrals yes` has no effect behind overlay pcache";
+        assert!(config.notes.iter().any(|found| found.text.starts_with(note)), "{:?}", config.notes);
+        let (_, config) = read(&format!("{DATABASE}{ONE}")).unwrap();
+        assert!(!config.notes.iter().any(|found| found.text.starts_with(note)), "{:?}", config.notes);
     }
 
     #[test]

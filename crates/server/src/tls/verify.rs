@@ -29,7 +29,7 @@ pub(super) enum RevocationCheck {
 }
 
 /// The certificates that are configured for clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Trusted {
     /// Authorities: a client is believed that shows what they signed.
     authorities: RootCertStore,

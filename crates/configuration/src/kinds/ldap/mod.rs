@@ -53,11 +53,6 @@ impl KindSettings for LdapSettings {
             let help = "take `syncdata` and `logbase` out of its syncrepl line";
             found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
         }
-        if self.proxy.chase_referrals && database.caching_overlay().is_some() {
-            let message = "overlay pcache keeps no answers of servers that a referral names";
-            let help = "take `chase-referrals yes` out, or put `overlay chain` in front of the cache";
-            found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
-        }
         let in_front = config.interceptors(Some(database), &mut |_| Ok(None));
         if !lines.is_empty() && in_front.is_ok_and(|in_front| in_front.stack().maps_names()) {
             let message =
