@@ -99,6 +99,10 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:2:7: index type for \"default\" undefined: no default specified\n    | index default\n    |       ^^^^^^^\n    = help: name the kinds, such as `eq`, or put `index default eq` before it",
         ),
         (
+            &[("slapd.conf", "access to *\n  by dnattr=nosuch read\n")],
+            "$D/slapd.conf:1: access rule: attribute `nosuch`: attribute type undefined\n    = help: include the schema that defines it",
+        ),
+        (
             &[("slapd.conf", "password-hash {SSHA9}\n")],
             "$D/slapd.conf:1:15: no password scheme `{SSHA9}`\n    | password-hash {SSHA9}\n    |               ^^^^^^^\n    = help: one of {SSHA}, {SHA}, {SMD5}, {MD5}, {SSHA256}, {SHA256}, {SSHA384}, {SHA384}, {SSHA512}, {SHA512}, {ARGON2}, {PBKDF2}, {PBKDF2-SHA1}, {PBKDF2-SHA256}, {PBKDF2-SHA512}, {CRYPT}, {SCRAM-SHA-1}, {SCRAM-SHA-256}, {SCRAM-SHA-512}, {TOTP1}, {TOTP256}, {TOTP512}, {TOTP1ANDPW}, {TOTP256ANDPW}, {TOTP512ANDPW}, {CLEARTEXT}",
         ),

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larix_engine::access::{AccessPolicy, AccessRule, Because, ItemKind, Privilege, Subject, Verdict, Who};
-use larix_schema::{AttributeDescription, NormalDn, SECRET_ATTRIBUTES};
+use larix_engine::access::{
+    AccessPolicy, AccessPolicyFault, AccessRule, Because, ItemKind, Privilege, Subject, Verdict, Who,
+};
+use larix_schema::{AttributeDescription, DescriptionError, NormalDn, SECRET_ATTRIBUTES};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::kinds::relay;
@@ -96,7 +98,18 @@ fn access(config: &Config) -> Result<(), ConfigError> {
             AccessPolicy::new(Arc::clone(&config.schema), None, std::slice::from_ref(&line.rule), &[])
                 .map(|_| ())
                 .map_err(|error| {
-                    ConfigError::new(line.origin.clone(), format!("access rule: {}", error.fault))
+                    let refused =
+                        ConfigError::new(line.origin.clone(), format!("access rule: {}", error.fault));
+                    let is_undefined = match &error.fault {
+                        AccessPolicyFault::UnknownAttribute { name, .. } => {
+                            config.schema.describe(name) == Err(DescriptionError::UnknownType)
+                        }
+                        fault => matches!(fault, AccessPolicyFault::UnknownClass(_)),
+                    };
+                    match is_undefined {
+                        true => refused.with_help("include the schema that defines it"),
+                        false => refused,
+                    }
                 })
         })
     };
