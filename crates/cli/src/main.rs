@@ -19,6 +19,7 @@ mod terminal;
 mod tools;
 mod version;
 
+use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
@@ -95,25 +96,59 @@ enum LarixCommand {
     Manual(manual::ManualArgs),
 }
 
+/// The status of a tool that nobody reads any more: that of a program which SIGPIPE has ended.
+const READER_GONE: u8 = 141;
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
     let rest: Vec<OsString> = arguments.collect();
     let name = Path::new(&program).file_name().and_then(OsStr::to_str).unwrap_or("larix").to_owned();
-    if let Some(tool) = Tool::by_program_name(&name) {
-        return tools::run(tool, &name, &rest);
+    if !prints_answers(&name, &rest) {
+        return run(&program, &name, rest);
+    }
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !is_reader_gone(panic.payload()) {
+            usual(panic);
+        }
+    }));
+    std::panic::catch_unwind(|| run(&program, &name, rest)).unwrap_or_else(|panic| {
+        match is_reader_gone(&*panic) {
+            true => ExitCode::from(READER_GONE),
+            false => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Whether what the command prints is all that it is for: a server and a move do not end without a word.
+fn prints_answers(name: &str, arguments: &[OsString]) -> bool {
+    let first = arguments.first().and_then(|first| first.to_str());
+    !matches!(name, "slapd" | "lt-slapd" | "lloadd" | "lt-lloadd")
+        && !matches!(first, Some("serve" | "balance" | "demo" | "adopt"))
+}
+
+/// Whether a panic is that of `println!` into a pipe whose reader has ended, as in `larix version | true`.
+fn is_reader_gone(panic: &(dyn Any + Send)) -> bool {
+    let text = panic.downcast_ref::<String>();
+    text.is_some_and(|text| text.starts_with("failed printing to std") && text.contains("Broken pipe"))
+}
+
+fn run(program: &OsStr, name: &str, rest: Vec<OsString>) -> ExitCode {
+    if let Some(tool) = Tool::by_program_name(name) {
+        return tools::run(tool, name, &rest);
     }
     if name == "slapd" || name == "lt-slapd" {
-        return slapd(&name, rest);
+        return slapd(name, rest);
     }
     if name == "lloadd" || name == "lt-lloadd" {
-        return balance::lloadd(&name, rest);
+        return balance::lloadd(name, rest);
     }
     match rest.first().and_then(|first| first.to_str()).and_then(Tool::by_subcommand) {
         Some(tool) => {
             tools::run(tool, &format!("{name} {}", tool.subcommand()), rest.get(1..).unwrap_or(&[]))
         }
-        None => larix(&program, rest),
+        None => larix(program, rest),
     }
 }
 

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
 use std::os::unix::fs::symlink;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const LARIX: &str = env!("CARGO_BIN_EXE_larix");
 /// The command line cannot be understood.
@@ -51,6 +51,15 @@ fn it_says_what_it_is_and_what_it_does_not_know() {
         let output = Command::new(LARIX).args(arguments).output().unwrap();
         check(&format!("larix {arguments:?}"), &output, status, said);
     }
+}
+
+/// As in `larix version | true`: no report of a panic, and the status of a program that SIGPIPE has ended.
+#[test]
+fn a_reader_that_has_gone_away_ends_a_command_without_a_word() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(LARIX).arg("version").stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(141), ""));
 }
 
 #[test]
