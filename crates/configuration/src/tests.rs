@@ -167,6 +167,11 @@ fn limits_say_for_whom() {
         let error = read(subject).expect_err(subject);
         assert!(error.contains(expected) && error.contains("slapd.conf:5:8"), "{subject}: {error}");
     }
+    for again in ["*", "users", "anonymous", "dn.anonymous"] {
+        let first = again.trim_start_matches("dn.");
+        let error = read(&format!("{first} time=5\nlimits {again}")).expect_err(again);
+        assert!(error.contains(&format!("slapd.conf:6:8: `{again}` has limits already")), "{error}");
+    }
     for subject in [
         "group=cn=g",
         "group/groupOfUniqueNames/uniqueMember=cn=g",

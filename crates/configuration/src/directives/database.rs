@@ -135,6 +135,14 @@ fn limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     if let LimitSubject::Group { class, attribute, .. } = &subject {
         defined(builder, class, attribute)?;
     }
+    let is_same = |rule: &LimitRule| {
+        use LimitSubject::{Anonymous, Any, Users};
+        matches!((&rule.subject, &subject), (Any, Any) | (Anonymous, Anonymous) | (Users, Users))
+    };
+    if builder.open_database()?.shared.limits.iter().any(is_same) {
+        let message = format!("`{}` has limits already, and the first line holds", call.argument(0)?);
+        return Err(Fault::argument(0, message).with_help("put all of them into one line"));
+    }
     let mut limits = builder.shared().search_limits;
     for (number, word) in call.arguments.iter().enumerate().skip(1) {
         limits.apply_word(word).map_err(|message| Fault::argument(number, message))?;
