@@ -28,6 +28,10 @@ impl Dispatcher {
         let started = self
             .controls(message.controls, controls::OperationKind::Extended(request.name))
             .and_then(|controls| match request.name {
+                // RFC 4532 section 2.1.
+                oid::WHO_AM_I if request.value.is_some() => {
+                    Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no request data expected"))
+                }
                 oid::WHO_AM_I => self.who_am_i(&begun, &controls, message.controls, out),
                 oid::PASSWORD_MODIFY => self.password_modify(begun, request, controls, message.controls, out),
                 oid::VERIFY_CREDENTIALS if self.server.config().global.verify_credentials => {
