@@ -262,7 +262,7 @@ fn all_aliases_are_followed_and_each_is_charged() {
         let whole = SearchSpec { base: SUFFIX, ..ask(Scope::Subtree, "(cn=end)") };
         let (_, dear, answered) = slices(&fixture, &whole);
         assert_eq!((told(&answered), dear), ((ResultCode::SUCCESS, "", 1), false), "{case}");
-        let most = 2 * count as u64;
+        let most = (2 * count as u64).max(40);
         limit(&fixture, RequestLimit::Steps, most);
         let text = format!("more than {most} steps of work on one entry (request-limits steps=)");
         let (_, _, answered) = slices(&fixture, &ask(Scope::Subtree, "(cn=end)"));
