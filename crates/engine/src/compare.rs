@@ -66,15 +66,19 @@ fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> R
     let kind = view.schema.attribute(description.attribute);
     // Of these every one is operational.
     let of_name = |computed: &Computed| kind.is_operational() && computed.name() == kind.name();
+    let bound = view.schema.bind_equality(&description, request.value);
     match Computed::ALL.into_iter().find(of_name) {
         Some(computed @ (Computed::EntryDn | Computed::SubschemaSubentry)) => {
             let text = format!("{} compare not supported", computed.name());
             return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
         }
-        Some(computed) => return Ok(Asserted::Computed(computed, description)),
-        None => {}
+        // What is no value of its syntax is refused as for other attributes.
+        Some(computed) if !matches!(bound, Err(BindError::InvalidValue)) => {
+            return Ok(Asserted::Computed(computed, description));
+        }
+        _ => {}
     }
-    let bound = view.schema.bind_equality(&description, request.value).map_err(|error| {
+    let bound = bound.map_err(|error| {
         let code = match error {
             BindError::InvalidValue => ResultCode::INVALID_ATTRIBUTE_SYNTAX,
             BindError::NoRule => ResultCode::INAPPROPRIATE_MATCHING,
