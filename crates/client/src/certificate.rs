@@ -11,6 +11,11 @@ const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 const ANY_USAGE: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
+/// keyCertSign in the first octet of a key usage.
+const KEY_CERT_SIGN: u8 = 0x04;
+const BIT_STRING: Tag = Tag(0x03);
 const OBJECT_IDENTIFIER: Tag = Tag(0x06);
 /// How many of a certificate's names are kept, for messages.
 const NAMES_MAX: usize = 10;
@@ -34,36 +39,20 @@ impl Certificate {
     /// # Errors
     /// These bytes are no certificate.
     pub(crate) fn read(der: &[u8]) -> Result<Self, DecodeError> {
-        let mut certificate = Reader::new(der).sequence("Certificate")?;
-        let mut body = certificate.sequence("tbsCertificate")?;
-        body.optional(Tag::context_constructed(0), "version")?;
-        for field in ["serialNumber", "signature"] {
-            body.element(field)?;
-        }
-        let issuer = body.raw("issuer")?;
-        body.element("validity")?;
-        let subject = body.raw("subject")?;
-        let mut found =
-            Self { issuer: name(issuer)?.0, is_self_issued: issuer == subject, ..Self::default() };
-        found.common_name = name(subject)?.1;
-        body.element("subjectPublicKeyInfo")?;
-        body.optional(Tag::context(1), "issuerUniqueID")?;
-        body.optional(Tag::context(2), "subjectUniqueID")?;
-        if let Some(extensions) = body.optional(Tag::context_constructed(3), "extensions")? {
-            let mut extensions = Reader::new(extensions).sequence("extensions")?;
-            while !extensions.is_empty() {
-                found.add_extension(extensions.sequence("extension")?)?;
-            }
+        let fields = Fields::read(der)?;
+        let mut found = Self {
+            common_name: name(fields.subject)?.1,
+            issuer: name(fields.issuer)?.0,
+            is_self_issued: fields.is_self_issued(),
+            ..Self::default()
+        };
+        for (kind, value) in fields.extensions {
+            found.add_extension(kind, value)?;
         }
         Ok(found)
     }
 
-    fn add_extension(&mut self, mut extension: Reader<'_>) -> Result<(), DecodeError> {
-        let kind = extension.expect(OBJECT_IDENTIFIER, "extnID")?;
-        if extension.peek() == Some(Tag::BOOLEAN) {
-            extension.element("critical")?;
-        }
-        let value = extension.octets("extnValue")?;
+    fn add_extension(&mut self, kind: &[u8], value: &[u8]) -> Result<(), DecodeError> {
         match kind {
             ALTERNATIVE_NAMES => {
                 self.has_alternatives = true;
@@ -91,6 +80,81 @@ impl Certificate {
     /// Whether the common name, with `*.` for one label perhaps, is that of the server.
     pub(crate) fn is_called(&self, server: &ServerName<'_>) -> bool {
         self.common_name.as_deref().is_some_and(|name| fits(name, server))
+    }
+}
+
+/// Whether what the key of a certificate signs may be a certificate (RFC 5280 section 6.1.4): it is an authority's by its basic
+/// constraints, and its key is for that by its key usage, if it has one. Without basic constraints, as OpenSSL has it: its key usage
+/// says so, or it is a root of version 1, which has no extensions. The TLS library asks this of no certificate that is trusted: it
+/// believes whatever the key of one has signed.
+#[must_use]
+pub fn may_sign(der: &[u8]) -> bool {
+    Fields::read(der).and_then(|fields| fields.may_sign()).unwrap_or(false)
+}
+
+/// The fields that are looked at, in DER.
+struct Fields<'a> {
+    is_version_1: bool,
+    issuer: &'a [u8],
+    subject: &'a [u8],
+    /// By their OIDs.
+    extensions: Vec<(&'a [u8], &'a [u8])>,
+}
+
+impl<'a> Fields<'a> {
+    fn read(der: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut certificate = Reader::new(der).sequence("Certificate")?;
+        let mut body = certificate.sequence("tbsCertificate")?;
+        let version = body.optional(Tag::context_constructed(0), "version")?;
+        for field in ["serialNumber", "signature"] {
+            body.element(field)?;
+        }
+        let issuer = body.raw("issuer")?;
+        body.element("validity")?;
+        let subject = body.raw("subject")?;
+        let mut found = Self { is_version_1: version.is_none(), issuer, subject, extensions: Vec::new() };
+        body.element("subjectPublicKeyInfo")?;
+        body.optional(Tag::context(1), "issuerUniqueID")?;
+        body.optional(Tag::context(2), "subjectUniqueID")?;
+        if let Some(extensions) = body.optional(Tag::context_constructed(3), "extensions")? {
+            let mut extensions = Reader::new(extensions).sequence("extensions")?;
+            while !extensions.is_empty() {
+                let mut extension = extensions.sequence("extension")?;
+                let kind = extension.expect(OBJECT_IDENTIFIER, "extnID")?;
+                if extension.peek() == Some(Tag::BOOLEAN) {
+                    extension.element("critical")?;
+                }
+                found.extensions.push((kind, extension.octets("extnValue")?));
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_self_issued(&self) -> bool {
+        self.issuer == self.subject
+    }
+
+    fn extension(&self, wanted: &[u8]) -> Option<&'a [u8]> {
+        self.extensions.iter().find(|(kind, _)| *kind == wanted).map(|(_, value)| *value)
+    }
+
+    fn may_sign(&self) -> Result<bool, DecodeError> {
+        let is_key_for_that = match self.extension(KEY_USAGE) {
+            Some(usage) => {
+                // The first octet says how many bits of the last one mean nothing.
+                let bits = Reader::new(usage).expect(BIT_STRING, "KeyUsage")?.get(1).copied();
+                Some(bits.is_some_and(|bits| bits & KEY_CERT_SIGN != 0))
+            }
+            None => None,
+        };
+        match (self.extension(BASIC_CONSTRAINTS), is_key_for_that) {
+            (_, Some(false)) => Ok(false),
+            (Some(constraints), _) => {
+                Reader::new(constraints).sequence("BasicConstraints")?.boolean_or_false("cA")
+            }
+            (None, Some(true)) => Ok(true),
+            (None, None) => Ok(self.is_version_1 && self.is_self_issued()),
+        }
     }
 }
 
@@ -197,6 +261,44 @@ mod tests {
             false,
         );
         assert!(Certificate::read(b"\x30\x03\x02\x01\x01").is_err());
+    }
+
+    #[test]
+    fn whose_key_may_sign() {
+        use rcgen::{BasicConstraints, IsCa, KeyUsagePurpose};
+        let authority = || IsCa::Ca(BasicConstraints::Constrained(0));
+        for (is_ca, usages, expected) in [
+            (IsCa::NoCa, vec![], false),
+            (IsCa::ExplicitNoCa, vec![], false),
+            (IsCa::ExplicitNoCa, vec![KeyUsagePurpose::KeyCertSign], false),
+            (IsCa::NoCa, vec![KeyUsagePurpose::KeyCertSign], true),
+            (authority(), vec![], true),
+            (authority(), vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign], true),
+            (authority(), vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign], false),
+        ] {
+            let what = format!("{is_ca:?}, {usages:?}");
+            let own =
+                Authority::changed("Root", |params| (params.is_ca, params.key_usages) = (is_ca, usages));
+            let der = CertificateDer::from_pem_slice(own.certificate().as_bytes()).unwrap();
+            assert_eq!(may_sign(&der), expected, "{what}");
+            assert!(!may_sign(&der[..der.len() / 2]), "{what}");
+        }
+    }
+
+    #[test]
+    fn damaged_certificates_are_read_or_refused() {
+        let pem = Authority::new("Root").certificate();
+        let whole = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec();
+        let look = |der: &[u8]| (Certificate::read(der).is_ok(), may_sign(der));
+        assert_eq!(look(&whole), (true, true));
+        (0..whole.len()).for_each(|length| assert_eq!(look(&whole[..length]), (false, false)));
+        for at in 0..whole.len() {
+            for value in [0, 1, 0x7f, 0x80, 0x84, 0xff, whole[at] ^ 1, whole[at] ^ 0x20] {
+                let mut damaged = whole.clone();
+                damaged[at] = value;
+                look(&damaged);
+            }
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod trust;
 mod verifier;
 
 pub use bind::Credentials;
+pub use certificate::may_sign;
 pub use channel::{Channel, Opening, Security};
 pub use connection::{Connection, ConnectionOptions};
 pub use dial::KeepAlive;

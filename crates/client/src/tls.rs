@@ -18,7 +18,7 @@ use crate::error::ClientError;
 use crate::fault::{self, SettingNames};
 use crate::peer_fault::PeerFault;
 use crate::pins::{PeerKeyHash, Pinned};
-use crate::trust::{NameRule, Named, Shown};
+use crate::trust::{NameRule, Named, Shown, Trusted};
 use crate::verifier::Verifier;
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
@@ -169,7 +169,7 @@ impl TlsOptions {
         if !pins.is_empty() {
             verifier.add(Pinned(pins.to_vec()));
         }
-        if let Some(named) = self.named(provider, Arc::clone(shown))? {
+        if let Some(named) = self.named(&provider, Arc::clone(shown))? {
             verifier.add(named);
         }
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
@@ -184,7 +184,7 @@ impl TlsOptions {
     }
 
     /// What judges the chain and the name of the server's certificate; `None`: nothing does.
-    fn named(&self, provider: Arc<CryptoProvider>, shown: Shown) -> Result<Option<Named>, ClientError> {
+    fn named(&self, provider: &Arc<CryptoProvider>, shown: Shown) -> Result<Option<Named>, ClientError> {
         let word = |name: &str| self.get(name).map(str::to_ascii_lowercase);
         match word("TLS_REQCERT").as_deref() {
             Some("never" | "allow") => return Ok(None),
@@ -205,31 +205,37 @@ impl TlsOptions {
                 return Err(ClientError::Usage(text));
             }
         };
-        let trusted = self.authorities()?;
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(trusted.iter().cloned());
-        if roots.is_empty() {
+        let trusted = Trusted::of(self.authorities()?);
+        let (signing, others) = (roots(&trusted.authorities), roots(&trusted.others));
+        if signing.is_empty() && others.is_empty() {
             let text = "no authority is known to check the server's certificate: give tls_cacert=FILE, or \
                         tls_reqcert=never to trust any (-o of the tools)";
             return Err(ClientError::Usage(text.to_owned()));
         }
-        let mut builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let lists = self.revocation_lists()?;
         let check = word("TLS_CRLCHECK");
-        builder = match check.as_deref() {
-            Some("peer") => builder.with_crls(lists).only_check_end_entity_revocation(),
-            Some("all") => builder.with_crls(lists),
-            None | Some("none") if !lists.is_empty() => {
-                builder.with_crls(lists).allow_unknown_revocation_status()
+        let check = check.as_deref().unwrap_or("none");
+        if !["none", "peer", "all"].contains(&check) {
+            return Err(ClientError::Usage(format!("TLS_CRLCHECK {check}: none, peer or all")));
+        }
+        let verifier = |roots: RootCertStore| -> Result<Option<Arc<WebPkiServerVerifier>>, ClientError> {
+            if roots.is_empty() {
+                return Ok(None);
             }
-            None | Some("none") => builder,
-            Some(other) => {
-                return Err(ClientError::Usage(format!("TLS_CRLCHECK {other}: none, peer or all")));
-            }
+            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+            let builder = match check {
+                "peer" => builder.with_crls(lists.clone()).only_check_end_entity_revocation(),
+                "all" => builder.with_crls(lists.clone()),
+                _ if lists.is_empty() => builder,
+                _ => builder.with_crls(lists.clone()).allow_unknown_revocation_status(),
+            };
+            let built =
+                builder.build().map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?;
+            Ok(Some(built))
         };
-        let inner = builder.build().map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?;
-        let asks_revocation = matches!(check.as_deref(), Some("peer" | "all"));
-        Ok(Some(Named { inner, rule, trusted, asks_revocation, shown }))
+        let (signed, shown_itself) = (verifier(signing)?, verifier(others)?);
+        let asks_revocation = check != "none";
+        Ok(Some(Named { signed, shown_itself, trusted, asks_revocation, shown, rule }))
     }
 
     /// Of `TLS_CRLFILE`, and those that stand beside the authorities.
@@ -391,6 +397,13 @@ pub(crate) fn channel_binding(
 
 fn known(name: &str) -> Option<&'static str> {
     KNOWN.iter().copied().find(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Of those that can be read: a bundle may hold others.
+fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates.iter().cloned());
+    roots
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {

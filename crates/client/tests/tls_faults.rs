@@ -12,7 +12,8 @@ use larix_client::{Ambient, ClientError, ConnectionOptions, Credentials, Session
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_testkit::{Authority, Issued, self_signed};
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, PKCS_ECDSA_P256_SHA256, date_time_ymd,
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, date_time_ymd,
 };
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
@@ -185,6 +186,35 @@ fn a_certificate_that_is_trusted_itself_is_judged() {
     let error = error.ask("localhost", &[("tls_cacert", &trust.path())]).unwrap_err();
     assert!(error.contains("authority's (CN=localhost,O=Larix tests, CA:TRUE)"), "{error}");
     assert!(error.contains("name its file in tls_cacert"), "{error}");
+}
+
+/// The key of a trusted certificate that is no authority's, such as another server's, signs no servers.
+#[test]
+fn who_is_no_authority_signs_no_servers() {
+    let authority = || IsCa::Ca(BasicConstraints::Unconstrained);
+    // Whether what its key signed is taken. It is itself, in any case.
+    for (is_ca, usages, expected) in [
+        (IsCa::NoCa, vec![], false),
+        (IsCa::ExplicitNoCa, vec![], false),
+        (authority(), vec![KeyUsagePurpose::DigitalSignature], false),
+        (authority(), vec![], true),
+        (authority(), vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature], true),
+    ] {
+        let what = format!("{is_ca:?}, {usages:?}");
+        let own = Authority::changed("Own", |params| {
+            (params.is_ca, params.key_usages) = (is_ca, usages);
+            params.subject_alt_names = vec![rcgen::SanType::DnsName("localhost".try_into().unwrap())];
+        });
+        for others in [String::new(), Authority::new("Other").certificate()] {
+            let trust = Trust::new(&[&own.certificate(), &others]);
+            let path = trust.path();
+            let settings = [("tls_cacert", path.as_str())];
+            assert_eq!(Peer::tls(&own.own(), BOTH, None).ask("localhost", &settings), Ok(()), "{what}");
+            let signed = Peer::tls(&own.server(), BOTH, None).ask("localhost", &settings);
+            assert_eq!(signed.is_ok(), expected, "{what}: {signed:?}");
+            assert!(expected || signed.is_err_and(|error| error.contains("not trusted (CN=Own")), "{what}");
+        }
+    }
 }
 
 #[test]

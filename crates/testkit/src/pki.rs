@@ -54,7 +54,17 @@ impl Authority {
     /// # Panics
     /// When the machine has no randomness.
     pub fn new(name: &str) -> Self {
-        let issuer = CertifiedIssuer::self_signed(authority_params(name), new_key(&PKCS_ECDSA_P256_SHA256));
+        Self::changed(name, |_| {})
+    }
+
+    /// A root whose certificate says something else of itself: that it is no authority's, perhaps.
+    ///
+    /// # Panics
+    /// When the parameters make no certificate.
+    pub fn changed(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        let mut params = authority_params(name);
+        change(&mut params);
+        let issuer = CertifiedIssuer::self_signed(params, new_key(&PKCS_ECDSA_P256_SHA256));
         Self { issuer: issuer.expect("a root certificate") }
     }
 
@@ -71,6 +81,11 @@ impl Authority {
     /// Its certificate, in PEM.
     pub fn certificate(&self) -> String {
         self.issuer.pem()
+    }
+
+    /// Its certificate and its key, for a peer that shows them itself. No list revokes it.
+    pub fn own(&self) -> Issued {
+        Issued { certificate: self.certificate(), key: self.issuer.key().serialize_pem(), serial: Vec::new() }
     }
 
     /// For a server on loopback.

@@ -6,10 +6,7 @@ use std::fmt::Write as _;
 use larix_engine::time::{CivilTime, Timestamp};
 use larix_proto::dn::write_escaped;
 
-const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
-const BIT_STRING: u8 = 0x03;
-const OCTET_STRING: u8 = 0x04;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTF8_STRING: u8 = 0x0c;
 const NUMERIC_STRING: u8 = 0x12;
@@ -25,13 +22,6 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 /// `[0] EXPLICIT`: the version.
 const VERSION: u8 = 0xa0;
-/// `[3] EXPLICIT`: the extensions.
-const EXTENSIONS: u8 = 0xa3;
-/// The OIDs of basicConstraints (RFC 5280 section 4.2.1.9) and keyUsage (section 4.2.1.3).
-const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
-const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
-/// keyCertSign in the first octet of a key usage.
-const KEY_CERT_SIGN: u8 = 0x04;
 
 /// Names of the attribute types that certificates carry, as the schema knows them; others stay numbers.
 const ATTRIBUTE_NAMES: &[(&str, &str)] = &[
@@ -65,8 +55,6 @@ pub(super) struct Certificate<'a> {
     pub(super) is_version_1: bool,
     /// The signature's algorithm: its OID and parameters.
     signature: &'a [u8],
-    /// A list without its tag; empty: there are none, or what stands there is no such list.
-    extensions: &'a [u8],
 }
 
 /// A hash by which a certificate was signed.
@@ -93,44 +81,12 @@ impl<'a> Certificate<'a> {
         let mut validity = Reader(fields.expect(SEQUENCE)?);
         let (not_before, not_after) = (validity.time()?, validity.time()?);
         let subject = fields.whole(SEQUENCE)?;
-        let extensions = extensions(fields).unwrap_or_default();
-        Some(Self { issuer, subject, not_before, not_after, is_version_1, signature, extensions })
+        Some(Self { issuer, subject, not_before, not_after, is_version_1, signature })
     }
 
     /// Whether it was issued by itself: a root.
     pub(super) fn is_self_issued(&self) -> bool {
         self.issuer == self.subject
-    }
-
-    /// Whether what its key signs may be a certificate (RFC 5280 section 6.1.4): it is an authority's by its basic constraints, and
-    /// its key is for that by its key usage, if it has one. Without basic constraints, as OpenSSL has it: its key usage says so, or
-    /// it is a root of version 1, which has no extensions.
-    pub(super) fn may_sign(&self) -> bool {
-        let usage = self.extension(KEY_USAGE);
-        let is_key_for_that = usage.is_none_or(|usage| signs_certificates(usage).unwrap_or(false));
-        is_key_for_that
-            && match self.extension(BASIC_CONSTRAINTS) {
-                Some(constraints) => is_authority(constraints).unwrap_or(false),
-                None => usage.is_some() || (self.is_version_1 && self.is_self_issued()),
-            }
-    }
-
-    /// The value of an extension.
-    fn extension(&self, oid: &[u8]) -> Option<&'a [u8]> {
-        let mut all = Reader(self.extensions);
-        while !all.is_empty() {
-            let mut extension = Reader(all.expect(SEQUENCE)?);
-            let is_wanted = extension.expect(OBJECT_IDENTIFIER)? == oid;
-            let mut value = extension.any()?;
-            if value.tag == BOOLEAN {
-                // Whether it is critical.
-                value = extension.any()?;
-            }
-            if is_wanted {
-                return (value.tag == OCTET_STRING).then_some(value.content);
-            }
-        }
-        None
     }
 
     /// The hash that `tls-server-end-point` asks for (RFC 5929 section 4.1): the signature's own, SHA-256 in the place of
@@ -149,30 +105,6 @@ impl<'a> Certificate<'a> {
             _ => None,
         }
     }
-}
-
-/// The extensions among the fields that stand behind the subject.
-fn extensions<'a>(mut fields: Reader<'a>) -> Option<&'a [u8]> {
-    // The public key.
-    fields.expect(SEQUENCE)?;
-    while !fields.is_empty() {
-        let field = fields.any()?;
-        if field.tag == EXTENSIONS {
-            return Reader(field.content).expect(SEQUENCE);
-        }
-    }
-    None
-}
-
-fn signs_certificates(usage: &[u8]) -> Option<bool> {
-    // The first octet says how many bits of the last one mean nothing.
-    let bits = Reader(usage).expect(BIT_STRING)?;
-    Some(bits.get(1)? & KEY_CERT_SIGN != 0)
-}
-
-fn is_authority(constraints: &[u8]) -> Option<bool> {
-    let mut fields = Reader(Reader(constraints).expect(SEQUENCE)?);
-    Some(*fields.expect(BOOLEAN)?.first()? != 0)
 }
 
 /// The hash of RSASSA-PSS parameters (RFC 4055 section 3.1): SHA-1, and so SHA-256 here, when they name none.
@@ -418,7 +350,6 @@ mod tests {
         let look = |bytes: &[u8]| {
             if let Some(read) = Certificate::parse(bytes) {
                 let _ = (name_to_dn(read.subject), name_to_dn(read.issuer), read.signature_hash());
-                let _ = read.may_sign();
             }
         };
         (0..der.len()).for_each(|length| look(&der[..length]));

@@ -359,15 +359,7 @@ fn clients_are_believed_or_not() {
 
 #[test]
 fn who_is_no_authority_signs_no_clients() {
-    use rcgen::{
-        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
-    };
-    let params = |name: &str| {
-        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params
-    };
+    use rcgen::{BasicConstraints, IsCa, KeyUsagePurpose};
     let authority = || IsCa::Ca(BasicConstraints::Unconstrained);
     let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
     // What a self-signed certificate among the authorities says that it is; whether a client is believed that shows what its key
@@ -379,19 +371,17 @@ fn who_is_no_authority_signs_no_clients() {
         ("an authority", authority(), vec![], [true, false]),
         ("with a key for that", authority(), vec![KeyUsagePurpose::KeyCertSign], [true, false]),
     ] {
-        let mut own = params("localhost");
-        (own.is_ca, own.key_usages) = (is_ca, usages);
-        let own = CertifiedIssuer::self_signed(own, KeyPair::generate().unwrap()).unwrap();
-        let signed = params("eve").signed_by(&KeyPair::generate().unwrap(), &own).unwrap();
+        let own = Authority::changed("Own", |params| (params.is_ca, params.key_usages) = (is_ca, usages));
+        let signed = own.client("eve").certificate;
+        let own = own.certificate();
         for others in [String::new(), Authority::new("Other").certificate()] {
             let (mut files, _) = Files::new();
-            files.settings.ca_certificate_file = Some(files.write("known.pem", own.pem() + &others));
+            files.settings.ca_certificate_file = Some(files.write("known.pem", own.clone() + &others));
             files.settings.verify_client = TlsVerify::Demand;
             let authorities = Authorities::load(&files.settings).unwrap();
             let provider = Arc::new(ring::default_provider());
             let rules = client_rules(&files.settings, authorities, &provider).unwrap();
-            let found =
-                [signed.der(), own.der()].map(|shown| rules.believes(std::slice::from_ref(shown), now));
+            let found = [&signed, &own].map(|shown| rules.believes(&[der(shown).into()], now));
             assert_eq!(found, expected, "{name}, {} beside it", others.len());
         }
     }

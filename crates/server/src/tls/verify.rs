@@ -11,6 +11,7 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
 
+use larix_client::may_sign;
 use larix_configuration::values::TlsVerify;
 
 use super::certificate::Certificate;
@@ -41,10 +42,9 @@ pub(super) struct Trusted {
 impl Trusted {
     /// What is neither is left out: bundles and directories hold other things beside, servers' certificates among them.
     pub(super) fn of(certificates: Vec<CertificateDer<'static>>) -> Self {
-        let may_sign = |one: &CertificateDer<'_>| Certificate::parse(one).is_some_and(|read| read.may_sign());
         let is_root =
             |one: &CertificateDer<'_>| Certificate::parse(one).is_some_and(|read| read.is_self_issued());
-        let (signing, mut known): (Vec<_>, Vec<_>) = certificates.into_iter().partition(may_sign);
+        let (signing, mut known): (Vec<_>, Vec<_>) = certificates.into_iter().partition(|one| may_sign(one));
         let mut authorities = RootCertStore::empty();
         authorities.add_parsable_certificates(signing);
         known.retain(is_root);
