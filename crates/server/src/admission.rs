@@ -21,6 +21,8 @@ const RESERVED_DESCRIPTORS: u64 = 128;
 pub const ADDRESSES_MAX: usize = 65_536;
 /// Addresses above which those that have nothing to remember are looked for.
 const FIRST_SWEEP: usize = 1_024;
+/// How often they are looked for, at most, while there is no room.
+const FULL_SWEEP_NANOS: u64 = 1_000_000_000;
 
 /// The limits and what was counted against them.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ struct Addresses {
     /// For those that there is no room for.
     others: Arc<Account>,
     sweep_at: usize,
+    swept: Monotonic,
 }
 
 /// How often clients were refused, for cn=Monitor.
@@ -87,7 +90,12 @@ impl Admission {
     /// `descriptors` is the limit of open files.
     pub fn new(limits: ClientLimits, descriptors: u64) -> Self {
         let most = AtomicUsize::new(connections_max(&limits, descriptors));
-        let addresses = Addresses { known: HashMap::new(), others: Arc::default(), sweep_at: FIRST_SWEEP };
+        let addresses = Addresses {
+            known: HashMap::new(),
+            others: Arc::default(),
+            sweep_at: FIRST_SWEEP,
+            swept: Monotonic(0),
+        };
         Self {
             limits: ArcSwap::from_pointee(limits),
             descriptors,
@@ -198,7 +206,10 @@ impl Admission {
         if let Some(account) = addresses.known.get(&address) {
             return account.clone();
         }
-        if addresses.known.len() >= addresses.sweep_at {
+        let is_full = addresses.known.len() >= ADDRESSES_MAX;
+        let is_early = now.0.saturating_sub(addresses.swept.0) < FULL_SWEEP_NANOS;
+        if addresses.known.len() >= addresses.sweep_at && !(is_full && is_early) {
+            addresses.swept = now;
             addresses.known.retain(|_, account| !account.is_forgettable(now));
             addresses.sweep_at = (addresses.known.len() * 2).clamp(FIRST_SWEEP, ADDRESSES_MAX);
         }

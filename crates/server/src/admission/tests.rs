@@ -109,6 +109,13 @@ fn memory_is_bounded() {
         let _ = admission.bind_begins(&client, at(0));
     }
     assert_eq!(admission.addresses().known.len(), ADDRESSES_MAX);
+    // Whoever finds no room has the table looked through once a second at most.
+    for (nanos, expected) in
+        [(SECOND, SECOND), (SECOND + 1, SECOND), (2 * SECOND - 1, SECOND), (2 * SECOND, 2 * SECOND)]
+    {
+        admission.admit(from("203.0.113.1"), at(nanos)).unwrap();
+        assert_eq!(admission.addresses().swept, at(expected), "{nanos}");
+    }
     // An hour later nothing is worth remembering.
     admission.admit(from("203.0.113.1"), at(3601 * SECOND)).unwrap();
     assert_eq!(admission.addresses().known.len(), 1);
