@@ -85,11 +85,14 @@ impl Certificate {
 
 /// Whether what the key of a certificate signs may be a certificate (RFC 5280 section 6.1.4): it is an authority's by its basic
 /// constraints, and its key is for that by its key usage, if it has one. Without basic constraints, as OpenSSL has it: its key usage
-/// says so, or it is a root of version 1, which has no extensions. The TLS library asks this of no certificate that is trusted: it
-/// believes whatever the key of one has signed.
-#[must_use]
-pub fn may_sign(der: &[u8]) -> bool {
+/// says so, or it is a root of version 1, which has no extensions.
+pub(crate) fn may_sign(der: &[u8]) -> bool {
     Fields::read(der).and_then(|fields| fields.may_sign()).unwrap_or(false)
+}
+
+/// Those of the issuer and the subject, in DER.
+pub(crate) fn names(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    Fields::read(der).ok().map(|fields| (fields.issuer, fields.subject))
 }
 
 /// The fields that are looked at, in DER.

@@ -6,6 +6,7 @@
 //!
 //! *Invariant:* no random byte is made here and no user is asked: both are parameters ([`Ambient`]).
 
+pub mod authorities;
 mod bind;
 mod certificate;
 mod channel;
@@ -27,7 +28,6 @@ mod trust;
 mod verifier;
 
 pub use bind::Credentials;
-pub use certificate::may_sign;
 pub use channel::{Channel, Opening, Security};
 pub use connection::{Connection, ConnectionOptions};
 pub use dial::KeepAlive;

@@ -13,12 +13,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned, version};
 
+use crate::authorities::{Trusted, roots};
 use crate::ciphers;
 use crate::error::ClientError;
 use crate::fault::{self, SettingNames};
 use crate::peer_fault::PeerFault;
 use crate::pins::{PeerKeyHash, Pinned};
-use crate::trust::{NameRule, Named, Shown, Trusted};
+use crate::trust::{NameRule, Named, Shown};
 use crate::verifier::Verifier;
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
@@ -205,9 +206,8 @@ impl TlsOptions {
                 return Err(ClientError::Usage(text));
             }
         };
-        let trusted = Trusted::of(self.authorities()?);
-        let (signing, others) = (roots(&trusted.authorities), roots(&trusted.others));
-        if signing.is_empty() && others.is_empty() {
+        let certificates = self.authorities()?;
+        if roots(&certificates).is_empty() {
             let text = "no authority is known to check the server's certificate: give tls_cacert=FILE, or \
                         tls_reqcert=never to trust any (-o of the tools)";
             return Err(ClientError::Usage(text.to_owned()));
@@ -233,7 +233,8 @@ impl TlsOptions {
                 builder.build().map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?;
             Ok(Some(built))
         };
-        let (signed, shown_itself) = (verifier(signing)?, verifier(others)?);
+        let trusted = Trusted::of(certificates);
+        let (signed, shown_itself) = (verifier(roots(&trusted.anchors))?, verifier(roots(&trusted.others))?);
         let asks_revocation = check != "none";
         Ok(Some(Named { signed, shown_itself, trusted, asks_revocation, shown, rule }))
     }
@@ -397,13 +398,6 @@ pub(crate) fn channel_binding(
 
 fn known(name: &str) -> Option<&'static str> {
     KNOWN.iter().copied().find(|known| known.eq_ignore_ascii_case(name))
-}
-
-/// Of those that can be read: a bundle may hold others.
-fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates.iter().cloned());
-    roots
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {

@@ -8,7 +8,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error};
 
-use crate::certificate::{Certificate, may_sign};
+use crate::authorities::Trusted;
+use crate::certificate::Certificate;
 use crate::verifier::{Judge, Presented};
 
 /// The certificate that a server has shown, for messages about it.
@@ -34,7 +35,7 @@ pub(crate) enum NameRule {
 pub(crate) struct Named {
     /// Of what authorities have signed; none: no authority is trusted.
     pub(crate) signed: Option<Arc<WebPkiServerVerifier>>,
-    /// Of the certificates in `others`.
+    /// Of those that are no authorities'.
     pub(crate) shown_itself: Option<Arc<WebPkiServerVerifier>>,
     pub(crate) trusted: Trusted,
     /// Certificates must be known as not revoked (`TLS_CRLCHECK`).
@@ -43,38 +44,23 @@ pub(crate) struct Named {
     pub(crate) rule: NameRule,
 }
 
-/// The certificates that are trusted: each is believed when a server shows it, byte for byte.
-#[derive(Debug)]
-pub(crate) struct Trusted {
-    /// What these have signed is believed, too.
-    pub(crate) authorities: Vec<CertificateDer<'static>>,
-    pub(crate) others: Vec<CertificateDer<'static>>,
-}
-
-impl Trusted {
-    pub(crate) fn of(certificates: Vec<CertificateDer<'static>>) -> Self {
-        let (authorities, others) = certificates.into_iter().partition(|one| may_sign(one));
-        Self { authorities, others }
-    }
-}
-
 impl Named {
     /// What the usual judgement comes to; a server that shows one of the trusted certificates itself needs no chain. OpenLDAP's
     /// clients take that, too, also where the certificate is an authority's (as `openssl req -x509` makes them).
     fn judged(&self, presented: Presented<'_>) -> Result<(), Error> {
         let Presented { certificate: shown, intermediates, name, ocsp, now } = presented;
-        let is_among_others = self.trusted.others.contains(shown);
-        let is_signed_by_itself =
-            || Certificate::read(shown).is_ok_and(|certificate| certificate.is_self_issued);
-        let verifier =
-            if is_among_others && is_signed_by_itself() { &self.shown_itself } else { &self.signed };
+        let is_other = self.trusted.others.contains(shown);
+        let verifier = if is_other { &self.shown_itself } else { &self.signed };
         let judged = match verifier {
-            Some(verifier) => verifier.verify_server_cert(shown, intermediates, name, ocsp, now).map(|_| ()),
+            Some(verifier) => {
+                let chain = self.trusted.chain(intermediates);
+                verifier.verify_server_cert(shown, &chain, name, ocsp, now).map(|_| ())
+            }
             None => Err(CertificateError::UnknownIssuer.into()),
         };
         // The usual judgement looks at the validity before it says that an authority's certificate is no server's.
         let is_authority = judged.as_ref().is_err_and(is_authority_as_server);
-        if !is_authority || !(is_among_others || self.trusted.authorities.contains(shown)) {
+        if !is_authority || !self.trusted.has(shown) {
             return judged;
         }
         if self.asks_revocation {

@@ -217,6 +217,23 @@ fn who_is_no_authority_signs_no_servers() {
     }
 }
 
+/// Also where it stands beside its root among those that are trusted.
+#[test]
+fn a_revoked_authority_signs_no_servers() {
+    let root = Authority::new("Root");
+    let lower = root.intermediate("Lower");
+    let (server, own) = (lower.server(), lower.own());
+    for (revoked, expected) in [(vec![], true), (vec![&own], false)] {
+        let lists = root.revocations(&revoked, 2090) + &lower.revocations(&[], 2090);
+        let trust = Trust::new(&[&root.certificate(), &own.certificate, &lists]);
+        let path = trust.path();
+        let told = Peer::tls(&server, BOTH, None)
+            .ask("localhost", &[("tls_cacert", &path), ("tls_crlcheck", "all")]);
+        assert_eq!(told.is_ok(), expected, "{told:?}");
+        assert!(expected || told.is_err_and(|error| error.contains("is revoked")));
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_certificate_is_said_with_the_mend() {
     let root = Authority::new("Root");

@@ -11,6 +11,7 @@ use rcgen::{
 /// An authority with a root certificate of its own.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
+    serial: Vec<u8>,
 }
 
 /// A certificate and its key, in PEM.
@@ -44,6 +45,15 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
+/// Gives it a number of its own, by its key.
+fn numbered(params: &mut CertificateParams, key: &KeyPair) -> Vec<u8> {
+    let serial = key.public_key_raw().iter().rev().take(8).copied().collect::<Vec<u8>>();
+    // The first bit is the sign.
+    let serial = [&[1], serial.as_slice()].concat();
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    serial
+}
+
 fn new_key(algorithm: &'static SignatureAlgorithm) -> KeyPair {
     KeyPair::generate_for(algorithm).expect("a key")
 }
@@ -62,10 +72,11 @@ impl Authority {
     /// # Panics
     /// When the parameters make no certificate.
     pub fn changed(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
-        let mut params = authority_params(name);
+        let (mut params, key) = (authority_params(name), new_key(&PKCS_ECDSA_P256_SHA256));
+        let serial = numbered(&mut params, &key);
         change(&mut params);
-        let issuer = CertifiedIssuer::self_signed(params, new_key(&PKCS_ECDSA_P256_SHA256));
-        Self { issuer: issuer.expect("a root certificate") }
+        let issuer = CertifiedIssuer::self_signed(params, key);
+        Self { issuer: issuer.expect("a root certificate"), serial }
     }
 
     /// An authority below this one.
@@ -73,9 +84,10 @@ impl Authority {
     /// # Panics
     /// As [`Authority::new`].
     pub fn intermediate(&self, name: &str) -> Self {
-        let key = new_key(&PKCS_ECDSA_P256_SHA256);
-        let issuer = CertifiedIssuer::signed_by(authority_params(name), key, &self.issuer);
-        Self { issuer: issuer.expect("an authority's certificate") }
+        let (mut params, key) = (authority_params(name), new_key(&PKCS_ECDSA_P256_SHA256));
+        let serial = numbered(&mut params, &key);
+        let issuer = CertifiedIssuer::signed_by(params, key, &self.issuer);
+        Self { issuer: issuer.expect("an authority's certificate"), serial }
     }
 
     /// Its certificate, in PEM.
@@ -83,9 +95,10 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// Its certificate and its key, for a peer that shows them itself. No list revokes it.
+    /// Its certificate and its key, for a peer that shows them itself, or a list that revokes it.
     pub fn own(&self) -> Issued {
-        Issued { certificate: self.certificate(), key: self.issuer.key().serialize_pem(), serial: Vec::new() }
+        let (certificate, key) = (self.certificate(), self.issuer.key().serialize_pem());
+        Issued { certificate, key, serial: self.serial.clone() }
     }
 
     /// For a server on loopback.
@@ -112,10 +125,7 @@ impl Authority {
     ) -> Issued {
         let mut params = params("Larix tests", name, &["localhost", "127.0.0.1"]);
         let key = new_key(algorithm);
-        let serial = key.public_key_raw().iter().rev().take(8).copied().collect::<Vec<u8>>();
-        // The first bit is the sign.
-        let serial = [&[1], serial.as_slice()].concat();
-        params.serial_number = Some(SerialNumber::from_slice(&serial));
+        let serial = numbered(&mut params, &key);
         change(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         Issued { certificate: certificate.pem(), key: key.serialize_pem(), serial }

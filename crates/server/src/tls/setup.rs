@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use larix_client::authorities::Trusted;
 use larix_client::ciphers::{self, Choice};
 use larix_configuration::values::{TlsSettings, TlsVerify};
 use larix_engine::time::Timestamp;
@@ -16,7 +17,7 @@ use rustls::version::{TLS12, TLS13};
 use super::certificate::Certificate;
 use super::context::{TlsState, end_point_binding};
 use super::files::{self, Sections, Source, TlsError};
-use super::verify::{ClientRules, RevocationCheck, Trusted};
+use super::verify::{ClientRules, RevocationCheck};
 
 const CERTIFICATE: &str = "TLSCertificateFile";
 const KEY: &str = "TLSCertificateKeyFile";

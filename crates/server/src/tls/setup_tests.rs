@@ -391,3 +391,34 @@ fn who_is_no_authority_signs_no_clients() {
     files.settings.verify_client = TlsVerify::Demand;
     assert!(files.outcome().contains("TLSVerifyClient demand needs authorities to believe"));
 }
+
+#[test]
+fn a_revoked_authority_signs_no_clients() {
+    let root = Authority::new("Root");
+    let lower = root.intermediate("Lower");
+    let (client, own) = (lower.client("ann").certificate, lower.own());
+    let (root_pem, lower_pem) = (root.certificate(), lower.certificate());
+    let both = root_pem.clone() + &lower_pem;
+    let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
+    for (what, known, shown) in [
+        ("the client shows it", &root_pem, vec![&client, &lower_pem]),
+        ("it is known", &both, vec![&client]),
+        ("both", &both, vec![&client, &lower_pem]),
+    ] {
+        for (revoked, expected) in [(vec![], true), (vec![&own], false)] {
+            let (mut files, _) = Files::new();
+            let lists = root.revocations(&revoked, 2090) + &lower.revocations(&[], 2090);
+            files.settings.ca_certificate_file = Some(files.write("known.pem", known));
+            files.settings.crl_file = Some(files.write("lists.pem", lists));
+            files.settings.crl_check = Some("all".to_owned());
+            files.settings.verify_client = TlsVerify::Demand;
+            let authorities = Authorities::load(&files.settings).unwrap();
+            let provider = Arc::new(ring::default_provider());
+            let rules = client_rules(&files.settings, authorities, &provider).unwrap();
+            let chain: Vec<CertificateDer<'_>> = shown.iter().map(|pem| der(pem).into()).collect();
+            assert_eq!(rules.believes(&chain, now), expected, "{what}");
+            let hints = rules.verifier(&provider).root_hint_subjects().len();
+            assert_eq!(hints, known.matches("BEGIN CERTIFICATE").count(), "{what}");
+        }
+    }
+}

@@ -11,10 +11,8 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
 
-use larix_client::may_sign;
+use larix_client::authorities::{Trusted, roots};
 use larix_configuration::values::TlsVerify;
-
-use super::certificate::Certificate;
 
 /// Which certificates of a chain must be known as not revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,38 +27,11 @@ pub(super) enum RevocationCheck {
     Known,
 }
 
-/// The certificates that are configured for clients.
-#[derive(Debug)]
-pub(super) struct Trusted {
-    /// Authorities: a client is believed that shows what they signed.
-    authorities: RootCertStore,
-    /// Self-signed ones that are no authority's: a client is believed that shows one of them itself. The TLS library believes all that
-    /// the key of a root has signed, whatever the root's certificate says that the key is for.
-    known: Vec<CertificateDer<'static>>,
-}
-
-impl Trusted {
-    /// What is neither is left out: bundles and directories hold other things beside, servers' certificates among them.
-    pub(super) fn of(certificates: Vec<CertificateDer<'static>>) -> Self {
-        let is_root =
-            |one: &CertificateDer<'_>| Certificate::parse(one).is_some_and(|read| read.is_self_issued());
-        let (signing, mut known): (Vec<_>, Vec<_>) = certificates.into_iter().partition(|one| may_sign(one));
-        let mut authorities = RootCertStore::empty();
-        authorities.add_parsable_certificates(signing);
-        known.retain(is_root);
-        Self { authorities, known }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.authorities.is_empty() && self.known.is_empty()
-    }
-}
-
 /// Which clients may connect, and whose certificate counts as an identity.
 #[derive(Clone, Debug)]
 pub(super) struct ClientRules {
     verify: TlsVerify,
-    /// `None`: no authority is known, so that no certificate is believed.
+    /// `None`: no certificate is asked for.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
@@ -97,17 +68,19 @@ impl ClientRules {
             };
             builder.build().map(Some)
         };
-        let Trusted { authorities, known } = trusted;
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(known.iter().cloned());
-        let signed = of_roots(authorities)?;
-        let verifier = match of_roots(roots)? {
-            None => signed,
-            Some(shown) => {
-                Some(Arc::new(WithKnown::new(signed, shown, known)) as Arc<dyn ClientCertVerifier>)
-            }
+        let (signed, shown) = (of_roots(roots(&trusted.anchors))?, of_roots(roots(&trusted.others))?);
+        let verifier = Believing {
+            signed,
+            shown,
+            hints: [&trusted.anchors, &trusted.links, &trusted.others]
+                .iter()
+                .flat_map(|those| roots(those).subjects())
+                .collect(),
+            trusted,
+            is_mandatory: verify == TlsVerify::Demand,
+            provider: provider.clone(),
         };
-        Ok(Self { verify, verifier })
+        Ok(Self { verify, verifier: Some(Arc::new(verifier)) })
     }
 
     /// What a handshake goes by.
@@ -130,32 +103,23 @@ impl ClientRules {
     }
 }
 
-/// Believes certificates that authorities signed, and some that are known themselves.
+/// Believes certificates that authorities have signed, and some that are known themselves.
 #[derive(Debug)]
-struct WithKnown {
+struct Believing {
     /// Of the former; none: there is no authority.
     signed: Option<Arc<dyn ClientCertVerifier>>,
     /// Of the latter.
-    shown: Arc<dyn ClientCertVerifier>,
-    known: Vec<CertificateDer<'static>>,
+    shown: Option<Arc<dyn ClientCertVerifier>>,
+    trusted: Trusted,
     hints: Vec<DistinguishedName>,
+    is_mandatory: bool,
+    /// Verifies signatures.
+    provider: Arc<CryptoProvider>,
 }
 
-impl WithKnown {
-    fn new(
-        signed: Option<Arc<dyn ClientCertVerifier>>,
-        shown: Arc<dyn ClientCertVerifier>,
-        known: Vec<CertificateDer<'static>>,
-    ) -> Self {
-        let mut hints = shown.root_hint_subjects().to_vec();
-        hints.extend(signed.iter().flat_map(|signed| signed.root_hint_subjects()).cloned());
-        Self { signed, shown, known, hints }
-    }
-}
-
-impl ClientCertVerifier for WithKnown {
+impl ClientCertVerifier for Believing {
     fn client_auth_mandatory(&self) -> bool {
-        self.shown.client_auth_mandatory()
+        self.is_mandatory
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -168,12 +132,9 @@ impl ClientCertVerifier for WithKnown {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        if self.known.contains(own) {
-            // With no others: what it is signed by is itself.
-            return self.shown.verify_client_cert(own, &[], now);
-        }
-        match &self.signed {
-            Some(signed) => signed.verify_client_cert(own, others, now),
+        let verifier = if self.trusted.others.contains(own) { &self.shown } else { &self.signed };
+        match verifier {
+            Some(verifier) => verifier.verify_client_cert(own, &self.trusted.chain(others), now),
             None => Err(CertificateError::UnknownIssuer.into()),
         }
     }
@@ -184,7 +145,8 @@ impl ClientCertVerifier for WithKnown {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.shown.verify_tls12_signature(message, certificate, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -193,11 +155,12 @@ impl ClientCertVerifier for WithKnown {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.shown.verify_tls13_signature(message, certificate, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.shown.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
