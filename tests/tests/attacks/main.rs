@@ -132,6 +132,19 @@ fn a_bind_flood_leaves_searches_to_others() {
     assert_unharmed(&server);
 }
 
+/// It ends the connection, but nobody was guessed at.
+#[test]
+fn a_sasl_bind_of_version_2_is_no_guess() {
+    let (_site, server) = site("allow bind_v2\nclient-limits failures.address=2/h\n", "");
+    for _ in 0..4 {
+        let mut old = connect(&server);
+        assert!(old.send(b"\x30\x13\x02\x01\x01\x60\x0e\x02\x01\x02\x04\x00\xa3\x07\x04\x05PLAIN"));
+        let notice = old.answer().expect("a notice of disconnection");
+        assert_eq!((notice.id, notice.code), (0, 2), "{notice:?}");
+    }
+    assert_eq!(connect(&server).ask(&bind(1, &format!("cn=user1,{SUFFIX}"), "right")).unwrap().code, 0);
+}
+
 #[test]
 fn spraying_from_one_address_is_judged_a_few_times() {
     let (_site, server) = site("client-limits failures.address=5/h\n", "");

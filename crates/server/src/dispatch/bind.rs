@@ -101,7 +101,10 @@ impl Dispatcher {
         let mut own = Vec::new();
         let (result, credentials) = match step {
             Ok(BindStep::Waiting) => return Started::WaitingAlone,
-            Ok(BindStep::Disconnect(result)) => return Started::Disconnect(result),
+            Ok(BindStep::Disconnect(result)) => {
+                self.finish(begun, &result, None);
+                return Started::Disconnect(result);
+            }
             Ok(BindStep::Bound(credentials)) => {
                 own = self.controls_when_bound();
                 (LdapResult::success(), credentials)
