@@ -85,6 +85,9 @@ pub(crate) enum Fault {
     /// PostgreSQL's own answer, or the end of a connection with it.
     #[cfg(feature = "postgresql")]
     PostgreSql { error: tokio_postgres::Error, tls: Option<TlsFault> },
+    /// None of PostgreSQL's servers in the address lets this node in and takes writes. Nothing was sent to them.
+    #[cfg(feature = "postgresql")]
+    Servers(Vec<ServerFault>),
     /// etcd's own answer.
     #[cfg(feature = "etcd")]
     Etcd(Status),
@@ -117,6 +120,15 @@ pub(crate) enum Fault {
     NotAtHand,
     /// The connection of a view was lost, and what the view showed with it.
     Lost,
+}
+
+/// What connecting to one server came to.
+#[cfg(feature = "postgresql")]
+#[derive(Debug)]
+pub(crate) struct ServerFault {
+    /// Host and port.
+    pub(crate) server: String,
+    pub(crate) fault: Fault,
 }
 
 /// What etcd answers in place of a result.
@@ -227,12 +239,23 @@ pub(crate) enum Verdict {
 }
 
 impl Fault {
+    /// Whether the engine lets this node in to nothing before somebody has changed a setting.
     #[cfg(feature = "postgresql")]
-    fn state(&self) -> Option<&SqlState> {
+    fn is_refusal(&self) -> bool {
         match self {
-            Self::PostgreSql { error, .. } => error.code(),
-            _ => None,
+            Self::PostgreSql { error, .. } => error.code().is_some_and(|state| {
+                state.code().starts_with("28")
+                    || [&SqlState::INVALID_CATALOG_NAME, &SqlState::INSUFFICIENT_PRIVILEGE].contains(&state)
+            }),
+            Self::Servers(faults) => faults.iter().any(|server| server.fault.is_refusal()),
+            _ => false,
         }
+    }
+
+    /// Whether it was a connection to a server that takes no writes.
+    #[cfg(feature = "postgresql")]
+    fn is_of_standby(&self) -> bool {
+        matches!(self, Self::PostgreSql { error, .. } if takes_no_writes(error))
     }
 
     /// Whether the connection is of no use any more.
@@ -240,7 +263,10 @@ impl Fault {
         match self {
             #[cfg(feature = "postgresql")]
             Self::PostgreSql { error, .. } => {
-                error.is_closed() || error.as_db_error().is_none_or(|error| is_fatal(error.severity()))
+                error.is_closed()
+                    // Another server may take writes now.
+                    || error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+                    || error.as_db_error().is_none_or(|error| is_fatal(error.severity()))
             }
             #[cfg(feature = "etcd")]
             Self::Etcd(status) => status.code == Status::UNAVAILABLE,
@@ -286,7 +312,7 @@ impl Fault {
             #[cfg(feature = "etcd")]
             Self::TooLarge(_) => Verdict::Failed,
             #[cfg(feature = "postgresql")]
-            Self::Busy { .. } | Self::NoLoop(_) => Verdict::Failed,
+            Self::Busy { .. } | Self::NoLoop(_) | Self::Servers(_) => Verdict::Failed,
             Self::Lie(_) | Self::Behind { .. } | Self::Lost | Self::Stale | Self::NotAtHand => {
                 Verdict::Failed
             }
@@ -305,6 +331,15 @@ impl Fault {
         }
     }
 
+    /// The same where it does not pass by itself.
+    fn tls_refusal(&self) -> Option<&TlsFault> {
+        #[cfg(feature = "postgresql")]
+        if let Self::Servers(faults) = self {
+            return faults.iter().find_map(|server| server.fault.tls_refusal());
+        }
+        self.tls().filter(|fault| !fault.is_interruption)
+    }
+
     /// As a text for the log and for clients: no value, no password.
     fn text(&self) -> String {
         if let Some(fault) = self.tls() {
@@ -313,6 +348,8 @@ impl Fault {
         match self {
             #[cfg(feature = "postgresql")]
             Self::PostgreSql { error, .. } => sql_text(error),
+            #[cfg(feature = "postgresql")]
+            Self::Servers(faults) => servers_text(faults),
             #[cfg(feature = "etcd")]
             Self::Etcd(status) => format!("{}: {}{}", status.endpoint, status.text, status.mend()),
             #[cfg(feature = "etcd")]
@@ -382,14 +419,11 @@ impl Fault {
     }
 
     pub(crate) fn into_open(self) -> OpenError {
-        if let Some(fault) = self.tls().filter(|fault| !fault.is_interruption) {
+        if let Some(fault) = self.tls_refusal() {
             return OpenError::Tls(fault.why.clone());
         }
         #[cfg(feature = "postgresql")]
-        if let Some(state) = self.state()
-            && (state.code().starts_with("28")
-                || [&SqlState::INVALID_CATALOG_NAME, &SqlState::INSUFFICIENT_PRIVILEGE].contains(&state))
-        {
+        if self.is_refusal() {
             return OpenError::Refused(self.text());
         }
         #[cfg(feature = "etcd")]
@@ -434,7 +468,11 @@ fn sql_text(error: &tokio_postgres::Error) -> String {
         Some(answer) if answer.code() == &SqlState::QUERY_CANCELED => {
             format!("{}: the engine is slower than the deadline", answer.message())
         }
+        Some(answer) if answer.code() == &SqlState::READ_ONLY_SQL_TRANSACTION => {
+            format!("{}: {TAKES_NO_WRITES}", answer.message())
+        }
         Some(answer) => format!("{} (SQLSTATE {})", answer.message(), answer.code().code()),
+        None if takes_no_writes(error) => TAKES_NO_WRITES.to_owned(),
         None => {
             use std::error::Error as _;
             match error.source() {
@@ -442,6 +480,32 @@ fn sql_text(error: &tokio_postgres::Error) -> String {
                 None => error.to_string(),
             }
         }
+    }
+}
+
+#[cfg(feature = "postgresql")]
+const TAKES_NO_WRITES: &str =
+    "this server takes no writes: it is a standby, or its setting default_transaction_read_only is on";
+
+/// Whether connecting was broken off because the server takes none.
+#[cfg(feature = "postgresql")]
+fn takes_no_writes(error: &tokio_postgres::Error) -> bool {
+    use std::error::Error as _;
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    // One of the system, about a socket, has a number.
+    source.is_some_and(|source| {
+        source.kind() == io::ErrorKind::PermissionDenied && source.raw_os_error().is_none()
+    })
+}
+
+/// What each server came to, and what is to be done.
+#[cfg(feature = "postgresql")]
+fn servers_text(faults: &[ServerFault]) -> String {
+    let texts = faults.iter().map(|ServerFault { server, fault }| format!("{server}: {}", fault.text()));
+    let text = texts.collect::<Vec<_>>().join("; ");
+    match faults.iter().any(|server| server.fault.is_of_standby()) {
+        true => format!("{text}; have one of the servers promoted, or name the primary in the address, too"),
+        false => text,
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use larix_proto::url::percent_decode_text;
@@ -11,12 +12,12 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::tls::{EngineStream, EngineTls, Given};
-use crate::error::{Fault, OpenError};
+use crate::error::{Fault, OpenError, ServerFault};
 use crate::tls::TlsSettings;
 
 /// What the engine keeps of a connection's name.
 const APPLICATION_NAME_BYTES_MAX: usize = 63;
-/// How long connecting may take, for each host.
+/// How long connecting may take, for each server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Where an engine is and who asks. It is never shown with its password.
@@ -26,6 +27,16 @@ pub(crate) struct Address {
     /// None: in the clear.
     tls: Option<Arc<TlsSettings>>,
     shown: String,
+    /// The server that is asked first, by its place in the address: the one that took the last connection, unless it hangs since.
+    first: Arc<AtomicUsize>,
+}
+
+/// A connection, and what moves its bytes.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    pub(crate) connection: Connection<Socket, EngineStream>,
+    /// The server's place in the address.
+    pub(crate) server: usize,
 }
 
 impl Address {
@@ -45,6 +56,18 @@ impl Address {
             return Err(refused("it names no host"));
         }
         let tls = given.settings(is_local(&config)).map_err(|why| refused(&why))?;
+        let (hosts, addresses) = (config.get_hosts().len(), config.get_hostaddrs().len());
+        if hosts > 0 && addresses > 0 && hosts != addresses {
+            return Err(refused(&format!(
+                "hostaddr has {addresses} addresses for {hosts} hosts: give each one"
+            )));
+        }
+        let (ports, servers) = (config.get_ports().len(), hosts.max(addresses));
+        if ports > 1 && ports != servers {
+            return Err(refused(&format!(
+                "there are {ports} ports for {servers} hosts: give each one, or one for all"
+            )));
+        }
         if tls.is_some() {
             let is_socket = |host: &Host| matches!(host, Host::Unix(_));
             if config.get_hosts().iter().any(is_socket) {
@@ -64,14 +87,60 @@ impl Address {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         let shown = shown(&config);
-        Ok(Self { config, tls: tls.map(Arc::new), shown })
+        Ok(Self { config, tls: tls.map(Arc::new), shown, first: Arc::default() })
     }
 }
 
 impl Address {
-    /// A connection, and what moves its bytes.
-    pub(crate) async fn connect(&self) -> Result<(Client, Connection<Socket, EngineStream>), Fault> {
-        Ok(self.config.connect(EngineTls(self.tls.clone())).await?)
+    /// Connects to the first server that takes writes. Each has the time of `connect_timeout` for all that it has to answer: the
+    /// system of one that hangs still accepts connections.
+    pub(crate) async fn connect(&self) -> Result<Connected, Fault> {
+        let servers = self.servers();
+        let first = self.first.load(Ordering::Relaxed);
+        let mut faults = Vec::new();
+        for step in 0..servers {
+            let server = (first + step) % servers;
+            match self.connect_to(server).await {
+                Ok((client, connection)) => {
+                    self.first.store(server, Ordering::Relaxed);
+                    return Ok(Connected { client, connection, server });
+                }
+                Err(fault) => {
+                    self.doubt(server);
+                    faults.push(ServerFault { server: server_shown(&self.config, server), fault });
+                }
+            }
+        }
+        Err(Fault::Servers(faults))
+    }
+
+    async fn connect_to(&self, server: usize) -> Result<(Client, Connection<Socket, EngineStream>), Fault> {
+        let config = only(&self.config, server);
+        let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        let connecting = config.connect(EngineTls(self.tls.clone()));
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(connected) => Ok(connected?),
+            Err(_) => Err(Fault::Late(limit)),
+        }
+    }
+
+    /// How many servers it names.
+    pub(crate) fn servers(&self) -> usize {
+        self.config.get_hosts().len().max(self.config.get_hostaddrs().len()).max(1)
+    }
+
+    /// The server does not answer: the next connection begins with the one behind it in the address.
+    pub(crate) fn doubt(&self, server: usize) {
+        let next = (server + 1) % self.servers();
+        // Somebody else may have seen the same, or found one that answers.
+        let _moved = self.first.compare_exchange(server, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The same where connecting to one server takes no longer than this.
+    pub(crate) fn within(mut self, most: Duration) -> Self {
+        let limit = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        self.config.connect_timeout(limit.min(most));
+        self
     }
 
     /// The same with connections that are named so in the engine.
@@ -148,25 +217,77 @@ fn is_local(config: &Config) -> bool {
 }
 
 fn shown(config: &Config) -> String {
-    let ports = config.get_ports();
-    let named = config.get_hosts().iter().map(|host| match host {
-        Host::Tcp(name) => name.clone(),
-        Host::Unix(path) => path.display().to_string(),
-    });
-    let hosts: Vec<String> = if config.get_hosts().is_empty() {
-        config.get_hostaddrs().iter().map(ToString::to_string).collect()
-    } else {
-        named.collect()
+    let servers = config.get_hosts().len().max(config.get_hostaddrs().len());
+    let servers: Vec<String> = (0..servers).map(|server| server_shown(config, server)).collect();
+    format!("postgresql://{}/{}", servers.join(","), config.get_dbname().unwrap_or_default())
+}
+
+/// Host and port of one server.
+fn server_shown(config: &Config, server: usize) -> String {
+    let host = match (config.get_hosts().get(server), config.get_hostaddrs().get(server)) {
+        (Some(Host::Tcp(name)), _) => name.clone(),
+        (Some(Host::Unix(path)), _) => path.display().to_string(),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => String::new(),
     };
-    let hosts: Vec<String> = hosts
-        .iter()
-        .enumerate()
-        .map(|(at, host)| match ports.get(at).or_else(|| ports.first()) {
-            Some(port) => format!("{host}:{port}"),
-            None => host.clone(),
-        })
-        .collect();
-    format!("postgresql://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
+    let ports = config.get_ports();
+    match ports.get(server).or_else(|| ports.first()) {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    }
+}
+
+/// The same settings with one server alone.
+fn only(all: &Config, server: usize) -> Config {
+    let mut one = Config::new();
+    match all.get_hosts().get(server) {
+        Some(Host::Tcp(name)) => {
+            one.host(name);
+        }
+        Some(Host::Unix(path)) => {
+            one.host_path(path);
+        }
+        None => {}
+    }
+    if let Some(address) = all.get_hostaddrs().get(server) {
+        one.hostaddr(*address);
+    }
+    if let Some(port) = all.get_ports().get(server).or_else(|| all.get_ports().first()) {
+        one.port(*port);
+    }
+    if let Some(user) = all.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = all.get_password() {
+        one.password(password);
+    }
+    if let Some(database) = all.get_dbname() {
+        one.dbname(database);
+    }
+    if let Some(options) = all.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = all.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(timeout) = all.get_connect_timeout() {
+        one.connect_timeout(*timeout);
+    }
+    if let Some(timeout) = all.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*timeout);
+    }
+    if let Some(interval) = all.get_keepalives_interval() {
+        one.keepalives_interval(interval);
+    }
+    if let Some(retries) = all.get_keepalives_retries() {
+        one.keepalives_retries(retries);
+    }
+    one.keepalives(all.get_keepalives());
+    one.keepalives_idle(all.get_keepalives_idle());
+    one.ssl_mode(all.get_ssl_mode());
+    one.channel_binding(all.get_channel_binding());
+    one.target_session_attrs(all.get_target_session_attrs());
+    one
 }
 
 #[cfg(test)]
@@ -217,6 +338,11 @@ mod tests {
                 "postgresql://larix:secret@/d?hostaddr=192.0.2.1&sslmode=require",
                 Err("TLS needs the host's name"),
             ),
+            (
+                "postgresql://larix:secret@db1,db2/d?hostaddr=192.0.2.1&sslmode=disable",
+                Err("hostaddr has 1 addresses for 2 hosts"),
+            ),
+            ("postgresql://larix:secret@db1,db2/d?port=1", Err("there are 3 ports for 2 hosts")),
             ("postgresql://larix:secret@localhost/d?nonsense=secret", Err("cannot be read")),
             ("postgresql:///d", Err("names no host")),
         ] {
@@ -232,6 +358,47 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn each_server_is_asked_with_the_same_settings() {
+        let text = "postgresql://larix:secret@db1:5433,%2Frun/d?sslmode=disable&options=-c%20x%3D1&connect_timeout=2&\
+                    tcp_user_timeout=9&keepalives=0&keepalives_idle=7&keepalives_interval=8&keepalives_retries=6";
+        let address = Address::parse(text).expect("an address").named("ldap://one larix");
+        assert_eq!(address.servers(), 2);
+        for (server, shown) in ["postgresql://db1:5433/d", "postgresql:///run:5432/d"].into_iter().enumerate()
+        {
+            let one = only(&address.config, server);
+            assert_eq!(super::shown(&one), shown);
+            assert_eq!(one.get_user(), Some("larix"));
+            assert_eq!(one.get_password(), Some(&b"secret"[..]));
+            assert_eq!(one.get_options(), Some("-c x=1"));
+            assert_eq!(one.get_application_name(), Some("larix ldap://one larix"));
+            assert_eq!(one.get_connect_timeout(), Some(&Duration::from_secs(2)));
+            assert_eq!(one.get_tcp_user_timeout(), Some(&Duration::from_secs(9)));
+            assert!(!one.get_keepalives());
+            assert_eq!(one.get_keepalives_idle(), Duration::from_secs(7));
+            assert_eq!(one.get_keepalives_interval(), Some(Duration::from_secs(8)));
+            assert_eq!(one.get_keepalives_retries(), Some(6));
+            assert_eq!(one.get_ssl_mode(), SslMode::Disable);
+            assert_eq!(one.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        }
+    }
+
+    #[test]
+    fn a_server_in_doubt_is_asked_last() {
+        let address =
+            Address::parse("postgresql://larix@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/d").expect("an address");
+        let first = || address.first.load(Ordering::Relaxed);
+        assert_eq!(first(), 0);
+        address.doubt(0);
+        // What somebody else has seen of it is no reason to leave the next one.
+        address.clone().doubt(0);
+        assert_eq!(first(), 1);
+        address.doubt(1);
+        address.doubt(2);
+        assert_eq!(first(), 0);
+    }
+
     #[test]
     fn clear_text_leaves_this_machine_only_where_that_is_said() {
         for (rest, is_clear) in [

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::address::Address;
+use super::address::{Address, Connected};
 use super::statements::Statements;
 use crate::engine::Limits;
 use crate::error::Fault;
@@ -28,6 +28,8 @@ pub(crate) struct Link {
 struct Wire {
     link: Arc<Link>,
     own_loop: OwnLoop,
+    /// The place of its server in the address.
+    server: usize,
 }
 
 impl Wire {
@@ -61,7 +63,7 @@ impl Pool {
     pub(crate) fn new(address: Address, schema: &str, limits: Limits) -> io::Result<Self> {
         Ok(Self {
             runtime: Runtime::start()?,
-            address,
+            address: address.within(limits.deadline),
             schema: schema.to_owned(),
             limits,
             state: Mutex::default(),
@@ -84,10 +86,22 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connecting may try several hosts, each with a time of its own.
+    /// Connecting may try several servers, each with a time of its own. It is those that are to end first: then it is known that
+    /// nothing was sent.
     fn connect_deadline(&self) -> Duration {
-        let hosts = self.address.config.get_hosts().len().max(self.address.config.get_hostaddrs().len());
-        self.limits.deadline * u32::try_from(hosts.max(1)).unwrap_or(u32::MAX)
+        self.limits.deadline * u32::try_from(self.address.servers()).unwrap_or(u32::MAX) + GRACE
+    }
+
+    /// A server does not answer, or lacks what was acknowledged: the idle connections lead there, too. The next one begins with
+    /// another server.
+    fn leave(&self, server: usize) {
+        self.address.doubt(server);
+        let mut state = self.lock();
+        let idle = std::mem::take(&mut state.idle);
+        let apart = state.apart.take();
+        drop(state);
+        // Closed behind the lock.
+        drop((idle, apart));
     }
 
     /// How long one answer may take.
@@ -149,16 +163,16 @@ impl Pool {
     fn connect(&self) -> Result<Wire, Fault> {
         let deadline = self.limits.deadline;
         let own_loop = OwnLoop::new().map_err(Fault::NoLoop)?;
-        let client = own_loop.call(self.connect_deadline(), async {
-            let (client, connection) = self.address.connect().await?;
+        let (client, server) = own_loop.call(self.connect_deadline(), async {
+            let Connected { client, connection, server } = self.address.connect().await?;
             tokio::spawn(async move {
                 // The next request sees its end.
                 let _end = connection.await;
             });
-            Ok(client)
+            Ok((client, server))
         })?;
         let statements = own_loop.call(deadline, Statements::prepare(&client, &self.schema, deadline))?;
-        Ok(Wire { link: Arc::new(Link { client, statements }), own_loop })
+        Ok(Wire { link: Arc::new(Link { client, statements }), own_loop, server })
     }
 
     /// A connection without prepared statements: to make what they speak of.
@@ -171,7 +185,7 @@ impl Pool {
     {
         let address = self.address.clone();
         self.runtime.call(self.connect_deadline(), async move {
-            let (client, connection) = address.connect().await?;
+            let Connected { client, connection, .. } = address.connect().await?;
             let connection = tokio::spawn(connection);
             let _abort = AbortOnDrop(Some(connection.abort_handle()));
             work(client).await
@@ -239,7 +253,7 @@ impl Pool {
         let (handle, deadline, trips) =
             (self.runtime.handle.clone(), self.limits.deadline, Arc::clone(&self.trips));
         self.runtime.call(self.connect_deadline(), async move {
-            let (client, mut connection) = address.connect().await?;
+            let Connected { client, mut connection, .. } = address.connect().await?;
             let heard = Arc::new(Notify::new());
             let told = Arc::clone(&heard);
             let task = tokio::spawn(async move {
@@ -295,7 +309,11 @@ impl Lease<'_> {
         if let Err(fault) = &result
             && fault.ends_connection()
         {
+            let server = wire.server;
             self.wire = None;
+            if matches!(fault, Fault::Late(_)) {
+                self.pool.leave(server);
+            }
         }
         result
     }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use larix_kv::{Address, KvOptions, KvStore, OpenError, Recipient};
 use larix_store::contract::{INTEGER, ORDERED, OTHER, POSTINGS, TABLES};
 use larix_store::{
-    CommitError, CommitId, Direction, KeyRange, PostingCursor, ReadError, Snapshot, Store, TableId,
-    TableKind, TableSpec, WriteSet,
+    CommitError, CommitId, Direction, Durability, KeyRange, PostingCursor, ReadError, Snapshot, Store,
+    TableId, TableKind, TableSpec, Transaction, WriteSet,
 };
 use larix_testkit::postgresql::Engine;
 use shared::{StoreAddress, TestEngine, commit, get, in_time, put, until};
@@ -192,6 +192,50 @@ fn the_engine_is_gone_and_comes_back() {
     let feed = store.commit_feed().expect("a feed");
     commit(&store, &put(b"a", b"2")).expect("commit");
     until("it hears again", || feed.wait(Duration::from_secs(1)).expect("a feed"));
+}
+
+/// The system of a server that hangs accepts connections.
+#[test]
+fn a_server_that_hangs_is_passed_over() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let frozen = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let text =
+        engine.address(&name).replacen('@', &format!("@{},", frozen.local_addr().expect("its address")), 1);
+    let address = Address::parse(&text).expect("an address");
+    let options = KvOptions { deadline: Duration::from_secs(1), ..KvOptions::default() };
+    let store = in_time("it opens", || KvStore::open(&address, &TABLES, &options).ok());
+    in_time("it commits", || commit(&store, &put(b"a", b"1")).ok());
+}
+
+/// A standby, or a primary with this setting.
+#[test]
+fn a_server_that_takes_no_writes_is_named() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let setting = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
+    engine.sql("postgres", &setting).expect("set");
+    let Err(OpenError::Unavailable(error)) = open(&engine, &name, &KvOptions::default()) else {
+        panic!("it takes no writes")
+    };
+    for text in [":5432: ", "takes no writes", "default_transaction_read_only", "promoted"] {
+        assert!(error.contains(text), "{error}");
+    }
+}
+
+/// Where nothing was sent, it is known that nothing was made.
+#[test]
+fn a_commit_that_reaches_no_server_is_not_made() {
+    let Some(mut engine) = Engine::start() else { return };
+    let (store, _) = fresh(&engine);
+    store.take_over().expect("take over");
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    let transaction = store.transaction().expect("transaction");
+    engine.crash();
+    let result = transaction.commit(&put(b"a", b"2"), Durability::Sync);
+    assert!(matches!(&result, Err(CommitError::Unavailable(_))), "{result:?}");
+    engine.run();
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
 }
 
 /// Reads hold all connections that there may be, and the node that writes keeps its right to.
