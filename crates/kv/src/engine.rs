@@ -112,6 +112,10 @@ pub(crate) enum NewCommits {
 pub(crate) trait EngineSnapshot: fmt::Debug + Send {
     /// Answers in one round trip, as long as every question is about few rows.
     fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Vec<Answer>>, Fault>;
+
+    /// Its server lacks what was acknowledged, so another one may have taken its place: from now on another one is asked first,
+    /// where the address names any.
+    fn leave(self: Box<Self>) {}
 }
 
 /// A moment, what it shows of commits, and the answers to the first questions.
@@ -264,6 +268,16 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn take_over(&self, attempt: &[u8]) -> Result<u64, Fault>;
     /// Whether `version` was made by `attempt`. If nobody has made it, `void` does, so that nobody else can.
     fn settle(&self, version: u64, attempt: &[u8], void: &[u8]) -> Result<bool, Fault>;
+    /// Whether the engine still has `version`, made by `attempt`. A server that does not is [left](EngineSnapshot::leave).
+    fn holds(&self, version: u64, attempt: &[u8]) -> Result<bool, Fault> {
+        let (_, told, _) = self.begin(version, Vec::new())?;
+        Ok(match told {
+            NewCommits::Listed(told) => {
+                told.last().is_some_and(|oldest| oldest.version == version && oldest.attempt == attempt)
+            }
+            NewCommits::TooMany(_) => false,
+        })
+    }
     /// Of each table with records their number.
     fn counts(&self) -> Result<Vec<(u8, u64)>, Fault>;
     /// None where the newest commit is of a later epoch.

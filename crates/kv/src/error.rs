@@ -368,7 +368,7 @@ impl Fault {
             Self::Lie(what) => format!("the engine answers what no store of ours holds: {what}"),
             Self::Behind { known } => format!(
                 "the engine does not hold commit {known} as it acknowledged it: it was restored, or lost commits when it failed \
-                 over; restart this server to go on with what is there"
+                 over, or a server answers that another one has taken the place of; restart this server to go on with what is there"
             ),
             Self::Stale => "the state that was read has changed".to_owned(),
             Self::NotAtHand => "it is not in the cache, and this thread does not wait".to_owned(),

@@ -120,7 +120,7 @@ pub struct KvStore {
     /// When the question was sent that has brought the newest commits last, in nanoseconds since the store was opened; 0: none was.
     heard: AtomicU64,
     opened: Instant,
-    /// The engine has lost a commit. Nothing here is to be believed any more.
+    /// The engine, or the server of it that was asked, lacks this commit. Until it has it again, nothing here is to be believed.
     behind: AtomicU64,
     attempts: Mutex<Attempts>,
     conflicts: AtomicU64,
@@ -311,11 +311,27 @@ impl KvStore {
         number.copied().ok_or(ReadError::WrongTable(table))
     }
 
+    /// Whether the engine has what is known here. One that lacked it is asked again: it may have been a server that another one
+    /// has taken the place of, which answers now.
     pub(crate) fn sound(&self) -> Result<(), Fault> {
-        match self.behind.load(Ordering::Acquire) {
-            SOUND => Ok(()),
-            known => Err(Fault::Behind { known }),
+        let lacked = self.behind.load(Ordering::Acquire);
+        if lacked == SOUND {
+            return Ok(());
         }
+        if noted::is_at_hand() {
+            return Err(Fault::NotAtHand);
+        }
+        let (version, attempt) = {
+            let known = self.known();
+            (known.cache.version(), known.attempt.clone())
+        };
+        // Whoever has the newest one has all before it.
+        if !self.engine.holds(version, &attempt)? {
+            return Err(Fault::Behind { known: lacked });
+        }
+        // Unless it was found lacking again.
+        let _sound = self.behind.compare_exchange(lacked, SOUND, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Takes in what the engine tells of the commits from `known` on. The newest.

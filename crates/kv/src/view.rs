@@ -137,7 +137,13 @@ impl<'s> View<'s> {
             limit: *limit,
         }));
         let (snapshot, told, mut answers) = self.store.engine.begin(known, questions)?;
-        let newest = self.store.take_in(told, known, &attempt)?;
+        let newest = match self.store.take_in(told, known, &attempt) {
+            Err(fault @ Fault::Behind { .. }) => {
+                snapshot.leave();
+                return Err(fault);
+            }
+            taken => taken?,
+        };
         self.store.heard_at(sent);
         let behind = answers.split_off(asked.min(answers.len()));
         let version = self.version();

@@ -318,6 +318,12 @@ impl Lease<'_> {
         result
     }
 
+    /// Its server is not to be used any more.
+    pub(crate) fn leave(mut self) {
+        let server = self.wire.take().map(|wire| wire.server);
+        server.into_iter().for_each(|server| self.pool.leave(server));
+    }
+
     /// What is done next is in a transaction until it is given back.
     pub(crate) fn in_transaction(&mut self) {
         self.transaction = true;

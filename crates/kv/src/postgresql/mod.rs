@@ -126,6 +126,10 @@ impl EngineSnapshot for Transaction<'_> {
                 .await
         })
     }
+
+    fn leave(self: Box<Self>) {
+        self.0.leave();
+    }
 }
 
 impl PostgreSql {
@@ -251,6 +255,22 @@ impl Engine for PostgreSql {
             Some(_) => Ok(false),
             None => Err(Fault::Lie(format!("commit {version} has no row"))),
         }
+    }
+
+    fn holds(&self, version: u64, attempt: &[u8]) -> Result<bool, Fault> {
+        let number = signed(version)?;
+        let mut lease = self.pool.lease()?;
+        let row = lease.call(move |link| async move {
+            Ok(link.client.query_opt(&link.statements.outcome, &[&number]).await?)
+        })?;
+        let is_held = match row {
+            Some(row) => row.try_get::<_, &[u8]>(0)? == attempt,
+            None => false,
+        };
+        if !is_held {
+            lease.leave();
+        }
+        Ok(is_held)
     }
 
     fn counts(&self) -> Result<Vec<(u8, u64)>, Fault> {

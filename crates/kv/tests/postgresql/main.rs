@@ -238,6 +238,30 @@ fn a_commit_that_reaches_no_server_is_not_made() {
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
 }
 
+/// A primary that hung answers again, until it hears that another server has taken its place.
+#[test]
+fn a_server_that_lacks_commits_is_refused_until_it_has_them() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    for value in [b"1", b"2"] {
+        commit(&store, &put(b"a", value)).expect("commit");
+    }
+    let newest = "version = (SELECT max(version) FROM larix.commits)";
+    let lose = format!(
+        "CREATE TABLE larix.lost AS SELECT * FROM larix.commits WHERE {newest}; DELETE FROM larix.commits WHERE {newest}"
+    );
+    engine.sql(&name, &lose).expect("lose");
+    for _ in 0..2 {
+        let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("it lacks a commit") };
+        assert!(error.to_string().contains("does not hold commit"), "{error}");
+        assert!(matches!(store.take_over(), Err(CommitError::Unavailable(_))));
+    }
+    engine.sql(&name, "INSERT INTO larix.commits SELECT * FROM larix.lost").expect("find");
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"2"[..]));
+    commit(&store, &put(b"a", b"3")).expect("commit");
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"3"[..]));
+}
+
 /// Reads hold all connections that there may be, and the node that writes keeps its right to.
 #[test]
 fn the_lease_waits_for_no_read() {
