@@ -22,9 +22,9 @@ const NUMBER: usize = size_of::<u64>();
 /// Which page a client's cookie stands for, and the target's own cookie.
 pub(crate) fn of_cookie(cookie: &[u8]) -> (Page, &[u8]) {
     match cookie.split_first_chunk::<NUMBER>() {
-        Some((number, cookie)) => (Page::After(u64::from_be_bytes(*number)), cookie),
-        // No cookie, or none of this server's: the target says what it thinks of it.
-        None => (Page::First, cookie),
+        Some((number, own)) if !own.is_empty() => (Page::After(u64::from_be_bytes(*number)), own),
+        // No cookie, or none of this server's: the target says what it thinks of it. Cut, it could ask for the first page again.
+        _ => (Page::First, cookie),
     }
 }
 
@@ -126,5 +126,24 @@ impl Pages {
         job.page = Some(page);
         (self.before, self.empty) = (sent, empty);
         Ok(Some(job))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slapd's cookie has as many octets as the number of a connection.
+    #[test]
+    fn a_cookie_of_another_server_goes_on_whole() {
+        for cookie in [&b""[..], b"1234567", b"\0\0\0\0\0\0\0\x07"] {
+            assert_eq!(of_cookie(cookie), (Page::First, cookie));
+        }
+        let own = control::PagedResults { size: 0, cookie: b"12345678" }.to_control(false);
+        let given = with_connection(&own, 7).unwrap();
+        let page = control::PagedResults::decode(given.value.as_deref()).unwrap();
+        assert_eq!(of_cookie(page.cookie), (Page::After(7), &b"12345678"[..]));
+        let last = control::PagedResults { size: 0, cookie: b"" }.to_control(false);
+        assert_eq!(with_connection(&last, 7), None);
     }
 }

@@ -336,7 +336,6 @@ fn connections_are_shared() {
     assert!(connections.len() <= 6, "{} connections", connections.len());
 }
 
-/// cn=config changes the target of a database, and adds databases, while the server runs.
 /// Several clients read answers page by page in turns, over connections that they share: a slapd keeps one cookie with each.
 fn pages_in_turns(kind: Kind, settings: &str, clients: usize) -> String {
     let people =
@@ -371,6 +370,7 @@ fn pages_are_read_over_one_connection() {
     assert!(answers.contains("=> 53") && answers.matches("-> ").count() >= 9, "{answers}");
 }
 
+/// cn=config changes the target of a database, and adds databases, while the server runs.
 #[test]
 fn cn_config_changes_it() {
     let (first, second) = (target(Kind::Larix), target(Kind::Larix));

@@ -195,10 +195,11 @@ impl Exchange {
                 follows = true;
             }
         }
-        let now = self.now();
+        // Most answers have no pages: those ask for no time.
+        let asked = follows.then(|| (number, self.now()));
         if let Some(connection) = self.connections.get_mut(&id) {
             match connection.paging {
-                _ if follows => connection.paging = Some((number, now)),
+                _ if follows => connection.paging = asked,
                 Some((last, _)) if last == number && job.page.is_some() => connection.paging = None,
                 _ => {}
             }
