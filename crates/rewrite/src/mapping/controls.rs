@@ -157,8 +157,9 @@ impl Mapping {
             }
             oid::AUTHORIZATION_IDENTITY_RESPONSE => {
                 let told = control::AuthorizationIdentityResponse::decode(given).ok()?;
-                // Others than DNs are not of the directory.
-                let Some(dn) = told.authorization_id.strip_prefix("dn:") else { return Some(control) };
+                // Others than DNs are not of the directory, and the empty one names nobody.
+                let dn = told.authorization_id.strip_prefix("dn:").filter(|dn| !dn.is_empty());
+                let Some(dn) = dn else { return Some(control) };
                 let identity = format!("dn:{}", self.name(RewriteContext::Entry, dn, around).ok()?);
                 control::AuthorizationIdentityResponse { authorization_id: &identity }.encode()?
             }

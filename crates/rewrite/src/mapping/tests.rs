@@ -567,6 +567,14 @@ fn controls_of_answers_are_mapped_back() {
     assert_eq!(&*other.oid, "1.2.3");
     let identities: Vec<_> = identities.iter().map(|control| control.value.as_deref().unwrap()).collect();
     assert_eq!(identities, [&b"dn:cn=a,dc=here"[..], b"u:a", b"dn:", b""]);
+    // The empty DN is nobody's, though a rule makes a name of it.
+    let rules = "rewriteEngine on
+        rewriteContext searchEntryDN
+        rewriteRule ^$ dc=here :";
+    let nobody = control::AuthorizationIdentityResponse { authorization_id: "dn:" }.to_control(false);
+    let mut controls = vec![nobody.clone()];
+    Answers::new(Arc::new(mapping(rules)), None).controls(&mut controls);
+    assert_eq!(controls, [nobody]);
 }
 
 #[test]
