@@ -274,7 +274,7 @@ fn make(
     let directory = free_path(&schedule.directory, wall());
     let _made: Manifest = take_full(config, &sources, &directory, &mut pace)?;
     let chain = Chain::read(&directory)?;
-    remove_old(server, schedule)?;
+    remove_old(server, schedule, &directory)?;
     Ok(("full", chain))
 }
 
@@ -306,9 +306,11 @@ fn clear_left(server: &Server, schedule: &BackupSchedule) {
     }
 }
 
-fn remove_old(server: &Server, schedule: &BackupSchedule) -> Result<(), BackupError> {
+/// `made` stays, whatever the names of the others say: with a clock that was set back it is not the last of them.
+fn remove_old(server: &Server, schedule: &BackupSchedule, made: &Path) -> Result<(), BackupError> {
     let mut paths = all(&schedule.directory);
-    let keep = usize::try_from(schedule.keep).unwrap_or(usize::MAX);
+    paths.retain(|path| path != made);
+    let keep = usize::try_from(schedule.keep).unwrap_or(usize::MAX).saturating_sub(1);
     paths.truncate(paths.len().saturating_sub(keep));
     // What is to be restored stays until that is done.
     if let Some(BackupRequest::Restore(request)) = server.backups.status().requested {

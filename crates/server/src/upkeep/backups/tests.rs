@@ -207,6 +207,22 @@ fn a_clock_that_was_set_back_does_not_end_the_backups() {
     assert_eq!((status.last_success, status.age(now)), (Some(now), Some(0)));
 }
 
+/// Backups of a clock that was ahead have the last names. They do not push out the one that is made now.
+#[test]
+fn a_backup_that_is_made_now_stays_beside_those_of_later() {
+    for (keep, gone) in [(1, 2), (2, 1)] {
+        let mut bench = Bench::new();
+        bench.schedule.keep = keep;
+        let place = |time: &str| bench.schedule.directory.join(format!("larix-{time}"));
+        let later = ["20981231000000Z", "20991231000000Z"].map(place);
+        later.iter().for_each(|path| fs::create_dir(path).unwrap());
+        bench.at(0);
+        let left = all(&bench.schedule.directory);
+        assert!(Chain::read(&left[0]).is_ok(), "keep={keep}: {left:?}");
+        assert_eq!(left[1..], later[gone..], "keep={keep}");
+    }
+}
+
 #[test]
 fn a_failure_is_tried_again_after_a_while() {
     let bench = Bench::new();
