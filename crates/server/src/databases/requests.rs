@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use larix_engine::Fault;
 use larix_engine::access::Subject;
+use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::time::{Clock, Monotonic};
 use larix_proto::{Scope, url::LdapUrl};
 use larix_schema::{BoundFilter, NormalDn};
@@ -54,6 +56,35 @@ impl Databases {
         backend.map(|backend| backend.authentication_values(&context, dn, attribute)).unwrap_or_default()
     }
 
+    /// Values of an attribute as they are stored, whoever may see them; `None` where no stored entry of this server has the name.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(crate) fn stored_values(
+        &self,
+        clock: &dyn Clock,
+        dn: &NormalDn,
+        attribute: &str,
+    ) -> Result<Option<Vec<Vec<u8>>>, Fault> {
+        let (Some(backend), Ok(description)) = (self.router.backend(dn), self.schema().describe(attribute))
+        else {
+            return Ok(None);
+        };
+        let anonymous = Arc::default();
+        let context = self.context(&anonymous, (&Inside, clock), clock.monotonic());
+        let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True).of_what_is_stored();
+        let mut values = None;
+        backend.find(&context, &query, &mut |found| {
+            let own = values.get_or_insert_with(Vec::new);
+            found.source().visit_exact(&description, &mut |value| {
+                own.push(value.to_vec());
+                true
+            })?;
+            Ok(false)
+        })?;
+        Ok(values)
+    }
+
     /// Up to `limit` entries that an LDAP URL finds, with the `auth` privilege on what its filter asks for.
     pub(crate) fn identities(
         &self,
@@ -89,5 +120,50 @@ impl Databases {
         let in_scope = entry.is_in_scope(&base, url.scope.unwrap_or(Scope::Base));
         let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
         in_scope && !self.identities((subject, clock), &only, 1).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_configuration::Config;
+    use larix_proto::MessageId;
+    use larix_proto::client::{self, ClientAttribute};
+
+    use crate::local::LocalServer;
+
+    #[test]
+    fn what_is_stored_is_seen_without_rights_and_without_a_root_dn() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, data) = (folder.path().join("slapd.conf"), folder.path().join("data"));
+        std::fs::create_dir(&data).unwrap();
+        let text = format!(
+            "objectclass ( 1.2.3.4 NAME 'thing' SUP top STRUCTURAL MUST cn MAY ( description $ seeAlso ) )\n\
+             allow update_anon\ndatabase mdb\nsuffix cn=x\ndirectory {}\n\
+             access to attrs=description by * none\naccess to * by * write\n",
+            data.display()
+        );
+        std::fs::write(&file, text).unwrap();
+        let local = LocalServer::open(Config::from_slapd_conf(&file).unwrap()).unwrap();
+        let (mut connection, mut request, mut out) = (local.connect(), Vec::new(), Vec::new());
+        let attributes = [
+            ClientAttribute { description: "objectClass", values: &["thing"] },
+            ClientAttribute { description: "cn", values: &["x"] },
+            ClientAttribute { description: "description", values: &["hidden"] },
+        ];
+        client::add(&mut request, MessageId(1), "cn=x", &attributes, &[]);
+        connection.request(&request, &mut out);
+        // SEQUENCE, messageID, the answer, and in it the result's code: success.
+        assert_eq!(out.get(7..10), Some(&[10, 1, 0][..]), "{out:02x?}");
+        let server = local.server();
+        let generation = server.generation_in_force();
+        let databases = &generation.databases;
+        let values = |dn: &str, attribute: &str| {
+            let dn = databases.schema().parse_dn(dn).unwrap();
+            databases.stored_values(&*server.clock, &dn, attribute).unwrap()
+        };
+        assert_eq!(values("cn=x", "description"), Some(vec![b"hidden".to_vec()]));
+        assert_eq!(values("cn=x", "seeAlso"), Some(Vec::new()));
+        assert_eq!(values("cn=y,cn=x", "description"), None);
+        assert_eq!(values("o=elsewhere", "description"), None);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use larix_configuration::values::{PasswordReset, ResetMail};
+use larix_engine::Fault;
 use larix_engine::time::Clock as _;
 use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlScheme};
@@ -145,17 +146,24 @@ pub(super) async fn is_locked_out(admin: &Admin, dn: &str) -> bool {
         LdapUrl { dn: dn.to_owned(), scope: Some(Scope::Base), ..LdapUrl::server(UrlScheme::Ldap, "", None) };
     let looked = tokio::task::spawn_blocking(move || while_waiting(|| locked_since(&server, &url))).await;
     match looked {
-        Ok(since) => since.is_some_and(|since| stands_for_ever(&since)),
+        Ok(Ok(since)) => since.is_some_and(|since| stands_for_ever(&since)),
         // Without an answer nothing is opened.
-        Err(_) => true,
+        Ok(Err(_)) | Err(_) => true,
     }
 }
 
-fn locked_since(server: &Server, url: &LdapUrl) -> Option<String> {
+/// Of a stored entry as it is stored, so that rules hide nothing; of others as the root DN of their database sees it.
+fn locked_since(server: &Server, url: &LdapUrl) -> Result<Option<String>, Fault> {
     let generation = server.generation_in_force();
+    let databases = &generation.databases;
+    if let Ok(dn) = databases.schema().parse_dn(&url.dn)
+        && let Some(values) = databases.stored_values(&*server.clock, &dn, LOCKED)?
+    {
+        return Ok(values.into_iter().next().map(|value| String::from_utf8_lossy(&value).into_owned()));
+    }
     let anonymous = Arc::default();
     let online = Online { server, generation: &generation, anonymous: &anonymous, subject: &anonymous };
-    online.expand(url, Some(LOCKED))
+    Ok(online.expand(url, Some(LOCKED)))
 }
 
 fn stands_for_ever(since: &str) -> bool {
