@@ -56,15 +56,15 @@ struct Large {
 impl Turns for Large {
     fn turn(self: Box<Self>, thread: usize) -> Option<Box<dyn Turns>> {
         let Self { server, waits, mut connection, back } = *self;
-        if back.is_closed() {
-            return None;
-        }
-        // Each set of counters has one thread that writes it.
+        // Each set of counters has one thread that writes it; a connection that ends here counts here.
         let own = match waits {
             true => server.statistics.of_lookups(thread),
             false => server.statistics.aside(thread),
         };
-        let counters = connection.service_mut().count_with(own);
+        let counters = connection.service_mut().count_with(Arc::clone(&own));
+        if back.is_closed() {
+            return None;
+        }
         // A panic has printed what happened; the connection ends with it, as it does on its worker.
         let started = panics::contained(move || {
             match waits {
@@ -76,7 +76,9 @@ impl Turns for Large {
         writer::hand_over_deferred();
         if let Ok(mut connection) = started {
             connection.service_mut().count_with(counters);
-            let _ = back.send(connection);
+            if let Err(mut connection) = back.send(connection) {
+                connection.service_mut().count_with(own);
+            }
         }
         None
     }
