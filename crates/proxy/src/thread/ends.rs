@@ -107,7 +107,14 @@ impl Exchange {
             let url = self.url(connection.target).map(ToString::to_string).unwrap_or_default();
             (self.given.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
         }
-        let is_refused = matches!(fault, PeerFault::Refused { .. } | PeerFault::Sasl(_));
+        let is_refused = match fault {
+            // A target that is too busy for a bind is no better than one that does not answer: the next one is tried.
+            PeerFault::Refused { step, result } => {
+                *step == "StartTLS" || !matches!(result.code, ResultCode::BUSY | ResultCode::UNAVAILABLE)
+            }
+            PeerFault::Sasl(_) => true,
+            _ => false,
+        };
         if is_refused && !matches!(connection.owner, Owner::Check(_)) {
             self.targets.answered(connection.target);
         } else if !connection.has_spoken && !matches!(connection.owner, Owner::Check(_)) {

@@ -268,6 +268,42 @@ pub(super) fn metrics(server: &Server) -> String {
     text
 }
 
+/// Answers each request as a bind for which it is too busy.
+fn is_busy(mut stream: TcpStream) {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        bytes.extend_from_slice(&chunk[..count]);
+        while let Ok(Frame::Complete { len }) = frame(&bytes, 1 << 20) {
+            let pdu: Vec<u8> = bytes.drain(..len).collect();
+            let Ok(message) = Message::decode(&pdu) else { return };
+            let mut out = Vec::new();
+            encode::bind_result(&mut out, message.id, &LdapResult::new(ResultCode::BUSY), None, &[]);
+            if stream.write_all(&out).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// A target that is too busy for the proxy's bind is passed over, as one that does not answer is.
+#[test]
+fn a_target_that_is_too_busy_for_a_bind_is_passed_over() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || is_busy(stream.unwrap()));
+        }
+    });
+    let behind = target(Kind::Larix);
+    let uri = format!("ldap://{busy}/ ldap://{}/", behind.server.address);
+    let bind =
+        format!("idassert-bind bindmethod=simple binddn={} credentials=secret mode=none", super::ADMIN);
+    let front = proxy_with(&uri, &bind, "");
+    let answer = run(&mut Client::connect(front.server.address), ANN);
+    assert!(answer.contains("=> 0") && answer.contains("uid=ann"), "{answer}");
+}
+
 /// A wrong answer of a target ends its own connection, and nothing else.
 #[test]
 fn targets_that_lie() {
