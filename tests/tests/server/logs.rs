@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use larix_proto::client::ClientAttribute;
 use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
@@ -75,4 +76,43 @@ fn a_file_that_was_moved_is_followed_by_a_new_one() {
     assert!(after.contains("slapd stopped.") && !before.contains("slapd stopped."), "{after}");
     let first = before.lines().next().unwrap_or_default();
     assert!(first.contains("T") && first.contains("Z ") && first.contains("]: "), "{first}");
+}
+
+/// What an overlay reports has names of entries in it: a line end in one of them makes no line.
+#[test]
+fn an_overlay_writes_one_line_for_each_report() {
+    let (site, server, path) = start("");
+    assert!(server.stop());
+    // Nobody can make a folder there.
+    let overlay =
+        "overlay homedir\nhomedir-regexp ^/home/([a-z]+)$ /proc/nowhere/$1\nhomedir-min-uidnumber 1\n";
+    std::fs::write(site.configuration(), read(&site.configuration()) + overlay).expect("the configuration");
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut connection = Client::connect(server.address);
+    let mut request = Vec::new();
+    client::simple_bind(&mut request, MessageId(1), "cn=admin,dc=example,dc=com", b"secret", &[]);
+    assert_eq!(connection.exchange(&request).len(), 1);
+    request.clear();
+    let attributes = [
+        ClientAttribute { description: "objectClass", values: &["account", "posixAccount"] },
+        ClientAttribute { description: "uid", values: &["a\nb"] },
+        ClientAttribute { description: "cn", values: &["a"] },
+        ClientAttribute { description: "uidNumber", values: &["1000"] },
+        ClientAttribute { description: "gidNumber", values: &["1000"] },
+        ClientAttribute { description: "homeDirectory", values: &["/home/ann"] },
+    ];
+    client::add(&mut request, MessageId(2), "uid=a\\0Ab,dc=example,dc=com", &attributes, &[]);
+    assert_eq!(connection.exchange(&request).len(), 1);
+    for _ in 0..3_000 {
+        if read(&path).contains("overlay homedir: ") {
+            break;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+    }
+    assert!(server.stop());
+    let written = read(&path);
+    assert!(
+        written.contains("overlay homedir: \"uid=a#0Ab,dc=example,dc=com\": /proc/nowhere/ann"),
+        "{written}"
+    );
 }

@@ -19,7 +19,7 @@ use larix_store::Store;
 
 use super::host::OverlayHost;
 use super::{AskOrigin, Figures};
-use crate::log::Log;
+use crate::log::{Log, printable};
 use crate::panics;
 use in_force::InForce;
 
@@ -285,7 +285,7 @@ impl<H: OverlayHost> OverlayThread<H> {
         self.figures.failed.fetch_add(1, Ordering::Relaxed);
         known.retry = Some(clock() + RETRY);
         if known.failing.as_ref() != Some(&why) {
-            self.log.warning(format_args!("overlay {}: {why}", self.name));
+            self.log.warning(format_args!("overlay {}: {}", self.name, printable(&why)));
             known.failing = Some(why);
         }
     }
@@ -375,7 +375,8 @@ impl<H: OverlayHost> OverlayThread<H> {
     fn report(&self, reports: &[String]) {
         self.figures.reported.fetch_add(reports.len() as u64, Ordering::Relaxed);
         for text in reports.iter().take(REPORTS_MAX) {
-            self.log.warning(format_args!("overlay {}: {text}", self.name));
+            // Names of entries stand in it.
+            self.log.warning(format_args!("overlay {}: {}", self.name, printable(text)));
         }
         if let Some(more) = reports.len().checked_sub(REPORTS_MAX).filter(|more| *more > 0) {
             self.log.warning(format_args!("overlay {}: {more} more like these", self.name));
