@@ -466,7 +466,9 @@ fn sql_text(error: &tokio_postgres::Error) -> String {
             format!("{}: the store in the engine is incomplete; restore it from its backup", answer.message())
         }
         Some(answer) if answer.code() == &SqlState::QUERY_CANCELED => {
-            format!("{}: the engine is slower than the deadline", answer.message())
+            let why =
+                "the engine is slower than the deadline, or waits for a synchronous standby that is away";
+            format!("{}: {why}", answer.message())
         }
         Some(answer) if answer.code() == &SqlState::READ_ONLY_SQL_TRANSACTION => {
             format!("{}: {TAKES_NO_WRITES}", answer.message())
