@@ -130,7 +130,7 @@ mod tests {
         let crossed = crossed.map(|pem| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap());
         assert_eq!(Trusted::of(crossed.to_vec()).anchors.len(), 2);
         let own = CertificateDer::from_pem_slice(one.certificate().as_bytes()).unwrap();
-        let trusted = Trusted::of([&crossed[..], &[own.clone()]].concat());
+        let trusted = Trusted::of([&crossed[..], std::slice::from_ref(&own)].concat());
         assert_eq!((trusted.anchors, trusted.links.len()), (vec![own], 2));
     }
 }

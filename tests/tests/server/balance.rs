@@ -60,7 +60,7 @@ struct Balance {
 
 /// What is answered over HTTP at a port.
 fn page(port: u16, path: &str) -> (u16, String) {
-    let mut socket = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();

@@ -166,7 +166,7 @@ fn shadow(provider: SocketAddr, global: &str, more: &str) -> Running {
 /// Asks until the answer has this in it: replication takes its time.
 fn until(client: &mut Client, request: &str, wanted: &str) {
     while !run(client, request).contains(wanted) {
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 

@@ -134,7 +134,7 @@ impl Tools<'_> {
     pub(super) fn give(&self, path: &Path) -> anyhow::Result<()> {
         let found = &self.journal.found;
         if path.is_dir() && !path.is_symlink() {
-            let below: std::io::Result<Vec<PathBuf>> =
+            let below: io::Result<Vec<PathBuf>> =
                 fs::read_dir(path).and_then(|files| files.map(|file| Ok(file?.path())).collect());
             let below = below.with_context(|| format!("cannot read {}", path.display()))?;
             below.iter().try_for_each(|path| self.give(path))?;
@@ -153,7 +153,7 @@ fn demand_success(name: &str, output: &Output) -> anyhow::Result<()> {
 
 fn remove(path: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", path.display()))
         }
         _ => Ok(()),

@@ -115,16 +115,17 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
 
 /// A database to be read.
 enum Opened {
-    Stored(Database<LmdbStore>),
-    Shared(Database<cluster::ToolStore>),
+    Stored(Box<Database<LmdbStore>>),
+    Shared(Box<Database<cluster::ToolStore>>),
 }
 
 impl Opened {
     fn open(config: &Config, section: &larix_configuration::Database) -> anyhow::Result<Self> {
         if cluster::is_shared(section) {
-            return cluster::open_to_read(config, section).map(Self::Shared).map_err(anyhow::Error::msg);
+            let opened = cluster::open_to_read(config, section).map_err(anyhow::Error::msg);
+            return opened.map(|database| Self::Shared(Box::new(database)));
         }
-        common::open(config, section, Access::Read).map(Self::Stored)
+        common::open(config, section, Access::Read).map(|database| Self::Stored(Box::new(database)))
     }
 }
 

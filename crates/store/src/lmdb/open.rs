@@ -140,6 +140,9 @@ pub(super) fn open_locked(
     let env = open_for_writing(&path, catalog.specs().len() as u32, options)?;
     if is_new {
         set_file_mode(&path, options.file_mode).map_err(|error| os_error(&path, error))?;
+        // LMDB has written its first pages. A power loss must not leave the file without them: it would be refused.
+        let synced = File::open(path.join(DATA_FILE)).and_then(|data| data.sync_all());
+        synced.map_err(|error| file_error(&path, DATA_FILE, error))?;
     }
     give_to_owner(&path, &[DATA_FILE, replace::READERS_FILE]);
     finish(&path, env, catalog, options, Some(lock))
