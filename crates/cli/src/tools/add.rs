@@ -352,8 +352,17 @@ fn now() -> Instant {
 /// Fills a slapd.d: entries are added to what is there, the whole is checked, then it is written.
 fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
     let directory = args.config.location().directory_to_write();
-    // From the look at what is there until the entries are: a server that runs with it would not know of them.
-    let _in_use = if args.input.dry_run {
+    // As with slapadd: entries may be added for the next start of the server.
+    let server = slapd_d::server_of(&directory).filter(|_| !args.input.dry_run);
+    if let Some(server) = &server {
+        eprintln!(
+            "{name}: a server runs with `{}` ({}): it knows of the new entries at its next start; `larix modify` adds them at once",
+            directory.display(),
+            server.process()
+        );
+    }
+    // No other tool changes it from the look at what is there until the entries are.
+    let _in_use = if args.input.dry_run || server.is_some() {
         None
     } else {
         Some(InUse::by_tool(&directory).map_err(|error| anyhow::anyhow!("{error}"))?)
