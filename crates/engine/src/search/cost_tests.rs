@@ -1,5 +1,7 @@
 //! What one search may cost: limits, and work that grows with the request and no faster.
 
+use std::sync::Arc;
+
 use larix_proto::{ControlBuf, DerefAliases, FilterBuf, ResultCode, Scope, oid};
 use larix_schema::AttributeDescription;
 use larix_store::memory::MemoryStore;
@@ -15,6 +17,7 @@ use crate::catalog::{Catalog, CatalogEdit, Covered};
 use crate::controls::{ControlValues, Dereference, RequestControls, SortKey, SortRequest};
 use crate::database::DatabaseSettings;
 use crate::fixture::{Answered, Fixture, SUFFIX, SearchSpec, schema};
+use crate::index::Kinds;
 use crate::tables::TABLES;
 
 /// People p0 to p(n-1) and a group of them all.
@@ -267,6 +270,24 @@ fn all_aliases_are_followed_and_each_is_charged() {
         let text = format!("more than {most} steps of work on one entry (request-limits steps=)");
         let (_, _, answered) = slices(&fixture, &ask(Scope::Subtree, "(cn=end)"));
         assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0), "{case}");
+    }
+}
+
+/// As after an upgrade that makes keys otherwise: all indexes are built anew, the one of object classes, too.
+#[test]
+fn aliases_are_followed_while_indexes_are_built() {
+    for (count, others) in [(1, 0), (300, 300)] {
+        let fixture = aliases(count, others);
+        let mut catalog = Catalog::clone(&fixture.database.catalog());
+        let number = catalog.object_class().expect("a number");
+        catalog.set_built(number, Kinds::NONE);
+        fixture.database.publish_catalog(Arc::new(catalog));
+        let (base, deref) = (&format!("ou=aliases,{SUFFIX}"), DerefAliases::InSearching);
+        let asked = |scope, filter| SearchSpec { base, scope, deref, filter, ..SearchSpec::default() };
+        let (_, _, answered) = slices(&fixture, &asked(Scope::Subtree, "(cn=end)"));
+        assert_eq!(told(&answered), (ResultCode::SUCCESS, "", 1), "{count} aliases, {others} others");
+        let (_, _, answered) = slices(&fixture, &asked(Scope::OneLevel, "(ou=*)"));
+        assert_eq!(answered.names(), ["s0"], "{count} aliases, {others} others");
     }
 }
 

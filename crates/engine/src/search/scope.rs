@@ -3,7 +3,7 @@
 use foldhash::{HashMap, HashSet};
 use larix_proto::{DerefAliases, LdapResult, ResultCode, Scope};
 use larix_schema::NormalDn;
-use larix_store::Snapshot;
+use larix_store::{Direction, KeyRange, Snapshot};
 
 use crate::budget::Meter;
 use crate::database::View;
@@ -14,10 +14,13 @@ use crate::fault::Fault;
 use crate::filter::charge;
 use crate::index::{KeyKind, key};
 use crate::plan::{IdSet, Plan};
+use crate::tables::ENTRIES;
 use crate::tree::{self, Resolved};
 
 /// Steps that it takes to read an alias, and to follow it.
 const ALIAS_STEPS: u64 = 8;
+/// Heads of records that are looked at for one step.
+const HEADS_A_STEP: usize = 8;
 /// Entries of a subtree that are listed to find the aliases among them. Where there are more, all aliases are looked through once.
 const LISTED_MAX: usize = 256;
 
@@ -133,7 +136,7 @@ fn aliased<N: Snapshot>(alias: &EntryReader<'_, N>) -> Result<Option<NormalDn>, 
     Ok(dn)
 }
 
-/// The entries of an object class, from its index, which every database has.
+/// The entries of an object class, from its index, which every database has; `None` while that is built.
 pub fn of_class<N: Snapshot>(view: &View<'_, N>, class: &str) -> Result<Option<Plan>, Fault> {
     let Some(row) = view.catalog.object_class().and_then(|number| view.catalog.row(number)) else {
         return Ok(None);
@@ -217,11 +220,13 @@ impl Area {
 
     /// Adds what the aliases in scope stand for; what one adds may have aliases in it.
     fn add_aliases<N: Snapshot>(&mut self, view: &View<'_, N>, meter: Option<&Meter>) -> Result<(), Fault> {
-        let Some(plan) = of_class(view, ALIAS_CLASS)? else { return Ok(()) };
-        if plan.estimate().is_none_or(|aliases| aliases == 0) {
-            return Ok(());
-        }
-        let mut aliases = Aliases { all: plan.read(view.snapshot)?.ids, by_superior: None, meter };
+        let all = match of_class(view, ALIAS_CLASS)? {
+            Some(plan) if plan.estimate().is_none_or(|aliases| aliases == 0) => return Ok(()),
+            Some(plan) => plan.read(view.snapshot)?.ids,
+            // The index is being built: every entry may be one.
+            None => IdSet::Everything,
+        };
+        let mut aliases = Aliases { all, by_superior: None, meter };
         let mut found = aliases.below(view, self.base, self.scope)?;
         while let Some(id) = found.pop() {
             charge(meter, ALIAS_STEPS)?;
@@ -230,7 +235,11 @@ impl Area {
                 continue;
             }
             let Some(record) = view.record(id)? else { continue };
-            let Ok(target) = follow(view, &view.reader(id, &record)?)? else { continue };
+            let entry = view.reader(id, &record)?;
+            if !entry.view.flags().has(RecordFlags::ALIAS) {
+                continue;
+            }
+            let Ok(target) = follow(view, &entry)? else { continue };
             let Some(stored) = view.stored(target)? else { continue };
             if target == self.base || self.contains(view, &EntryView::parse(target, &stored)?)? {
                 continue;
@@ -244,7 +253,7 @@ impl Area {
     }
 }
 
-/// The aliases of a database.
+/// The aliases of a database; every entry may be one where no index tells.
 struct Aliases<'m> {
     all: IdSet,
     /// Those below each entry, after they had to be looked through.
@@ -270,11 +279,33 @@ impl Aliases<'_> {
         }
         let mut by_superior = match self.by_superior.take() {
             Some(known) => known,
-            None => self.look_through(view, scope)?,
+            None => {
+                if matches!(self.all, IdSet::Everything) {
+                    self.all = self.flagged(view)?;
+                }
+                self.look_through(view, scope)?
+            }
         };
         let found = by_superior.remove(&top).unwrap_or_default();
         self.by_superior = Some(by_superior);
         Ok(found)
+    }
+
+    /// All aliases, by what the heads of the records say: where no index has them.
+    fn flagged<N: Snapshot>(&self, view: &View<'_, N>) -> Result<IdSet, Fault> {
+        let mut ids = Vec::new();
+        let rows = view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward)?;
+        for (count, row) in rows.enumerate() {
+            if count.is_multiple_of(HEADS_A_STEP) {
+                charge(self.meter, 1)?;
+            }
+            let (key, stored) = row?;
+            let id = EntryId::from_prefix(&key).ok_or(Fault::Damaged { what: "an entry id" })?;
+            if EntryView::parse(id, &stored)?.flags().has(RecordFlags::ALIAS) {
+                ids.push(id.0);
+            }
+        }
+        Ok(IdSet::List(ids))
     }
 
     /// All aliases, by each of their superiors; with one level, by the next one alone.
