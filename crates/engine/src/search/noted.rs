@@ -1,12 +1,12 @@
 //! What a search that goes on with changes (draft-ietf-ldapext-psearch-03) asks of a search: which entries it has found, and single
 //! entries by id, as the client sees them.
 
-use larix_proto::{ControlBuf, LdapResult};
+use larix_proto::{ControlBuf, DerefAliases, LdapResult};
 use larix_store::Snapshot;
 
 use super::entry::{Gate, Seen};
 use super::run::{Looked, Proved, append};
-use super::scope::Area;
+use super::scope::{self, Area};
 use super::synchronised::EntryIds;
 use super::task::{End, SearchTask, storage_failure};
 use crate::budget::{Exceeded, Meter, RequestLimit};
@@ -91,7 +91,9 @@ impl SearchTask {
         // No caller looks before the base was found.
         let Some(base) = self.base_id else { return Ok(false) };
         let meter = Meter::new(gate.steps);
-        let area = Area::new(view, base, self.scope, self.deref, Some(&meter))?;
+        // While the index of object classes is built, aliases would be looked for in all entries, and for each change.
+        let deref = if scope::knows_classes(view) { self.deref } else { DerefAliases::Never };
+        let area = Area::new(view, base, self.scope, deref, Some(&meter))?;
         if !area.contains(view, &EntryView::parse(id, &stored).map_err(Fault::from)?)? {
             return Ok(false);
         }

@@ -6,13 +6,14 @@ use larix_schema::NormalDn;
 use larix_store::{Direction, KeyRange, Snapshot};
 
 use crate::budget::Meter;
+use crate::catalog::CatalogRow;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
 pub use crate::entry::record::{ALIAS_CLASS, REFERRAL_CLASS};
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::filter::charge;
-use crate::index::{KeyKind, key};
+use crate::index::{KeyKind, Kinds, key};
 use crate::plan::{IdSet, Plan};
 use crate::tables::ENTRIES;
 use crate::tree::{self, Resolved};
@@ -136,14 +137,20 @@ fn aliased<N: Snapshot>(alias: &EntryReader<'_, N>) -> Result<Option<NormalDn>, 
     Ok(dn)
 }
 
+/// Whether the index of object classes is complete.
+pub fn knows_classes<N: Snapshot>(view: &View<'_, N>) -> bool {
+    class_index(view).is_some()
+}
+
+/// The row of the attribute objectClass, if its index is complete.
+fn class_index<'v, N: Snapshot>(view: &'v View<'_, N>) -> Option<&'v CatalogRow> {
+    let row = view.catalog.object_class().and_then(|number| view.catalog.row(number))?;
+    row.usable().has(Kinds::EQUALITY).then_some(row)
+}
+
 /// The entries of an object class, from its index, which every database has; `None` while that is built.
 pub fn of_class<N: Snapshot>(view: &View<'_, N>, class: &str) -> Result<Option<Plan>, Fault> {
-    let Some(row) = view.catalog.object_class().and_then(|number| view.catalog.row(number)) else {
-        return Ok(None);
-    };
-    if !row.usable().has(crate::index::Kinds::EQUALITY) {
-        return Ok(None);
-    }
+    let Some(row) = class_index(view) else { return Ok(None) };
     Plan::of_key(view.snapshot, key::make(row.number, KeyKind::Equality, class.as_bytes())).map(Some)
 }
 
@@ -167,7 +174,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// `meter`: what the search for aliases is charged to; `None`: no request waits for it.
+    /// `meter`: what the search for aliases is charged to; `None`: no request waits for it, and it knows the aliases of the index alone.
     ///
     /// # Errors
     /// A store that cannot be read; [`Fault::StepsSpent`] for more aliases than the meter has steps for.
@@ -223,7 +230,8 @@ impl Area {
         let all = match of_class(view, ALIAS_CLASS)? {
             Some(plan) if plan.estimate().is_none_or(|aliases| aliases == 0) => return Ok(()),
             Some(plan) => plan.read(view.snapshot)?.ids,
-            // The index is being built: every entry may be one.
+            // The index is being built: every entry may be one. To look through all for each change of an entry would be too much.
+            None if meter.is_none() => return Ok(()),
             None => IdSet::Everything,
         };
         let mut aliases = Aliases { all, by_superior: None, meter };
