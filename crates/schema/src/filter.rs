@@ -221,7 +221,11 @@ impl Schema {
             | Normal::Telephone
                 if attribute.is_none_or(|attribute| rule.applies_to(&attribute.syntax.oid)) =>
             {
-                self.syntax(rule.syntax_oid).map_or(Ok(()), |syntax| syntax.validate(self, value))
+                // Most are of one syntax, and searches are many: it is looked up for the others.
+                let own =
+                    attribute.map(|attribute| &attribute.syntax).filter(|own| own.oid == rule.syntax_oid);
+                own.or_else(|| self.syntax(rule.syntax_oid))
+                    .map_or(Ok(()), |syntax| syntax.validate(self, value))
             }
             _ => Ok(()),
         }
