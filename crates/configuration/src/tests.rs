@@ -231,6 +231,18 @@ fn referrals_name_servers() {
     }
 }
 
+/// As in slapd, which takes the kinds that `default` has already.
+#[test]
+fn index_default_may_be_repeated_without_kinds() {
+    let core = larix_schema::bundled("core").unwrap();
+    let lines = "include $D/core.schema\ndatabase mdb\nsuffix cn=x\ndirectory $D\nindex default eq\n";
+    for again in ["index default", "index default,cn"] {
+        let text = format!("{lines}{again}\n");
+        let (_keep, config) = read(&[("slapd.conf", text.as_str()), ("core.schema", core)]);
+        config.unwrap_or_else(|error| panic!("{again}: {error}"));
+    }
+}
+
 #[test]
 fn files_of_the_root_dse_are_looked_for() {
     let read = |file: &str| {

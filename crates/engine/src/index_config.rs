@@ -142,21 +142,24 @@ impl IndexConfig {
         let mut names = attributes.split(',').map(str::trim).filter(|name| !name.is_empty()).peekable();
         names.peek().ok_or(IndexConfigError::NoAttribute)?;
         for name in names {
+            let of_line = kinds.unwrap_or(self.default);
             if name.eq_ignore_ascii_case("default") {
-                self.default = kinds.ok_or_else(|| IndexConfigError::NoKinds(name.to_owned()))?;
+                if of_line.is_empty() {
+                    return Err(IndexConfigError::NoKinds(name.to_owned()));
+                }
+                self.default = of_line;
                 continue;
             }
             let description =
                 schema.describe(name).map_err(|_| IndexConfigError::UnknownAttribute(name.to_owned()))?;
-            let kinds = kinds.unwrap_or(self.default);
-            if kinds.is_empty() {
+            if of_line.is_empty() {
                 return Err(IndexConfigError::NoKinds(name.to_owned()));
             }
-            check_appropriate(schema, description.attribute, kinds)?;
+            check_appropriate(schema, description.attribute, of_line)?;
             if self.lines.iter().any(|(other, _)| *other == description) {
                 return Err(IndexConfigError::Duplicate(name.to_owned()));
             }
-            self.lines.push((description, kinds));
+            self.lines.push((description, of_line));
         }
         Ok(())
     }
