@@ -487,6 +487,33 @@ fn connections_stand_in_groups() {
     assert!(becomes(|| all(&mut watcher) == ["closed"; 4]), "{:?}", all(&mut watcher));
 }
 
+/// With `max-target-conns`, too, each answer that is read page by page has a connection, as long as there may be another one: slapd keeps
+/// one cookie with each.
+#[test]
+fn pages_take_places_of_their_own() {
+    const CLIENTS: usize = 3;
+    if Kind::Slapd.is_lacking() {
+        return;
+    }
+    let body = "database mdb\nsuffix dc=one\nrootdn cn=admin,dc=one\nrootpw secret\ndirectory @DATA@\naccess to * by * read\n";
+    let top = "dn: dc=one\nobjectClass: organization\nobjectClass: dcObject\no: one\ndc: one\n\n";
+    let people = (0..5).map(|n| format!("dn: uid=p{n},dc=one\nobjectClass: account\nuid: p{n}\n\n"));
+    let entries = format!("{top}{}", people.collect::<String>());
+    let behind = Running::start(Kind::Slapd, body, &entries);
+    let lines = format!(
+        "database asyncmeta\nsuffix dc=one\nmax-target-conns {CLIENTS}\nuri ldap://{}/dc=one\n",
+        behind.server.address
+    );
+    let front = Running::start(Kind::Larix, &lines, "");
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| front.client()).collect();
+    for (control, entries) in [("page=2", 2), ("next=2", 2), ("next=2", 1)] {
+        for client in &mut clients {
+            let page = run(client, &format!("search dc=one one (uid=p*) uid with {control}"));
+            assert!(page.contains("=> 0") && page.matches("-> ").count() == entries, "{control}: {page}");
+        }
+    }
+}
+
 /// Behind a notice of disconnection a connection takes no request, and waits for what it has under way; OpenLDAP's test092 is the same.
 #[test]
 fn a_noticed_connection_closes() {

@@ -45,9 +45,15 @@ impl Exchange {
             return self.put_and_flush(id, number, job, now);
         }
         let taking = self.loads(&job.owner);
-        let has_place = taking.len() < self.given.settings.pool_max as usize;
+        let held = self.pools.get(&job.owner).map_or(0, Vec::len);
+        let most = self.given.settings.pool_max as usize;
+        // A place whose turn comes has one connection. Elsewhere those that slow clients have for themselves do not count, up to a limit.
+        let has_place = match self.goes_in_turn(&job.owner) {
+            true => held < most,
+            false => taking.len() < most && held < POOL_CEILING,
+        };
         let may_open = job.credentials.is_some() || !matches!(job.owner, Owner::User(_));
-        if has_place && may_open && !taking.is_empty() && !self.goes_in_turn(&job.owner) {
+        if has_place && may_open && !taking.is_empty() {
             return self.open_for(None, number, job, now);
         }
         // The answer that nobody has gone on reading for longest may end by it.
