@@ -311,7 +311,8 @@ impl Lease<'_> {
         {
             let server = wire.server;
             self.wire = None;
-            if matches!(fault, Fault::Late(_)) {
+            // Shorter times are of questions that somebody else may hold up.
+            if matches!(fault, Fault::Late(_)) && deadline >= self.pool.limits.deadline {
                 self.pool.leave(server);
             }
         }

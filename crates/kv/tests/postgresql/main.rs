@@ -346,7 +346,14 @@ fn what_cannot_be_said_holds_nobody_up() {
     let (name, _) = engine.database();
     // So long that the test would not end if it were waited for.
     let long = Duration::from_secs(36_000);
-    let store = open(&engine, &name, &KvOptions { deadline: long, ..KvOptions::default() }).expect("open");
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    other.set_nonblocking(true).expect("it does not wait");
+    let text = engine.address(&name);
+    let (servers, database) = text.rsplit_once('/').expect("a database");
+    let text = format!("{servers},{}/{database}", other.local_addr().expect("its address"));
+    let address = Address::parse(&text).expect("an address");
+    let options = KvOptions { deadline: long, ..KvOptions::default() };
+    let store = KvStore::open(&address, &TABLES, &options).expect("open");
     assert!(store.hold_lease("ldap://one", long).expect("lease"));
     let locks = "BEGIN; LOCK TABLE larix.nodes; SELECT pg_sleep(36000)";
     thread::scope(|scope| {
@@ -356,6 +363,8 @@ fn what_cannot_be_said_holds_nobody_up() {
         until("it is locked", || engine.sql(&name, locked).as_deref() == Some("1"));
         assert!(store.say("ldap://one", b"in vain").is_err());
         assert!(store.hold_lease("ldap://one", long).expect("lease"));
+        // A locked table is no sign that the server hangs: the lease would have to wait for another one.
+        assert!(other.accept().is_err(), "the other server is asked");
         let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         engine.sql(&name, ends).expect("ended");
     });
