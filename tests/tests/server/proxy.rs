@@ -359,6 +359,9 @@ fn pages_in_turns(kind: Kind, settings: &str, clients: usize) -> String {
 #[test]
 fn pages_are_read_over_one_connection() {
     for kind in [Kind::Larix, Kind::Slapd] {
+        if kind.is_lacking() {
+            return;
+        }
         for clients in [1, 5] {
             let answers = pages_in_turns(kind, "", clients);
             assert_eq!(answers.matches("-> ").count(), 9 * clients, "{kind:?}: {answers}");
