@@ -414,12 +414,16 @@ fn check_strays<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)
             let Some((key, value)) = rows.next().transpose()? else { break };
             let entry =
                 EntryId::from_prefix(&key).ok_or(Fault::Damaged { what: "the key of an entry's row" })?;
-            // Keys of an entry that was deleted wait to be taken out of the index.
-            let only_leaves = || {
+            // Keys of an entry that was deleted wait to be taken out of the index; those of an index that is being built, or is no longer
+            // kept, say nothing.
+            let is_harmless = || {
+                let brings = |(part, present): (&Vec<u8>, &bool)| {
+                    *present && key::parse_head(part).is_some_and(|head| is_indexed(&view.catalog, head))
+                };
                 let row = pending::Row::decode(&value);
-                table == PENDING && row.is_ok_and(|row| !row.keys.values().any(|present| *present))
+                table == PENDING && row.is_ok_and(|row| !row.keys.iter().any(brings))
             };
-            if view.stored(entry)?.is_none() && !only_leaves() {
+            if view.stored(entry)?.is_none() && !is_harmless() {
                 report(Finding::StrayRow { entry, what });
             }
             let Some(next) = entry.0.checked_add(1) else { break };

@@ -164,6 +164,6 @@ mod tests {
         assert_eq!(values("cn=x", "description"), Some(vec![b"hidden".to_vec()]));
         assert_eq!(values("cn=x", "seeAlso"), Some(Vec::new()));
         assert_eq!(values("cn=y,cn=x", "description"), None);
-        assert_eq!(values("o=elsewhere", "description"), None);
+        assert_eq!(values("cn=elsewhere", "description"), None);
     }
 }
