@@ -206,7 +206,15 @@ fn what_is_heard_first_is_sent_first() {
         let refreshed = consumer.told.iter().position(|told| told == "refresh present").unwrap();
         consumer.until(|consumer| consumer.told.len() > refreshed + 3);
         let told = consumer.told.split_off(refreshed + 1).join(", ").replace(&format!(",{SUFFIX}"), "");
-        assert_eq!(told, "modify uid=u1,ou=remote, modify ou=near, delete uid=u2,ou=remote");
+        // The delete comes a second behind the change before it. If the provider takes as long to look around again, it has heard of both.
+        // Then the delete may come first, which does no harm: its cookie has no CSN.
+        let both = ["modify ou=near, delete uid=u2,ou=remote", "delete uid=u2,ou=remote, modify ou=near"];
+        let rest = told.strip_prefix("modify uid=u1,ou=remote, ").unwrap_or_default();
+        assert!(both.contains(&rest), "{told}");
+    }
+    change(&mut writer, "modify uid=u3,ou=remote,dc=example,dc=com\n  replace sn: the last");
+    for consumer in [&mut like_slapd, &mut plain, &mut another] {
+        consumer.until(|consumer| consumer.told.last().is_some_and(|told| told.starts_with("modify uid=u3")));
     }
     // Otherwise a slapd judges the last one by the CSN of the one before.
     assert_eq!(like_slapd.beside.as_deref(), Some("rid=001,content=elsewhere"));
