@@ -14,6 +14,7 @@ use larix_proto::{ControlBuf, LdapResult, MessageId};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
+use crate::cookie::Page;
 use crate::settings::Kind;
 
 /// Bytes of answers to one search that wait for its client: above it nothing more is read for it, where it is alone on its connection.
@@ -97,15 +98,6 @@ impl Job {
         self.tries += 1;
         self.tries <= TRIES_MAX
     }
-}
-
-/// Which page of an answer is asked for (RFC 2696). Servers keep what a cookie stands for with the connection, and some (slapd among
-/// them) for one answer at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
-    First,
-    /// The one behind a page that came over this connection.
-    After(u64),
 }
 
 /// Who is bound when a bind succeeds.

@@ -11,6 +11,7 @@ mod backend;
 pub mod blocking;
 pub mod chain;
 mod connection;
+mod cookie;
 mod identity;
 mod job;
 mod lookup;

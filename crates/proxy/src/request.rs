@@ -13,9 +13,9 @@ use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyRespons
 use larix_proto::{ControlBuf, Controls, LdapResult, MessageId, ResultCode, client, oid};
 use zeroize::Zeroizing;
 
+use crate::cookie;
 use crate::identity::{Asker, Chosen, choose};
 use crate::job::{Job, LATER, Outcome, Sink, body};
-use crate::pages;
 use crate::proxy::{Proxy, busy};
 use crate::settings::Kind;
 use crate::shared::Command;
@@ -93,7 +93,7 @@ impl Proxy {
             sent.iter().filter(|control| !own(control.oid)).map(|control| control.to_owned()).collect();
         // What goes through several databases has cookies of its own for each.
         all.extend(controls.paged.as_ref().map(|page| {
-            let (_, cookie) = pages::of_cookie(&page.cookie);
+            let (_, cookie) = cookie::split(&page.cookie);
             control::PagedResults { size: page.size, cookie }.to_control(page.critical)
         }));
         all.extend(self.controls_of_none(asked, controls.hops));

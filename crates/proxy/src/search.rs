@@ -18,9 +18,10 @@ use larix_proto::{
 use larix_schema::{NormalDn, Schema};
 
 use crate::absolute;
+use crate::cookie;
 use crate::identity::Asker;
 use crate::job::{Feed, Job, Sink, Taken};
-use crate::pages::{self, Pages};
+use crate::pages::Pages;
 use crate::proxy::{Proxy, busy};
 use crate::request::{ANY, RequestContext, encoded};
 use crate::settings::Kind;
@@ -176,7 +177,7 @@ impl Following {
         job.message = wanted.message;
         job.entries_max = (wanted.size_limit > 0).then_some(wanted.size_limit);
         job.page = match (&wanted.controls.paged, &pages) {
-            (Some(paged), _) => Some(pages::of_cookie(&paged.cookie).0),
+            (Some(paged), _) => Some(cookie::split(&paged.cookie).0),
             (None, Some(pages)) => pages.first_page(),
             (None, None) => None,
         };

@@ -7,7 +7,8 @@ use larix_proto::{LdapResult, ResultCode};
 
 use super::{BINDS_MAX, CONNECTION_BUSY, Exchange, POOL_CEILING};
 use crate::connection::Connection;
-use crate::job::{Job, Owner, Page};
+use crate::cookie::Page;
+use crate::job::{Job, Owner};
 use crate::shared::Command;
 
 /// If nobody asks for the next page for so long, others may read an answer over the connection.

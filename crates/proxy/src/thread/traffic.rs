@@ -11,8 +11,8 @@ use rustix::event::epoll::EventFlags;
 
 use super::{Exchange, READS_IN_TURN, leave};
 use crate::connection::{Numbered, Stage};
+use crate::cookie;
 use crate::job::{FEED_HIGH, FEED_MAX, Job, Outcome, Owner, Sink, body, envelope};
-use crate::pages;
 
 impl Exchange {
     pub(super) fn socket_has(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8]) {
@@ -190,7 +190,7 @@ impl Exchange {
     fn note_page(&mut self, id: u64, number: u64, job: &Job, controls: &mut [ControlBuf]) {
         let mut follows = false;
         for control in controls.iter_mut().filter(|control| control.oid == oid::PAGED_RESULTS) {
-            if let Some(with_connection) = pages::with_connection(control, id) {
+            if let Some(with_connection) = cookie::with_connection(control, id) {
                 *control = with_connection;
                 follows = true;
             }
