@@ -325,7 +325,7 @@ impl KvStore {
             let known = self.known();
             (known.cache.version(), known.attempt.clone())
         };
-        // Whoever has the newest one has all before it.
+        // A server that has the newest one has all before it.
         if !self.engine.holds(version, &attempt)? {
             return Err(Fault::Behind { known: lacked });
         }

@@ -109,7 +109,7 @@ fn memory_is_bounded() {
         let _ = admission.bind_begins(&client, at(0));
     }
     assert_eq!(admission.addresses().known.len(), ADDRESSES_MAX);
-    // Whoever finds no room has the table looked through once a second at most.
+    // If there is no room, the table is looked through once a second at most.
     for (nanos, expected) in
         [(SECOND, SECOND), (SECOND + 1, SECOND), (2 * SECOND - 1, SECOND), (2 * SECOND, 2 * SECOND)]
     {

@@ -56,7 +56,7 @@ impl Databases {
         backend.map(|backend| backend.authentication_values(&context, dn, attribute)).unwrap_or_default()
     }
 
-    /// Values of an attribute as they are stored, whoever may see them; `None` where no stored entry of this server has the name.
+    /// Values of an attribute as they are stored, without a look at rights; `None` where no stored entry of this server has the name.
     ///
     /// # Errors
     /// A store that cannot be read.
