@@ -6,7 +6,7 @@ use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::search::task::Budget;
 use larix_proto::ber::{Tag, write};
-use larix_proto::{Frame, Response, SearchResultEntry, frame, limits};
+use larix_proto::{Response, SearchResultEntry, frames, limits};
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::Context;
@@ -166,10 +166,7 @@ impl CursorAround for Judged {
     fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         let room = budget.bytes.saturating_sub(out.len());
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
-        let mut left = self.buffer.as_slice();
-        while let Ok(Frame::Complete { len }) = frame(left, limits::PDU_CEILING) {
-            let (message, rest) = left.split_at(len);
-            left = rest;
+        for message in frames(&self.buffer, limits::PDU_CEILING) {
             match Response::decode_message(message).map(|decoded| decoded.response) {
                 Ok(Response::Entry(_)) => {
                     self.rights.filter(message, out);

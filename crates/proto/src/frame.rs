@@ -51,6 +51,19 @@ pub fn frame(buf: &[u8], max_pdu: usize) -> Result<Frame, FrameError> {
     Ok(if buf.len() < len { Frame::Incomplete { needed: len } } else { Frame::Complete { len } })
 }
 
+/// The whole PDUs at the start of `buf`, one after another. It ends before the first that is not whole or that [`frame`] refuses.
+pub fn frames(buf: &[u8], max_pdu: usize) -> impl Iterator<Item = &[u8]> {
+    let mut left = buf;
+    std::iter::from_fn(move || match frame(left, max_pdu) {
+        Ok(Frame::Complete { len }) => {
+            let (pdu, rest) = left.split_at_checked(len)?;
+            left = rest;
+            Some(pdu)
+        }
+        _ => None,
+    })
+}
+
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,7 +84,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames() {
+    fn whole_pdus_are_read_one_after_another() {
+        let check = |buf: &[u8], expected: &[&[u8]]| {
+            assert_eq!(frames(buf, 10).collect::<Vec<_>>(), expected, "{buf:02x?}");
+        };
+        check(b"", &[]);
+        check(b"\x30\x00\x30\x01\x05", &[b"\x30\x00", b"\x30\x01\x05"]);
+        check(b"\x30\x00\x30\x02\x05", &[b"\x30\x00"]);
+        check(b"\x30\x00\x30\x0b\x30\x00", &[b"\x30\x00"]);
+        check(b"\x30\x00\x31\x00", &[b"\x30\x00"]);
+    }
+
+    #[test]
+    fn headers() {
         let check = |buf: &[u8], max, expected: Result<Frame, FrameError>| {
             assert_eq!(frame(buf, max), expected, "{buf:02x?}");
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Clock;
 use larix_proto::ber::Reader;
-use larix_proto::{Frame, frame, limits};
+use larix_proto::{frames, limits};
 use larix_schema::{NormalDn, Schema};
 
 use crate::cursor::{Cursor, CursorAround, Slice};
@@ -151,10 +151,8 @@ pub(super) struct Noting {
 }
 
 impl Noting {
-    fn note(&self, mut messages: &[u8]) {
-        while let Ok(Frame::Complete { len }) = frame(messages, limits::PDU_CEILING) {
-            let (message, rest) = messages.split_at(len);
-            messages = rest;
+    fn note(&self, messages: &[u8]) {
+        for message in frames(messages, limits::PDU_CEILING) {
             let name = entry_name(message).and_then(|name| self.schema.parse_dn(name).ok());
             if let Some(name) = name {
                 self.known.note(name, self.requester.as_ref(), self.target);

@@ -13,7 +13,7 @@ use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor};
 use larix_engine::search::task::Budget;
 use larix_proto::ber::{Tag, write};
-use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, Strings, frame};
+use larix_proto::{ControlBuf, LdapResult, Response, ResultCode, Strings, frames};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::in_front("noopsrch", "olcOverlayConfig").once();
 
@@ -98,15 +98,12 @@ struct Counting {
 impl Counting {
     /// Counts the messages of a slice, and passes on what is neither an entry nor a reference.
     fn count(&mut self, out: &mut Vec<u8>) {
-        let mut rest = self.found.as_slice();
-        while let Ok(Frame::Complete { len }) = frame(rest, usize::MAX) {
-            let Some((message, behind)) = rest.split_at_checked(len) else { break };
+        for message in frames(&self.found, usize::MAX) {
             match Response::decode_message(message).map(|message| message.response) {
                 Ok(Response::Entry(_)) => self.entries = self.entries.saturating_add(1),
                 Ok(Response::Reference(_)) => self.references = self.references.saturating_add(1),
                 _ => out.extend_from_slice(message),
             }
-            rest = behind;
         }
         self.found.clear();
     }

@@ -2,7 +2,7 @@
 
 use larix_backend::{Cursor, CursorAround, Slice};
 use larix_engine::search::task::Budget;
-use larix_proto::{Frame, frame, limits};
+use larix_proto::{frames, limits};
 
 use super::Answers;
 
@@ -33,10 +33,7 @@ impl CursorAround for Mapped {
     fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         let room = budget.bytes.saturating_sub(out.len());
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
-        let mut left = self.buffer.as_slice();
-        while let Ok(Frame::Complete { len }) = frame(left, limits::PDU_CEILING) {
-            let (message, rest) = left.split_at(len);
-            left = rest;
+        for message in frames(&self.buffer, limits::PDU_CEILING) {
             self.answers.message(message, out);
         }
         self.buffer.clear();

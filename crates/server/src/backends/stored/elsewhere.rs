@@ -18,8 +18,8 @@ use larix_engine::time::{Clock, Monotonic};
 use larix_proto::control::EntryState;
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{
-    ControlBuf, DerefAliases, Frame, LdapResult, MessageId, Response, ResultCode, Scope, SearchRequest,
-    SearchResultEntry, frame, limits, oid,
+    ControlBuf, DerefAliases, LdapResult, MessageId, Response, ResultCode, Scope, SearchRequest,
+    SearchResultEntry, frames, limits, oid,
 };
 use larix_schema::{NormalDn, Schema};
 use uuid::Uuid;
@@ -336,10 +336,7 @@ impl Elsewhere {
         if !(buffer.is_empty() && matches!(slice, Slice::Waiting)) {
             self.silent = None;
         }
-        let mut messages = buffer.as_slice();
-        while let Ok(Frame::Complete { len }) = frame(messages, limits::PDU_CEILING) {
-            let (message, rest) = messages.split_at(len);
-            messages = rest;
+        for message in frames(&buffer, limits::PDU_CEILING) {
             let Ok(decoded) = Response::decode_message(message) else { continue };
             if let Response::Entry(entry) = decoded.response {
                 self.send(&entry, &mut running, out)?;
