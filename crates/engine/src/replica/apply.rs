@@ -20,7 +20,6 @@ use crate::write::group::Group;
 use crate::write::operational::Stamp;
 use crate::write::operator::{Envelope, Operator, WriteContext};
 use crate::write::prepare::{Change, ChangeKind, Standing, check_change};
-use crate::write::prepared_sets::NONE_PREPARED;
 use crate::{log, tree};
 
 /// Moves and merges that one change may ask for.
@@ -245,18 +244,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let view = Layered::new(&before, &self.unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());
         let now = group.environment.clock.now();
-        let envelope = Envelope {
-            subject: &subject,
-            target: "",
-            controls: &controls,
-            now,
-            derived: false,
-            trusted: false,
-            claims: false,
-            idle: false,
-            prepared: &NONE_PREPARED,
-            replicated: false,
-        };
+        let envelope = Envelope::internal(&subject, "", &controls, now);
         let mut operator = Operator {
             context: &context,
             view: crate::View::over_changes(&view, group.instance, group.catalog.state(&group.state))?,

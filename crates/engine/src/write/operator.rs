@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::prepare::{Change, ChangeKind, refuse};
-use super::prepared_sets::PreparedSets;
+use super::prepared_sets::{NONE_PREPARED, PreparedSets};
 use super::schema_check::CheckMode;
 use super::values;
 use crate::access::{AccessPolicy, Subject};
@@ -106,9 +106,9 @@ pub(crate) struct Envelope<'a> {
     pub(crate) target: &'a str,
     pub(crate) controls: &'a RequestControls,
     pub(crate) now: Timestamp,
-    /// An overlay asked for it: no rule applies, no operational attribute changes, and replicas derive it themselves.
+    /// An overlay asked for it: no access rule applies, no operational attribute changes, and replicas derive it themselves.
     pub(crate) derived: bool,
-    /// No rule applies to it; else it is a change as any other.
+    /// No access rule applies. In all else it is a change like any other.
     pub(crate) trusted: bool,
     /// An overlay found that nothing is left to be changed.
     pub(crate) idle: bool,
@@ -118,6 +118,29 @@ pub(crate) struct Envelope<'a> {
     pub(crate) replicated: bool,
     /// The contextCSN of this server comes to the CSN of the change, and of nothing that goes with it.
     pub(crate) claims: bool,
+}
+
+impl<'a> Envelope<'a> {
+    /// Of a change that the writer makes by itself.
+    pub(crate) fn internal(
+        subject: &'a Subject,
+        target: &'a str,
+        controls: &'a RequestControls,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            subject,
+            target,
+            controls,
+            now,
+            derived: false,
+            trusted: false,
+            idle: false,
+            prepared: &NONE_PREPARED,
+            replicated: false,
+            claims: false,
+        }
+    }
 }
 
 /// What a record of the log is beside its change: see [`LogRecord`].

@@ -16,7 +16,6 @@ use super::modify;
 use super::operational::{self, Stamp};
 use super::operator::{Envelope, Operator, StoredSets, WriteContext, logged};
 use super::prepare::{Change, ChangeKind, internal_change};
-use super::prepared_sets::NONE_PREPARED;
 use super::task::Task;
 use crate::change::{NewRecord, Recording};
 use crate::csn::Csn;
@@ -141,18 +140,8 @@ impl<S: Store> Group<'_, S> {
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let now = self.environment.clock.now();
-        let envelope = Envelope {
-            subject: &task.subject,
-            target: &task.target,
-            controls: &task.controls,
-            now,
-            derived,
-            trusted: false,
-            claims: false,
-            idle: false,
-            prepared: &NONE_PREPARED,
-            replicated: false,
-        };
+        let envelope = Envelope::internal(&task.subject, &task.target, &task.controls, now);
+        let envelope = Envelope { derived, ..envelope };
         let root = &context.settings.root_dn_text;
         let name = if root.is_empty() { &recording.suffix_text } else { root };
         let mut operator = Operator {

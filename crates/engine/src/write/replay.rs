@@ -17,7 +17,6 @@ use super::operational::Stamp;
 use super::operator::{Counters, Envelope, Operator, StoredSets, WriteContext};
 use super::prepare::split_rdn;
 use super::prepare::{Change, ChangeKind, Standing};
-use super::prepared_sets::NONE_PREPARED;
 use super::{Failure, values};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
@@ -249,18 +248,8 @@ impl Replay {
             };
             let (subject, controls) = (Subject::default(), RequestControls::default());
             let now = record.csn.time;
-            let envelope = Envelope {
-                subject: &subject,
-                target: &record.dn,
-                controls: &controls,
-                now,
-                derived: true,
-                trusted: false,
-                claims: false,
-                idle: false,
-                prepared: &NONE_PREPARED,
-                replicated: false,
-            };
+            let envelope =
+                Envelope { derived: true, ..Envelope::internal(&subject, &record.dn, &controls, now) };
             let mut operator = Operator {
                 context: &context,
                 view,

@@ -15,7 +15,6 @@ use crate::write::group::Group;
 use crate::write::operational::Stamp;
 use crate::write::operator::{Envelope, Operator, StoredSets, WriteContext, logged};
 use crate::write::prepare::Change;
-use crate::write::prepared_sets::NONE_PREPARED;
 use crate::write::{change, modify};
 
 impl<S: Store> Group<'_, S> {
@@ -36,18 +35,7 @@ impl<S: Store> Group<'_, S> {
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());
-        let envelope = Envelope {
-            subject: &subject,
-            target: "",
-            controls: &controls,
-            now,
-            derived: true,
-            trusted: false,
-            claims: false,
-            idle: false,
-            prepared: &NONE_PREPARED,
-            replicated: false,
-        };
+        let envelope = Envelope { derived: true, ..Envelope::internal(&subject, "", &controls, now) };
         let mut operator = Operator {
             context: &context,
             view: self.view(&view)?,
