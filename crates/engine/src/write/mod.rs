@@ -25,7 +25,7 @@ pub(crate) mod operator;
 mod patched;
 pub(crate) mod prepared_sets;
 pub(crate) mod read_controls;
-pub mod record;
+mod recording;
 pub mod replay;
 mod replicated;
 pub(crate) mod request;
@@ -33,11 +33,6 @@ mod retiring;
 pub mod schema_check;
 pub(crate) mod task;
 pub(crate) mod training;
-
-/// The DN above this one, as it is shown; empty above the last RDN.
-pub(crate) fn superior_of(dn: &str) -> &str {
-    split_rdn(dn).1
-}
 
 pub use crate::change::prepare;
 pub(crate) use crate::change::values;
@@ -50,7 +45,11 @@ pub use back_links::BACK_LINKS_LIMIT;
 pub use environment::WriterEnvironment;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
+pub use prepare::split_rdn;
 pub use request::{Completion, Origin, WriteOutcome, WriteRequest};
 pub use retiring::Retiring;
 
-pub use prepare::split_rdn;
+/// The DN above this one, as it is shown; empty above the last RDN.
+pub(crate) fn superior_of(dn: &str) -> &str {
+    split_rdn(dn).1
+}
