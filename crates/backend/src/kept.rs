@@ -108,7 +108,7 @@ impl KeptSearch {
     }
 }
 
-/// Stands for the router and for the client of a request without them. A database that is asked in this way needs neither.
+/// The router and the client of a request from inside, which has neither: it knows no database and drops all answers.
 #[derive(Debug)]
 pub struct Alone;
 

@@ -16,7 +16,7 @@ pub(crate) mod entry_state;
 mod environment;
 mod forwarding;
 pub(crate) mod group;
-pub mod index_work;
+pub(crate) mod index_work;
 pub mod known;
 pub(crate) mod modify;
 mod modify_dn;

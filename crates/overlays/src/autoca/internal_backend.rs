@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_backend::{
-    Announced, Backend, Below, Changes, Client, ClientHandle, Context, Mount, Pending, Routing,
-};
+use larix_backend::{Alone, Announced, Backend, Below, Changes, Context, Mount, Pending, Routing};
 use larix_engine::Entry;
 use larix_engine::access::Subject;
 use larix_engine::overlay::internal_search::InternalSearch;
@@ -35,22 +33,6 @@ impl Clock for Moment {
     fn monotonic(&self) -> Monotonic {
         self.monotonic
     }
-}
-
-/// The client of a request from inside: it drops all answers.
-#[derive(Copy, Clone, Debug)]
-struct Inside;
-
-impl Client for Inside {
-    fn handle(&self) -> Box<dyn ClientHandle> {
-        Box::new(Self)
-    }
-}
-
-impl ClientHandle for Inside {
-    fn send(&self, _: Vec<u8>) {}
-
-    fn hang_up(&self) {}
 }
 
 /// All names are the backend's.
@@ -84,7 +66,7 @@ impl InternalBackend {
 
     fn context<'a>(&'a self, subject: &'a Arc<Subject>) -> Context<'a> {
         let (clock, began) = (&self.moment, self.moment.monotonic);
-        Context { subject, router: self, client: &Inside, clock, began }
+        Context { subject, router: self, client: &Alone, clock, began }
     }
 
     /// Has changes made, on any thread.

@@ -10,23 +10,7 @@ use larix_proto::{Scope, url::LdapUrl};
 use larix_schema::{BoundFilter, NormalDn};
 
 use super::Databases;
-use larix_backend::{Client, ClientHandle, Context, Identities, Routing};
-
-/// The client of the server's own requests: it drops all answers.
-#[derive(Copy, Clone, Debug)]
-struct Inside;
-
-impl Client for Inside {
-    fn handle(&self) -> Box<dyn ClientHandle> {
-        Box::new(Self)
-    }
-}
-
-impl ClientHandle for Inside {
-    fn send(&self, _: Vec<u8>) {}
-
-    fn hang_up(&self) {}
-}
+use larix_backend::{Alone, Client, Context, Identities, Routing};
 
 impl Databases {
     /// Whether identities may be in databases of other machines.
@@ -51,7 +35,7 @@ impl Databases {
         dn: &NormalDn,
         attribute: &str,
     ) -> Vec<Vec<u8>> {
-        let context = self.context(subject, (&Inside, clock), clock.monotonic());
+        let context = self.context(subject, (&Alone, clock), clock.monotonic());
         let backend = self.router.backend(dn);
         backend.map(|backend| backend.authentication_values(&context, dn, attribute)).unwrap_or_default()
     }
@@ -71,7 +55,7 @@ impl Databases {
             return Ok(None);
         };
         let anonymous = Arc::default();
-        let context = self.context(&anonymous, (&Inside, clock), clock.monotonic());
+        let context = self.context(&anonymous, (&Alone, clock), clock.monotonic());
         let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True).of_what_is_stored();
         let mut values = None;
         backend.find(&context, &query, &mut |found| {
@@ -96,7 +80,7 @@ impl Databases {
         let scope = url.scope.unwrap_or(Scope::Base);
         let filter = url.filter.as_ref();
         let filter = filter.map_or(BoundFilter::True, |filter| self.schema().bind_filter(filter.as_filter()));
-        let context = self.context(subject, (&Inside, clock), clock.monotonic());
+        let context = self.context(subject, (&Alone, clock), clock.monotonic());
         let mut found = Vec::new();
         let first = self.router.backend(&base).map(|backend| (backend, &base, scope));
         for (backend, base, scope) in first.into_iter().chain(self.router.glued_below(&base, scope)) {
