@@ -6,6 +6,7 @@
 
 mod builder;
 mod bundled;
+pub mod calendar;
 mod clauses;
 pub mod csn;
 pub mod definition;

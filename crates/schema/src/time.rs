@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
+use crate::calendar::{civil_from_days, days_from_civil, days_in_month};
+
 /// The seconds of the years 0000 to 9999: others cannot be written, and their texts would be in no order.
 const SECONDS: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
@@ -32,8 +34,8 @@ impl<'a> GeneralizedTime<'a> {
         let offset = zone_offset(zone)?;
         let civil = Civil {
             year: number(0, 4)?,
-            month: number(4, 6)?,
-            day: number(6, 8)?,
+            month: u32::try_from(number(4, 6)?).ok()?,
+            day: u32::try_from(number(6, 8)?).ok()?,
             hour: number(8, 10)?,
             minute,
             second,
@@ -120,8 +122,8 @@ fn zone_offset(zone: &str) -> Option<i64> {
 
 struct Civil {
     year: i64,
-    month: i64,
-    day: i64,
+    month: u32,
+    day: u32,
     hour: i64,
     minute: i64,
     second: i64,
@@ -129,43 +131,14 @@ struct Civil {
 
 impl Civil {
     fn seconds(&self) -> Option<i64> {
-        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
-        let days = match self.month {
-            1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-            4 | 6 | 9 | 11 => 30,
-            2 if leap => 29,
-            2 => 28,
-            _ => return None,
-        };
-        if !(1..=days).contains(&self.day) || self.hour > 23 || self.minute > 59 || self.second > 60 {
+        let is_date =
+            (1..=12).contains(&self.month) && (1..=days_in_month(self.year, self.month)).contains(&self.day);
+        if !is_date || self.hour > 23 || self.minute > 59 || self.second > 60 {
             return None;
         }
         let days = days_from_civil(self.year, self.month, self.day);
         Some(days * 86_400 + self.hour * 3600 + self.minute * 60 + self.second)
     }
-}
-
-// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in years that start in March so that the leap
-// day is the last of its year.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]
