@@ -17,7 +17,7 @@ use crate::log::{
     self, CsnVector, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, RecordForm,
 };
 use crate::replica::EntryPlace;
-use crate::tables::META;
+use crate::tables::{META, meta};
 use crate::time::Timestamp;
 use crate::write::NewRecord;
 
@@ -278,9 +278,6 @@ pub fn min_csns<N: Snapshot>(view: &View<'_, N>) -> Result<Option<Vec<Csn>>, Fau
     Ok(Some(csns))
 }
 
-/// The row of the table `meta` that says up to where a log lacks changes.
-const LACKS: &[u8] = b"access-log-lacks";
-
 /// The CSN of each server up to which an access log does not have every change: changes from before it began, purged
 /// changes, and changes that came with whole entries. If a server is not named, the log has everything from its first
 /// change on. minCSN cannot say that, because it names every server that has a record. `None` without a row; a database
@@ -292,15 +289,15 @@ pub fn lacks<N: Snapshot>(view: &View<'_, N>) -> Result<Option<CsnVector>, Fault
     match stored_lacks(view.snapshot)? {
         Some(lacks) => Ok(Some(lacks)),
         // It was written by an older version, or loaded.
-        None => min_csns(view)?.map(|csns| without_retired(view.snapshot, csns)).transpose(),
+        None => min_csns(view)?.map(|csns| without_retired(view.snapshot, &csns)).transpose(),
     }
 }
 
-fn without_retired<S: Snapshot>(snapshot: &S, csns: Vec<Csn>) -> Result<CsnVector, Fault> {
+fn without_retired<S: Snapshot>(snapshot: &S, csns: &[Csn]) -> Result<CsnVector, Fault> {
     let mut left = CsnVector::default();
     for csn in csns {
-        if !log::is_retired(snapshot, &csn)? {
-            left.note(csn);
+        if !log::is_retired(snapshot, csn)? {
+            left.note(*csn);
         }
     }
     Ok(left)
@@ -311,28 +308,15 @@ fn without_retired<S: Snapshot>(snapshot: &S, csns: Vec<Csn>) -> Result<CsnVecto
 /// # Errors
 /// A store that cannot be read, or a row that is damaged.
 pub fn stored_lacks<N: Snapshot>(snapshot: &N) -> Result<Option<CsnVector>, Fault> {
-    let Some(row) = snapshot.get(META, LACKS)? else { return Ok(None) };
-    let csns = csns_of(&row).ok_or(Fault::Damaged { what: "what an access log lacks" })?;
-    without_retired(snapshot, csns).map(Some)
-}
-
-fn csns_of(row: &[u8]) -> Option<Vec<Csn>> {
-    let csns = std::str::from_utf8(row).ok()?.split(';').filter(|csn| !csn.is_empty());
-    csns.map(|csn| csn.parse::<Csn>().ok()).collect()
-}
-
-fn row_of(csns: &CsnVector) -> Vec<u8> {
-    let csns: Vec<String> = csns.as_slice().iter().map(Csn::text).collect();
-    csns.join(";").into_bytes()
+    let Some(row) = snapshot.get(META, meta::ACCESS_LOG_LACKS)? else { return Ok(None) };
+    let csns = CsnVector::parse(&row).ok_or(Fault::Damaged { what: "what an access log lacks" })?;
+    without_retired(snapshot, csns.as_slice()).map(Some)
 }
 
 /// What [`lacks`] reads: key and value.
 pub fn lacks_row(lacks: &CsnVector) -> (Vec<u8>, Vec<u8>) {
-    (LACKS.to_vec(), row_of(lacks))
+    (meta::ACCESS_LOG_LACKS.to_vec(), lacks.text().into_bytes())
 }
-
-/// The row of the table `meta` that says which changes a log has gone past.
-const LEFT_OUT: &[u8] = b"access-log-left-out";
 
 /// The last change of each server that an access log has gone past without what replicas need of it, if there was one. A replica that
 /// follows the log while that happens misses the change: it has to ask for the entries.
@@ -340,14 +324,13 @@ const LEFT_OUT: &[u8] = b"access-log-left-out";
 /// # Errors
 /// A store that cannot be read, or a row that is damaged.
 pub fn left_out<N: Snapshot>(snapshot: &N) -> Result<CsnVector, Fault> {
-    let Some(row) = snapshot.get(META, LEFT_OUT)? else { return Ok(CsnVector::default()) };
-    let csns = csns_of(&row).ok_or(Fault::Damaged { what: "what an access log has left out" })?;
-    Ok(csns.into_iter().collect())
+    let Some(row) = snapshot.get(META, meta::ACCESS_LOG_LEFT_OUT)? else { return Ok(CsnVector::default()) };
+    CsnVector::parse(&row).ok_or(Fault::Damaged { what: "what an access log has left out" })
 }
 
 /// What [`left_out`] reads: key and value.
 pub fn left_out_row(left_out: &CsnVector) -> (Vec<u8>, Vec<u8>) {
-    (LEFT_OUT.to_vec(), row_of(left_out))
+    (meta::ACCESS_LOG_LEFT_OUT.to_vec(), left_out.text().into_bytes())
 }
 
 /// The values of reqMod for an add: `attribute:+ value`.

@@ -10,6 +10,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use smallvec::SmallVec;
+
 use crate::time::Timestamp;
 
 /// The highest server id: OpenLDAP's ids have three hexadecimal digits.
@@ -97,6 +99,81 @@ fn hex(text: &str, max: u32) -> Option<u32> {
         return None;
     }
     u32::from_str_radix(text, 16).ok().filter(|n| *n <= max)
+}
+
+/// The highest CSN of each origin: at most one of each, in the order of the server ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CsnVector(SmallVec<[Csn; 2]>);
+
+impl CsnVector {
+    pub fn as_slice(&self) -> &[Csn] {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is known of an origin.
+    pub fn of(&self, server_id: u16) -> Option<Csn> {
+        let at = self.0.binary_search_by_key(&server_id, |csn| csn.server_id).ok()?;
+        self.0.get(at).copied()
+    }
+
+    /// Learns of a CSN. Answers whether it is news.
+    pub fn note(&mut self, csn: Csn) -> bool {
+        match self.0.binary_search_by_key(&csn.server_id, |known| known.server_id) {
+            Ok(at) => match self.0.get_mut(at) {
+                Some(known) if *known < csn => {
+                    *known = csn;
+                    true
+                }
+                _ => false,
+            },
+            Err(at) => {
+                self.0.insert(at, csn);
+                true
+            }
+        }
+    }
+
+    /// Whether a change of this CSN is among what is known.
+    pub fn covers(&self, csn: &Csn) -> bool {
+        self.of(csn.server_id).is_some_and(|known| known >= *csn)
+    }
+
+    /// Whether all that the other knows is known here.
+    pub fn covers_all(&self, other: &Self) -> bool {
+        other.0.iter().all(|csn| self.covers(csn))
+    }
+
+    /// As rows of the table `meta` have it: the CSNs as text, `;` between them.
+    pub(crate) fn text(&self) -> String {
+        let csns: Vec<String> = self.0.iter().map(Csn::text).collect();
+        csns.join(";")
+    }
+
+    /// What [`Self::text`] wrote.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let csns = std::str::from_utf8(text).ok()?.split(';').filter(|csn| !csn.is_empty());
+        csns.map(|csn| csn.parse::<Csn>().ok()).collect()
+    }
+}
+
+impl FromIterator<Csn> for CsnVector {
+    fn from_iter<I: IntoIterator<Item = Csn>>(csns: I) -> Self {
+        let mut vector = Self::default();
+        vector.extend(csns);
+        vector
+    }
+}
+
+impl Extend<Csn> for CsnVector {
+    fn extend<I: IntoIterator<Item = Csn>>(&mut self, csns: I) {
+        csns.into_iter().for_each(|csn| {
+            self.note(csn);
+        });
+    }
 }
 
 /// Gives out CSNs that only ever rise: later than the clock's last reading, than every one given before, and than every
@@ -245,5 +322,28 @@ mod tests {
         let generator = CsnGenerator::new(1);
         generator.observe(&Csn { time: Timestamp(900), count: 0, server_id: 2, modification: 0 });
         assert_eq!(generator.next(Timestamp(5)).time, Timestamp(5));
+    }
+
+    #[test]
+    fn a_vector_knows_the_highest_of_each_origin() {
+        let vector = |csns: &[(u16, i64)]| -> CsnVector {
+            let csn = |(server_id, time)| Csn { time: Timestamp(time), count: 0, server_id, modification: 0 };
+            csns.iter().copied().map(csn).collect()
+        };
+        let check = |a: &[(u16, i64)], b: &[(u16, i64)], covers: bool| {
+            assert_eq!(vector(a).covers_all(&vector(b)), covers, "{a:?} and {b:?}");
+        };
+        check(&[], &[], true);
+        check(&[(1, 5)], &[], true);
+        check(&[], &[(1, 5)], false);
+        check(&[(1, 5)], &[(1, 5)], true);
+        check(&[(1, 5)], &[(1, 6)], false);
+        check(&[(1, 9)], &[(1, 5), (2, 1)], false);
+        check(&[(2, 1), (1, 9), (1, 3)], &[(1, 5), (2, 1)], true);
+        let none: &[(u16, i64)] = &[];
+        for csns in [none, &[(1, 5)], &[(1, 5), (2, 1)]] {
+            assert_eq!(CsnVector::parse(vector(csns).text().as_bytes()), Some(vector(csns)));
+        }
+        assert_eq!(CsnVector::parse(b"x"), None);
     }
 }

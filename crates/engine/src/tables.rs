@@ -16,13 +16,11 @@ pub const INDEX: TableId = TableId(4);
 pub const VALUES: TableId = TableId(5);
 /// Entry id ++ digest -> value, for values too large for the record.
 pub const BLOBS: TableId = TableId(6);
-/// The change log.
+/// Server id (u16, big-endian) ++ sequence (u64, big-endian) -> record of the change log.
 pub const LOG: TableId = TableId(7);
-
 /// Entry id (u64, big-endian) -> substring keys that are not in the index yet.
 pub const PENDING: TableId = TableId(8);
-
-/// What replication remembers of entries that are not there: [`crate::replica`].
+/// What replication remembers beside the entries: `crate::replica_state`.
 pub const REPLICA: TableId = TableId(9);
 
 /// What a store is opened with.
@@ -39,7 +37,7 @@ pub const TABLES: [TableSpec; 10] = [
     TableSpec { id: REPLICA, name: "replica", kind: TableKind::Ordered },
 ];
 
-/// Keys of the table `meta`. Numbers are stored big-endian.
+/// All keys of the table `meta`. Numbers are stored big-endian.
 pub mod meta {
     /// u32: the number of the disk format.
     pub const FORMAT: &[u8] = b"format";
@@ -64,6 +62,28 @@ pub mod meta {
     pub const STATES_KEPT: &[u8] = b"states-kept";
     /// Begins the rows that say how far overlays have come in the change log; behind it is the overlay's name.
     pub const FOLLOWER: &[u8] = b"follower/";
+    /// With a server id and a sequence behind it: how far all servers had come at that record of the change log.
+    pub const LOG_MARK: &[u8] = b"log-mark/";
+    /// The following, with a server id of three hexadecimal digits behind them: CSNs of that server as text. Its contextCSN.
+    pub const CONTEXT_CSN: &[u8] = b"context-csn/";
+    /// Up to which a pass over another server's content brought what there is: the log does not prove that it has all deletes.
+    pub const CONTENT_CSN: &[u8] = b"content-csn/";
+    /// Up to which entries came as they are rather than change by change.
+    pub const WHOLE_CSN: &[u8] = b"whole-csn/";
+    /// The contextCSN that it had when it was retired.
+    pub const RETIRED: &[u8] = b"retired/";
+    /// The name of a line and `/` come before the server id: up to which that line has brought its part of the database.
+    pub const PART_CSN: &[u8] = b"part-csn/";
+    /// Text: the CSN of the latest removal of a value that the table `replica` no longer has.
+    pub const FORGOTTEN_REMOVAL: &[u8] = b"forgotten-removal";
+    /// In the database of an access log, with the name of a source behind it: how far the log is derived from its changes.
+    pub const ACCESS_LOG: &[u8] = b"access-log/";
+    /// In the database of an access log: up to where the log lacks changes, CSNs with `;` between them.
+    pub const ACCESS_LOG_LACKS: &[u8] = b"access-log-lacks";
+    /// In the database of an access log: the last changes that the log has gone past, CSNs with `;` between them.
+    pub const ACCESS_LOG_LEFT_OUT: &[u8] = b"access-log-left-out";
+    /// In the database of an access log that several servers write by turns: each commit of records counts it up.
+    pub const ACCESS_LOG_TURN: &[u8] = b"access-log-turn";
     /// In a shared store: what its nodes have in common of their configurations, as the node that writes has it.
     pub const NODE_CONFIGURATION: &[u8] = b"node-configuration";
     /// u16: in a shared store: the server id that the node that writes gives the changes that it logs. None where it logs none.

@@ -5,88 +5,23 @@
 //! [`MARK_EVERY`] records), go with the records that they lead to, and belong to one history of the log.
 
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
-use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::{LogKey, context_csns, first_sequence, history, last_sequence, visit_outlines_after};
-use crate::csn::Csn;
+use crate::csn::CsnVector;
 use crate::fault::Fault;
-use crate::tables::META;
+use crate::tables::{META, meta};
 
 /// Records between two marks.
 pub const MARK_EVERY: u64 = 1_024;
-const PREFIX: &[u8] = b"log-mark/";
 const UUID_LENGTH: usize = 16;
 
-/// The highest CSN of each origin: at most one of each, in the order of the server ids.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CsnVector(SmallVec<[Csn; 2]>);
-
-impl CsnVector {
-    pub fn as_slice(&self) -> &[Csn] {
-        &self.0
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// What is known of an origin.
-    pub fn of(&self, server_id: u16) -> Option<Csn> {
-        let at = self.0.binary_search_by_key(&server_id, |csn| csn.server_id).ok()?;
-        self.0.get(at).copied()
-    }
-
-    /// Learns of a CSN. Answers whether it is news.
-    pub fn note(&mut self, csn: Csn) -> bool {
-        match self.0.binary_search_by_key(&csn.server_id, |known| known.server_id) {
-            Ok(at) => match self.0.get_mut(at) {
-                Some(known) if *known < csn => {
-                    *known = csn;
-                    true
-                }
-                _ => false,
-            },
-            Err(at) => {
-                self.0.insert(at, csn);
-                true
-            }
-        }
-    }
-
-    /// Whether a change of this CSN is among what is known.
-    pub fn covers(&self, csn: &Csn) -> bool {
-        self.of(csn.server_id).is_some_and(|known| known >= *csn)
-    }
-
-    /// Whether all that the other knows is known here.
-    pub fn covers_all(&self, other: &Self) -> bool {
-        other.0.iter().all(|csn| self.covers(csn))
-    }
-}
-
-impl FromIterator<Csn> for CsnVector {
-    fn from_iter<I: IntoIterator<Item = Csn>>(csns: I) -> Self {
-        let mut vector = Self::default();
-        vector.extend(csns);
-        vector
-    }
-}
-
-impl Extend<Csn> for CsnVector {
-    fn extend<I: IntoIterator<Item = Csn>>(&mut self, csns: I) {
-        csns.into_iter().for_each(|csn| {
-            self.note(csn);
-        });
-    }
-}
-
 fn key(at: LogKey) -> Vec<u8> {
-    [PREFIX, &at.to_bytes()].concat()
+    [meta::LOG_MARK, &at.to_bytes()].concat()
 }
 
 fn prefix(server_id: u16) -> Vec<u8> {
-    [PREFIX, &server_id.to_be_bytes()].concat()
+    [meta::LOG_MARK, &server_id.to_be_bytes()].concat()
 }
 
 /// One mark.
@@ -99,20 +34,20 @@ struct Mark {
 
 impl Mark {
     fn write(&self, server_id: u16, set: &mut WriteSet) {
-        let mut value = self.history.as_bytes().to_vec();
-        let csns: Vec<String> = self.csns.as_slice().iter().map(Csn::text).collect();
-        value.extend_from_slice(csns.join(";").as_bytes());
-        set.put(META, &key(LogKey { server_id, sequence: self.sequence }), value);
+        set.put(META, &key(LogKey { server_id, sequence: self.sequence }), self.to_bytes());
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        [self.history.as_bytes().as_slice(), self.csns.text().as_bytes()].concat()
     }
 
     fn read(stored_key: &[u8], value: &[u8]) -> Option<Self> {
-        let at = LogKey::from_bytes(stored_key.strip_prefix(PREFIX)?)?;
+        let at = LogKey::from_bytes(stored_key.strip_prefix(meta::LOG_MARK)?)?;
         let (history, csns) = value.split_at_checked(UUID_LENGTH)?;
-        let csns = std::str::from_utf8(csns).ok()?.split(';').filter(|csn| !csn.is_empty());
         Some(Self {
             sequence: at.sequence,
             history: Uuid::from_slice(history).ok()?,
-            csns: csns.map(|csn| csn.parse().ok()).collect::<Option<_>>()?,
+            csns: CsnVector::parse(csns)?,
         })
     }
 }
@@ -228,7 +163,7 @@ impl Marker {
 fn forget_before<S: Snapshot>(snapshot: &S, set: &mut WriteSet, now: &Marked<'_>) -> Result<(), Fault> {
     for row in snapshot.scan(META, KeyRange::prefix(&prefix(now.server_id)), Direction::Forward)? {
         let (stored, _) = row?;
-        let at = stored.strip_prefix(PREFIX).and_then(LogKey::from_bytes);
+        let at = stored.strip_prefix(meta::LOG_MARK).and_then(LogKey::from_bytes);
         match at {
             Some(at) if at.sequence + 1 < now.first => set.delete(META, &stored),
             _ => break,
@@ -240,6 +175,7 @@ fn forget_before<S: Snapshot>(snapshot: &S, set: &mut WriteSet, now: &Marked<'_>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::csn::Csn;
     use crate::time::Timestamp;
 
     fn csn(server_id: u16, time: i64) -> Csn {
@@ -251,26 +187,9 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_knows_the_highest_of_each_origin() {
-        let check = |a: &[(u16, i64)], b: &[(u16, i64)], covers: bool| {
-            assert_eq!(vector(a).covers_all(&vector(b)), covers, "{a:?} and {b:?}");
-        };
-        check(&[], &[], true);
-        check(&[(1, 5)], &[], true);
-        check(&[], &[(1, 5)], false);
-        check(&[(1, 5)], &[(1, 5)], true);
-        check(&[(1, 5)], &[(1, 6)], false);
-        check(&[(1, 9)], &[(1, 5), (2, 1)], false);
-        check(&[(2, 1), (1, 9), (1, 3)], &[(1, 5), (2, 1)], true);
-    }
-
-    #[test]
     fn marks_survive_being_stored() {
         let mark = Mark { sequence: 7, history: Uuid::from_u128(9), csns: vector(&[(0, 1), (3, 4)]) };
-        let mut value = mark.history.as_bytes().to_vec();
-        let csns: Vec<String> = mark.csns.as_slice().iter().map(Csn::text).collect();
-        value.extend_from_slice(csns.join(";").as_bytes());
         let stored = key(LogKey { server_id: 1, sequence: 7 });
-        assert_eq!(Mark::read(&stored, &value), Some(mark));
+        assert_eq!(Mark::read(&stored, &mark.to_bytes()), Some(mark));
     }
 }

@@ -1,4 +1,5 @@
-//! Rows about names and entries that do not exist: tombstones of deleted entries, and names that entries had or should have.
+//! What replication remembers beside the entries: tombstones of deleted entries, names that entries had or should have ([`places`]), and
+//! the states of entries whose conflicts are settled value by value ([`registers`], [`rows`]).
 //!
 //! All of it stands in the table [`REPLICA`] (`docs/disk-format.md`) and changes in the transaction of what causes it.
 

@@ -10,7 +10,7 @@ use crate::csn::Csn;
 use crate::fault::Fault;
 use crate::log::CsnVector;
 use crate::record::{DIGEST_LENGTH, digest};
-use crate::tables::{META, REPLICA};
+use crate::tables::{META, REPLICA, meta};
 use crate::time::Timestamp;
 
 const STATE: u8 = b'v';
@@ -292,13 +292,10 @@ pub(crate) fn replace<S: Snapshot>(
     Ok(())
 }
 
-/// In the table [`META`]: the latest removal of a value that is not remembered any more.
-const FORGOTTEN: &[u8] = b"forgotten-removal";
-
 /// The latest removal of a value, of whatever entry, that is not remembered any more: a value that was set before that and is
 /// not there may have been removed since.
 pub(crate) fn forgotten<S: Snapshot>(snapshot: &S) -> Result<Option<Csn>, Fault> {
-    let Some(row) = snapshot.get(META, FORGOTTEN)? else { return Ok(None) };
+    let Some(row) = snapshot.get(META, meta::FORGOTTEN_REMOVAL)? else { return Ok(None) };
     let csn = std::str::from_utf8(&row).ok().and_then(|text| text.parse().ok());
     csn.map(Some).ok_or(Fault::Damaged { what: "the CSN of removals that are forgotten" })
 }
@@ -328,7 +325,7 @@ pub(crate) fn trim<S: Snapshot>(
     if let Some(latest) = latest
         && forgotten(snapshot)? < Some(latest)
     {
-        set.put(META, FORGOTTEN, latest.text().into_bytes());
+        set.put(META, meta::FORGOTTEN_REMOVAL, latest.text().into_bytes());
     }
     Ok(())
 }

@@ -5,13 +5,10 @@
 //! continues, and is refused where that is another one.
 
 use larix_engine::Fault;
-use larix_engine::tables::META;
+use larix_engine::tables::{META, meta};
 use larix_engine::time::Timestamp;
 use larix_engine::write::Recording;
 use larix_store::Snapshot;
-
-/// The row of the table `meta`.
-const KEY: &[u8] = b"access-log-turn";
 
 /// The commits of records that a log has, and what the next one continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +25,7 @@ impl Turn {
     /// # Errors
     /// A store that cannot be read.
     pub(super) fn read<N: Snapshot>(snapshot: &N) -> Result<Self, Fault> {
-        let row = snapshot.get(META, KEY)?.map(std::borrow::Cow::into_owned);
+        let row = snapshot.get(META, meta::ACCESS_LOG_TURN)?.map(std::borrow::Cow::into_owned);
         let fields = || {
             let (number, start) = row.as_ref()?.split_first_chunk::<8>()?;
             Some((u64::from_be_bytes(*number), i64::from_be_bytes(start.try_into().ok()?)))
@@ -42,8 +39,8 @@ impl Turn {
     pub(super) fn take(&self, recording: &mut Recording, last_start: Timestamp) -> Self {
         let number = self.number.wrapping_add(1);
         let row = [number.to_be_bytes(), last_start.0.to_be_bytes()].concat();
-        recording.expected = Some((KEY.to_vec(), self.row.clone()));
-        recording.marks.push((KEY.to_vec(), row.clone()));
+        recording.expected = Some((meta::ACCESS_LOG_TURN.to_vec(), self.row.clone()));
+        recording.marks.push((meta::ACCESS_LOG_TURN.to_vec(), row.clone()));
         Self { number, last_start, row: Some(row) }
     }
 }
@@ -75,7 +72,7 @@ mod tests {
         let next = read().take(&mut one, Timestamp(7));
         // Made from the same, it would continue what is no longer there.
         let _ = read().take(&mut late, Timestamp(6));
-        assert_eq!(one.expected, Some((KEY.to_vec(), None)));
+        assert_eq!(one.expected, Some((meta::ACCESS_LOG_TURN.to_vec(), None)));
         write(&one);
         assert_eq!(read(), next);
         assert_eq!((next.number, next.last_start), (1, Timestamp(7)));
@@ -83,14 +80,14 @@ mod tests {
         // One that takes no record away from another, as of a purge, is another one all the same.
         let mut two = recording();
         let behind = next.take(&mut two, Timestamp(7));
-        assert_eq!(two.expected, Some((KEY.to_vec(), next.row.clone())));
+        assert_eq!(two.expected, Some((meta::ACCESS_LOG_TURN.to_vec(), next.row.clone())));
         assert_ne!(behind.row, next.row);
         // A row that is damaged holds nobody up.
         let mut set = WriteSet::new();
-        set.put(META, KEY, b"x".to_vec());
+        set.put(META, meta::ACCESS_LOG_TURN, b"x".to_vec());
         store.transaction().unwrap().commit(&set, Durability::Sync).unwrap();
         let mut three = recording();
         assert_eq!(read().take(&mut three, Timestamp(9)).last_start, Timestamp(9));
-        assert_eq!(three.expected, Some((KEY.to_vec(), Some(b"x".to_vec()))));
+        assert_eq!(three.expected, Some((meta::ACCESS_LOG_TURN.to_vec(), Some(b"x".to_vec()))));
     }
 }

@@ -8,7 +8,7 @@ use larix_engine::audit::{self, AuditFacts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
 use larix_engine::replica::{EntryPlace, EntryPlaces};
-use larix_engine::tables::META;
+use larix_engine::tables::{META, meta};
 use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::{NewRecord, Recording};
 use larix_schema::Schema;
@@ -258,10 +258,8 @@ pub(super) fn merged(
     all
 }
 
-const MARK: &[u8] = b"access-log/";
-
 fn mark_key(name: &str) -> Vec<u8> {
-    [MARK, name.as_bytes()].concat()
+    [meta::ACCESS_LOG, name.as_bytes()].concat()
 }
 
 /// The row that tells how far a change log was read: its history, then the key of its record.
