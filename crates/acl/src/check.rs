@@ -70,7 +70,7 @@ impl AccessPolicy {
             return Verdict::Granted;
         }
         if self.rules.is_empty() {
-            let granted = self.default_level.privileges().contains(privilege.required());
+            let granted = Self::WITHOUT_RULES.privileges().contains(privilege.required());
             return if granted { Verdict::Granted } else { Verdict::Denied };
         }
         let Some(list) = self.classes.list(class) else { return Verdict::PerValue };
@@ -128,7 +128,7 @@ impl AccessPolicy {
             return Collected::of_level(AccessLevel::Manage);
         }
         if self.rules.is_empty() {
-            return Collected::of_level(self.default_level);
+            return Collected::of_level(Self::WITHOUT_RULES);
         }
         let (item, value) = item.split();
         let ask = Ask { subject, item: Some(item), value, target: Some(target), among: Among::All };
@@ -184,7 +184,7 @@ impl AccessPolicy {
         }
         let required = privilege.required();
         if self.rules.is_empty() {
-            return Answer::of(self.default_level.privileges().contains(required));
+            return Answer::of(Self::WITHOUT_RULES.privileges().contains(required));
         }
         let evaluation = Evaluation::new(self, ask, required);
         match ask.item.and_then(|item| self.classes.class(item)).and_then(|class| self.classes.list(class)) {

@@ -140,7 +140,7 @@ impl AccessPolicy {
             let collected = Collected { privileges: Privileges::WRITE, level: None };
             return Some((Decision::NoUserModification, collected));
         }
-        let level = self.default_level;
+        let level = Self::WITHOUT_RULES;
         self.rules.is_empty().then(|| (Decision::NoRules(level), Collected::of_level(level)))
     }
 

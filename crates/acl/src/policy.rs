@@ -10,7 +10,7 @@ use super::facts::OtherEntries;
 use super::fault::AccessPolicyError;
 use super::item::{ItemClass, ItemKind};
 use super::item_classes::ItemClasses;
-use super::privilege::{AccessLevel, Privileges};
+use super::privilege::AccessLevel;
 use super::rule::AccessRule;
 use super::subject::Subject;
 
@@ -22,8 +22,6 @@ pub struct AccessPolicy {
     pub(super) written: Arc<[AccessRule]>,
     pub(super) frontend_from: usize,
     root_dn: Option<NormalDn>,
-    /// What holds where there are no rules at all.
-    pub(super) default_level: AccessLevel,
     pub(super) schema: Arc<Schema>,
     pub(super) classes: Arc<ItemClasses>,
     /// The numbers of all rules.
@@ -34,6 +32,9 @@ pub struct AccessPolicy {
 }
 
 impl AccessPolicy {
+    /// What all clients have where there are no rules at all.
+    pub(super) const WITHOUT_RULES: AccessLevel = AccessLevel::Read;
+
     /// Puts rules in force: those of the database, then those of the frontend. A client that is bound as `root_dn` may do
     /// everything.
     ///
@@ -69,7 +70,6 @@ impl AccessPolicy {
             written: Arc::new([]),
             frontend_from: 0,
             root_dn,
-            default_level: AccessLevel::Read,
             schema,
             classes: Arc::default(),
             every: Arc::new([]),
@@ -78,9 +78,9 @@ impl AccessPolicy {
         }
     }
 
-    /// Whether all clients may read everything: there are no rules, and none are needed.
+    /// Whether all clients may read everything: there are no rules.
     pub fn lets_all_read(&self) -> bool {
-        self.rules.is_empty() && self.default_level.privileges().contains(Privileges::READ)
+        self.rules.is_empty()
     }
 
     /// Lets the rules see the entries of the server's other databases: groups and sets may be there. Once; what comes
@@ -109,12 +109,6 @@ impl AccessPolicy {
         clauses.any(|clause| {
             clause.who.iter().any(|condition| matches!(condition.who, compile::CompiledWho::Domain(_)))
         })
-    }
-
-    /// The same with another level for where there are no rules at all (`defaultaccess`).
-    #[must_use]
-    pub fn with_default_level(self, default_level: AccessLevel) -> Self {
-        Self { default_level, instance: next_instance(), ..self }
     }
 
     /// Whether the subject is this database's root, to whom no rule applies.

@@ -22,9 +22,6 @@ pub use committed::{CommittedFollower, Round, TickOutcome, Writers, begin_follow
 pub use served::{Served, ServedHandle};
 
 use crate::access::{AccessPolicy, OtherEntries};
-use crate::entry::EntryId;
-use crate::entry::record::RecordFlags;
-use crate::fault::Fault;
 use crate::neighbours::Neighbours;
 use crate::overlay::internal_search::OtherDatabases;
 use crate::search::referral;
@@ -185,29 +182,5 @@ impl<S: Store> Directory<S> {
     /// As [`Frontend::elsewhere`].
     pub fn elsewhere(&self, target: &str, scope: Option<Scope>, otherwise: LdapResult) -> LdapResult {
         self.frontend.elsewhere(target, scope, otherwise)
-    }
-
-    /// The referral at or above the DN, for operations that only look at the place: `None` when there is none.
-    ///
-    /// # Errors
-    /// A store that cannot be read.
-    pub fn referral_above(&self, dn: &NormalDn, target: &str) -> Result<Option<LdapResult>, Fault> {
-        let Some(served) = self.select(dn) else { return Ok(None) };
-        let snapshot = served.database.store().snapshot()?;
-        let view = served.database.view(&snapshot)?;
-        let Some(resolved) = view.resolve(dn)? else { return Ok(None) };
-        if resolved.nearest == EntryId::ROOT {
-            return Ok(None);
-        }
-        let missing = Fault::Missing { entry: resolved.nearest, what: "the record" };
-        let record = view.record(resolved.nearest)?.ok_or(missing)?;
-        let reader = view.reader(resolved.nearest, &record)?;
-        if !reader.view.flags().has(RecordFlags::REFERRAL) {
-            return Ok(None);
-        }
-        let shown = view.dn(&reader.view)?;
-        let urls = referral::urls(&reader)?;
-        let referrals = referral::rewrite(&self.frontend.schema, &urls, Some(&shown), Some(target), None);
-        Ok(Some(LdapResult { matched_dn: shown, referrals, ..LdapResult::new(ResultCode::REFERRAL) }))
     }
 }

@@ -46,8 +46,6 @@ impl RecordFlags {
     pub const GLUE: u8 = 8;
     /// Some values live outside of the record.
     pub const OUTSIDE: u8 = 16;
-    /// An attribute is collective or otherwise needs more than copying: reserved.
-    pub const RESERVED: u8 = 32;
     /// Those that the object classes decide.
     pub const OF_CLASSES: u8 = Self::ALIAS | Self::REFERRAL | Self::SUBENTRY | Self::GLUE;
 

@@ -174,11 +174,6 @@ impl Schema {
         &self.attribute(id).subtypes
     }
 
-    /// The direct and indirect supertypes, nearest first.
-    pub fn supertypes(&self, id: AttributeTypeId) -> &[AttributeTypeId] {
-        &self.attribute(id).superiors
-    }
-
     /// Whether `sub` is `sup` or one of its direct and indirect subclasses.
     pub fn is_subclass(&self, sub: ObjectClassId, sup: ObjectClassId) -> bool {
         sub == sup || self.class(sub).ancestry.binary_search(&sup).is_ok()
@@ -195,7 +190,6 @@ impl Schema {
         self.fingerprint
     }
 
-    /// The OID behind a name of any kind of element.
     /// The OID that a text stands for: itself, that of an OID macro (`Macro`, `Macro:1.2`), or of what has the name.
     pub fn resolve_oid(&self, text: &str) -> Option<String> {
         let (name, suffix) = match text.split_once(':') {
@@ -215,6 +209,7 @@ impl Schema {
         self.resolve_oid(text).or_else(|| larix_proto::oid::of_request(text).map(str::to_owned))
     }
 
+    /// The OID behind a name of any kind of element.
     pub(crate) fn oid_of_name(&self, name: &str) -> Option<&str> {
         self.object_class(name)
             .map(|class| class.oid.as_str())

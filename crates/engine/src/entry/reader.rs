@@ -6,7 +6,7 @@ use larix_store::Snapshot;
 use super::{AttributeNumber, Entry, EntryAttribute, EntryView, LargeValues, UnchangedValues, values};
 use crate::catalog::{Catalog, Covered, CoveredOnce};
 use crate::fault::Fault;
-use crate::record::{Form, RecordError, RecordFlags, StoredValue, ValuesView, put_octet_string};
+use crate::record::{Form, RecordError, RecordFlags, StoredValue, ValuesView};
 
 /// An attribute description, and the numbers that it covers in one database: itself, its subtypes, more options.
 #[derive(Clone, Debug)]
@@ -164,24 +164,6 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
     /// Whether a large set has the member, by its [`values::member_key`].
     pub fn member(&self, number: AttributeNumber, member: &[u8]) -> Result<bool, Fault> {
         values::contains(self.snapshot, self.view.id(), number, member)
-    }
-
-    /// Appends the values of one attribute as octet strings.
-    pub fn append_ber(
-        &self,
-        number: AttributeNumber,
-        stored: &ValuesView<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
-        if let Some(ber) = stored.as_ber() {
-            out.extend_from_slice(ber);
-            return Ok(());
-        }
-        self.visit_values(number, stored, &mut |value| {
-            put_octet_string(out, value);
-            true
-        })?;
-        Ok(())
     }
 
     /// The entry as an owned one. Large sets stay in the store unless `whole`. Attributes that the schema does not

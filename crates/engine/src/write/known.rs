@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use larix_schema::{AttributeDescription, AttributeTypeId, ObjectClassId, Schema};
+use larix_schema::{AttributeTypeId, ObjectClassId, Schema};
 
 use super::checked_classes::CheckedLists;
 
@@ -135,10 +135,5 @@ impl KnownSchema {
     /// Where alone an attribute may appear; `None` for one that may appear anywhere.
     pub(crate) fn place_of(&self, attribute: AttributeTypeId) -> Option<PermittedIn> {
         self.placed.iter().find(|(id, _)| *id == attribute).map(|(_, place)| *place)
-    }
-
-    /// The description of `objectClass`.
-    pub fn object_class_description(&self) -> AttributeDescription {
-        AttributeDescription::plain(self.object_class)
     }
 }

@@ -118,15 +118,6 @@ impl MatchingRule {
         }
     }
 
-    /// Whether the byte order of keys is the order of values.
-    pub fn is_ordering(&self) -> bool {
-        self.usage == RuleUse::Ordering
-    }
-
-    pub fn is_substring(&self) -> bool {
-        self.usage == RuleUse::Substring
-    }
-
     /// Whether this is LDAP_MATCHING_RULE_IN_CHAIN: the engine follows the chain, here only its first link matches.
     pub fn is_in_chain(&self) -> bool {
         self.normal == Normal::InChain

@@ -220,11 +220,6 @@ impl Databases {
         self.schema().parse_dn(dn).is_ok_and(|dn| self.section(&dn).is_some())
     }
 
-    /// Whether this is the root DN of any database.
-    pub fn is_any_root(&self, dn: &NormalDn) -> bool {
-        self.sections.iter().any(|section| section.root_dn.as_ref() == Some(dn))
-    }
-
     /// Whether `who` is the root DN of the database that holds `dn`.
     pub fn is_root_over(&self, who: &NormalDn, dn: &NormalDn) -> bool {
         self.section(dn).is_some_and(|section| section.root_dn.as_ref() == Some(who))
