@@ -1,7 +1,7 @@
 //! Generated directories, deterministic from a seed, for demonstrations, tests and measurements.
 //!
-//! This crate depends on `larix-proto` alone and knows no server from within: what it makes loads into any LDAP
-//! server, and what it starts it starts as a user would.
+//! Of the workspace this crate depends on `larix-proto` and `larix-sasl` alone. It knows no server from within: what it makes loads into
+//! any LDAP server, and it starts servers as a user would.
 
 mod clock;
 pub mod compare;
