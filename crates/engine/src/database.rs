@@ -372,7 +372,8 @@ impl<S: Store> Database<S> {
     ///
     /// Indexes whose matching rules are others are made anew; those that the schema leaves none for are forgotten first,
     /// durably.
-    pub fn publish_schema(&self, schema: Arc<Schema>) -> Result<(), CommitError> {
+    #[cfg(test)]
+    pub(crate) fn publish_schema(&self, schema: Arc<Schema>) -> Result<(), CommitError> {
         let still = self.hold_still();
         let catalog = self.settle_indexes(&schema, &self.settings().index)?;
         self.publish(|state| (state.schema, state.catalog) = (schema, Arc::new(catalog)));

@@ -1,7 +1,7 @@
 //! The directory as a whole: naming contexts and the databases that hold them.
 //!
 //! A [`Directory`] is immutable. A change of the configuration makes a new one that shares the databases; each database's
-//! own settings are published in place ([`Database::publish_settings`]).
+//! own settings are published in place (`Database::publish_configuration`).
 
 mod absent;
 mod binds;

@@ -1,7 +1,7 @@
 //! From a decoded request to the directory and back: the session's state, and where each kind of request goes.
 //!
 //! [`request`] has the life that all requests share, [`limits`] what is refused before they are looked at, [`reads`] searches and
-//! compares, [`away`] searches that take long, [`changes`] what goes to the writer, [`bind`](mod@bind) and [`sasl`] binds,
+//! compares, [`background`] searches that take long, [`changes`] what goes to the writer, [`bind`](mod@bind) and [`sasl`] binds,
 //! [`extended`] the extended operations.
 
 mod access_log;

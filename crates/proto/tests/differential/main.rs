@@ -2,7 +2,7 @@
 //!
 //! Whole messages are generated, encoded by us, and must be decoded to the same content by all three. Then bytes
 //! are damaged: whoever still accepts a message must read the same content out of it, and whoever disagrees on
-//! accepting it must have one of the reasons that [`excuse`] lists.
+//! accepting it must have one of the reasons that `excuse_for_reading` and its kin list.
 
 mod generate;
 mod ldap_parser_reads;
