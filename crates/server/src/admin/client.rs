@@ -200,6 +200,12 @@ impl LdapClient {
         }
     }
 
+    /// Whether the user may read this attribute of an entry.
+    pub(super) async fn shows(&mut self, dn: &str, attribute: &str) -> bool {
+        let read = self.read(dn, &[attribute]).await;
+        read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text(attribute).is_some()))
+    }
+
     /// An entry with the own rights to each of `attributes` (the Get Effective Rights control), beside what `read` gives.
     ///
     /// # Errors

@@ -39,6 +39,18 @@ pub(super) struct Visit<'a> {
     pub(super) form: Option<&'a Form>,
 }
 
+impl Visit<'_> {
+    /// Whether the user may read this attribute of an entry over LDAP: who may, sees what the page takes from the server itself.
+    pub(super) async fn shows(&self, dn: &str, attribute: &str) -> Result<bool, Problem> {
+        let mut client = self.session.client.lock().await;
+        let shows = client.shows(dn, attribute).await;
+        if client.is_gone() {
+            return Err(Problem::LoggedOut);
+        }
+        Ok(shows)
+    }
+}
+
 /// Answers; what is wrong is an answer, too.
 pub(super) async fn respond(
     admin: Rc<Admin>,

@@ -21,12 +21,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 
 /// Whether this identity may read `cn=config`.
 pub(super) async fn may_read_configuration(visit: &Visit<'_>) -> Result<bool, Problem> {
-    let mut client = visit.session.client.lock().await;
-    let read = client.read(WITNESS, &["objectClass"]).await;
-    if client.is_gone() {
-        return Err(Problem::LoggedOut);
-    }
-    Ok(read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("objectClass").is_some())))
+    visit.shows(WITNESS, "objectClass").await
 }
 
 fn content(visit: &Visit<'_>) -> Markup {

@@ -146,8 +146,7 @@ async fn manages(admin: &Admin, client: &mut LdapClient, dn: &str) -> bool {
     if roots(admin).iter().any(|root| names::same(root, dn)) {
         return true;
     }
-    let read = client.read("cn=config", &["objectClass"]).await;
-    read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("objectClass").is_some()))
+    client.shows("cn=config", "objectClass").await
 }
 
 fn roots(admin: &Admin) -> Vec<String> {

@@ -15,8 +15,9 @@ use crate::backup::BackupStatus;
 use crate::backup::RestoreNote;
 use larix_backend::DatabaseFigures;
 
-/// An identity that may read this entry may see the figures.
+/// An identity that may read this attribute of this entry may see the figures.
 const WITNESS: &str = "cn=Operations,cn=Monitor";
+const FIGURE: &str = "monitorOpInitiated";
 
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let may_see = may_see_figures(visit).await?;
@@ -149,19 +150,14 @@ pub(super) async fn figures(visit: &Visit<'_>) -> Shown {
     Ok(Reply::json(visit.admin.figures.borrow().to_json(range, since, now)))
 }
 
+/// Whether this identity may see the server's figures.
 pub(super) async fn may_see_figures(visit: &Visit<'_>) -> Result<bool, Problem> {
-    let mut client = visit.session.client.lock().await;
-    let shows = shows_figures(&mut client).await;
-    if client.is_gone() {
-        return Err(Problem::LoggedOut);
-    }
-    Ok(shows)
+    visit.shows(WITNESS, FIGURE).await
 }
 
-/// Whether this identity may see the server's figures.
+/// The same for an identity that logs in.
 pub(super) async fn shows_figures(client: &mut LdapClient) -> bool {
-    let read = client.read(WITNESS, &["monitorOpInitiated"]).await;
-    read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("monitorOpInitiated").is_some()))
+    client.shows(WITNESS, FIGURE).await
 }
 
 async fn databases(visit: &Visit<'_>) -> Result<Vec<Found>, Problem> {

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::layout::{self, MenuItem};
 use super::overview::{ago, thousands};
 use super::values;
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::replication::health;
 
@@ -17,18 +17,8 @@ const WITNESS: &str = "cn=Replication,cn=Larix,cn=Monitor";
 const MICROS: f64 = 1e6;
 
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {
-    let may_see = may_see(visit).await?;
-    let content = if may_see { content(visit) } else { hidden() };
+    let content = if visit.shows(WITNESS, "objectClass").await? { content(visit) } else { hidden() };
     Ok(Reply::page(layout::page(visit, MenuItem::Replication, "Replication", content)))
-}
-
-async fn may_see(visit: &Visit<'_>) -> Result<bool, Problem> {
-    let mut client = visit.session.client.lock().await;
-    let read = client.read(WITNESS, &["objectClass"]).await;
-    if client.is_gone() {
-        return Err(Problem::LoggedOut);
-    }
-    Ok(read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("objectClass").is_some())))
 }
 
 fn hidden() -> Markup {
