@@ -2,7 +2,7 @@
 //!
 //! [`request`] has the life that all requests share, [`limits`] what is refused before they are looked at, [`reads`] searches and
 //! compares, [`background`] searches that take long, [`changes`] what goes to the writer, [`bind`](mod@bind) and [`sasl`] binds,
-//! [`extended`] the extended operations.
+//! [`extended`] the extended operations. [`identities`] says whom a request acts as.
 
 mod access_log;
 mod background;
@@ -10,6 +10,7 @@ mod bind;
 mod changes;
 mod database_operation;
 mod extended;
+mod identities;
 mod kept;
 mod limits;
 mod password_change;

@@ -1,4 +1,4 @@
-//! SASL binds (RFC 4422, RFC 4513 section 5.2), and who a request acts for.
+//! SASL binds (RFC 4422, RFC 4513 section 5.2).
 //!
 //! The mechanisms' messages are `larix-sasl`'s. Here is what they need of a directory: secrets, names, layers. Nothing that
 //! is answered, and no work that is done, tells whether a user exists.
@@ -12,7 +12,6 @@ use std::sync::Arc;
 use larix_backend::Routing;
 use larix_configuration::values::Mechanism;
 use larix_engine::access::Subject;
-use larix_engine::controls::RequestControls;
 use larix_engine::password::{ScramSecret, scram_secret};
 use larix_engine::time::{Clock, RandomSource};
 use larix_proto::{Controls, LdapResult, ResultCode};
@@ -23,16 +22,14 @@ use larix_sasl::{Fault, cram_md5};
 use larix_schema::NormalDn;
 
 use super::bind::{BindStep, Login, Way};
+use super::identities::{IdentityResolver, none_missed};
 use super::{Begun, Completion, Dispatcher};
 use crate::background_pool::{Turns, take_missed_lookup, while_waiting};
 use crate::clock::SystemRandom;
-use crate::generation::Generation;
 use crate::log::printable;
 use crate::operation_rules::Restricted;
-use crate::sasl::authorize::Authorizer;
 use crate::sasl::external;
-use crate::sasl::identity::{self, Mapper, normal_text, user_name};
-use crate::sasl::online::Online;
+use crate::sasl::identity::{normal_text, user_name};
 use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::security_layer::SecurityLayer;
 use crate::server::Server;
@@ -442,67 +439,6 @@ impl Dispatcher {
         none_missed()?;
         Ok(scram_secret(passwords.iter().map(|value| value.as_slice()), hash))
     }
-
-    /// The directory's name for an authentication identity, by `authz-regexp`; and as it is shown.
-    pub(crate) fn map_identity(&self, identity: &str) -> Result<(NormalDn, String), LdapResult> {
-        let anonymous = self.session.anonymous();
-        let asked = IdentityResolver { server: &self.server, anonymous, subject: anonymous, who: None };
-        take_missed_lookup();
-        let dn = asked.name(identity);
-        none_missed()?;
-        let dn = dn.ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))?;
-        // A mapped identity is known by its normal form, as OpenLDAP tells it.
-        let databases = self.server.databases();
-        let schema = databases.schema();
-        let own = larix_proto::Dn::parse(identity)
-            .ok()
-            .filter(|own| schema.normalize_dn(own).is_ok_and(|own| own == dn));
-        let shown = own.and_then(|own| schema.pretty_dn(&own).ok());
-        let shown = shown.unwrap_or_else(|| dn.as_str().to_owned());
-        Ok((dn, shown))
-    }
-
-    /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names (RFC 4370).
-    pub(crate) fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
-        let Some(asked) = &controls.proxied_authorization else { return Ok(self.session.subject().clone()) };
-        let denied = |text: &str| LdapResult::with(asked.denial, text);
-        let (non_critical_refused, anonymous_allowed) = {
-            let config = self.server.config();
-            (config.global.disallow.proxy_authz_non_critical, config.global.allow.proxy_authz_anon)
-        };
-        if !asked.critical && non_critical_refused {
-            let text = "proxied authorization criticality of FALSE not allowed";
-            return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text));
-        }
-        let me = self.session.subject();
-        if me.is_anonymous() && !anonymous_allowed {
-            return Err(denied("anonymous proxied authorization not allowed"));
-        }
-        if asked.authzid.is_empty() {
-            return Ok(Arc::new(me.acting_as(NormalDn::root(), "")));
-        }
-        let who = me.dn.clone();
-        let anonymous = self.session.anonymous();
-        let identities = IdentityResolver { server: &self.server, anonymous, subject: me, who: who.as_ref() };
-        let mechanism = self.session.mechanism();
-        take_missed_lookup();
-        let whom = identities.authorization(&asked.authzid, mechanism);
-        let is_allowed = whom.as_ref().is_ok_and(|whom| identities.allows(who.as_ref(), whom));
-        none_missed()?;
-        let whom = whom.map_err(|_| denied("authzId mapping failed"))?;
-        if !is_allowed {
-            return Err(denied("not authorized to assume identity"));
-        }
-        let shown = whom.as_str().to_owned();
-        Ok(Arc::new(me.acting_as(whom, &shown)))
-    }
-}
-
-/// # Errors
-/// Something was not looked up on this thread since [`take_missed_lookup`]: an engine does not answer.
-fn none_missed() -> Result<(), LdapResult> {
-    let text = "the engine of a database cannot be reached that may have this identity: try again";
-    if take_missed_lookup() { Err(LdapResult::with(ResultCode::UNAVAILABLE, text)) } else { Ok(()) }
 }
 
 /// A login that has been judged and acts for another identity, which is looked up before the connection goes on.
@@ -536,42 +472,6 @@ pub(super) fn look_up_acting(
     }
     let lookups = Arc::clone(&server);
     lookups.lookups.take(ActingLookup { server, anonymous, dn, login, then: Box::new(then) });
-}
-
-/// Questions about identities, with the configuration in force.
-struct IdentityResolver<'a> {
-    server: &'a Server,
-    anonymous: &'a Arc<Subject>,
-    subject: &'a Arc<Subject>,
-    who: Option<&'a NormalDn>,
-}
-
-impl IdentityResolver<'_> {
-    fn online<'g>(&'g self, generation: &'g Generation) -> Online<'g> {
-        Online { server: self.server, generation, anonymous: self.anonymous, subject: self.subject }
-    }
-
-    fn name(&self, identity: &str) -> Option<NormalDn> {
-        let generation = self.server.generation();
-        let (online, config) = (self.online(&generation), &generation.config);
-        let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
-        Mapper { lookups: &online, rules, rewrite, who: self.who }.name(identity)
-    }
-
-    fn authorization(&self, identity: &str, mechanism: &str) -> Result<NormalDn, identity::IdentityFault> {
-        let generation = self.server.generation();
-        let (online, config) = (self.online(&generation), &generation.config);
-        let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
-        Mapper { lookups: &online, rules, rewrite, who: self.who }.authorization(identity, mechanism)
-    }
-
-    fn allows(&self, who: Option<&NormalDn>, whom: &NormalDn) -> bool {
-        let generation = self.server.generation();
-        let (online, config) = (self.online(&generation), &generation.config);
-        let global = &config.global;
-        let (rules, rewrite) = (&global.authz_regexps, &global.authid_rewrite);
-        Authorizer { lookups: &online, policy: global.authz_policy, rules, rewrite }.allows(who, whom)
-    }
 }
 
 /// The mechanism's name in identities: a channel binding does not change the identity.
