@@ -228,15 +228,7 @@ impl Bound {
         }
         let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
         tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
-        for address in &config.global.http_listeners {
-            self.http.push(HttpListener::bind(*address).map_err(ServeError::Http)?);
-        }
-        for address in &config.global.admin_listeners {
-            self.admin.push(AdminListener::bind(address).map_err(ServeError::Http)?);
-        }
-        if tls.state.is_none() && self.admin.iter().any(|listener| listener.address().tls) {
-            return Err(ServeError::AdminNeedsTls);
-        }
+        self.bind_configured(&config, tls.state.is_some())?;
         let config = Arc::new(config);
         for image in ldif_tree::remove_left_images() {
             log.notice(format_args!(
@@ -293,6 +285,20 @@ impl Bound {
         result
     }
 
+    /// Binds the addresses of the configuration for HTTP and the admin page.
+    fn bind_configured(&mut self, config: &Config, has_tls: bool) -> Result<(), ServeError> {
+        for address in &config.global.http_listeners {
+            self.http.push(HttpListener::bind(*address).map_err(ServeError::Http)?);
+        }
+        for address in &config.global.admin_listeners {
+            self.admin.push(AdminListener::bind(address).map_err(ServeError::Http)?);
+        }
+        if !has_tls && self.admin.iter().any(|listener| listener.address().tls) {
+            return Err(ServeError::AdminNeedsTls);
+        }
+        Ok(())
+    }
+
     fn start_log(&self, config: &Config) -> Result<(Log, LogThread), ServeError> {
         let settings = LogSettings::open(&config.global.log_directives()).map_err(ServeError::LogFile)?;
         let call = LogCall {
@@ -329,36 +335,20 @@ impl Bound {
             let mut signals = Signals::new().map_err(start("the signal handlers"))?;
             let acceptor = Rc::new(Acceptor { server: server.clone(), workers: workers.clone() });
             for (listener, info) in self.listeners.into_iter().zip(infos.iter().cloned()) {
-                server.log.notice(format_args!("listening on {} ({})", info.url, info.name));
-                if listener.tls && !server.tls.is_available() {
-                    server.log.notice(format_args!(
-                        "{}: every handshake will fail, for there is no TLSCertificateFile",
-                        info.url
-                    ));
-                }
-                let (acceptor, server) = (acceptor.clone(), server.clone());
-                tokio::task::spawn_local(async move {
-                    if let Err(error) = acceptor.run(listener, info.clone()).await {
-                        server.log.notice(format_args!("daemon: cannot listen on {}: {error}", info.name));
-                    }
-                });
+                accept(acceptor.clone(), listener, info);
             }
             tokio::task::spawn_local(upkeep::watch_tls_files(server.clone()));
             tokio::task::spawn_local(upkeep::run(server.clone()));
             let (sender, http_changes) = tokio::sync::mpsc::unbounded_channel();
             changes.set_http(sender);
-            // Those of the command line come first, and are not the configuration's to close.
             let configured = server.config().global.http_listeners.clone();
-            let own = self.http.len().saturating_sub(configured.len());
-            let names = std::iter::repeat_n(None, own).chain(configured.into_iter().map(Some));
-            http::start(names.zip(self.http).collect(), http_changes, server.clone());
+            http::start(with_configured(self.http, configured), http_changes, server.clone());
             let handles = workers.iter().map(|worker| worker.handle().clone()).collect();
             let (sender, admin_changes) = tokio::sync::mpsc::unbounded_channel();
             changes.set_admin(sender);
             let configured = server.config().global.admin_listeners.clone();
-            let own = self.admin.len().saturating_sub(configured.len());
-            let names = std::iter::repeat_n(None, own).chain(configured.into_iter().map(Some));
-            let admin = admin::start(names.zip(self.admin).collect(), admin_changes, server.clone(), handles)
+            let listeners = with_configured(self.admin, configured);
+            let admin = admin::start(listeners, admin_changes, server.clone(), handles)
                 .map_err(start("the admin page"))?;
             if rustix::process::geteuid().is_root() {
                 server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
@@ -404,6 +394,31 @@ impl Bound {
             .map(|port| format!("{port}\n"))
             .collect()
     }
+}
+
+/// Takes the clients of a listener, on this thread.
+fn accept(acceptor: Rc<Acceptor>, listener: Listener, info: Arc<ListenerInfo>) {
+    let server = acceptor.server.clone();
+    server.log.notice(format_args!("listening on {} ({})", info.url, info.name));
+    if listener.tls && !server.tls.is_available() {
+        server.log.notice(format_args!(
+            "{}: every handshake will fail, for there is no TLSCertificateFile",
+            info.url
+        ));
+    }
+    tokio::task::spawn_local(async move {
+        if let Err(error) = acceptor.run(listener, info.clone()).await {
+            server.log.notice(format_args!("daemon: cannot listen on {}: {error}", info.name));
+        }
+    });
+}
+
+/// Listeners with their addresses in the configuration. Those of the command line come first; they have none, since they are not the
+/// configuration's to close.
+fn with_configured<L, A>(listeners: Vec<L>, configured: Vec<A>) -> Vec<(Option<A>, L)> {
+    let own = listeners.len().saturating_sub(configured.len());
+    let addresses = std::iter::repeat_with(|| None).take(own).chain(configured.into_iter().map(Some));
+    addresses.zip(listeners).collect()
 }
 
 /// No client connects to "every address".
