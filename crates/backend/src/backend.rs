@@ -14,7 +14,7 @@ use larix_engine::write::Completion;
 use larix_proto::{LdapResult, MessageId, ResultCode, Scope};
 use larix_schema::NormalDn;
 
-use crate::changes_told::ChangeTeller;
+use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
 use crate::operation::{

@@ -17,7 +17,7 @@ use larix_proto::{ControlBuf, LdapResult};
 use larix_schema::NormalDn;
 
 use crate::backend::{Announced, Backend, Context};
-use crate::changes_told::ChangeTeller;
+use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, CursorAround, End, First, Slice};
 use crate::figures::DatabaseFigures;
 use crate::operation::{

@@ -4,14 +4,13 @@
 //! names a socket, a connection or a configuration.
 
 mod backend;
-mod changes_told;
+mod change_teller;
 mod cursor;
 mod delay;
 mod figures;
 mod glue;
 mod glued_pages;
 mod intercept;
-mod judged;
 mod kept;
 pub mod memory_tree;
 pub mod meta;
@@ -21,15 +20,15 @@ mod over_glue;
 mod relay;
 mod replica_progress;
 mod router;
+mod rules_in_front;
 mod tells_changes;
 
 pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
-pub use changes_told::{ChangeTeller, ChangedEntry, HEARD_MAX, HeardChanges};
+pub use change_teller::{ChangeTeller, ChangedEntry, HEARD_MAX, HeardChanges};
 pub use cursor::{Answered, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, lowered, slice};
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
 pub use intercept::{Behind, Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};
-pub use judged::{ReadRights, RulesInFront};
 pub use kept::{Alone, KeptContext, KeptSearch};
 pub use meta::Meta;
 pub use operation::{
@@ -40,4 +39,5 @@ pub use over_glue::OverGlue;
 pub use relay::Relay;
 pub use replica_progress::ReplicaProgress;
 pub use router::{Router, Special};
+pub use rules_in_front::{ReadRights, RulesInFront};
 pub use tells_changes::TellsChanges;

@@ -7,7 +7,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::Context;
-use crate::changes_told::{ChangeTeller, ChangedEntry};
+use crate::change_teller::{ChangeTeller, ChangedEntry};
 use crate::intercept::{Interceptor, Next, Operations};
 use crate::operation::{
     Changes, Done, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
