@@ -56,19 +56,13 @@ impl Dispatcher {
                 if first {
                     return self.refuse_until_changed(&begun, &controls, out);
                 }
-                if let Some(identifier) = controls.values_mut().and_then(|values| values.transaction.take()) {
-                    let request = WriteRequest {
-                        operation,
-                        subject,
-                        controls,
-                        origin: Origin::Client,
-                        passwords: None,
-                    };
+                let transaction = controls.values_mut().and_then(|values| values.transaction.take());
+                let origin = Origin::Client;
+                let request = WriteRequest { operation, subject, controls, origin, passwords: None };
+                if let Some(identifier) = transaction {
                     let result = self.keep_update(&begun, request, &identifier);
                     return self.refuse(&begun, &result, out);
                 }
-                let origin = Origin::Client;
-                let request = WriteRequest { operation, subject, controls, origin, passwords: None };
                 self.submit_change(begun, request);
                 Started::Waiting
             }

@@ -3,6 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use larix_engine::log::Follower;
+use larix_proto::LdapResult;
+
+use super::too_many;
+use crate::cluster::{EnginePool, Turn};
 
 /// Where a thread leaves a slice that is over.
 struct Desk<O> {
@@ -37,12 +41,28 @@ fn lock<O>(desk: &Mutex<Desk<O>>) -> MutexGuard<'_, Desk<O>> {
     desk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<O> SharedDesk<O> {
-    /// For the thread that gets the work.
-    pub(super) fn leaving(&self) -> Leaving<O> {
-        Leaving { desk: Self(Arc::clone(&self.0)), over: None }
+impl<O: Send + 'static> SharedDesk<O> {
+    /// Has a thread of the node run a slice, which it leaves here.
+    ///
+    /// # Errors
+    /// Too many operations wait for a thread.
+    pub(super) fn send_out(
+        &self,
+        pool: &EnginePool,
+        slice: impl FnOnce(Turn) -> O + Send + 'static,
+    ) -> Result<(), LdapResult> {
+        let permit = pool.permit().ok_or_else(too_many)?;
+        let leaving = Leaving { desk: Self(Arc::clone(&self.0)), over: None };
+        permit.take(move |turn| {
+            if !leaving.is_given_up() {
+                leaving.leave(slice(turn));
+            }
+        });
+        Ok(())
     }
+}
 
+impl<O> SharedDesk<O> {
     /// For who wakes the search for another reason.
     pub(super) fn waker(&self) -> Waker<O> {
         Waker(Arc::downgrade(&self.0))
@@ -90,17 +110,17 @@ impl<O> Waker<O> {
 }
 
 /// Leaves word even where the thread panics.
-pub(super) struct Leaving<O> {
+struct Leaving<O> {
     desk: SharedDesk<O>,
     over: Option<Box<O>>,
 }
 
 impl<O> Leaving<O> {
-    pub(super) fn is_given_up(&self) -> bool {
+    fn is_given_up(&self) -> bool {
         lock(&self.desk.0).given_up
     }
 
-    pub(super) fn leave(mut self, over: O) {
+    fn leave(mut self, over: O) {
         self.over = Some(Box::new(over));
     }
 }

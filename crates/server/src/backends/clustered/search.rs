@@ -17,7 +17,7 @@ use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, frame};
 use larix_store::{ReadError, Snapshot, Store};
 
 use super::desk::{Left, SharedDesk};
-use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late, too_many};
+use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late};
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::stored::limits_of_subject;
 use crate::cluster::{SharedStore, Turn};
@@ -157,18 +157,11 @@ impl ClusteredSearch {
     fn send_out(&mut self) -> Result<(), LdapResult> {
         let Some(work) = self.work.take() else { return Err(LdapResult::new(ResultCode::OTHER)) };
         let node = Arc::clone(&work.part.node);
-        let place = node.pool.permit().ok_or_else(too_many)?;
-        let leaving = self.desk.leaving();
+        self.desk.send_out(&node.pool, move |turn| match turn {
+            Turn::Go => work.slice(),
+            Turn::Late => Over { work, out: Vec::new(), step: Step::Done(too_late(), Vec::new()) },
+        })?;
         self.is_out = true;
-        place.take(move |turn| {
-            if leaving.is_given_up() {
-                return;
-            }
-            leaving.leave(match turn {
-                Turn::Go => work.slice(),
-                Turn::Late => Over { work, out: Vec::new(), step: Step::Done(too_late(), Vec::new()) },
-            });
-        });
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use larix_store::Store;
 
 use super::desk::{Left, SharedDesk};
 use super::search::{OwnedSearch, SLICE_CANDIDATES, SLICE_NANOS};
-use super::{Clustered, SharedDatabase, too_late, too_many};
+use super::{Clustered, SharedDatabase, too_late};
 use crate::backends::stored::another_mode;
 use crate::cluster::{SharedStore, Turn, check_logged};
 use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, Slice};
@@ -137,18 +137,11 @@ impl ClusteredSync {
     fn send_out(&mut self) -> Result<(), LdapResult> {
         let Some(work) = self.work.take() else { return Err(internal_error()) };
         let node = Arc::clone(&work.part.node);
-        let place = node.pool.permit().ok_or_else(too_many)?;
-        let leaving = self.desk.leaving();
+        self.desk.send_out(&node.pool, move |turn| match turn {
+            Turn::Go => work.slice(),
+            Turn::Late => Over { work, out: Vec::new(), step: Stepped::Done(too_late(), Vec::new()) },
+        })?;
         self.is_out = true;
-        place.take(move |turn| {
-            if leaving.is_given_up() {
-                return;
-            }
-            leaving.leave(match turn {
-                Turn::Go => work.slice(),
-                Turn::Late => Over { work, out: Vec::new(), step: Stepped::Done(too_late(), Vec::new()) },
-            });
-        });
         Ok(())
     }
 
