@@ -20,7 +20,7 @@ pub(crate) fn is_csn(value: &[u8]) -> bool {
 }
 
 /// Whether the value is a server id of three hexadecimal digits.
-pub fn is_sid(value: &[u8]) -> bool {
+pub(crate) fn is_sid(value: &[u8]) -> bool {
     is_hex(value, 3)
 }
 
@@ -29,7 +29,7 @@ fn is_hex(value: &[u8], length: usize) -> bool {
 }
 
 /// The CSN in today's form, lower case, so that byte order is the order of changes.
-pub fn normalize(value: &[u8]) -> Option<String> {
+pub(crate) fn normalize(value: &[u8]) -> Option<String> {
     let modern = match modernize_colons(value) {
         Some(text) => text,
         None => std::str::from_utf8(value).ok()?.to_owned(),
@@ -48,7 +48,7 @@ pub fn normalize(value: &[u8]) -> Option<String> {
 }
 
 /// The server id of a CSN.
-pub fn sid(value: &[u8]) -> Option<String> {
+pub(crate) fn sid(value: &[u8]) -> Option<String> {
     normalize(value)?.split('#').nth(2).map(str::to_owned)
 }
 

@@ -13,7 +13,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
 /// Which part of a substring assertion a piece is; it decides where a space at its ends counts.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Position {
+pub(crate) enum Position {
     /// A whole value or assertion value: no space at either end.
     Whole,
     /// One space may stay at the end.
@@ -26,7 +26,7 @@ pub enum Position {
 
 /// Prepares `text` and appends the result to `out`. A text of spaces alone, or of characters that do not count,
 /// becomes one space.
-pub fn prepare(text: &str, fold_case: bool, position: Position, out: &mut Vec<u8>) {
+pub(crate) fn prepare(text: &str, fold_case: bool, position: Position, out: &mut Vec<u8>) {
     if text.is_empty() {
         return;
     }
@@ -122,7 +122,7 @@ impl Eight {
 }
 
 /// Compares a prepared `key` with an unprepared value, without memory. `None` when only [`prepare`] can tell.
-pub fn quick_equal(key: &[u8], value: &[u8], fold_case: bool) -> Option<bool> {
+pub(crate) fn quick_equal(key: &[u8], value: &[u8], fold_case: bool) -> Option<bool> {
     let fold = |byte: u8| if fold_case { byte.to_ascii_lowercase() } else { byte };
     let mut places = key.iter().zip(value);
     let Some(place) = places.position(|(&key, &value)| key != fold(value)) else {

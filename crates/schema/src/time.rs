@@ -10,17 +10,17 @@ const SECONDS: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 /// An instant as GeneralizedTime writes it, moved to UTC.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct GeneralizedTime<'a> {
+pub(crate) struct GeneralizedTime<'a> {
     /// Seconds since 1970-01-01T00:00:00Z; a leap second counts as the next minute's first second.
-    pub seconds: i64,
+    pub(crate) seconds: i64,
     /// Decimal digits after the point, without trailing zeros.
-    pub fraction: Cow<'a, str>,
+    pub(crate) fraction: Cow<'a, str>,
 }
 
 impl<'a> GeneralizedTime<'a> {
     /// Parses `YYYYmmddHH[MM[SS]][(.|,)d...](Z|(+|-)HH[MM])`. A fraction is one of what stands before it: an hour, a minute or a second.
     /// It may have any length. `None` also for an instant whose year in UTC is not one of 0000 to 9999.
-    pub fn parse(value: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(value: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (date, rest) = text.split_at_checked(digits)?;
@@ -51,7 +51,7 @@ impl<'a> GeneralizedTime<'a> {
     }
 
     /// `YYYYmmddHHMMSS[.fraction]Z`.
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = format_seconds(self.seconds);
         if !self.fraction.is_empty() {
             text.push('.');
@@ -63,7 +63,7 @@ impl<'a> GeneralizedTime<'a> {
 }
 
 /// `YYYYmmddHHMMSS` in UTC, without the zone.
-pub fn format_seconds(seconds: i64) -> String {
+pub(crate) fn format_seconds(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil_from_days(days);
     format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60)
