@@ -271,40 +271,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             true => self.left_of(delta, &here, mods)?.unwrap_or_default(),
             false => self.with_own_csn(mods.clone(), &delta.csn),
         };
-        let put = self.step(|op| {
-            let held = op.hold(here.id)?;
-            let old = op.view.dn(&held.view()?)?;
-            let superior = match new_superior {
-                Some(superior) => superior.clone(),
-                None => split_rdn(&old).1.to_owned(),
-            };
-            let shown = if superior.is_empty() { new_rdn.clone() } else { format!("{new_rdn},{superior}") };
-            let (dn, shown) = names(op.schema(), &shown)?;
-            // A log may leave it to us what the rename does to the naming values.
-            let mut all = Vec::new();
-            if *delete_old_rdn {
-                all.extend(naming_changes(op.schema(), split_rdn(&old).0, ChangeKind::Delete)?);
-            }
-            all.extend(naming_changes(op.schema(), split_rdn(&shown).0, ChangeKind::SoftAdd)?);
-            all.extend(changes.iter().cloned());
-            let entry = difference::changed(op, &held, shown.clone(), &all)?;
-            let attributes = whole(op, &held, &entry)?;
-            let csn = if older { here.csn } else { Some(delta.csn) };
-            let modifier = op.stamp.name.clone();
-            let (uuid, named) = (here.uuid, csn);
-            Ok(Put {
-                uuid,
-                dn,
-                shown,
-                csn,
-                named,
-                modifier,
-                attributes,
-                state: None,
-                place: None,
-                record: None,
-            })
-        })?;
+        let csn = if older { here.csn } else { Some(delta.csn) };
+        let name = (new_rdn.as_str(), *delete_old_rdn, new_superior.as_deref());
+        let put = self.step(|op| renamed(op, (&here, csn), name, &changes))?;
         if put.dn == here.dn && here.parent == crate::EntryId::ROOT {
             return self.put_in_place(&put, &here);
         }
@@ -321,6 +290,32 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
         self.put_elsewhere(&put, here)
     }
+}
+
+/// The entry under its new name, with what else is changed; `csn`: its own from then on.
+fn renamed<V: Snapshot>(
+    op: &Operator<'_, V>,
+    (here, csn): (&Here, Option<Csn>),
+    (new_rdn, delete_old_rdn, new_superior): (&str, bool, Option<&str>),
+    changes: &[Change],
+) -> Result<Put, Failure> {
+    let held = op.hold(here.id)?;
+    let old = op.view.dn(&held.view()?)?;
+    let superior = new_superior.unwrap_or_else(|| split_rdn(&old).1);
+    let shown = if superior.is_empty() { new_rdn.to_owned() } else { format!("{new_rdn},{superior}") };
+    let (dn, shown) = names(op.schema(), &shown)?;
+    // A log may leave it to us what the rename does to the naming values.
+    let mut all = Vec::new();
+    if delete_old_rdn {
+        all.extend(naming_changes(op.schema(), split_rdn(&old).0, ChangeKind::Delete)?);
+    }
+    all.extend(naming_changes(op.schema(), split_rdn(&shown).0, ChangeKind::SoftAdd)?);
+    all.extend(changes.iter().cloned());
+    let entry = difference::changed(op, &held, shown.clone(), &all)?;
+    let attributes = whole(op, &held, &entry)?;
+    let modifier = op.stamp.name.clone();
+    let uuid = here.uuid;
+    Ok(Put { uuid, dn, shown, csn, named: csn, modifier, attributes, state: None, place: None, record: None })
 }
 
 /// All attributes of an entry as adds: kept ones are read.
