@@ -73,20 +73,12 @@ impl Databases {
         let frontend_rules = Rules::new(&config.frontend.shared, None, updates)
             .with_operations(OperationRules::in_force(config, None)?);
         let frontend_policy = Arc::new(config.access_policy(None)?);
-        let virtual_trees = sections.iter().map(|section: &Section| Arc::clone(&section.policy));
-        let policies: Vec<Arc<AccessPolicy>> =
-            stored.iter().cloned().chain(virtual_trees).chain([Arc::clone(&frontend_policy)]).collect();
         let directory = Arc::new(Directory::new(frontend, served).map_err(OpenError::Schema)?);
         stored.iter().for_each(|policy| directory.let_see(policy));
         clusters.see_stored(other_entries(directory.databases()));
-        let all_rules = sections.iter().map(|section: &Section| &section.rules).chain([&frontend_rules]);
-        let requesters: Vec<&AccessPolicy> =
-            all_rules.filter_map(Rules::operations).flat_map(OperationRules::policies).collect();
-        requesters.iter().for_each(|policy| directory.let_see(policy));
-        let (asks_about_request, asks_about_domain) = (
-            policies.iter().any(|policy| policy.asks_about_request()),
-            policies.iter().map(AsRef::as_ref).chain(requesters).any(AccessPolicy::asks_about_domain),
-        );
+        let of_frontend = (&frontend_policy, &frontend_rules);
+        let (asks_about_request, asks_about_domain) =
+            connect_rules(&directory, &stored, &sections, of_frontend);
         let left = earlier.map_or_else(Vec::new, |earlier| earlier.not_in(&directory));
         let alike = earlier.is_some_and(|earlier| {
             left.is_empty()
@@ -134,6 +126,27 @@ impl Databases {
             |served: &&Arc<Served<LmdbStore>>| next.databases().iter().any(|n| Arc::ptr_eq(n, served));
         self.directory.databases().iter().filter(|served| !stays(served)).cloned().collect()
     }
+}
+
+/// Lets rules for operations see the entries of all databases. Answers whether any rule asks about the request, and whether any asks for
+/// the client's host name.
+fn connect_rules(
+    directory: &Directory<LmdbStore>,
+    stored: &[Arc<AccessPolicy>],
+    sections: &[Section],
+    (frontend_policy, frontend_rules): (&Arc<AccessPolicy>, &Rules),
+) -> (bool, bool) {
+    let all_rules = sections.iter().map(|section| &section.rules).chain([frontend_rules]);
+    let requesters: Vec<&AccessPolicy> =
+        all_rules.filter_map(Rules::operations).flat_map(OperationRules::policies).collect();
+    requesters.iter().for_each(|policy| directory.let_see(policy));
+    let of_sections = sections.iter().map(|section| &section.policy);
+    let policies = stored.iter().chain(of_sections).chain([frontend_policy]);
+    let policies: Vec<&AccessPolicy> = policies.map(|policy| &**policy).collect();
+    (
+        policies.iter().any(|policy| policy.asks_about_request()),
+        policies.into_iter().chain(requesters).any(AccessPolicy::asks_about_domain),
+    )
 }
 
 /// The databases of a configuration, ready. Dropping it closes those that were opened for it.
