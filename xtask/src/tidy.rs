@@ -49,6 +49,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     }
     dead_files(root, &files, &mut faults);
     broken_map(root, &mut faults);
+    unmapped_modules(root, &mut faults);
     unknown_tests(root, &files, &mut faults);
     links::faults(root, &files, &mut faults);
     words::faults(root, &files, &mut faults)?;
@@ -253,6 +254,26 @@ fn broken_map(root: &Path, faults: &mut Vec<String>) {
     }
 }
 
+/// Modules of the server that the table of its layers lacks.
+fn unmapped_modules(root: &Path, faults: &mut Vec<String>) {
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_default();
+    let (map, server) = (read("ARCHITECTURE.md"), read("crates/server/src/lib.rs"));
+    for name in server.lines().filter_map(declared_module).filter(|name| !is_mapped(&map, name)) {
+        faults.push(format!("ARCHITECTURE.md: the table of the server's layers lacks {name}"));
+    }
+}
+
+/// The module that a line declares.
+fn declared_module(line: &str) -> Option<&str> {
+    let line = line.trim();
+    line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')
+}
+
+/// Whether a text has a module in backquotes, as a folder or a file.
+fn is_mapped(text: &str, module: &str) -> bool {
+    text.contains(&format!("`{module}`")) || text.contains(&format!("`{module}.rs`"))
+}
+
 /// Threats without a test, and tests that SECURITY.md names and nobody wrote.
 fn unknown_tests(root: &Path, files: &[PathBuf], faults: &mut Vec<String>) {
     let Ok(text) = std::fs::read_to_string(root.join("SECURITY.md")) else {
@@ -306,6 +327,18 @@ mod tests {
         let code = "impl A {\n    pub(crate) fn short(&self) {\n        1\n    }\n}\n\nfn other() -> u8 {\n    2\n}\n";
         let found = functions(code);
         assert_eq!(found, [("short".into(), 2, 3), ("other".into(), 7, 3)]);
+    }
+
+    #[test]
+    fn modules_are_found_in_a_table() {
+        for (line, module) in
+            [("mod a;", Some("a")), ("pub mod a;", Some("a")), ("mod a {", None), ("pub use a::B;", None)]
+        {
+            assert_eq!(declared_module(line), module, "{line}");
+        }
+        for (text, mapped) in [("| `a.rs`, `b` |", true), ("| `a` |", true), ("| `aa.rs`, a |", false)] {
+            assert_eq!(is_mapped(text, "a"), mapped, "{text}");
+        }
     }
 
     #[test]
