@@ -60,7 +60,7 @@ impl ChangeTeller {
     }
 
     fn each(&self, what: impl Fn(&HeardChanges)) {
-        // Outside of the lock: who is told may look at once.
+        // Outside of the lock: a search that hears of it may look at once.
         let listeners: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         listeners.iter().for_each(|heard| what(heard));
     }

@@ -294,7 +294,7 @@ fn answer(path: &str, handle: &LoopHandle, started: f64, reloads: &[AtomicU64; 2
     }
 }
 
-/// What the balancer is told to do.
+/// What a signal asks of the balancer.
 #[derive(Clone, Copy)]
 enum Signal {
     Stop,

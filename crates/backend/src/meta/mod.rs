@@ -193,7 +193,7 @@ fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<Contr
     Ok((controls, said))
 }
 
-/// Whoever sent a request, about an entry.
+/// A look-up by the identity that sent the request.
 fn by<'a>(context: &Context<'a>) -> Lookup<'a> {
     Lookup::By(context.subject.dn.as_ref())
 }

@@ -1,6 +1,6 @@
 //! Which commits have changed the values of an indexed attribute: for who remembers what it computed from some attributes.
 //!
-//! Nothing is noted before somebody asks. The writer notes a commit before it makes it, so that whoever reads the commit finds the note.
+//! Nothing is noted before a search asks. The writer notes a commit before it makes it, so that a reader of the commit finds the note.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -323,7 +323,7 @@ impl Interceptor for Issuer {
     }
 }
 
-/// The entry of this name, whoever asks.
+/// The entry of this name, without regard to access.
 fn entry(next: Next<'_>, context: &Context<'_>, dn: &NormalDn) -> Result<Option<Entry>, larix_engine::Fault> {
     let mut entry = None;
     let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True);

@@ -1,7 +1,7 @@
 //! The collective attributes overlay (slapo-collect(5)): entries below an ancestor have the values of its attributes.
 //!
 //! As RFC 3671 has it, collective values are seen by filters, compares and access rules, too; slapd adds them to answers
-//! alone. Whoever may not read the ancestor's attribute does not get them.
+//! alone. A requester who may not read the ancestor's attribute does not get them.
 
 mod config;
 #[cfg(test)]

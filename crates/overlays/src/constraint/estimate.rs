@@ -89,7 +89,7 @@ fn keyed(
     keyed.collect()
 }
 
-/// A set that stays in the store: only how many values it will have is told.
+/// A set that stays in the store: this only counts the values that it will have.
 fn change_large(entry: &mut Entry, change: &Change) {
     let attribute = entry.attribute_mut(&change.description);
     let Some(large) = attribute.and_then(|attribute| attribute.large.as_mut()) else { return };

@@ -281,7 +281,7 @@ impl ShownEntries for DynList {
     }
 }
 
-/// Whether the entry has the attribute, whoever may read it.
+/// Whether the entry has the attribute, without regard to access.
 fn has_any(shown: &ShownEntry<'_>, name: &AttributeDescription) -> Result<bool, Failure> {
     let mut any = shown.attributes.iter().any(|own| own.description == *name);
     shown.entry.source().visit_exact(name, &mut |_| {

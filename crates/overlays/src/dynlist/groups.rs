@@ -44,7 +44,7 @@ impl<'a> Question<'a> {
         Self { overlay, within, visible: RefCell::default(), of_groups: OnceCell::new() }
     }
 
-    /// The group of this name, whoever asks.
+    /// The group of this name, without regard to access.
     pub(super) fn named(&self, dn: &NormalDn) -> Result<Option<Arc<Group>>, Failure> {
         self.overlay.named(self.within.schema, self.within.entries, dn)
     }
@@ -59,7 +59,7 @@ impl<'a> Question<'a> {
         Some((set, set.group()?))
     }
 
-    /// Whether the requester may see the entry of a group. Others are told of nowhere, and lead nowhere.
+    /// Whether the requester may see the entry of a group. Others appear nowhere, and lead nowhere.
     fn is_visible(&self, group: &Group) -> Result<bool, Failure> {
         if self.within.requester.is_none() {
             return Ok(true);

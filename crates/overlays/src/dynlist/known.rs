@@ -52,7 +52,7 @@ const NAMES_MAX: usize = 10_000;
 /// Members that are remembered: 8 bytes each.
 const MEMBERS_MAX: usize = 1_000_000;
 
-/// The stored members of a group, whoever asks.
+/// The stored members of a group, without regard to access.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     /// Those that have entries in this database, ascending.

@@ -96,12 +96,12 @@ impl Names {
     }
 }
 
-/// The change that is told.
+/// The change that the entry shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Shown {
     /// lastmodEnabled is TRUE: the newest one.
     Newest,
-    /// It is TRUE again: the newest one if its number is above this, otherwise the one that was told until then.
+    /// It is TRUE again: the newest one if its number is above this, otherwise the one that it showed until then.
     NewestAbove(u64, Option<LastChange>),
     /// It is FALSE: the one that was the last then.
     Held(Option<LastChange>),

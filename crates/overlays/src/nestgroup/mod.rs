@@ -308,7 +308,7 @@ impl ComputedAttributes for NestGroup {
         let (root, asked) = (NormalDn::root(), NormalDn::from_normal(normal));
         let mut ids = Vec::new();
         if *attribute == self.member_of && !self.is_within_base(&asked) {
-            // No entry is told of it through others.
+            // No entry has it through others.
             return Ok(Some(Holders { ids, exact: true }));
         }
         for dn in self.reaching(within, attribute, asked)? {

@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 16 << 20;
 /// Beside the names.
 const BYTES_EACH: usize = 96;
 
-/// Members of a group that are within the bases, whoever asks.
+/// Members of a group that are within the bases, without regard to access.
 pub(super) type Inner = Arc<[NormalDn]>;
 
 /// What was found in the latest state that was looked at.
@@ -78,7 +78,7 @@ impl Nested {
 }
 
 impl NestGroup {
-    /// The members of a group that are within the bases, whoever asks: usually none, and then nothing leads anywhere.
+    /// The members of a group that are within the bases, without regard to access: usually none, and then nothing leads anywhere.
     pub(super) fn inner(&self, within: &ComputedIn<'_>, group: &NormalDn) -> Result<Inner, Failure> {
         let lasting = Lasting { attributes: std::slice::from_ref(&self.member), entries: false, names: true };
         let known = self.nested.at(within.entries, &lasting);

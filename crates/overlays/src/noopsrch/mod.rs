@@ -57,7 +57,7 @@ impl Interceptor for NoOpSearch {
         if search.controls.of_overlay(OID).is_none() {
             return next.open(context, search);
         }
-        // The client's limit is of what it is sent; it is told when there would be more.
+        // The client's limit is about entries that it receives. The answer says whether there would be more.
         let limit = std::mem::take(&mut search.request.size_limit);
         search.request.attributes = Strings::check(NO_ATTRIBUTES, "attributes").unwrap_or_default();
         match next.open(context, search) {

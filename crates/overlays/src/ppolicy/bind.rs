@@ -72,7 +72,7 @@ struct Judge<'a> {
     changes: Vec<Change>,
 }
 
-/// What the client is told.
+/// What the client learns.
 #[derive(Copy, Clone, Debug, Default)]
 struct Said {
     refused: bool,

@@ -416,7 +416,7 @@ impl<'a> Modify<'a> {
         }
     }
 
-    /// Whoever takes the lock away takes away what led to it.
+    /// A change that takes the lock away also takes away what led to it.
     fn unlock(&self, mods: &mut Vec<Change>) -> Result<(), Refusal> {
         let deleted =
             |name: &str| mods.iter().any(|m| m.kind == ChangeKind::Delete && named(self.change, m, name));

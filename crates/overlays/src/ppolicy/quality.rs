@@ -18,7 +18,7 @@ const PPM: &str = "ppm";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) error: PasswordError,
-    /// What the client is told.
+    /// For the client.
     pub(super) text: Cow<'static, str>,
 }
 

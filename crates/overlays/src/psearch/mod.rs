@@ -1,5 +1,5 @@
-//! `overlay psearch`: clients may have searches of the database go on with its changes (draft-ietf-ldapext-psearch-03). They are told
-//! from the change log, as consumers are.
+//! `overlay psearch`: clients may have searches of the database go on with its changes (draft-ietf-ldapext-psearch-03). They follow
+//! the change log, as consumers do.
 
 use std::sync::Arc;
 

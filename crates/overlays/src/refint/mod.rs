@@ -110,8 +110,8 @@ impl Overlay for ReferentialIntegrity {
     }
 }
 
-/// Entries that are no more, or elsewhere. Who names them is looked up once the change is made: whoever may not make it is to
-/// cost nothing.
+/// Entries that are no more, or elsewhere. The overlay looks up who names them once the change is made: a requester who may
+/// not make it is to cost nothing.
 #[derive(Debug)]
 struct Gone {
     settings: Arc<ReferentialIntegritySettings>,

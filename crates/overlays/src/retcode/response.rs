@@ -140,7 +140,7 @@ impl Planned {
         let work = move || {
             let (result, closing) = self.carry_out();
             done(make(result));
-            // The connection takes what it is told in this order.
+            // The connection answers first, then closes.
             if let Some(client) = closing {
                 client.hang_up();
             }

@@ -1,7 +1,7 @@
 //! `overlay totp`: values of userPassword that take codes of RFC 6238, `{TOTP1}`, `{TOTP1ANDPW}` and the same for SHA-256 and SHA-512
 //! (OpenLDAP's module pw-totp).
 //!
-//! Whoever compares the password hands on the values of which the password before the code was right. The writer judges the code, and
+//! The thread that compares the password hands on the values of which the password before the code was right. The writer judges the code, and
 //! keeps when it was used in authTimestamp, durably before the answer. As with pw-totp every other login is kept there, too.
 
 #[cfg(test)]

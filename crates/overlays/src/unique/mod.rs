@@ -200,7 +200,7 @@ impl Unique {
             .any(|domain| domain.areas.iter().any(|area| area.filter.is_some() || brings(domain, area)))
     }
 
-    /// With the relax rules control whoever may manage the entry is not bound by uniqueness.
+    /// With the relax rules control, a requester who may manage the entry is not bound by uniqueness.
     fn may_bypass(&self, change: &PendingChange<'_>, dn: &NormalDn) -> Result<bool, Refusal> {
         let stored;
         let entry = match change.operation {

@@ -143,7 +143,7 @@ impl Kind {
 }
 
 impl Parameters {
-    /// What apps do unless they are told something else.
+    /// What apps do unless the code says something else.
     pub(super) fn usual(kind: Kind, dn: String) -> Self {
         let moves = match kind {
             Kind::Totp => Moves::Time { period: 30, window: 1 },

@@ -1,6 +1,5 @@
 //! The thread of a node that hears of other nodes' commits as they are made, so that reads which do not ask the engine see them soon, and
-//! consumers are told of them.
-//! Where it hears nothing, the [look at the lease](super::role) still asks.
+//! consumers receive them. Where it hears nothing, the [look at the lease](super::role) still asks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

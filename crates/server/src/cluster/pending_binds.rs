@@ -77,7 +77,7 @@ impl PendingBinds {
         state.waiting.insert(number, (now, done));
         drop(state);
         if store.send_message(Recipient::Leader, number, write_attempt(attempt)).is_err() {
-            // It may have been sent: whoever is first answers.
+            // It may have been sent: the first answer counts.
             self.answer(number, not_judged("the engine of this database cannot be reached"));
         }
     }

@@ -8,7 +8,7 @@ use larix_store::{CommitError, Durability, Snapshot, Store, Transaction, WriteSe
 use super::SharedStore;
 use super::following::ConfigurationState;
 
-/// The form of what is published. Whoever finds a newer one does not read it, and does not replace it.
+/// The form of what is published. A node that finds a newer one does not read it, and does not replace it.
 const FORM: u32 = 1;
 const TITLE: &str = "larix node configuration ";
 /// How often a commit is tried while others are first.

@@ -57,7 +57,7 @@ impl Role {
 pub(crate) struct Watch {
     state: Mutex<State>,
     changed: Condvar,
-    /// Held by whoever takes the right to write, or changes what it stands on.
+    /// A thread holds it while it takes the right to write, or changes what that right stands on.
     turn: Mutex<()>,
     listeners: Listeners,
 }
@@ -310,7 +310,7 @@ impl Holder {
                     }
                 }
             }
-            // Whoever follows the log has heard of it, unless that was lost on the way.
+            // The followers of the log know of it, unless the notice was lost on the way.
             let newest = served.database().store().commit_counter();
             if std::mem::replace(&mut seen, newest) != newest {
                 served.database().log_watch().tell();
@@ -508,10 +508,10 @@ impl Holder {
             if store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
                 return Ok(Role::Leader);
             }
-            // It came too late, or was told to step down.
+            // It came too late, or another node asked it to step down.
             store.resign();
         } else {
-            // Whoever was fenced off has resigned with this.
+            // A node that was fenced off resigns here.
             store.resign();
             store.hear().map_err(|error| text(&error))?;
         }

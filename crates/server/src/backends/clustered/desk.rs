@@ -72,7 +72,7 @@ impl<O> SharedDesk<O> {
         lock(&self.0).follower = Some(follower);
     }
 
-    /// Whoever waits looks now, and is woken by what comes from now on.
+    /// The search looks now; what comes from now on wakes it.
     pub(super) fn looks(&self) {
         if let Some(follower) = &lock(&self.0).follower {
             follower.looks();

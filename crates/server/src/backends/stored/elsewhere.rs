@@ -40,7 +40,7 @@ const OF_THE_SERVER: [&str; 2] = ["contextCSN", "auditContext"];
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     More,
-    /// Nothing can be done until the follower is told.
+    /// Nothing can be done until something wakes the follower.
     Waiting,
     /// All was sent that was gathered.
     End,
