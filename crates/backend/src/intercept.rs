@@ -1,6 +1,6 @@
-//! What stands in front of a backend: the doors of overlays that see requests on their way in and results on their way out.
+//! What stands in front of a backend: the hooks of overlays that see requests on their way in and results on their way out.
 //!
-//! A door that sees a request passes it on, alters it, answers or refuses it, or answers it later. What must be atomic with a change
+//! A hook that sees a request passes it on, alters it, answers or refuses it, or answers it later. What must be atomic with a change
 //! is no business of these: that runs in the writer ([`larix_engine::overlay`]).
 
 use std::fmt::Debug;
@@ -51,7 +51,7 @@ impl Operations {
     }
 }
 
-/// The doors of one overlay, in front of a database or of all of them. One that does not care for an operation is not called for it.
+/// The hooks of one overlay, in front of a database or of all of them. One that does not care for an operation is not called for it.
 pub trait Interceptor: Debug + Send + Sync {
     /// The kinds of requests that it sees. They do not change.
     fn requests(&self) -> Operations {

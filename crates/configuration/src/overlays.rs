@@ -405,31 +405,31 @@ mod tests {
         assert_eq!(settings.overlays.len(), 1);
     }
 
-    /// The doors that the overlays of each database stand at, one database behind the other.
-    fn doors(lines: &str) -> Vec<String> {
+    /// The hooks that the overlays of each database use, one database behind the other.
+    fn hooks(lines: &str) -> Vec<String> {
         let config = read(lines).unwrap();
         let stored = config.databases.iter().filter(|database| database.kind.is_stored());
         let settings = stored.map(|database| config.engine_settings(database).unwrap());
-        let doors = |overlay: &Arc<dyn overlay::Overlay>| format!("{:?}", overlay.interests());
-        settings.map(|settings| settings.overlays.iter().map(doors).collect::<Vec<_>>().join(" ")).collect()
+        let hooks = |overlay: &Arc<dyn overlay::Overlay>| format!("{:?}", overlay.interests());
+        settings.map(|settings| settings.overlays.iter().map(hooks).collect::<Vec<_>>().join(" ")).collect()
     }
 
     #[test]
     fn overlays_of_the_frontend_know_the_other_databases() {
         let refint = "overlay refint\nrefint_attributes member\n";
         let both = r#"{"prepare", "committed"}"#;
-        assert_eq!(doors(&format!("{refint}{ONE}{OTHER}")), [both, both]);
+        assert_eq!(hooks(&format!("{refint}{ONE}{OTHER}")), [both, both]);
         // There is no other.
-        assert_eq!(doors(&format!("{refint}{ONE}")), [r#"{"prepare"}"#]);
+        assert_eq!(hooks(&format!("{refint}{ONE}")), [r#"{"prepare"}"#]);
         // One of its own is of one database.
         let own = format!("{ONE}{refint}{OTHER}{refint}");
-        assert_eq!(doors(&own), [r#"{"prepare"}"#; 2]);
+        assert_eq!(hooks(&own), [r#"{"prepare"}"#; 2]);
         let mixed = format!("{refint}{ONE}{OTHER}{refint}");
-        assert_eq!(doors(&mixed), [r#"{"prepare"}"#; 2]);
+        assert_eq!(hooks(&mixed), [r#"{"prepare"}"#; 2]);
         let third = "database mdb\nsuffix dc=c\ndirectory $D/c\noverlay memberof\n";
         let back = r#"{"back link"}"#;
         let computing = r#"{"back link", "compute"}"#;
-        assert_eq!(doors(&format!("overlay memberof\n{ONE}{OTHER}{third}")), [computing, computing, back]);
+        assert_eq!(hooks(&format!("overlay memberof\n{ONE}{OTHER}{third}")), [computing, computing, back]);
     }
 
     #[test]

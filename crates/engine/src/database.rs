@@ -133,8 +133,8 @@ pub struct DatabaseState {
 }
 
 impl DatabaseState {
-    /// Notes which doors of the overlays lead anywhere.
-    fn find_doors(&mut self) {
+    /// Notes which hooks the overlays use.
+    fn find_hooks(&mut self) {
         let overlays = &self.settings.overlays;
         self.computed = ComputedAttribute::all(&self.schema, overlays);
         self.shown = overlays.at(Interests::SHOW).cloned().collect();
@@ -245,7 +245,7 @@ impl<S: Store> Database<S> {
             found: Arc::default(),
             touched: Arc::default(),
         };
-        state.find_doors();
+        state.find_hooks();
         Ok(Self {
             policy,
             store,
@@ -359,7 +359,7 @@ impl<S: Store> Database<S> {
         let mut next = DatabaseState::clone(&before);
         change(&mut next);
         if !Arc::ptr_eq(&next.settings, &before.settings) || !Arc::ptr_eq(&next.schema, &before.schema) {
-            next.find_doors();
+            next.find_hooks();
             // Other attributes may be indexed.
             next.touched = Arc::default();
         }

@@ -1,4 +1,4 @@
-//! The doors beside operations: [`Committed`] sees changes once they are durable, [`Tick`] has a turn at an interval. Both are
+//! The hooks beside operations: [`Committed`] sees changes once they are durable, [`Tick`] has a turn at an interval. Both are
 //! called on a thread of the overlay's own, so that they may wait for files and other servers: no answer waits for them.
 
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 /// Changes that one tick may bring; a tick that has more says so, and has its next turn at once.
 pub const TICK_CHANGES_MAX: usize = 1_000;
 
-/// The door behind commits.
+/// The hook behind commits.
 pub trait Committed: Debug + Send + Sync {
     /// Called before the first changes, with what is committed by then.
     ///
@@ -193,7 +193,7 @@ impl NotTaken {
     }
 }
 
-/// The door of time: a turn at an interval, in which changes may be asked for. They go through the ordinary writer in the name
+/// The hook of time: a turn at an interval, in which changes may be asked for. They go through the ordinary writer in the name
 /// of the root DN. A shadow, a read-only database, and one whose first content is coming have no ticks.
 pub trait Tick: Debug + Send + Sync {
     /// From the end of one turn to the next. Asked after each turn.

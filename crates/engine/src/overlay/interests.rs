@@ -1,4 +1,4 @@
-//! Which doors an overlay stands at, and the overlays of a database with what they care about together.
+//! Which hooks an overlay uses, and the overlays of a database with what they use together.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign, Deref};
@@ -31,7 +31,7 @@ impl Interests {
     pub const COMMITTED: Self = Self(1 << 6);
     /// [`Overlay::tick`]
     pub const TICK: Self = Self(1 << 7);
-    /// No door: entries of the class dynamicObject (RFC 2589) are at home in the database.
+    /// No hook: entries of the class dynamicObject (RFC 2589) are at home in the database.
     pub const DYNAMIC_OBJECTS: Self = Self(1 << 8);
     /// [`Overlay::second_factor`]
     pub const SECOND_FACTOR: Self = Self(1 << 9);
@@ -55,9 +55,9 @@ impl Interests {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `door` is wanted.
-    pub const fn has(self, door: Self) -> bool {
-        self.0 & door.0 == door.0
+    /// Whether all of `hook` is wanted.
+    pub const fn has(self, hook: Self) -> bool {
+        self.0 & hook.0 == hook.0
     }
 
     pub const fn is_empty(self) -> bool {
@@ -81,7 +81,7 @@ impl BitOrAssign for Interests {
 
 impl fmt::Debug for Interests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Self::NAMES.iter().filter(|(door, _)| self.has(*door)).map(|(_, name)| name);
+        let names = Self::NAMES.iter().filter(|(hook, _)| self.has(*hook)).map(|(_, name)| name);
         f.debug_set().entries(names).finish()
     }
 }
@@ -102,21 +102,21 @@ impl Overlays {
         }
     }
 
-    /// Whether any of them wants to be called at this door.
-    pub fn want(&self, door: Interests) -> bool {
-        self.interests.has(door)
+    /// Whether any of them uses this hook.
+    pub fn want(&self, hook: Interests) -> bool {
+        self.interests.has(hook)
     }
 
-    /// Those that want to be called at this door, in their order.
-    pub fn at(&self, door: Interests) -> impl Iterator<Item = &Arc<dyn Overlay>> {
-        let stack = if self.want(door) { self.stack.as_slice() } else { &[] };
-        stack.iter().filter(move |overlay| overlay.interests().has(door))
+    /// Those that use this hook, in their order.
+    pub fn at(&self, hook: Interests) -> impl Iterator<Item = &Arc<dyn Overlay>> {
+        let stack = if self.want(hook) { self.stack.as_slice() } else { &[] };
+        stack.iter().filter(move |overlay| overlay.interests().has(hook))
     }
 
     /// Those that see committed changes or have ticks, each with the name under which its place in the change log is remembered.
     pub fn beside_operations(&self) -> Vec<(String, Arc<dyn Overlay>)> {
         let mut all: Vec<(String, Arc<dyn Overlay>)> = Vec::new();
-        let has = |overlay: &Arc<dyn Overlay>, door| overlay.interests().has(door);
+        let has = |overlay: &Arc<dyn Overlay>, hook| overlay.interests().has(hook);
         let beside =
             |overlay: &&Arc<dyn Overlay>| has(overlay, Interests::COMMITTED) || has(overlay, Interests::TICK);
         for overlay in self.stack.iter().filter(beside) {

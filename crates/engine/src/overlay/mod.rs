@@ -61,13 +61,13 @@ pub const DERIVED_LIMIT: usize = 10_000;
 /// Changes that [follow](FollowUp) from one change: all of them are in one commit.
 pub const CONSEQUENCE_LIMIT: usize = 250_000;
 
-/// What stands in front of a database. Each door has a method that does nothing unless an overlay says otherwise, and is called
+/// What stands in front of a database. Each hook has a method that does nothing unless an overlay says otherwise, and is called
 /// only where [`Self::interests`] has it.
 pub trait Overlay: Debug + Send + Sync {
     /// The overlay's name, as in the configuration.
     fn name(&self) -> &str;
 
-    /// The doors that it wants to be called at. Asked once per configuration, and always the same.
+    /// The hooks that it uses. Asked once per configuration, and always the same.
     fn interests(&self) -> Interests;
 
     /// Indexes that the database has for it, whatever the `index` lines say.

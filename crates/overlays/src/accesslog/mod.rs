@@ -23,7 +23,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("accesslog", "olcAccessLogCo
         OverlayDirective::whole("logpurgebatch", "olcAccessLogPurgeBatch"),
     ]);
 
-/// Its settings say all; it stands at no door.
+/// Its settings say all; it uses no hook.
 #[derive(Debug)]
 struct AccessLog;
 

@@ -188,7 +188,7 @@ fn what_is_missing_is_said() {
         committed: None,
         reports: &std::cell::RefCell::default(),
     };
-    let door: &dyn Committed = overlay.committed().unwrap();
-    door.take(&batch).unwrap();
+    let hook: &dyn Committed = overlay.committed().unwrap();
+    hook.take(&batch).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "# 7 changes are missing here\n\n");
 }

@@ -10,7 +10,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("deref", "olcOverlayConfig",
     .once()
     .noted("dereferencing is built in");
 
-/// Its settings say all; it stands at no door.
+/// Its settings say all; it uses no hook.
 #[derive(Debug)]
 struct Dereference;
 

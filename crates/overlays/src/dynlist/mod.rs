@@ -13,8 +13,8 @@
 mod config;
 #[cfg(test)]
 mod costs;
-mod door;
 mod groups;
+mod hooks;
 mod identity;
 mod known;
 mod lists;

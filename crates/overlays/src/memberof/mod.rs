@@ -191,12 +191,12 @@ impl Overlay for Membership {
         let prepares = self.dangling != Dangling::Ignore || self.integrity.is_some();
         let follows = self.integrity.as_ref().is_some_and(ReferentialIntegrity::follows_elsewhere);
         let mut interests = Interests::BACK_LINK;
-        for (door, wanted) in [
+        for (hook, wanted) in [
             (Interests::PREPARE, prepares),
             (Interests::COMMITTED, follows),
             (Interests::COMPUTE, self.elsewhere.is_some()),
         ] {
-            interests |= if wanted { door } else { Interests::NONE };
+            interests |= if wanted { hook } else { Interests::NONE };
         }
         interests
     }

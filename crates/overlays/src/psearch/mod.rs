@@ -8,7 +8,7 @@ use larix_engine::overlay::{BuildContext, Descriptor, Interests, Overlay};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("psearch", "olcOverlayConfig", build).once();
 
-/// It stands at no door: the database does it.
+/// It uses no hook: the database itself carries such searches out.
 #[derive(Debug)]
 struct PersistentSearches;
 

@@ -8,7 +8,7 @@ use larix_engine::overlay::{BuildContext, Descriptor, InGluedDatabases, Interest
 pub static DESCRIPTOR: Descriptor =
     Descriptor::new("seqmod", "olcOverlayConfig", build).over_glue(InGluedDatabases::Each).once();
 
-/// Its settings say all; it stands at no door.
+/// Its settings say all; it uses no hook.
 #[derive(Debug)]
 struct SequentialModify;
 

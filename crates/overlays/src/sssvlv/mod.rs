@@ -18,7 +18,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("sssvlv", "olcSssVlvConfig",
         OverlayDirective::whole("sssvlv-maxperconn", "olcSssVlvMaxPerConn"),
     ]);
 
-/// Its settings say all; it stands at no door.
+/// Its settings say all; it uses no hook.
 #[derive(Debug)]
 struct Sorting {
     keys_max: Option<u32>,

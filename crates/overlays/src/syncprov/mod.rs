@@ -20,7 +20,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("syncprov", "olcSyncProvConf
         OverlayDirective::whole("syncprov-sessionlog-source", "olcSpSessionlogSource"),
     ]);
 
-/// Its settings say all; it stands at no door.
+/// Its settings say all; it uses no hook.
 #[derive(Debug)]
 struct Provider {
     settings: ProviderSettings,

@@ -9,7 +9,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("trace", "olcOverlayConfig",
     .over_glue(InGluedDatabases::Each)
     .noted("operations and their results are in the log with `loglevel stats`");
 
-/// Its settings say all; it stands at no door.
+/// Its settings say all; it uses no hook.
 #[derive(Debug)]
 struct Trace;
 

@@ -1,4 +1,4 @@
-//! The overlay's doors: attributes that are computed, and what is added to answers.
+//! The overlay's hooks: attributes that are computed, and what is added to answers.
 
 use std::collections::HashSet;
 
