@@ -201,7 +201,7 @@ pub fn of_change(
     if let Some(place) = place {
         writer.text(PLACE, &format!("{} {}", place.superior, place.name));
     }
-    if record.told == RecordForm::Whole {
+    if record.form == RecordForm::Whole {
         writer.text(WHOLE, "TRUE");
     }
     writer.finish(facts.start, Some(record.csn))

@@ -64,7 +64,7 @@ pub struct LogRecord {
     /// Of the entry before the change, for the access log where that asks for it; empty otherwise.
     pub old: Vec<LoggedAttribute>,
     /// The form in which an access log sends it.
-    pub told: RecordForm,
+    pub form: RecordForm,
 }
 
 /// What an access log records of a change: a follower merges what was done where the change was made
@@ -152,7 +152,7 @@ impl std::error::Error for LogRecordError {}
 impl LogRecord {
     /// The change as it is sent to other servers, and the entry's DN before it.
     pub fn as_sent(&self) -> (&str, &LoggedChange) {
-        match &self.told {
+        match &self.form {
             RecordForm::AsItCame { change: Some(came), .. } => (&came.dn, &came.change),
             _ => (&self.dn, &self.change),
         }
@@ -230,12 +230,12 @@ mod tests {
         let place = EntryPlace { superior: Uuid::from_u128(9), name: "cn=z,ou=a".to_owned() };
         let there = Came { dn: "cn=b,dc=b".to_owned(), change: change.clone() };
         let came = RecordForm::AsItCame { change: Some(Box::new(there)), place: Some(place) };
-        for told in [RecordForm::AsDone, RecordForm::Whole, came] {
-            check_form(change.clone(), told);
+        for form in [RecordForm::AsDone, RecordForm::Whole, came] {
+            check_form(change.clone(), form);
         }
     }
 
-    fn check_form(change: LoggedChange, told: RecordForm) {
+    fn check_form(change: LoggedChange, form: RecordForm) {
         let record = LogRecord {
             csn: Csn {
                 time: Timestamp(1_795_229_207_123_456),
@@ -252,7 +252,7 @@ mod tests {
             local: matches!(change, LoggedChange::Delete),
             continues: matches!(change, LoggedChange::Modify(_)),
             absent: matches!(change, LoggedChange::Add(_)),
-            told,
+            form,
             old: match change {
                 LoggedChange::Delete => vec![LoggedAttribute {
                     description: "sn".to_owned(),
@@ -308,7 +308,7 @@ mod tests {
             absent: false,
             change: LoggedChange::Delete,
             old: Vec::new(),
-            told: RecordForm::AsDone,
+            form: RecordForm::AsDone,
         };
         let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
         let uuid = "0".repeat(32);

@@ -116,7 +116,7 @@ fn encode(at: Timestamp, note: &ConflictNote) -> Vec<u8> {
         absent: false,
         change: LoggedChange::Add(lost.collect()),
         old: Vec::new(),
-        told: RecordForm::AsDone,
+        form: RecordForm::AsDone,
     };
     out.extend_from_slice(&record.encode());
     out

@@ -36,12 +36,12 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     modify::store(op, &held, &entry)?;
     let all: Vec<&Change> = changes.iter().collect();
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
-    let told = match named && op.context.settings.merges_records {
+    let form = match named && op.context.settings.merges_records {
         // The glue entry above it may be gone when the record is sent.
         true => RecordForm::AsItCame { change: None, place: state::stands(&op.view, id)? },
         false => RecordForm::AsDone,
     };
-    op.log_marked((id, parent), uuid, &shown, LogMark { told, ..SENT }, |schema| match named {
+    op.log_marked((id, parent), uuid, &shown, LogMark { form, ..SENT }, |schema| match named {
         true => LoggedChange::ModifyDn {
             new_rdn: rdn,
             delete_old_rdn: false,

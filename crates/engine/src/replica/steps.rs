@@ -28,8 +28,8 @@ use crate::write::schema_check::{CheckMode, check_entry};
 use crate::write::split_rdn;
 use crate::write::{modify, values};
 
-const LOCAL: LogMark = LogMark { local: true, absent: false, told: RecordForm::AsDone };
-pub(super) const SENT: LogMark = LogMark { local: false, absent: false, told: RecordForm::AsDone };
+const LOCAL: LogMark = LogMark { local: true, absent: false, form: RecordForm::AsDone };
+pub(super) const SENT: LogMark = LogMark { local: false, absent: false, form: RecordForm::AsDone };
 
 /// Where an entry is to stand.
 #[derive(Clone, Debug)]
@@ -176,7 +176,7 @@ pub(super) fn add<V: Snapshot>(
         take_out(op, &held, &view)?;
     }
     store_new(op, id, place, &entry)?;
-    let mark = LogMark { told: told_of(op, put, true), ..SENT };
+    let mark = LogMark { form: form_of(op, put, true), ..SENT };
     op.log_marked((id, place.parent), put.uuid, &entry.dn, mark, |schema| {
         LoggedChange::Add(entry.attributes.iter().map(|a| logged_attribute(schema, a)).collect())
     });
@@ -184,7 +184,7 @@ pub(super) fn add<V: Snapshot>(
 }
 
 /// What an access log tells of the entry that a put makes, or changes.
-fn told_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> RecordForm {
+fn form_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> RecordForm {
     if !op.context.settings.merges_records {
         return RecordForm::AsDone;
     }
@@ -269,7 +269,7 @@ pub(super) fn change<V: Snapshot>(
         check_entry(op.context.schema, op.context.known, &mut entry, mode, &sets)?;
     }
     let all: Vec<&Change> = changes.iter().collect();
-    let mark = LogMark { told: told_of(op, put, false), ..SENT };
+    let mark = LogMark { form: form_of(op, put, false), ..SENT };
     match to {
         // Followers must also receive a record that changes nothing here.
         None if changes.is_empty() && put.record.is_none() => Ok(()),

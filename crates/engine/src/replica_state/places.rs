@@ -39,7 +39,7 @@ impl EntryPlaces {
         view: &View<'_, N>,
         record: &LogRecord,
     ) -> Result<Option<EntryPlace>, Fault> {
-        let name = match (&record.told, &record.change) {
+        let name = match (&record.form, &record.change) {
             (RecordForm::AsItCame { place, .. }, _) => return Ok(place.clone()),
             (RecordForm::AsDone, LoggedChange::Add(_)) => split_rdn(&record.dn).0,
             (RecordForm::AsDone, LoggedChange::ModifyDn { new_rdn, .. }) => new_rdn,

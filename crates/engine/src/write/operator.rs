@@ -148,7 +148,7 @@ impl<'a> Envelope<'a> {
 pub(crate) struct LogMark {
     pub(crate) local: bool,
     pub(crate) absent: bool,
-    pub(crate) told: RecordForm,
+    pub(crate) form: RecordForm,
 }
 
 /// What a change did.
@@ -402,7 +402,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             absent: mark.absent,
             change: change(self.context.schema),
             old: std::mem::take(&mut self.old),
-            told: mark.told,
+            form: mark.form,
         };
         self.counters.logged_bytes += log::append(&mut self.set, key, &record);
     }

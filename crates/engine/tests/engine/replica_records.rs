@@ -169,7 +169,7 @@ fn told(f: &Memory) -> Vec<(LoggedChange, Option<String>, bool)> {
             all.push((
                 record.as_sent().1.clone(),
                 place.map(|place| place.name),
-                record.told == RecordForm::Whole,
+                record.form == RecordForm::Whole,
             ));
         }
         true
@@ -391,7 +391,7 @@ fn own_records(f: &Memory) -> Vec<ReplicatedChange> {
     let mut all = Vec::new();
     log::visit_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, found| {
         if found.entry_uuid == uuid(1) && found.csn.server_id == server_id {
-            assert_eq!(found.told, RecordForm::AsDone);
+            assert_eq!(found.form, RecordForm::AsDone);
             all.push(record(A, found.csn, found.change, None));
         }
         true

@@ -382,7 +382,7 @@ fn record(csn: Csn, entry_uuid: Uuid, dn: &str, requester: String, change: Logge
         absent: false,
         change,
         old: Vec::new(),
-        told: Default::default(),
+        form: Default::default(),
     }
 }
 

@@ -242,7 +242,7 @@ mod tests {
             absent: false,
             change,
             old: Vec::new(),
-            told: RecordForm::AsDone,
+            form: RecordForm::AsDone,
         }
     }
 

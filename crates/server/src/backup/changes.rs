@@ -343,7 +343,7 @@ mod tests {
                 absent: false,
                 change: LoggedChange::Delete,
                 old: Vec::new(),
-                told: RecordForm::AsDone,
+                form: RecordForm::AsDone,
             };
             log::append(&mut set, LogKey { server_id: 0, sequence }, &record);
         }

@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         let absent = flags & FLAG_ABSENT != 0;
         let (local, continues) = (flags & FLAG_LOCAL != 0, flags & FLAG_CONTINUES != 0);
         let old = if flags & FLAG_OLD == 0 { Vec::new() } else { self.list(Self::attribute)? };
-        let told = match (flags & FLAG_WHOLE != 0, flags & FLAG_CAME != 0) {
+        let form = match (flags & FLAG_WHOLE != 0, flags & FLAG_CAME != 0) {
             (false, false) => RecordForm::AsDone,
             (true, false) => RecordForm::Whole,
             (false, true) => self.as_it_came()?,
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
             absent,
             change,
             old,
-            told,
+            form,
         };
         self.0.is_empty().then_some(record)
     }

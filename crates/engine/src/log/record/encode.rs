@@ -33,7 +33,7 @@ impl LogRecord {
             absent: self.absent,
             claims: false,
         };
-        let more = match self.told {
+        let more = match self.form {
             RecordForm::AsDone => 0,
             RecordForm::Whole => FLAG_WHOLE,
             RecordForm::AsItCame { .. } => FLAG_CAME,
@@ -42,7 +42,7 @@ impl LogRecord {
             heading.encode(kind_of(&self.change), more | if self.old.is_empty() { 0 } else { FLAG_OLD });
         put_change(&mut out, &self.change);
         put_old(&mut out, &self.old);
-        if let RecordForm::AsItCame { change, place } = &self.told {
+        if let RecordForm::AsItCame { change, place } = &self.form {
             put_bytes(&mut out, &place.as_ref().map(EntryPlace::encode).unwrap_or_default());
             out.push(u8::from(change.is_some()));
             if let Some(Came { dn, change }) = change.as_deref() {
