@@ -12,6 +12,7 @@ use super::builder::directive::{Cardinality, Form};
 use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
+use super::diagnostic::without_secrets;
 use super::directives::{self};
 use super::entries::{EntryBelow, EntryName, PLAIN, Role, is_server_below, is_target, split_number};
 use super::entry::ConfigEntry;
@@ -605,7 +606,7 @@ impl fmt::Display for Step {
             attribute.values.iter().try_for_each(|value| {
                 let text = match std::str::from_utf8(value) {
                     _ if is_secret(&attribute.description) => "(not shown)".to_owned(),
-                    Ok(text) => text.replace('\n', " "),
+                    Ok(text) => without_secrets(&text.replace('\n', " ")),
                     Err(_) => format!("({} bytes)", value.len()),
                 };
                 writeln!(f, "  {sign} {}: {text}", attribute.description)

@@ -77,6 +77,14 @@ fn what_has_to_change() {
         "  olcDatabase={1}mdb,cn=config\n  - olcSizeLimit: 5\n  - olcRootPW: (not shown)\n  + olcReadOnly: TRUE\n  \
          + olcSizeLimit: 6\n  + olcRootPW: (not shown)\n",
     );
+    let syncrepl = "syncrepl rid=1 provider=ldap://h searchbase=dc=a bindmethod=simple binddn=cn=r";
+    check(
+        "a password among other words",
+        &with("rootdn cn=a,dc=a\n"),
+        &with(&format!("rootdn cn=a,dc=a\n{syncrepl} credentials=topsecret\n")),
+        "  olcDatabase={1}mdb,cn=config\n  + olcSyncrepl: {0}rid=1 provider=ldap://h searchbase=dc=a bindmethod=simple \
+         binddn=cn=r credentials=*********\n",
+    );
     check(
         "some of several values",
         &with("index cn eq\nindex sn eq\n"),
