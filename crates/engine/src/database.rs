@@ -402,7 +402,8 @@ impl<S: Store> Database<S> {
         self.policy.load()
     }
 
-    /// Publishes other settings: between two groups of the writer.
+    /// Publishes other settings: between two groups of the writer. For tests: a server has its writer do it
+    /// ([`Served::reconfigure`](crate::Served::reconfigure)).
     ///
     /// Indexes that are no longer wanted are forgotten first, durably, because nothing updates them from now on.
     pub fn publish_settings(&self, settings: DatabaseSettings) -> Result<(), CommitError> {
