@@ -265,27 +265,17 @@ pub(super) fn said_in_file(number: usize, settings: &Settings) -> Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::in_all_forms;
     use crate::{Config, Source};
 
     /// The overlay of a slapd.conf, the same by way of cn=config and of the file that is made of that.
     fn read(lines: &str) -> Result<ChainSettings, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let core = folder.path().join("core.schema");
-        std::fs::write(&core, larix_schema::bundled("core").unwrap()).unwrap();
-        let path = folder.path().join("slapd.conf");
-        let from_file = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            Config::from_slapd_conf(&path).map_err(|error| error.to_string())
-        };
-        let config = from_file(&format!("include {}\noverlay chain\n{lines}\n", core.display()))?;
-        assert_eq!(config.refusals(), []);
-        let of = |config: &Config| config.frontend.overlays[0].chain().unwrap();
-        let entries = Config::from_entries(config.entries(), Source::QuickStart).unwrap();
-        let exported = from_file(&config.to_slapd_conf().text)?;
+        let forms = in_all_forms(&["core"], &format!("overlay chain\n{lines}"))?;
+        let [settings, entries, exported] = forms.map(|config| config.frontend.overlays[0].chain().unwrap());
         for again in [&entries, &exported] {
-            assert_eq!(format!("{:?}", of(again)), format!("{:?}", of(&config)), "{lines}");
+            assert_eq!(format!("{again:?}"), format!("{settings:?}"), "{lines}");
         }
-        Ok(of(&config))
+        Ok(settings)
     }
 
     #[test]

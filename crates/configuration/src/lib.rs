@@ -19,6 +19,8 @@ mod engine;
 mod entries;
 mod entry;
 mod export;
+#[cfg(test)]
+mod fixture;
 mod interceptors;
 mod kinds;
 mod line;

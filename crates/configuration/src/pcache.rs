@@ -310,30 +310,15 @@ pub(super) fn complete(config: &mut Config) -> Result<(), ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Source;
+    use crate::fixture::in_all_forms;
 
     /// The settings of a slapd.conf, the same by way of cn=config and of the file that is made of that.
     fn read(lines: &str) -> Result<(Behavior, Config), String> {
-        let folder = tempfile::tempdir().unwrap();
-        let core = folder.path().join("core.schema");
-        let text =
-            ["core", "cosine", "inetorgperson"].map(|name| larix_schema::bundled(name).unwrap()).concat();
-        std::fs::write(&core, text).unwrap();
-        let path = folder.path().join("slapd.conf");
-        let from_file = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            Config::from_slapd_conf(&path).map_err(|error| error.to_string())
-        };
-        let head = format!("include {}\n", core.display());
-        let config = from_file(&format!("{head}{lines}\n"))?;
-        assert_eq!(config.refusals(), []);
+        let [config, entries, exported] = in_all_forms(&["core", "cosine", "inetorgperson"], lines)?;
         let of = |config: &Config| {
             let database = config.databases.iter().find(|one| one.caching_overlay().is_some()).unwrap();
             database.caching_overlay().unwrap().pcache(&config.schema).unwrap().unwrap()
         };
-        let entries =
-            Config::from_entries(config.entries(), Source::QuickStart).map_err(|e| e.to_string())?;
-        let exported = from_file(&config.to_slapd_conf().text)?;
         for again in [&entries, &exported] {
             assert_eq!(of(again), of(&config), "{lines}");
         }

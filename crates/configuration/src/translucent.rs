@@ -174,28 +174,16 @@ pub(super) fn complete(config: &mut Config) -> Result<(), ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Source;
+    use crate::fixture::in_all_forms;
 
     /// The overlay of a slapd.conf, the same by way of cn=config and of the file that is made of that.
     fn read(lines: &str) -> Result<(TranslucentSettings, Config), String> {
-        let folder = tempfile::tempdir().unwrap();
-        let core = folder.path().join("core.schema");
-        std::fs::write(&core, larix_schema::bundled("core").unwrap()).unwrap();
-        let path = folder.path().join("slapd.conf");
-        let from_file = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            Config::from_slapd_conf(&path).map_err(|error| error.to_string())
-        };
-        let head = format!("include {}\n", core.display());
-        let config = from_file(&format!("{head}{lines}\n"))?;
-        assert_eq!(config.refusals(), []);
+        let [config, entries, exported] = in_all_forms(&["core"], lines)?;
         let of = |config: &Config| {
             let database = config.databases.iter().find(|database| database.kind.name() == "mdb").unwrap();
             assert!(database.is_translucent());
             database.overlays[0].translucent(&config.schema).unwrap().unwrap()
         };
-        let entries = Config::from_entries(config.entries(), Source::QuickStart).unwrap();
-        let exported = from_file(&config.to_slapd_conf().text)?;
         for again in [&entries, &exported] {
             assert_eq!(format!("{:?}", of(again)), format!("{:?}", of(&config)), "{lines}");
         }

@@ -2,27 +2,13 @@ use larix_backend::meta::{NameLifetime, OnError, Subtrees};
 use larix_proxy::settings::Paging;
 
 use super::MetaSettings;
-use crate::{Config, Source};
+use crate::Config;
+use crate::fixture::in_all_forms;
 
 /// The settings of a section, the same by way of cn=config and of the file that is made of that; or the error.
 fn read_as(kind: &str, lines: &str) -> Result<(MetaSettings, Config), String> {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["core", "cosine", "inetorgperson"] {
-        let path = folder.path().join(format!("{name}.schema"));
-        std::fs::write(path, larix_schema::bundled(name).unwrap()).unwrap();
-    }
-    let path = folder.path().join("slapd.conf");
-    let from_file = |text: &str| {
-        std::fs::write(&path, text).unwrap();
-        let config = Config::from_slapd_conf(&path).map_err(|error| error.to_string())?;
-        match config.refusals().first() {
-            Some(refusal) => Err(refusal.to_string()),
-            None => Ok(config),
-        }
-    };
-    let schema = ["core", "cosine", "inetorgperson"]
-        .map(|name| format!("include {}\n", folder.path().join(format!("{name}.schema")).display()));
-    let config = from_file(&format!("{}database {kind}\nsuffix o=x\n{lines}\n", schema.concat()))?;
+    let lines = format!("database {kind}\nsuffix o=x\n{lines}");
+    let [config, entries, exported] = in_all_forms(&["core", "cosine", "inetorgperson"], &lines)?;
     let of = |config: &Config| {
         let mut all = config.databases.iter();
         all.find_map(|database| database.kind.settings::<MetaSettings>()).cloned().unwrap()
@@ -36,9 +22,6 @@ fn read_as(kind: &str, lines: &str) -> Result<(MetaSettings, Config), String> {
         }
         format!("{settings:?}")
     };
-    let entries =
-        Config::from_entries(config.entries(), Source::QuickStart).map_err(|error| error.to_string())?;
-    let exported = from_file(&config.to_slapd_conf().text)?;
     for again in [&entries, &exported] {
         assert_eq!(told(&of(again)), told(&of(&config)), "{lines}");
         assert!(config.difference(again).is_empty() && again.difference(&config).is_empty());
