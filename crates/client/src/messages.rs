@@ -14,7 +14,7 @@ use larix_proto::{
     oid,
 };
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, optimization_barrier};
 
 use crate::peer_fault::PeerFault;
 
@@ -268,6 +268,7 @@ impl MessageLayer {
             _ => None,
         };
         if let Some(refused) = refused {
+            overwrite(self.output.get_mut(before..).unwrap_or_default());
             self.output.truncate(before);
             return Err(refused);
         }
@@ -475,7 +476,10 @@ impl MessageLayer {
     pub fn sent(&mut self, count: usize) {
         self.written = (self.written + count).min(self.output.len());
         if self.written == self.output.len() {
-            self.output.zeroize();
+            // What stands behind them in the buffer was overwritten when it was sent. A large request leaves no large buffer.
+            overwrite(&mut self.output);
+            self.output.clear();
+            self.output.shrink_to(COMPACT_BYTES);
             self.written = 0;
         } else if self.written >= COMPACT_BYTES && self.written * 2 >= self.output.len() {
             let rest = self.output.split_off(self.written);
@@ -484,6 +488,14 @@ impl MessageLayer {
             self.written = 0;
         }
     }
+}
+
+/// Overwrites bytes that may be secret, many at a time. `Zeroize` writes single bytes, and those that a buffer has room for as well: with
+/// each request, that would be as much as the largest one had.
+fn overwrite(bytes: &mut [u8]) {
+    bytes.fill(0);
+    // Without this the compiler may leave out what nobody reads afterwards.
+    optimization_barrier(bytes);
 }
 
 /// What was encoded.

@@ -300,3 +300,18 @@ fn a_server_that_lies_sooner_or_later() {
         }
     }
 }
+
+#[test]
+fn a_large_request_leaves_no_large_buffer() {
+    let mut layer = MessageLayer::new(MessageLimits::default());
+    let value = vec![b'x'; 4 * COMPACT_BYTES];
+    let extended = |out: &mut Vec<u8>, id| client::extended(out, id, "1.2.3", Some(value.as_slice()), &[]);
+    layer.request(None, None, extended).unwrap();
+    layer.sent(10);
+    assert!(layer.output().len() > value.len(), "most of it is still to be sent");
+    layer.sent(layer.output().len());
+    assert_eq!(layer.output(), b"");
+    assert!(layer.output.capacity() <= COMPACT_BYTES, "{}", layer.output.capacity());
+    let id = delete(&mut layer, None).unwrap();
+    assert_eq!(told(&mut layer, &done(id.0, ResponseOp::Delete, OK)).len(), 1);
+}
