@@ -12,6 +12,7 @@ pub mod blocking;
 pub mod chain;
 mod connection;
 mod cookie;
+mod gathered;
 mod identity;
 mod job;
 mod lookup;
@@ -30,6 +31,7 @@ mod thread;
 pub mod translucent;
 
 pub use backend::ProxyBackend;
+pub use gathered::{gather_requests, send_gathered};
 pub use open::OpenConnection;
 pub use proxy::{Proxy, ProxyFigures, Surroundings};
 pub use request::HOPS_MAX;

@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use larix_client::{Credentials, PeerFault};
@@ -17,11 +17,14 @@ use larix_schema::NormalDn;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use zeroize::Zeroizing;
 
+use crate::gathered::{Sends, waits};
 use crate::job::Job;
 use crate::open::Open;
 
 /// Requests of one database under way or waiting; more are answered `busy`.
 pub(crate) const JOBS_MAX: usize = 20_000;
+/// How often a thread that has sent what waited sends what others have brought meanwhile, before it leaves that to the proxy's own.
+const SENDS_IN_TURN: usize = 4;
 
 /// What the thread is asked for.
 pub(crate) enum Command {
@@ -41,10 +44,10 @@ pub(crate) enum Command {
 /// What has the connections, and sends over them what is asked for.
 pub(crate) trait RequestCarrier: Send {
     /// On the proxy's own thread: requests may end by it.
-    fn carry_out(&mut self, command: Command);
-    /// Sends a request where a connection is ready for it, on whatever thread this is; what is left for the proxy's own. No request
+    fn carry_out(&mut self, commands: Vec<Command>);
+    /// Sends requests where connections are ready for them, on whatever thread this is; what is left for the proxy's own. No request
     /// ends by it: who brings one may hold what the end of another needs.
-    fn send_at_once(&mut self, command: Command) -> Option<Command>;
+    fn send_at_once(&mut self, commands: Vec<Command>) -> Vec<Command>;
     /// What sockets have, and what is late.
     fn happened(&mut self, events: &[epoll::Event], buffer: &mut [u8]);
     /// The thread waits now; how long at most.
@@ -58,6 +61,8 @@ pub(crate) trait RequestCarrier: Send {
 /// Requests in, answers out.
 pub(crate) struct Shared {
     commands: Mutex<Vec<Command>>,
+    /// Somebody has found the exchange taken: who has it sends what waits. Who gathers requests comes by himself.
+    is_asked: AtomicBool,
     /// None before the thread begins, and once it has ended.
     exchange: Mutex<Option<Box<dyn RequestCarrier>>>,
     pub(crate) wake: OwnedFd,
@@ -127,6 +132,7 @@ impl Shared {
     pub(crate) fn new(targets: &[LdapUrl]) -> io::Result<Self> {
         Ok(Self {
             commands: Mutex::default(),
+            is_asked: AtomicBool::new(false),
             exchange: Mutex::default(),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             is_woken: AtomicBool::new(false),
@@ -142,7 +148,7 @@ impl Shared {
     }
 
     /// Hands a request over; its number. None, and the request again: too many are under way.
-    pub(crate) fn submit(&self, job: Job) -> Result<u64, Box<Job>> {
+    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<u64, Box<Job>> {
         let job = Box::new(job);
         if self.jobs.fetch_add(1, Ordering::Relaxed) >= JOBS_MAX {
             self.jobs.fetch_sub(1, Ordering::Relaxed);
@@ -151,7 +157,9 @@ impl Shared {
         self.counts.requests.fetch_add(1, Ordering::Relaxed);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.commands().push(Command::Submit(number, job));
-        self.send();
+        if !waits(self) {
+            self.send();
+        }
         Ok(number)
     }
 
@@ -161,36 +169,40 @@ impl Shared {
         self.wake_up();
     }
 
-    /// Sends requests from this thread, unless another one is at the exchange: that one looks again when it leaves it.
-    /// What is more than to send is left to the proxy's own thread.
-    fn send(&self) {
-        // Either this thread sees that the exchange is free, or the one that leaves it sees the request.
+    /// Sends requests from this thread once; whether more may have come meanwhile.
+    fn send_once(&self) -> bool {
+        // Either this thread sees that the exchange is free, or the one that leaves it sees that it is asked.
+        self.is_asked.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let mut slot = match self.exchange.try_lock() {
             Ok(slot) => slot,
             Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => return false,
         };
         let Some(exchange) = slot.as_mut() else {
             drop(slot);
-            return self.refuse();
+            self.refuse();
+            return false;
         };
-        let left: Vec<Command> =
-            self.take().into_iter().filter_map(|command| exchange.send_at_once(command)).collect();
-        let is_due = exchange.is_due_earlier();
-        drop(slot);
-        if !left.is_empty() {
+        let left = exchange.send_at_once(self.take());
+        let is_left = !left.is_empty();
+        if is_left {
+            // In front of what has come meanwhile, and before another thread takes that.
             self.commands().splice(0..0, left);
         }
-        if is_due || self.has_commands() {
+        let is_due = exchange.is_due_earlier();
+        drop(slot);
+        if is_due || is_left {
             self.wake_up();
         }
+        // Who is woken sends the rest as well.
+        !is_left && self.is_asked()
     }
 
-    /// Whether something is asked for, for who has just left the exchange.
-    fn has_commands(&self) -> bool {
+    /// Whether somebody wants something to be sent, for who has just left the exchange.
+    fn is_asked(&self) -> bool {
         fence(Ordering::SeqCst);
-        !self.commands().is_empty()
+        self.is_asked.load(Ordering::SeqCst)
     }
 
     /// A turn of the thread: what is asked for, and what has happened. Answers how long it may sleep then; none: until it is woken.
@@ -203,11 +215,11 @@ impl Shared {
         }
         let mut slot = self.exchange();
         let exchange = slot.as_mut()?;
-        self.take().into_iter().for_each(|command| exchange.carry_out(command));
+        exchange.carry_out(self.take());
         exchange.happened(events, buffer);
         let pause = exchange.falls_asleep();
         drop(slot);
-        if self.has_commands() { Some(Duration::ZERO) } else { pause }
+        if self.is_asked() { Some(Duration::ZERO) } else { pause }
     }
 
     fn wake_up(&self) {
@@ -239,6 +251,8 @@ impl Shared {
     }
 
     fn take(&self) -> Vec<Command> {
+        // Before it looks: what was put there before somebody asked is seen.
+        self.is_asked.swap(false, Ordering::SeqCst);
         std::mem::take(&mut *self.commands())
     }
 
@@ -340,6 +354,20 @@ impl Shared {
     }
 }
 
+impl Sends for Shared {
+    /// Sends requests from this thread, unless another one is at the exchange: that one looks again when it leaves it.
+    /// What is more than to send is left to the proxy's own thread.
+    fn send(&self) {
+        for _ in 0..SENDS_IN_TURN {
+            let waiting = self.commands().len();
+            if waiting == 0 || !self.send_once() {
+                return;
+            }
+        }
+        self.wake_up();
+    }
+}
+
 /// The answer where nobody asks the targets any more.
 pub(crate) fn closed() -> LdapResult {
     LdapResult::with(ResultCode::UNAVAILABLE, "the connections to the targets have ended")
@@ -349,3 +377,7 @@ pub(crate) fn closed() -> LdapResult {
 fn key(client: &Weak<dyn Any + Send + Sync>) -> usize {
     client.as_ptr().cast::<()>() as usize
 }
+
+#[cfg(test)]
+#[path = "shared_tests.rs"]
+mod tests;

@@ -184,10 +184,8 @@ impl Exchange {
         });
         deadlines.chain([self.swept + SWEEP]).min().unwrap_or_default()
     }
-}
 
-impl RequestCarrier for Exchange {
-    fn carry_out(&mut self, command: Command) {
+    fn carry_out_alone(&mut self, command: Command) {
         match command {
             Command::Submit(number, job) => self.place(number, job),
             Command::GiveUp(number) => self.give_up(number, None),
@@ -215,9 +213,23 @@ impl RequestCarrier for Exchange {
             }
         }
     }
+}
 
-    fn send_at_once(&mut self, command: Command) -> Option<Command> {
-        self.send_if_ready(command)
+impl RequestCarrier for Exchange {
+    fn carry_out(&mut self, commands: Vec<Command>) {
+        let now = self.now();
+        let mut touched = Vec::new();
+        for command in commands {
+            match self.put_if_ready(command, now) {
+                Ok(id) => touched.push(id),
+                Err(command) => self.carry_out_alone(command),
+            }
+        }
+        each_once(touched).for_each(|id| self.flush(id));
+    }
+
+    fn send_at_once(&mut self, commands: Vec<Command>) -> Vec<Command> {
+        self.send_ready(commands)
     }
 
     fn happened(&mut self, events: &[epoll::Event], buffer: &mut [u8]) {
@@ -251,6 +263,13 @@ impl RequestCarrier for Exchange {
         }
         self.binds.drain(..).for_each(|(_, job)| job.sink.end(closed()));
     }
+}
+
+/// Each number once.
+fn each_once(mut numbers: Vec<u64>) -> impl Iterator<Item = u64> {
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.into_iter()
 }
 
 fn leave(pools: &mut HashMap<Owner, Vec<u64>>, owner: &Owner, id: u64) {

@@ -120,6 +120,7 @@ impl Worker {
             });
             let tasks = tokio::task::LocalSet::new();
             tasks.spawn_local(release_snapshots(kept));
+            tasks.spawn_local(send_requests());
             // A panic of the loop itself is not the end of its connections, which are tasks beside it.
             while panics::contained(|| tasks.block_on(&runtime, core.clone().run(&mut orders))).is_err() {}
             drop(tasks);
@@ -209,6 +210,17 @@ async fn release_snapshots(kept: Arc<Notify>) {
         kept.notified().await;
         tokio::time::sleep(SNAPSHOTS_KEPT).await;
         lmdb::release_snapshots();
+    }
+}
+
+/// Sends the requests to targets of proxied databases that connections have brought, when all that were ready have had their turn.
+async fn send_requests() {
+    let gathered = Rc::new(Notify::new());
+    let first = Rc::clone(&gathered);
+    larix_proxy::gather_requests(Box::new(move || first.notify_one()));
+    loop {
+        gathered.notified().await;
+        while panics::contained(larix_proxy::send_gathered).is_err() {}
     }
 }
 
@@ -339,6 +351,7 @@ impl Core {
         let alone = self.count.load(Ordering::Relaxed) == 1;
         if writer::is_keeping() {
             if alone {
+                larix_proxy::send_gathered();
                 lmdb::release_snapshots();
                 writer::carry_out_deferred();
             } else {

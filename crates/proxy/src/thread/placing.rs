@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use larix_proto::{LdapResult, ResultCode};
 
-use super::{BINDS_MAX, CONNECTION_BUSY, Exchange, POOL_CEILING};
+use super::{BINDS_MAX, CONNECTION_BUSY, Exchange, POOL_CEILING, each_once};
 use crate::connection::Connection;
 use crate::cookie::Page;
 use crate::job::{Job, Owner};
@@ -22,6 +22,16 @@ enum Turn {
     Free(u32),
     /// No place takes a request; with `has_slow` some only until their client has read.
     Taken { has_slow: bool },
+}
+
+/// Where a request goes, unless connections take turns.
+enum Least {
+    /// To this connection.
+    Takes(u64),
+    /// To a new one.
+    Opens,
+    /// Nowhere.
+    Nothing,
 }
 
 impl Exchange {
@@ -88,29 +98,44 @@ impl Exchange {
         if self.goes_in_turn(&job.owner) {
             return self.place_in_turn(number, job, now);
         }
-        let loads = self.loads(&job.owner);
-        let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
-        let least = loads.iter().min().copied();
-        let may_open = match &job.owner {
-            // Nobody else knows his password.
-            Owner::User(_) => least.is_none() && job.credentials.is_some(),
-            // Those that slow clients have for themselves do not count, up to a limit.
-            _ => loads.len() < self.given.settings.pool_max as usize && pool.len() < POOL_CEILING,
-        };
-        match least {
-            Some((load, id)) if load < CONNECTION_BUSY || !may_open => {
-                self.put_and_flush(id, number, job, now);
-            }
-            _ if may_open => self.open_for(None, number, job, now),
-            _ if matches!(job.owner, Owner::User(_)) => {
+        match self.least_busy(&job) {
+            Least::Takes(id) => self.put_and_flush(id, number, job, now),
+            Least::Opens => self.open_for(None, number, job, now),
+            Least::Nothing if matches!(job.owner, Owner::User(_)) => {
                 let text =
                     "the connection that was bound to the target is gone: bind again, or set rebind-as-user";
                 self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
             }
-            _ => {
+            Least::Nothing => {
                 let text = "every connection to the target is taken by a client that reads slowly";
                 self.end_unsent(number, job, LdapResult::with(ResultCode::BUSY, text));
             }
+        }
+    }
+
+    /// The connection that has least to do of those of a request's owner that take more, unless all have much to do and another can be
+    /// opened.
+    fn least_busy(&self, job: &Job) -> Least {
+        let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
+        let mut taking = 0;
+        let mut least: Option<(usize, u64)> = None;
+        for id in pool {
+            let Some(connection) = self.connections.get(id).filter(|open| open.takes_more()) else {
+                continue;
+            };
+            taking += 1;
+            least = least.into_iter().chain([(connection.load(), *id)]).min();
+        }
+        let may_open = match &job.owner {
+            // Nobody else knows his password.
+            Owner::User(_) => least.is_none() && job.credentials.is_some(),
+            // Those that slow clients have for themselves do not count, up to a limit.
+            _ => taking < self.given.settings.pool_max as usize && pool.len() < POOL_CEILING,
+        };
+        match least {
+            Some((load, id)) if load < CONNECTION_BUSY || !may_open => Least::Takes(id),
+            _ if may_open => Least::Opens,
+            _ => Least::Nothing,
         }
     }
 
@@ -124,22 +149,41 @@ impl Exchange {
         taking.collect()
     }
 
-    /// Sends a request where a connection is ready for it, on whatever thread this is; what is left for the proxy's own. No request
+    /// Sends requests where connections are ready for them, on whatever thread this is; what is left for the proxy's own. No request
     /// ends by it: who brings one may hold what the end of another needs.
-    pub(super) fn send_if_ready(&mut self, command: Command) -> Option<Command> {
+    pub(super) fn send_ready(&mut self, commands: Vec<Command>) -> Vec<Command> {
+        let now = self.now();
+        let mut touched = Vec::new();
+        let mut left = Vec::new();
+        for command in commands {
+            match self.put_if_ready(command, now) {
+                Ok(id) => touched.push(id),
+                Err(command) => left.push(command),
+            }
+        }
+        for id in each_once(touched) {
+            let is_well = self.write_waiting(id, now).is_ok()
+                && self.connections.get(&id).is_some_and(|connection| !connection.is_closing);
+            self.set_interest(id);
+            if !is_well {
+                left.push(Command::Look(id));
+            }
+        }
+        left
+    }
+
+    /// Puts a request on a connection that is ready for it; which one. It is not sent yet: more may go with it. What cannot be put is
+    /// given back.
+    pub(super) fn put_if_ready(&mut self, command: Command, now: Duration) -> Result<u64, Command> {
         let (number, job) = match command {
             Command::Submit(number, job) if !matches!(job.owner, Owner::Spare | Owner::Check(_)) => {
                 (number, job)
             }
-            other => return Some(other),
+            other => return Err(other),
         };
-        let now = self.now();
-        let Some(id) = self.ready_for(&job, now) else { return Some(Command::Submit(number, job)) };
+        let Some(id) = self.ready_for(&job, now) else { return Err(Command::Submit(number, job)) };
         self.put(id, number, job, now);
-        let is_well = self.write_waiting(id, now).is_ok()
-            && self.connections.get(&id).is_some_and(|connection| !connection.is_closing);
-        self.set_interest(id);
-        (!is_well).then_some(Command::Look(id))
+        Ok(id)
     }
 
     /// A connection that can be written to for a request.
@@ -150,8 +194,8 @@ impl Exchange {
             return self.for_page(page, owner, now).filter(is_ready);
         }
         if !self.goes_in_turn(owner) {
-            let (load, id) = self.loads(owner).into_iter().min()?;
-            return (load < CONNECTION_BUSY && is_ready(&id)).then_some(id);
+            let Least::Takes(id) = self.least_busy(job) else { return None };
+            return is_ready(&id).then_some(id);
         }
         let Turn::Connection(id, place) = self.next_turn(owner) else { return None };
         if !is_ready(&id) {

@@ -1,0 +1,114 @@
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use larix_proto::MessageId;
+
+use super::*;
+use crate::gathered::{gather_requests, send_gathered};
+use crate::job::{Owner, Sink};
+use crate::settings::Kind;
+
+/// Says which requests it got together.
+struct Toy {
+    sent: Sender<Vec<u64>>,
+    /// Brings another one while the first is sent.
+    brings: Option<Arc<OnceLock<Arc<Shared>>>>,
+}
+
+impl RequestCarrier for Toy {
+    fn carry_out(&mut self, _: Vec<Command>) {}
+
+    fn send_at_once(&mut self, commands: Vec<Command>) -> Vec<Command> {
+        let numbers = commands.iter().filter_map(|command| match command {
+            Command::Submit(number, _) => Some(*number),
+            _ => None,
+        });
+        self.sent.send(numbers.collect()).unwrap();
+        if let Some(shared) = self.brings.take() {
+            let brought = thread::spawn(move || shared.get().unwrap().submit(job()).is_ok());
+            assert!(brought.join().unwrap());
+        }
+        Vec::new()
+    }
+
+    fn happened(&mut self, _: &[epoll::Event], _: &mut [u8]) {}
+
+    fn falls_asleep(&mut self) -> Option<Duration> {
+        None
+    }
+
+    fn is_due_earlier(&mut self) -> bool {
+        false
+    }
+
+    fn give_all_up(self: Box<Self>) {}
+}
+
+fn job() -> Job {
+    Job {
+        owner: Owner::Anonymous,
+        credentials: None,
+        kind: Kind::Search,
+        body: Vec::new().into(),
+        deadline: None,
+        alone_until: None,
+        patience: None,
+        entries_max: None,
+        is_repeatable: true,
+        message: MessageId(1),
+        page: None,
+        binds: None,
+        tries: 0,
+        sink: Sink::Once(Box::new(|_| ())),
+    }
+}
+
+fn begun(brings: Option<Arc<OnceLock<Arc<Shared>>>>) -> (Arc<Shared>, Receiver<Vec<u64>>) {
+    let (sent, come) = channel();
+    let shared = Arc::new(Shared::new(&[]).unwrap());
+    shared.begin(Box::new(Toy { sent, brings }));
+    (shared, come)
+}
+
+fn submitted(shared: &Arc<Shared>, count: usize) -> Vec<u64> {
+    (0..count).map(|_| shared.submit(job()).unwrap()).collect()
+}
+
+#[test]
+fn requests_of_one_turn_of_a_loop_go_together() {
+    let (shared, come) = begun(None);
+    // What a thread gathers is its own.
+    let test = thread::spawn(move || {
+        assert_eq!((submitted(&shared, 1), come.try_recv()), (vec![1], Ok(vec![1])), "no loop");
+        let told = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&told);
+        gather_requests(Box::new(move || counted.set(counted.get() + 1)));
+        for turn in 1..3 {
+            let numbers = submitted(&shared, 3);
+            assert!(come.try_recv().is_err());
+            send_gathered();
+            assert_eq!((come.try_recv(), told.get()), (Ok(numbers), turn));
+            send_gathered();
+            assert!(come.try_recv().is_err(), "nothing waits");
+        }
+        let many = submitted(&shared, 33);
+        assert_eq!(come.try_recv(), Ok(many), "too many wait");
+        send_gathered();
+        assert!(come.try_recv().is_err());
+    });
+    test.join().unwrap();
+}
+
+#[test]
+fn what_is_brought_meanwhile_is_sent_by_who_is_there() {
+    let place = Arc::new(OnceLock::new());
+    let (shared, come) = begun(Some(Arc::clone(&place)));
+    assert!(place.set(Arc::clone(&shared)).is_ok());
+    assert_eq!(submitted(&shared, 1), [1]);
+    assert_eq!((come.try_recv(), come.try_recv()), (Ok(vec![1]), Ok(vec![2])));
+}
