@@ -62,7 +62,8 @@ impl Backend for ProxyBackend {
         let request = &search.request;
         let attributes: Vec<&str> = request.attributes.iter().collect();
         // Below a database that this one is glued to, the base is not what the request says.
-        let is_own = self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);
+        let is_own = request.base == search.base.as_str()
+            || self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);
         let wanted = Wanted {
             base: if is_own { request.base } else { search.base.as_str() },
             normal: search.base,

@@ -22,6 +22,8 @@ use crate::shared::Command;
 
 /// Proxies that a request may have come through.
 pub const HOPS_MAX: u8 = 8;
+/// Most requests have fewer bytes.
+const MESSAGE_BYTES: usize = 256;
 /// Bodies are encoded with this id, which is left out of them.
 pub(crate) const ANY: MessageId = MessageId(1);
 
@@ -167,10 +169,13 @@ fn tracking(asker: &Asker) -> ControlBuf {
 /// The format of an identifier that is a user's name.
 const SESSION_USERNAME: &str = "1.3.6.1.4.1.21008.108.63.1.3";
 
+/// The operation and the controls of a message.
 pub(crate) fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut message = Zeroizing::new(Vec::new());
+    let mut message = Zeroizing::new(Vec::with_capacity(MESSAGE_BYTES));
     encode(&mut message);
-    body(&message).to_vec()
+    let envelope = message.len() - body(&message).len();
+    message.drain(..envelope);
+    std::mem::take(&mut *message)
 }
 
 pub(crate) fn encode_update(out: &mut Vec<u8>, operation: &WriteOperation, controls: &[ControlBuf]) {

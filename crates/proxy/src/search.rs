@@ -87,9 +87,9 @@ impl Judge {
             out.extend_from_slice(message);
             return Ok(false);
         };
-        let normal = if self.within.is_some() { self.rights.schema.parse_dn(dn).ok() } else { None };
-        if let (Some((base, scope)), Some(dn)) = (&self.within, &normal)
-            && !dn.is_in_scope(base, *scope)
+        if let Some((base, scope)) = &self.within
+            && !is_in_scope_as_written(dn, base.as_str(), *scope)
+            && self.rights.schema.parse_dn(dn).is_ok_and(|dn| !dn.is_in_scope(base, *scope))
         {
             return Err(());
         }
@@ -99,6 +99,14 @@ impl Judge {
         }
         Ok(self.rights.filter(message, out).is_some())
     }
+}
+
+/// Whether a name is in a scope by its text alone: most names end as the base is written, and have not to be understood.
+fn is_in_scope_as_written(dn: &str, base: &str, scope: Scope) -> bool {
+    let is_base = matches!(scope, Scope::Base | Scope::Subtree) && dn == base;
+    let above = || dn.strip_suffix(base).and_then(|above| above.strip_suffix(','));
+    // A comma behind a backslash is part of a value.
+    is_base || scope == Scope::Subtree && above().is_some_and(|above| !above.ends_with('\\'))
 }
 
 /// The name of the entry that a message has, if it is one.
@@ -341,6 +349,31 @@ impl Drop for Following {
     fn drop(&mut self) {
         if let Stage::Asked(number) = self.stage {
             self.proxy.shared.command(Command::GiveUp(number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_in_scope_as_they_are_written() {
+        let base = "dc=example,dc=com";
+        for (dn, scopes) in [
+            (base, vec![Scope::Base, Scope::Subtree]),
+            ("cn=a,dc=example,dc=com", vec![Scope::Subtree]),
+            ("cn=a\\2C,ou=b,dc=example,dc=com", vec![Scope::Subtree]),
+            ("cn=a\\,dc=example,dc=com", vec![]),
+            ("cn=adc=example,dc=com", vec![]),
+            ("dc=Example,dc=com", vec![]),
+            ("dc=com", vec![]),
+            ("", vec![]),
+        ] {
+            let all = [Scope::Base, Scope::OneLevel, Scope::Subtree];
+            let found: Vec<Scope> =
+                all.into_iter().filter(|scope| is_in_scope_as_written(dn, base, *scope)).collect();
+            assert_eq!(found, scopes, "{dn}");
         }
     }
 }
