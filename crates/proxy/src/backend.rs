@@ -13,7 +13,7 @@ use larix_proto::control::{self, ControlValue};
 use larix_proto::{ControlBuf, Controls, LdapResult, ResultCode, client, oid};
 use larix_schema::{BoundFilter, NormalDn, Schema};
 
-use crate::identity::{Asker, Chosen};
+use crate::identity::{Asker, Chosen, has_bound};
 use crate::job::{Binds, Outcome, Owner, Sink};
 use crate::proxy::Proxy;
 use crate::request::{
@@ -180,6 +180,11 @@ impl Backend for ProxyBackend {
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let asker = self.asker(context);
+        if asked.oid == oid::WHO_AM_I
+            && !(self.proxy.settings.proxies_who_am_i && has_bound(&self.proxy, &asker))
+        {
+            return Reply::Now(Extended::not_served().into());
+        }
         let request = match self.proxy.asked(&asker, asked.controls.hops, Kind::Extended) {
             Ok(request) => request,
             Err(refused) => return Reply::Now(refused.into()),

@@ -115,6 +115,11 @@ pub(crate) fn choose(proxy: &Proxy, asker: &Asker) -> Result<Chosen, LdapResult>
     Ok(own(assertion, acting))
 }
 
+/// Whether somebody has bound to the target through this proxy.
+pub(crate) fn has_bound(proxy: &Proxy, asker: &Asker) -> bool {
+    bound(proxy, asker).is_some()
+}
+
 /// Of somebody who has bound to the target through this proxy.
 fn bound(proxy: &Proxy, asker: &Asker) -> Option<Chosen> {
     let subject = &asker.subject;

@@ -40,6 +40,8 @@ pub struct ProxySettings {
     pub paging: Paging,
     pub omit_unknown_schema: bool,
     pub session_tracking: bool,
+    /// The target says who a client is that has bound there and acts for another (RFC 4532 with RFC 4370).
+    pub proxies_who_am_i: bool,
     pub giving_up: GivingUp,
     pub pool_max: u32,
     /// Requests go to the places of an identity's connections in turn, `pool_max` of them; one that closes keeps its place until then.
@@ -79,6 +81,7 @@ impl Default for ProxySettings {
             paging: Paging::Never,
             omit_unknown_schema: false,
             session_tracking: false,
+            proxies_who_am_i: false,
             giving_up: GivingUp::Abandon,
             pool_max: POOL_MAX,
             in_turn: false,

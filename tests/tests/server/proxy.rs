@@ -228,6 +228,36 @@ fn identities_are_asserted() {
     }
 }
 
+/// With `proxy-whoami yes` the target says who a client is that has bound there and acts for another.
+#[test]
+fn who_acts_for_another_is_known_to_the_target() {
+    let behind = target(Kind::Larix);
+    let ann = "uid=ann,ou=people,dc=example,dc=com";
+    let as_bob = "whoami with !authzid=dn:uid=bob,ou=people,dc=example,dc=com";
+    let bob = "value: dn:uid=bob,ou=people,dc=example,dc=com";
+    for (root, password, line, expected) in [
+        // The root of the proxy may act for everybody here, and for nobody there.
+        (ann, "annpw", "", bob),
+        (ann, "annpw", "proxy-whoami yes", "=> 123"),
+        (ADMIN, "secret", "proxy-whoami yes", bob),
+    ] {
+        let front = proxy(behind.server.address, &format!("rootdn {root}\n{line}"));
+        let mut client = Client::connect(front.server.address);
+        assert!(run(&mut client, &format!("as {root} {password}")).contains("=> 0"), "{root}");
+        let own = run(&mut client, "whoami");
+        assert!(own.contains(&format!("value: dn:{root}")), "{root}: {own}");
+        let found = run(&mut client, as_bob);
+        assert!(found.contains(expected), "{root}, {line}: {found}");
+    }
+    // Who has bound here is known here.
+    let lines = format!("rootdn cn=root,{SUFFIX}\nrootpw secret\nproxy-whoami yes");
+    let front = proxy(behind.server.address, &lines);
+    let mut client = Client::connect(front.server.address);
+    assert!(run(&mut client, &format!("as cn=root,{SUFFIX} secret")).contains("=> 0"));
+    let found = run(&mut client, as_bob);
+    assert!(found.contains(bob), "{found}");
+}
+
 /// A server that answers, but never through TLS, is no better than one that does not: the next one is asked.
 #[test]
 fn a_target_without_tls_is_passed_over() {
@@ -395,8 +425,8 @@ fn cn_config_changes_it() {
     let answer = run(&mut config, &uri);
     assert!(answer.starts_with("=> 0"), "{answer}");
     assert!(run(&mut client, ann).contains("Second"));
-    let refused = run(&mut config, &format!("modify {database}\n  add olcDbProxyWhoAmI: TRUE"));
-    assert!(refused.contains("answered here"), "{refused}");
+    let refused = run(&mut config, &format!("modify {database}\n  add olcDbCancel: exop-discover"));
+    assert!(refused.contains("not asked of it"), "{refused}");
 }
 
 /// Passwords and answers go under TLS, and not at all where the target has none.

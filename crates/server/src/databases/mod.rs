@@ -110,6 +110,8 @@ struct Section {
     rules: Rules,
     is_config: bool,
     policy: Arc<AccessPolicy>,
+    /// A target says who somebody is that acts for another (`proxy-whoami`).
+    asks_target_who: bool,
 }
 
 /// All databases of the server.
@@ -223,6 +225,11 @@ impl Databases {
     /// Whether `who` is the root DN of the database that holds `dn`.
     pub fn is_root_over(&self, who: &NormalDn, dn: &NormalDn) -> bool {
         self.section(dn).is_some_and(|section| section.root_dn.as_ref() == Some(who))
+    }
+
+    /// Whether a target says who somebody is that has bound as `dn` and acts for another.
+    pub fn ask_target_who(&self, dn: &NormalDn) -> bool {
+        self.section(dn).is_some_and(|section| section.asks_target_who)
     }
 
     /// The root DN of the database that holds `dn`.

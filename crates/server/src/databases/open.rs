@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larix_configuration::{Config, Database, MdbSettings, Overlay};
+use larix_configuration::{Config, Database, LdapSettings, MdbSettings, Overlay};
 use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
@@ -433,5 +433,9 @@ fn section(
         rules: Rules::new(&config.frontend.shared, Some(&database.shared), anonymous_updates),
         is_config: database.kind.is_config(),
         policy,
+        asks_target_who: database
+            .kind
+            .settings::<LdapSettings>()
+            .is_some_and(|settings| settings.proxy.proxies_who_am_i),
     }
 }

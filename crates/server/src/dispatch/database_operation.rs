@@ -60,7 +60,8 @@ impl Dispatcher {
         self.extended_in(begun, request, target, (controls, sent), out)
     }
 
-    fn extended_in(
+    /// Has the database carry it out that holds a name, or what is in front of it.
+    pub(super) fn extended_in(
         &mut self,
         begun: Begun,
         request: &ExtendedRequest<'_>,
@@ -84,7 +85,12 @@ impl Dispatcher {
             Box::new(move |answer| completer.complete(Completion::Extended(Box::new(answer))))
         };
         match databases.router().extended(&context, &asked, &mut later) {
-            Reply::Now(ExtendedAnswer { mut result, value, controls }) => {
+            Reply::Now(ExtendedAnswer { mut result, mut value, controls }) => {
+                if request.name == oid::WHO_AM_I && result == Extended::not_served() {
+                    // He has not bound through that database.
+                    result = LdapResult::success();
+                    value = Some(subject.authz_text.as_bytes().to_vec());
+                }
                 // An operation of an overlay that is not here: a database that other servers have would have passed it on.
                 let is_known = request.name != oid::REFRESH
                     || databases.router().overlay_operation(request.name).is_some();

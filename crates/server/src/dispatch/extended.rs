@@ -32,7 +32,7 @@ impl Dispatcher {
                 oid::WHO_AM_I if request.value.is_some() => {
                     Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no request data expected"))
                 }
-                oid::WHO_AM_I => self.who_am_i(&begun, &controls, message.controls, out),
+                oid::WHO_AM_I => self.who_am_i(begun, request, &controls, message.controls, out),
                 oid::PASSWORD_MODIFY => self.password_modify(begun, request, controls, message.controls, out),
                 oid::VERIFY_CREDENTIALS if self.server.config().global.verify_credentials => {
                     self.verify_credentials(begun, request, message.controls, out)
@@ -80,19 +80,24 @@ impl Dispatcher {
     }
 
     fn who_am_i(
-        &self,
-        begun: &Begun,
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
         controls: &RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Started<Running>, LdapResult> {
-        self.log_operation(begun, format_args!("WHOAMI"));
+        self.log_operation(&begun, format_args!("WHOAMI"));
         let subject = self.subject_for(controls)?;
         // The database of the session's own identity has a say.
-        let own = self.session.subject().dn.as_ref().map_or("", |dn| dn.as_str());
-        self.permitted_as(&subject, own, Restricted::Extended(oid::WHO_AM_I), sent)?;
+        let own = self.session.subject().dn.clone();
+        let name = own.as_ref().map_or("", |dn| dn.as_str());
+        self.permitted_as(&subject, name, Restricted::Extended(oid::WHO_AM_I), sent)?;
+        if own != subject.dn && own.as_ref().is_some_and(|own| self.server.databases().ask_target_who(own)) {
+            return self.extended_in(begun, request, name.to_owned(), (controls, sent), out);
+        }
         let authz = subject.authz_text.clone();
-        self.answer_extended(begun, &LdapResult::success(), Some(authz.as_bytes()), out);
+        self.answer_extended(&begun, &LdapResult::success(), Some(authz.as_bytes()), out);
         Ok(Started::Answered)
     }
 

@@ -139,10 +139,12 @@ static TABLE: &[Directive] = &[
         Ok(())
     }),
     own("proxy-whoami", "olcDbProxyWhoAmI", Form::Switch, |b, c| {
-        if c.switch()? {
+        let asks = c.switch()?;
+        if asks && b.is_below_overlay() {
             return Err(not_honoured("Who am I? is answered here", "no"));
         }
-        proxy(b).map(|_| ())
+        proxy(b)?.proxies_who_am_i = asks;
+        Ok(())
     }),
     own("timeout", "olcDbTimeout", Form::Words, timeout),
     own("idle-timeout", "olcDbIdleTimeout", Form::Whole, |b, c| {

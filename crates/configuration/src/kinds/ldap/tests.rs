@@ -44,10 +44,12 @@ fn what_is_read() {
          flags=override,non-prescriptive\nidassert-authzFrom dn.subtree:o=x\nidassert-authzFrom *\nrebind-as-user\n\
          timeout 5 search=1m\nidle-timeout 1h30m\nconn-ttl 2d\nnetwork-timeout 3\nquarantine 5,10;60,+\nhealth-check 1m 3\n\
          conn-pool-max 4\ncancel exop\nnorefs yes\nnoundeffilter yes\nomit-unknown-schema yes\nsession-tracking-request yes\n\
-         keepalive 240:10:30\ntcp-user-timeout 500\nchase-referrals no\nonerr stop\nprotocol-version 3",
+         keepalive 240:10:30\ntcp-user-timeout 500\nchase-referrals no\nonerr stop\nprotocol-version 3\n\
+         proxy-whoami yes",
     )
     .unwrap()
     .proxy;
+    assert!(settings.proxies_who_am_i);
     let urls: Vec<String> =
         settings.targets.iter().map(|url| format!("{}:{:?}", url.host, url.port)).collect();
     assert_eq!(urls, ["a:Some(3890)", "b:None"]);
@@ -119,7 +121,6 @@ fn what_cannot_be() {
         ("uri ldap://a\ncancel exop-discover", "not asked of it"),
         ("uri ldap://a\nt-f-support perhaps", "`perhaps` is not known here"),
         ("uri ldap://a\nonerr perhaps", "`perhaps` is not known here"),
-        ("uri ldap://a\nproxy-whoami yes", "answered here"),
         ("uri ldap://a\ntimeout fly=1", "no operation `fly`"),
         ("uri ldap://a\ntimeout 1x", "`1x` is not a time"),
         ("uri ldap://a\nquarantine 5,+;6,1", "`+` stands before the last"),
