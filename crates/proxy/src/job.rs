@@ -174,6 +174,8 @@ struct Waiting {
     is_full: bool,
     /// Something has come.
     has_begun: bool,
+    /// The connection that messages last came over.
+    connection: u64,
 }
 
 /// What a feed has.
@@ -190,6 +192,12 @@ impl Feed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds messages that came over a connection; how many bytes wait then.
+    pub(crate) fn add_from(&self, connection: u64, messages: Vec<u8>) -> usize {
+        self.lock().connection = connection;
+        self.add(messages)
+    }
+
     /// Adds messages; how many bytes wait then.
     pub(crate) fn add(&self, messages: Vec<u8>) -> usize {
         let mut waiting = self.lock();
@@ -198,6 +206,11 @@ impl Feed {
         waiting.messages.push_back(messages);
         waiting.is_full = waiting.bytes >= FEED_HIGH;
         waiting.bytes
+    }
+
+    /// The connection that messages last came over.
+    pub(crate) fn connection(&self) -> u64 {
+        self.lock().connection
     }
 
     /// Bytes that wait.

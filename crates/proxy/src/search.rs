@@ -259,9 +259,8 @@ impl Following {
                 Ok(false) => {}
                 Err(()) => {
                     self.proxy.shared.counts.strays.fetch_add(1, Ordering::Relaxed);
-                    if let Stage::Asked(number) = self.stage {
-                        self.proxy.shared.command(Command::Lied(number));
-                    }
+                    // The answer may have ended already: what is known is the connection.
+                    self.proxy.shared.command(Command::Lied(self.feed.connection()));
                     let text = "the target answered with an entry outside the base";
                     return Some(LdapResult::with(ResultCode::OTHER, text));
                 }

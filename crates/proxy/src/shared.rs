@@ -35,7 +35,7 @@ pub(crate) enum Command {
     HasRoom(u64),
     /// The addresses of the server that a connection is to.
     Resolved(u64, io::Result<Vec<SocketAddr>>),
-    /// A server lied in an answer that a worker looked at.
+    /// A server lied in an answer that a worker looked at, over this connection.
     Lied(u64),
     /// A connection could not be written to, or takes no more requests.
     Look(u64),

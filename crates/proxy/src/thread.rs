@@ -202,14 +202,9 @@ impl Exchange {
                 }
             }
             Command::Resolved(id, Err(error)) => self.unreachable(id, &error.to_string()),
-            Command::Lied(number) => {
-                if let Some(id) = self.places.get(&number).copied() {
-                    self.lost(
-                        id,
-                        &PeerFault::Socket("an entry outside the base that was searched".to_owned()),
-                        true,
-                    );
-                }
+            Command::Lied(id) => {
+                let fault = PeerFault::Socket("an entry outside the base that was searched".to_owned());
+                self.lost(id, &fault, true);
             }
         }
     }

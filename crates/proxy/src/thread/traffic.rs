@@ -78,10 +78,10 @@ impl Exchange {
             };
             let message = answer.message.id.0;
             if message != gathered.0 {
-                connection.has_full |= hand_over(&connection.sent, &mut gathered);
+                connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
             }
             if answer.is_last {
-                connection.has_full |= hand_over(&connection.sent, &mut gathered);
+                connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
                 let Some(numbered) = connection.sent.remove(&message) else { continue };
                 let result = answer.message.response.result().map(|(_, result)| result.to_owned());
                 let value = match answer.message.response {
@@ -107,7 +107,7 @@ impl Exchange {
                 }
             }
         };
-        connection.has_full |= hand_over(&connection.sent, &mut gathered);
+        connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
         connection.activity.receives(now);
         // A search that has had an answer may be silent for as long again.
         for message in &fed {
@@ -275,13 +275,13 @@ impl Exchange {
 }
 
 /// Gives a search what was gathered for it; whether as much waits for its client then as may be. It is not told yet.
-fn hand_over(sent: &HashMap<u32, Numbered>, gathered: &mut (u32, Vec<u8>)) -> bool {
+fn hand_over(connection: u64, sent: &HashMap<u32, Numbered>, gathered: &mut (u32, Vec<u8>)) -> bool {
     if gathered.1.is_empty() {
         return false;
     }
     let messages = std::mem::take(&mut gathered.1);
     match sent.get(&gathered.0).map(|(_, job)| &job.sink) {
-        Some(Sink::Feed(feed)) => feed.add(messages) >= FEED_HIGH,
+        Some(Sink::Feed(feed)) => feed.add_from(connection, messages) >= FEED_HIGH,
         _ => false,
     }
 }

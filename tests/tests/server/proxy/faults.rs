@@ -308,7 +308,7 @@ fn a_target_that_is_too_busy_for_a_bind_is_passed_over() {
 #[test]
 fn targets_that_lie() {
     type Lie = fn(MessageId) -> Vec<u8>;
-    let lies: [(&str, Lie); 9] = [
+    let lies: [(&str, Lie); 10] = [
         ("unknown-id", |id| entry(MessageId(id.0 + 500), "uid=ann,dc=example,dc=com")),
         ("wrong-type", |id| {
             let mut out = Vec::new();
@@ -322,6 +322,7 @@ fn targets_that_lie() {
             (0..4).flat_map(|n| entry(id, &format!("uid=a{n},dc=example,dc=com"))).collect()
         }),
         ("outside the base", |id| entry(id, "uid=ann,dc=example,dc=org")),
+        ("outside the base", |id| [entry(id, "uid=ann,dc=example,dc=org"), done(id)].concat()),
         ("disconnected", |_| {
             let mut out = Vec::new();
             let result = LdapResult::with(ResultCode::UNAVAILABLE, "going");
