@@ -6,7 +6,7 @@ use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::search::task::Budget;
 use larix_proto::ber::{Tag, write};
-use larix_proto::{Response, SearchResultEntry, frames, limits};
+use larix_proto::{Response, SearchResultEntry, frames, limits, oid};
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::Context;
@@ -52,7 +52,9 @@ impl ReadRights {
         if !tree.allows(&dn, &entry, Item::Entry, Privilege::Read) {
             return None;
         }
-        let controls: Vec<_> = decoded.controls.iter().map(|control| control.to_owned()).collect();
+        // Attributes of other entries stand in the dereference control: to those the rules have not been applied.
+        let shown = decoded.controls.iter().filter(|control| control.oid != oid::DEREF);
+        let controls: Vec<_> = shown.map(|control| control.to_owned()).collect();
         if self.types_only {
             self.names_only(&dn, &entry, &tree, (decoded.id.0, &found), out);
             return Some(());

@@ -332,6 +332,16 @@ fn what_the_proxy_lets_be_seen() {
     assert!(found.contains("=> 4"), "the target has three: {found}");
     let found = run(&mut client, "search dc=example,dc=com one (ou=elsewhere)");
     assert!(!found.contains("other.example.com"), "{found}");
+    // Nor by way of an entry that names another.
+    let mut admin = Client::connect(behind.server.address);
+    assert!(run(&mut admin, &format!("as {ADMIN} secret")).contains("=> 0"));
+    let named =
+        "modify uid=eve,ou=people,dc=example,dc=com\n  add manager: uid=ann,ou=people,dc=example,dc=com";
+    assert!(run(&mut admin, named).contains("=> 0"));
+    let asked = "search uid=eve,ou=people,dc=example,dc=com base (sn=*) sn with deref=manager:mail";
+    assert!(run(&mut admin, asked).contains("ann@example.com"));
+    let found = run(&mut client, asked);
+    assert!(found.contains("Evans") && !found.contains("ann@example.com"), "{found}");
     run(&mut client, "as uid=ann,ou=people,dc=example,dc=com annpw");
     let found = run(&mut client, "search uid=ann,ou=people,dc=example,dc=com base (sn=*) mail");
     assert!(found.contains("ann@example.com"), "{found}");
