@@ -13,6 +13,7 @@ use super::{Exchange, SWEEP, leave};
 use crate::connection::{Connection, Numbered, Stage};
 use crate::job::{Job, LATER, Owner, Sink};
 use crate::open::nanos;
+use crate::settings::NETWORK_TIMEOUT;
 
 /// How long the target may take for a change whose client waits no more.
 const ALONE: Duration = Duration::from_secs(60);
@@ -40,7 +41,9 @@ impl Exchange {
     /// may have to hear whether it was made.
     pub(super) fn give_up(&mut self, number: u64, result: Option<LdapResult>) {
         let now = self.now();
-        let how = self.given.settings.giving_up;
+        let settings = &self.given.settings;
+        let (how, in_turn) = (settings.giving_up, settings.in_turn);
+        let patience = settings.network_timeout.unwrap_or(NETWORK_TIMEOUT);
         let Some(id) = self.places.get(&number).copied() else {
             let at = self.binds.iter().position(|(waiting, _)| *waiting == number);
             if let Some(removed) = at.and_then(|at| self.binds.remove(at)) {
@@ -75,6 +78,13 @@ impl Exchange {
             channel.layer().give_up(MessageId(message), how);
         }
         let removed = connection.sent.remove(&message);
+        // It may have died without a word: what comes next goes over another one, and to another target if this one is gone. A user's own
+        // stays unless he can be bound again, and one whose place takes turns while it has something to do.
+        let can_reopen = match connection.owner {
+            Owner::User(_) => removed.as_ref().is_some_and(|(_, job)| job.credentials.is_some()),
+            _ => !in_turn || connection.sent.is_empty(),
+        };
+        connection.is_closing |= can_reopen && now >= connection.silent_since + patience;
         self.forget(number);
         answer(removed, result);
         let ended = match self.connections.get(&id).map(|connection| &connection.stage) {

@@ -109,6 +109,9 @@ impl Exchange {
         };
         connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
         connection.activity.receives(now);
+        if !fed.is_empty() || !ended.is_empty() {
+            connection.silent_since = now;
+        }
         // A search that has had an answer may be silent for as long again.
         for message in &fed {
             let Some((_, job)) = connection.sent.get(message) else { continue };

@@ -379,6 +379,46 @@ fn a_target_writes_no_lines_of_its_own_into_the_log() {
     assert!(front.server.log().lines().all(|line| !line.starts_with("conn=1 ")));
 }
 
+/// Says nothing but that binds succeed over the first connection, and the truth over the others.
+fn dumb_at_first() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                answer_bind(&mut stream);
+                if number == 0 {
+                    loop {
+                        next(&mut stream);
+                    }
+                }
+                loop {
+                    let pdu = next(&mut stream);
+                    let Ok(Message { id, request: Request::Search(_), .. }) = Message::decode(&pdu) else {
+                        return;
+                    };
+                    let answer = [entry(id, "uid=ann,dc=example,dc=com"), done(id)].concat();
+                    stream.write_all(&answer).unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A connection that has died without a word, as behind a firewall that has forgotten it, costs those a deadline who wait on it. Others
+/// get another one.
+#[test]
+fn a_silent_connection_is_replaced() {
+    let front = proxy(dumb_at_first(), "network-timeout 1\ntimeout search=1");
+    let mut client = Client::connect(front.server.address);
+    let answer = run(&mut client, ANN);
+    assert!(answer.contains("=> 11"), "{answer}");
+    let answer = run(&mut client, ANN);
+    assert!(answer.contains("uid=ann") && answer.contains("=> 0"), "{answer}");
+}
+
 /// Under load, while the target is cut off and comes back: an answer is right, or says that the target cannot be used.
 #[test]
 fn answers_are_never_mixed_up() {
