@@ -48,6 +48,8 @@ pub(crate) struct Upstream {
     /// The server has an exchange half done here with which nobody goes on: it is to forget it before anybody else binds.
     pub(crate) is_midway: bool,
     pub(crate) opened: Duration,
+    /// When an answer to an operation last came.
+    pub(crate) heard: Duration,
     /// Since when the socket has taken nothing of what waits, as far as was noticed.
     pub(crate) stalled: Option<Duration>,
     pub(crate) is_touched: bool,
@@ -120,6 +122,7 @@ impl Upstream {
             reserved: None,
             is_midway: false,
             opened: now,
+            heard: now,
             stalled: None,
             is_touched: false,
             number: 0,

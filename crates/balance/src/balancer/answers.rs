@@ -76,7 +76,7 @@ impl Balancer {
     fn next_answer(&mut self, id: u64, now: Duration) -> Next {
         let Self { upstreams, clients, backends, touched, settings, counters, .. } = self;
         let Some(upstream) = upstreams.get_mut(&id) else { return Next::Done(None) };
-        let Upstream { channel, pending, is_paused, backend, counts, .. } = upstream;
+        let Upstream { channel, pending, is_paused, heard, backend, counts, .. } = upstream;
         let limit = settings.client_output();
         loop {
             if *is_paused {
@@ -88,6 +88,7 @@ impl Balancer {
                 Ok(None) => return Next::Done(None),
                 Err(fault) => return Next::Done(Some(fault)),
             };
+            *heard = now;
             let (message, is_last) = (answer.message.id.0, answer.is_last);
             let Some(operation) = pending.get_mut(&message) else { continue };
             if !operation.is_answered {

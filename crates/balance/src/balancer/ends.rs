@@ -219,11 +219,15 @@ impl Balancer {
                     self.lost(id, &PeerFault::Late("the bind"), now);
                     break;
                 }
-                let backend = upstream.backend;
+                let (backend, heard) = (upstream.backend, upstream.heard);
                 if let Some(operation) = upstream.abandon(message) {
                     self.count_failed(id, operation.kind.response() == ResponseOp::Bind);
                     let result = LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text);
                     self.fail(&operation, backend, &result, now);
+                    if heard < operation.sent {
+                        // Nothing has come since: the connection has died without a word, or the server hangs and takes no other.
+                        self.retire(id);
+                    }
                 }
                 self.touch_upstream(id);
                 self.close_if_retired(id);

@@ -189,6 +189,24 @@ fn a_server_that_hangs_costs_a_deadline() {
 }
 
 #[test]
+fn a_silent_connection_is_replaced() {
+    let mut world = World::new(&conf(1, 1, ""));
+    let [dead] = world.upstreams(Pool::Shared)[..] else { panic!("one connection") };
+    let client = world.client();
+    world.pass(Duration::from_secs(1));
+    world.search(client, 1, "dc=x");
+    assert_eq!(world.requests(dead).len(), 1);
+    world.pass(Duration::from_secs(31));
+    assert_eq!(world.answers(client), ["1 SearchDone 11 the server did not answer in time"]);
+    world.connect_all();
+    world.search(client, 2, "dc=x");
+    let (upstream, seen) = world.one_request();
+    assert_ne!(upstream, dead);
+    world.answer(upstream, seen.id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
+    assert_eq!(world.answers(client), ["2 SearchDone 0"]);
+}
+
+#[test]
 fn a_client_that_does_not_read_pauses_its_connection_or_loses_its_search() {
     let dn = format!("cn={}", "a".repeat(30_000));
     let mut world = World::new(&conf(1, 1, ""));
