@@ -173,14 +173,17 @@ static TABLE: &[Directive] = &[
     })
     .noted("a client that binds anew has no connection of its old identity"),
     own("cancel", "olcDbCancel", Form::Whole, |b, c| {
-        if c.argument(0)?.eq_ignore_ascii_case("exop-discover") {
-            let fault = Fault::argument(0, "what a target can do is not asked of it");
-            return Err(
-                fault.with_help("`exop` for one that knows the operation, else `abandon` or `ignore`")
-            );
-        }
-        let ways = [("abandon", GivingUp::Abandon), ("exop", GivingUp::Cancel), ("ignore", GivingUp::Silent)];
+        let ways = [
+            ("abandon", GivingUp::Abandon),
+            ("exop", GivingUp::Cancel),
+            ("exop-discover", GivingUp::Abandon),
+            ("ignore", GivingUp::Silent),
+        ];
         proxy(b)?.giving_up = c.choice(0, &ways)?;
+        if c.argument(0)?.eq_ignore_ascii_case("exop-discover") {
+            let why = "targets are not asked; operations are abandoned, as with `abandon`";
+            b.note_without_effect(c, "cancel exop-discover", why);
+        }
         Ok(())
     }),
     own("quarantine", "olcDbQuarantine", Form::Whole, quarantine),

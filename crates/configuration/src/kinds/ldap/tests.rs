@@ -1,4 +1,4 @@
-use larix_client::Credentials;
+use larix_client::{Credentials, GivingUp};
 use larix_proxy::settings::{HealthCheck, IdentityRule, Kind, Mode, TlsBegins};
 use std::time::Duration;
 
@@ -107,6 +107,15 @@ fn a_fixed_identity_and_tls() {
     assert_eq!(proxy.proxy.tls.options, [("tls_cacert".to_owned(), "/ca.pem".to_owned())]);
 }
 
+/// Targets are not asked whether they know the operation.
+#[test]
+fn to_discover_cancel_is_to_abandon() {
+    for (way, expected) in [("exop", GivingUp::Cancel), ("exop-discover", GivingUp::Abandon)] {
+        let settings = read(&format!("uri ldap://a\ncancel {way}")).unwrap();
+        assert_eq!(settings.proxy.giving_up, expected, "{way}");
+    }
+}
+
 #[test]
 fn what_cannot_be() {
     for (lines, expected) in [
@@ -118,7 +127,7 @@ fn what_cannot_be() {
         ("uri ldap://a\ntls start tls_color=red", "no setting `tls_color`"),
         ("uri ldap://a\nchase-referrals perhaps", "perhaps"),
         ("uri ldap://a\nprotocol-version 2", "version 2"),
-        ("uri ldap://a\ncancel exop-discover", "not asked of it"),
+        ("uri ldap://a\ncancel perhaps", "`perhaps` is not known here"),
         ("uri ldap://a\nt-f-support perhaps", "`perhaps` is not known here"),
         ("uri ldap://a\nonerr perhaps", "`perhaps` is not known here"),
         ("uri ldap://a\ntimeout fly=1", "no operation `fly`"),
