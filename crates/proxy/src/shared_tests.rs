@@ -109,6 +109,6 @@ fn what_is_brought_meanwhile_is_sent_by_who_is_there() {
     let place = Arc::new(OnceLock::new());
     let (shared, come) = begun(Some(Arc::clone(&place)));
     assert!(place.set(Arc::clone(&shared)).is_ok());
-    assert_eq!(submitted(&shared, 1), [1]);
+    assert_eq!(submitted(&shared, 1), vec![1]);
     assert_eq!((come.try_recv(), come.try_recv()), (Ok(vec![1]), Ok(vec![2])));
 }
