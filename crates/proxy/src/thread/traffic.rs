@@ -77,11 +77,11 @@ impl Exchange {
                 Err(fault) => break Some(fault),
             };
             let message = answer.message.id.0;
-            if message != gathered.0 {
+            connection.silent_since = now;
+            if answer.is_last || message != gathered.0 {
                 connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
             }
             if answer.is_last {
-                connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
                 let Some(numbered) = connection.sent.remove(&message) else { continue };
                 let result = answer.message.response.result().map(|(_, result)| result.to_owned());
                 let value = match answer.message.response {
@@ -109,9 +109,6 @@ impl Exchange {
         };
         connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
         connection.activity.receives(now);
-        if !fed.is_empty() || !ended.is_empty() {
-            connection.silent_since = now;
-        }
         // A search that has had an answer may be silent for as long again.
         for message in &fed {
             let Some((_, job)) = connection.sent.get(message) else { continue };
