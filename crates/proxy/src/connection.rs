@@ -42,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) is_reserved: bool,
     /// The request for a page that came last, and when, until the last page of the answer has come.
     pub(crate) paging: Option<(u64, Duration)>,
+    /// Searches for parts of sorted answers that went over it.
+    pub(crate) views: u32,
     /// A search on it may have more answers than its client has taken.
     pub(crate) has_full: bool,
     /// The monitor shows it.

@@ -65,6 +65,8 @@ pub(crate) struct Job {
     pub(crate) message: MessageId,
     /// Of a search that asks for a page.
     pub(crate) page: Option<Page>,
+    /// Of a search for a part of a sorted answer: a server may keep the whole with the connection.
+    pub(crate) is_view: bool,
     /// Of a bind: who is bound by it.
     pub(crate) binds: Option<Binds>,
     /// How often it was sent elsewhere.
@@ -87,6 +89,7 @@ impl Job {
             is_repeatable: self.is_repeatable,
             message: self.message,
             page: self.page,
+            is_view: self.is_view,
             binds: None,
             tries: 0,
             sink,

@@ -51,6 +51,7 @@ impl RequestContext<'_> {
             is_repeatable,
             message: ANY,
             page: None,
+            is_view: false,
             binds: None,
             tries: 0,
             sink,

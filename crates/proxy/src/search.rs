@@ -189,6 +189,7 @@ impl Following {
             (None, Some(pages)) => pages.first_page(),
             (None, None) => None,
         };
+        job.is_view = wanted.controls.vlv.is_some();
         let size_limit = job.entries_max;
         let (proxy, stage) = (Arc::clone(proxy), Stage::Made(Box::new(job)));
         Ok(Self { proxy, feed, judge, deadline, stage, sent: 0, size_limit, pages, follower: None })

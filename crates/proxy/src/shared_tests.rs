@@ -62,6 +62,7 @@ fn job() -> Job {
         is_repeatable: true,
         message: MessageId(1),
         page: None,
+        is_view: false,
         binds: None,
         tries: 0,
         sink: Sink::Once(Box::new(|_| ())),

@@ -413,6 +413,27 @@ fn pages_are_read_over_one_connection() {
     assert!(answers.contains("=> 53") && answers.matches("-> ").count() >= 9, "{answers}");
 }
 
+/// A slapd keeps sorted answers with the connection for parts of them, five at most, and sorts no other from then on.
+#[test]
+fn parts_of_sorted_answers_do_not_end_sorting() {
+    if Kind::Slapd.is_lacking() {
+        return;
+    }
+    let body = format!(
+        "moduleload sssvlv\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
+         access to * by * read\noverlay sssvlv\n"
+    );
+    let behind = Running::start(Kind::Slapd, &body, ENTRIES);
+    let front = proxy(behind.server.address, "");
+    let sorted = format!("search ou=people,{SUFFIX} one (sn=*) sn with !sort=sn:caseIgnoreOrderingMatch");
+    for number in 0..8 {
+        let found = run(&mut front.client(), &format!("{sorted} !vlv=0/0/1/0"));
+        assert!(found.contains("Archer") && found.contains("=> 0"), "{number}: {found}");
+    }
+    let found = run(&mut front.client(), &sorted);
+    assert!(found.contains("Evans") && found.contains("=> 0"), "{found}");
+}
+
 /// cn=config changes the target of a database, and adds databases, while the server runs.
 #[test]
 fn cn_config_changes_it() {

@@ -78,6 +78,7 @@ impl Exchange {
             patience: None,
             entries_max: Some(1),
             page: None,
+            is_view: false,
             is_repeatable: false,
             message: ANY,
             binds: None,

@@ -60,6 +60,7 @@ impl Exchange {
         self.pools.entry(job.owner.clone()).or_default().push(id);
         self.places.insert(number, id);
         let paging = job.page.map(|_| (number, now));
+        let views = u32::from(job.is_view);
         self.connections.insert(
             id,
             Connection {
@@ -78,6 +79,7 @@ impl Exchange {
                 interest: (false, false),
                 is_reserved: false,
                 paging,
+                views,
                 has_full: false,
                 is_shown: false,
                 has_spoken: false,

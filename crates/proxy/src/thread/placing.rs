@@ -14,6 +14,10 @@ use crate::shared::Command;
 /// If nobody asks for the next page for so long, others may read an answer over the connection.
 const PAGING_IDLE: Duration = Duration::from_secs(60);
 
+/// A connection takes so many searches for parts of sorted answers at most: slapd keeps five sorted answers with a connection until that
+/// ends, and sorts no other meanwhile.
+const VIEWS_MAX: u32 = 4;
+
 /// Whose turn it is.
 enum Turn {
     /// Of a connection, in this place.
@@ -279,10 +283,17 @@ impl Exchange {
     }
 
     fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
+        let in_turn = self.given.settings.in_turn;
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.used = now;
         if job.page.is_some() {
             connection.paging = Some((number, now));
+        }
+        if job.is_view {
+            connection.views += 1;
+            let can_reopen = !matches!(job.owner, Owner::User(_)) || job.credentials.is_some();
+            // One whose place takes turns goes on: its place would take nothing until then.
+            connection.is_closing |= can_reopen && !in_turn && connection.views >= VIEWS_MAX;
         }
         connection.waiting.push_back((number, job));
         self.places.insert(number, id);
