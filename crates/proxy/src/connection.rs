@@ -10,8 +10,12 @@ use larix_client::{Channel, Credentials, NotSent, PeerFault};
 use larix_proto::url::LdapUrl;
 use socket2::Socket;
 
-use crate::job::{Job, Owner, envelope};
+use crate::job::{Job, Owner, Sorting, envelope};
 use crate::open::{Activity, OpenConnection};
+
+/// Sorted answers that a server has for one connection at most. slapd has five, and keeps one of which a part was asked for until the
+/// connection ends; to further sorting it answers `busy`.
+pub(crate) const SORTED_MAX: usize = 4;
 
 /// A request and its number.
 pub(crate) type Numbered = (u64, Box<Job>);
@@ -43,7 +47,7 @@ pub(crate) struct Connection {
     /// The request for a page that came last, and when, until the last page of the answer has come.
     pub(crate) paging: Option<(u64, Duration)>,
     /// Searches for parts of sorted answers that went over it.
-    pub(crate) views: u32,
+    pub(crate) parts: usize,
     /// A search on it may have more answers than its client has taken.
     pub(crate) has_full: bool,
     /// The monitor shows it.
@@ -68,6 +72,13 @@ pub(crate) enum Stage {
 impl Connection {
     pub(crate) fn load(&self) -> usize {
         self.waiting.len() + self.sent.len()
+    }
+
+    /// Whether the server may have as many sorted answers of this connection as it can.
+    pub(crate) fn is_full_of_sorted(&self) -> bool {
+        let under_way = self.waiting.iter().chain(self.sent.values());
+        let whole = under_way.filter(|(_, job)| job.sorting == Sorting::Whole).count();
+        whole + self.parts >= SORTED_MAX
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -44,6 +44,15 @@ pub(crate) enum Owner {
     Check(usize),
 }
 
+/// How a search is to be sorted (RFC 2891).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sorting {
+    None,
+    Whole,
+    /// A part is asked for (VLV): a server may keep the whole with the connection.
+    Part,
+}
+
 /// A request.
 pub(crate) struct Job {
     pub(crate) owner: Owner,
@@ -65,8 +74,7 @@ pub(crate) struct Job {
     pub(crate) message: MessageId,
     /// Of a search that asks for a page.
     pub(crate) page: Option<Page>,
-    /// Of a search for a part of a sorted answer: a server may keep the whole with the connection.
-    pub(crate) is_view: bool,
+    pub(crate) sorting: Sorting,
     /// Of a bind: who is bound by it.
     pub(crate) binds: Option<Binds>,
     /// How often it was sent elsewhere.
@@ -89,7 +97,7 @@ impl Job {
             is_repeatable: self.is_repeatable,
             message: self.message,
             page: self.page,
-            is_view: self.is_view,
+            sorting: self.sorting,
             binds: None,
             tries: 0,
             sink,

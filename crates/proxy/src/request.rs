@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::cookie;
 use crate::identity::{Asker, Chosen, choose};
-use crate::job::{Job, LATER, Outcome, Sink, body};
+use crate::job::{Job, LATER, Outcome, Sink, Sorting, body};
 use crate::proxy::{Proxy, busy};
 use crate::settings::Kind;
 use crate::shared::Command;
@@ -51,7 +51,7 @@ impl RequestContext<'_> {
             is_repeatable,
             message: ANY,
             page: None,
-            is_view: false,
+            sorting: Sorting::None,
             binds: None,
             tries: 0,
             sink,

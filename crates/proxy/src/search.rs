@@ -20,7 +20,7 @@ use larix_schema::{NormalDn, Schema};
 use crate::absolute;
 use crate::cookie;
 use crate::identity::Asker;
-use crate::job::{Feed, Job, Sink, Taken};
+use crate::job::{Feed, Job, Sink, Sorting, Taken};
 use crate::pages::Pages;
 use crate::proxy::{Proxy, busy};
 use crate::request::{ANY, RequestContext, encoded};
@@ -189,7 +189,11 @@ impl Following {
             (None, Some(pages)) => pages.first_page(),
             (None, None) => None,
         };
-        job.is_view = wanted.controls.vlv.is_some();
+        job.sorting = match (&wanted.controls.vlv, &wanted.controls.sort) {
+            (Some(_), _) => Sorting::Part,
+            (None, Some(_)) => Sorting::Whole,
+            (None, None) => Sorting::None,
+        };
         let size_limit = job.entries_max;
         let (proxy, stage) = (Arc::clone(proxy), Stage::Made(Box::new(job)));
         Ok(Self { proxy, feed, judge, deadline, stage, sent: 0, size_limit, pages, follower: None })

@@ -10,7 +10,7 @@ use larix_proto::MessageId;
 
 use super::*;
 use crate::gathered::{gather_requests, send_gathered};
-use crate::job::{Owner, Sink};
+use crate::job::{Owner, Sink, Sorting};
 use crate::settings::Kind;
 
 /// Says which requests it got together.
@@ -62,7 +62,7 @@ fn job() -> Job {
         is_repeatable: true,
         message: MessageId(1),
         page: None,
-        is_view: false,
+        sorting: Sorting::None,
         binds: None,
         tries: 0,
         sink: Sink::Once(Box::new(|_| ())),

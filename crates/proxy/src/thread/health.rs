@@ -7,7 +7,7 @@ use larix_client::PeerFault;
 use larix_proto::{FilterBuf, MessageId, ResultCode, Scope, client};
 
 use super::Exchange;
-use crate::job::{Job, Outcome, Owner, Sink, body};
+use crate::job::{Job, Outcome, Owner, Sink, Sorting, body};
 use crate::settings::{HealthCheck, Kind};
 
 /// The message that nobody awaits.
@@ -78,7 +78,7 @@ impl Exchange {
             patience: None,
             entries_max: Some(1),
             page: None,
-            is_view: false,
+            sorting: Sorting::None,
             is_repeatable: false,
             message: ANY,
             binds: None,

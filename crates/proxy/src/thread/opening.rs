@@ -17,7 +17,7 @@ use socket2::SockRef;
 
 use super::{CONNECTION_OPERATIONS, CONNECTION_OUTPUT, DEFAULT_SOCKET, Exchange};
 use crate::connection::{Connection, Stage};
-use crate::job::{Job, Owner};
+use crate::job::{Job, Owner, Sorting};
 use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
 
 impl Exchange {
@@ -60,7 +60,7 @@ impl Exchange {
         self.pools.entry(job.owner.clone()).or_default().push(id);
         self.places.insert(number, id);
         let paging = job.page.map(|_| (number, now));
-        let views = u32::from(job.is_view);
+        let parts = usize::from(job.sorting == Sorting::Part);
         self.connections.insert(
             id,
             Connection {
@@ -79,7 +79,7 @@ impl Exchange {
                 interest: (false, false),
                 is_reserved: false,
                 paging,
-                views,
+                parts,
                 has_full: false,
                 is_shown: false,
                 has_spoken: false,

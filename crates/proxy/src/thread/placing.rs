@@ -6,17 +6,13 @@ use std::time::Duration;
 use larix_proto::{LdapResult, ResultCode};
 
 use super::{BINDS_MAX, CONNECTION_BUSY, Exchange, POOL_CEILING, each_once};
-use crate::connection::Connection;
+use crate::connection::{Connection, SORTED_MAX};
 use crate::cookie::Page;
-use crate::job::{Job, Owner};
+use crate::job::{Job, Owner, Sorting};
 use crate::shared::Command;
 
 /// If nobody asks for the next page for so long, others may read an answer over the connection.
 const PAGING_IDLE: Duration = Duration::from_secs(60);
-
-/// A connection takes so many searches for parts of sorted answers at most: slapd keeps five sorted answers with a connection until that
-/// ends, and sorts no other meanwhile.
-const VIEWS_MAX: u32 = 4;
 
 /// Whose turn it is.
 enum Turn {
@@ -122,22 +118,26 @@ impl Exchange {
     fn least_busy(&self, job: &Job) -> Least {
         let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
         let mut taking = 0;
-        let mut least: Option<(usize, u64)> = None;
+        let mut least: Option<(bool, usize, u64)> = None;
         for id in pool {
             let Some(connection) = self.connections.get(id).filter(|open| open.takes_more()) else {
                 continue;
             };
             taking += 1;
-            least = least.into_iter().chain([(connection.load(), *id)]).min();
+            let is_full = job.sorting != Sorting::None && connection.is_full_of_sorted();
+            least = least.into_iter().chain([(is_full, connection.load(), *id)]).min();
         }
+        let has_place = taking < self.given.settings.pool_max as usize;
         let may_open = match &job.owner {
             // Nobody else knows his password.
-            Owner::User(_) => least.is_none() && job.credentials.is_some(),
+            Owner::User(_) => {
+                has_place && job.credentials.is_some() && least.is_none_or(|(is_full, ..)| is_full)
+            }
             // Those that slow clients have for themselves do not count, up to a limit.
-            _ => taking < self.given.settings.pool_max as usize && pool.len() < POOL_CEILING,
+            _ => has_place && pool.len() < POOL_CEILING,
         };
         match least {
-            Some((load, id)) if load < CONNECTION_BUSY || !may_open => Least::Takes(id),
+            Some((is_full, load, id)) if !may_open || !is_full && load < CONNECTION_BUSY => Least::Takes(id),
             _ if may_open => Least::Opens,
             _ => Least::Nothing,
         }
@@ -289,11 +289,11 @@ impl Exchange {
         if job.page.is_some() {
             connection.paging = Some((number, now));
         }
-        if job.is_view {
-            connection.views += 1;
+        if job.sorting == Sorting::Part {
+            connection.parts += 1;
             let can_reopen = !matches!(job.owner, Owner::User(_)) || job.credentials.is_some();
             // One whose place takes turns goes on: its place would take nothing until then.
-            connection.is_closing |= can_reopen && !in_turn && connection.views >= VIEWS_MAX;
+            connection.is_closing |= can_reopen && !in_turn && connection.parts >= SORTED_MAX;
         }
         connection.waiting.push_back((number, job));
         self.places.insert(number, id);
