@@ -15,7 +15,7 @@ use larix_proto::{LdapResult, ResultCode, Scope, client};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use zeroize::Zeroizing;
 
-use crate::job::{Binds, Job, Outcome, Owner, Sink};
+use crate::job::{Binds, Job, Outcome, Owner, Sink, Sorting};
 use crate::proxy::{Proxy, busy};
 use crate::request::{ANY, encoded, hops, in_circles};
 use crate::settings::Kind;
@@ -265,6 +265,7 @@ impl Attempt {
             patience: None,
             entries_max: None,
             page: None,
+            sorting: Sorting::None,
             is_repeatable: true,
             message: ANY,
             binds: Some(binds),
