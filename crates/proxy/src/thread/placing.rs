@@ -292,8 +292,9 @@ impl Exchange {
         if job.sorting == Sorting::Part {
             connection.parts += 1;
             let can_reopen = !matches!(job.owner, Owner::User(_)) || job.credentials.is_some();
-            // One whose place takes turns goes on: its place would take nothing until then.
-            connection.is_closing |= can_reopen && !in_turn && connection.parts >= SORTED_MAX;
+            // One that is not open yet has had none of them, and one whose place takes turns goes on: its place would take nothing.
+            let can_close = connection.is_ready() && can_reopen && !in_turn;
+            connection.is_closing |= can_close && connection.parts >= SORTED_MAX;
         }
         connection.waiting.push_back((number, job));
         self.places.insert(number, id);
