@@ -231,11 +231,11 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
     })
 }
 
-/// Builds the binary that the end-to-end tests start, along with what is built for all tests: by itself cargo would pick other
-/// features of what both are made of, and compile everything twice.
+/// Builds the binary that the end-to-end tests start, and tries how it can be called. It is optimized and tests are not, so the profiles
+/// differ; the parts of others are shared. By itself cargo would pick other features of what both are made of, and compile everything twice.
 fn binary() -> anyhow::Result<()> {
     let mut arguments = test_arguments();
-    arguments.extend(["--test", "binary", "--no-run"]);
+    arguments.extend(["--profile", "dev", "--test", "binary"]);
     cargo(&arguments)
 }
 

@@ -1,7 +1,7 @@
 //! The binary as it is called: by its own name and commands, and by each of slapd's names.
 //!
-//! That this package has such a test makes cargo build the binary along with all tests, out of the same parts: the tests
-//! of `larix-tests` start that one.
+//! That this package has such a test makes cargo build the binary out of the same parts as all tests: those of `larix-tests` start
+//! it. `cargo xtask` runs this one by name, because its profile is another.
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
 use std::os::unix::fs::symlink;
