@@ -1,7 +1,8 @@
-//! POSIX extended regular expressions, as slapd.access(5) uses them, carried over to the `regex` crate.
+//! POSIX extended regular expressions, as slapd.conf(5) and slapd.access(5) use them, carried over to the `regex` crate.
 //!
-//! What differs and is kept in mind: inside brackets a backslash is data; `.` matches a line end; case never matters.
-//! Back-references are refused: the `regex` crate promises linear time, and has none.
+//! What differs and is kept in mind: inside brackets a backslash is data, and there are no operators of sets; `.` matches a line
+//! end; a `?` behind a repetition makes it optional, and not lazy. Back-references are refused: the `regex` crate promises linear
+//! time, and has none.
 
 use regex::{Regex, RegexBuilder};
 
@@ -22,11 +23,16 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     compile_as(pattern, true)
 }
 
-/// Compiles a POSIX pattern; letters match in either case if `any_case` says so.
+/// Compiles a POSIX extended regular expression, in which `.` stands for every character, line ends too; letters match in either
+/// case if `any_case` says so.
 ///
 /// # Errors
-/// As [`compile`].
-pub fn compile_as(pattern: &str, any_case: bool) -> Result<Regex, String> {
+/// Says that it is none, and why, or that it uses back-references.
+pub fn posix_regex(pattern: &str, any_case: bool) -> Result<Regex, String> {
+    compile_as(pattern, any_case).map_err(|why| format!("not a regular expression: {why}"))
+}
+
+fn compile_as(pattern: &str, any_case: bool) -> Result<Regex, String> {
     RegexBuilder::new(&translate(pattern)?)
         .case_insensitive(any_case)
         .dot_matches_new_line(true)
@@ -60,6 +66,9 @@ fn translate(pattern: &str) -> Result<String, String> {
                 Some(other) => out.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
             },
             '[' => bracket(&mut rest, &mut out)?,
+            // `(?` is no POSIX; the `regex` crate knows groups that begin so.
+            '(' if rest.next_if_eq(&'?').is_some() => out.push_str("(?"),
+            '?' => out.push_str("{0,1}"),
             _ => out.push(c),
         }
     }
@@ -73,12 +82,10 @@ fn bracket(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String
         out.push('^');
     }
     // A `]` in first place is data.
-    if rest.next_if_eq(&']').is_some() {
-        out.push_str("\\]");
-    }
+    let mut first = true;
     loop {
         match rest.next().ok_or(UNCLOSED)? {
-            ']' => {
+            ']' if !first => {
                 out.push(']');
                 return Ok(());
             }
@@ -100,10 +107,31 @@ fn bracket(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String
             '[' if matches!(rest.peek(), Some('.' | '=')) => {
                 return Err("collating elements are not supported".to_owned());
             }
-            c @ ('[' | '\\' | '&' | '~' | '^') => out.extend(['\\', c]),
-            c => out.push(c),
+            c => {
+                push_literal(c, out);
+                // A `-` in last place is data.
+                let mut ahead = rest.clone();
+                if ahead.next() == Some('-') && ahead.peek().is_some_and(|&end| end != ']') {
+                    rest.next();
+                    let end = rest.next().ok_or(UNCLOSED)?;
+                    if end == '[' && matches!(rest.peek(), Some('.' | '=' | ':')) {
+                        return Err("a range ends in a class of characters".to_owned());
+                    }
+                    out.push('-');
+                    push_literal(end, out);
+                }
+            }
         }
+        first = false;
     }
+}
+
+/// Adds one character of a bracket expression, which the `regex` crate shall take for itself.
+fn push_literal(c: char, out: &mut String) {
+    if matches!(c, '[' | ']' | '\\' | '&' | '~' | '^' | '-') {
+        out.push('\\');
+    }
+    out.push(c);
 }
 
 /// Takes the spaces after commas out of a pattern, as normalised DNs have none.
@@ -142,6 +170,18 @@ mod tests {
         check("a\\.b", "axb", false);
         check("\\<foo\\>", "a foo b", true);
         check("a{2}$", "aa", true);
+        check("^a.b$", "a\nb", true);
+        check("^[a-c-]+$", "b-", true);
+        check("^[+--]$", ",", true);
+        check("^a{2}?$", "", true);
+        check("^a+?$", "", true);
+        check("^(?:ab)+$", "abab", true);
+    }
+
+    #[test]
+    fn a_question_mark_behind_a_repetition_does_not_make_it_lazy() {
+        let compiled = compile("^(.+?)(,.*)?$").unwrap();
+        assert_eq!(compiled.captures("uid=a,dc=b").unwrap().get(1).unwrap().as_str(), "uid=a,dc=b");
     }
 
     #[test]
@@ -156,11 +196,14 @@ mod tests {
                 "`[:alhpa:]` is no character class; these are known: alnum, alpha, blank, cntrl, digit, graph, lower, print, punct, \
                  space, upper, xdigit",
             ),
+            ("[A-[:digit:]]", "a range ends in a class of characters"),
             ("a\\", "it ends in a backslash"),
             ("*", "repetition operator missing expression"),
+            ("?", "repetition operator missing expression"),
         ] {
             assert_eq!(compile(pattern).expect_err(pattern), why, "{pattern}");
         }
+        assert_eq!(posix_regex("a(b", false).unwrap_err(), "not a regular expression: unclosed group");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `overlay sock` (slapd-sock(5)): a program is asked before a database answers, and told what it answers.
 
+use larix_engine::access::posix_regex;
 use larix_proxy::sock::{Extension, OverlaySettings, SocketNotice, SocketOperation};
-use larix_rewrite::posix_regex;
 use regex::Regex;
 
 use super::builder::call::{Call, Fault};

@@ -6,10 +6,8 @@
 mod in_front;
 pub mod lines;
 mod mapping;
-mod posix_regex;
 mod rules;
 
 pub use in_front::NamesInFront;
 pub use mapping::{Answers, MapError, Mapped, Mapping, RewriteContext, Surroundings};
-pub use posix_regex::posix_regex;
 pub use rules::{ContextId, Rewrite, RewriteError, Rewritten, Searches, Session, Sessions};

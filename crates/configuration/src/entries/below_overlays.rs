@@ -168,7 +168,7 @@ olcOverlay: {0}ppolicy
             (
                 "olcPPolicyRegexRule",
                 "olcPPolicyRuleObject: (\nolcPPolicyRulePolicy: cn=p\n",
-                "bad regular expression",
+                "not a regular expression",
             ),
             ("olcPPolicyScopedRule", "olcPPolicyRuleAction: jump\n", "jump"),
         ] {

@@ -3,7 +3,7 @@
 use larix_schema::Schema;
 
 use super::ConfigDn;
-use larix_rewrite::posix_regex;
+use larix_engine::access::posix_regex;
 
 /// Limits of one search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use larix_rewrite::posix_regex;
+use larix_engine::access::posix_regex;
 
 /// `authz-policy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -142,6 +142,14 @@ fn a_value_that_another_entry_has_stays() {
 }
 
 #[test]
+fn a_dot_matches_a_line_end() {
+    let rule = "automember-rule hosts cn=web,dc=example,dc=com include description=^a.b$";
+    let fixture = start(&format!("{DEFINITION}\n{rule}"), false);
+    add(&fixture, "x", "description:: YQpi\n");
+    assert_eq!(members(&fixture), "mail: suffix; others: suffix; web: x");
+}
+
+#[test]
 fn groups_may_have_values_of_entries() {
     let lines = "automember-definition people ou=People,dc=example,dc=com (objectClass=uidObject) memberUid:uid\n\
                  automember-rule people cn=web,dc=example,dc=com include uid=.";

@@ -50,11 +50,9 @@ fn constraint(schema: &Schema, suffixes: &[NormalDn], words: &[String]) -> Resul
     let fault = |what: String| format!("constraint_attribute {names} {kind} \"{value}\": {what}");
     let attributes = descriptions(schema, names.split(','))?;
     let rule = match kind.to_ascii_lowercase().as_str() {
-        kind @ ("regex" | "negregex") => Rule::Regex {
-            regex: posix_regex(value, false)
-                .map_err(|why| fault(format!("not a regular expression: {why}")))?,
-            negated: kind == "negregex",
-        },
+        kind @ ("regex" | "negregex") => {
+            Rule::Regex { regex: posix_regex(value, false).map_err(fault)?, negated: kind == "negregex" }
+        }
         "size" => Rule::Size(number(value).map_err(fault)?),
         "count" => Rule::Count(number(value).map_err(fault)?),
         kind @ ("uri" | "neguri") => {

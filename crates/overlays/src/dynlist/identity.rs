@@ -1,6 +1,6 @@
 //! As whom the URLs of a group are evaluated: dgIdentity, for those whom dgAuthz names.
 
-use larix_engine::access::{GroupQuery, Subject};
+use larix_engine::access::{GroupQuery, Subject, posix_regex};
 use larix_engine::entry::EntrySource;
 use larix_engine::fault::Fault;
 use larix_engine::overlay::Failure;
@@ -9,12 +9,8 @@ use larix_engine::overlay::internal_search::{InternalSearch, Whose};
 use larix_proto::Scope;
 use larix_proto::url::LdapUrl;
 use larix_schema::{AttributeDescription, NormalDn, Schema};
-use regex::RegexBuilder;
 
 use super::numbers::without_number;
-
-/// Bytes that a compiled pattern of dgAuthz may take.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 /// What an entry says of it.
 #[derive(Clone, Debug)]
@@ -128,11 +124,7 @@ fn is_authorized(within: &ComputedIn<'_>, requester: &Subject, value: &str) -> R
         "dn.one" | "dn.onelevel" => within_scope(Scope::OneLevel),
         "dn.sub" | "dn.subtree" => within_scope(Scope::Subtree),
         "dn.children" => within_scope(Scope::Children),
-        "dn.regex" => {
-            let pattern =
-                RegexBuilder::new(rest).case_insensitive(true).size_limit(PATTERN_BYTES_MAX).build();
-            pattern.is_ok_and(|pattern| pattern.is_match(dn.as_str()))
-        }
+        "dn.regex" => posix_regex(rest, true).is_ok_and(|pattern| pattern.is_match(dn.as_str())),
         "group" => {
             let class = words.next().unwrap_or("groupOfNames");
             let attribute = words.next().unwrap_or("member");

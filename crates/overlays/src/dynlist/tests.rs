@@ -227,13 +227,21 @@ const IDENTITY: &str = "
 fn groups_may_be_found_as_somebody_else() {
     let rules =
         &["to attrs=mail by dn.base=\"cn=Ann Lee,ou=People,dc=example,dc=com\" read", "to * by * read"];
-    for (who, as_ann, for_bo) in [
-        ("", "as ann: member=Ann Lee", "for bo"),
-        ("cn=Bo,ou=People,dc=example,dc=com", "as ann: member=Ann Lee", "for bo: member=Ann Lee"),
+    let by_pattern = IDENTITY.replace("dn:cn=Bo,", "dn.regex:^cn=[bo\\]+,");
+    for (who, identity, as_ann, for_bo) in [
+        ("", IDENTITY, "as ann: member=Ann Lee", "for bo"),
+        ("cn=Bo,ou=People,dc=example,dc=com", IDENTITY, "as ann: member=Ann Lee", "for bo: member=Ann Lee"),
+        ("", &by_pattern, "as ann: member=Ann Lee", "for bo"),
+        (
+            "cn=Bo,ou=People,dc=example,dc=com",
+            &by_pattern,
+            "as ann: member=Ann Lee",
+            "for bo: member=Ann Lee",
+        ),
     ] {
         let mut fixture = ruled(&[(&DESCRIPTOR, GROUP)], rules);
         fixture.apply(TREE);
-        fixture.apply(IDENTITY);
+        fixture.apply(identity);
         fixture.bind(who);
         assert_eq!(found(&fixture, "(cn=as ann)", &["member"]), as_ann, "{who}");
         assert_eq!(found(&fixture, "(cn=for bo)", &["member"]), for_bo, "{who}");

@@ -61,8 +61,7 @@ fn place(words: &[String]) -> Result<PathPattern, SettingError> {
         return Err(error.with_help("as in `homedir-regexp ^(/home/[-_/a-z0-9]+)$ $1`"));
     };
     let fault = |why: String| SettingError::new(format!("homedir-regexp \"{pattern}\" \"{path}\": {why}"));
-    let compiled =
-        posix_regex(pattern, false).map_err(|why| fault(format!("not a regular expression: {why}")))?;
+    let compiled = posix_regex(pattern, false).map_err(fault)?;
     let (mut rest, groups) = (path.chars(), compiled.captures_len());
     while let Some(c) = rest.next() {
         match c {

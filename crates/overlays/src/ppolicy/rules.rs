@@ -4,10 +4,10 @@ use std::fmt;
 
 use larix_proto::FilterBuf;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClassId, Schema};
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 
 use super::account::PASSWORD;
-use larix_engine::access::GroupQuery;
+use larix_engine::access::{GroupQuery, posix_regex};
 use larix_engine::entry::Entry;
 use larix_engine::overlay::Entries;
 use larix_engine::write::Failure;
@@ -267,10 +267,7 @@ impl<'s> RuleParser<'s> {
             "sub" | "subtree" => ObjectPattern::Subtree(dn()?),
             "children" => ObjectPattern::Children(dn()?),
             "regex" if value.is_empty() => ObjectPattern::Base(NormalDn::root()),
-            "regex" => {
-                let regex = RegexBuilder::new(value).case_insensitive(true).build();
-                ObjectPattern::Regex(regex.map_err(|error| format!("bad regular expression: {error}"))?)
-            }
+            "regex" => ObjectPattern::Regex(posix_regex(value, true)?),
             other => return Err(format!("unknown dn style: {other}")),
         };
         set(&mut self.object, object, "dn")

@@ -486,6 +486,7 @@ fn rules_choose_the_policy() {
         (&["filter=(sn=u) policy_dn=cn=strict,dc=example,dc=com"], true),
         (&["filter=(sn=v) policy_dn=cn=strict,dc=example,dc=com"], false),
         (&["dn.regex=cn=user,(.*) policy_dn.expand=cn=strict,$1"], true),
+        (&["dn.regex=cn=[r-u\\e]+,(.*) policy_dn.expand=cn=strict,$1"], true),
         (&["policy_dn=cn=strict,dc=example,dc=com continue", "no_policy"], false),
         (&["policy_dn=cn=nowhere,dc=example,dc=com", "policy_dn=cn=strict,dc=example,dc=com"], true),
         (&["group=cn=g,dc=example,dc=com policy_dn=cn=strict,dc=example,dc=com"], true),

@@ -41,14 +41,14 @@ pub(super) fn to_extended(pattern: &str) -> String {
     out
 }
 
-/// A bracket expression, in which only `]`, `-`, `^` and classes mean something.
+/// A bracket expression, which is the same in both syntaxes: its end is what has to be found.
 fn copy_bracket(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) {
     out.push('[');
     if let Some(caret) = rest.next_if_eq(&'^') {
         out.push(caret);
     }
-    if rest.next_if_eq(&']').is_some() {
-        out.push_str("\\]");
+    if let Some(data) = rest.next_if_eq(&']') {
+        out.push(data);
     }
     while let Some(c) = rest.next() {
         match c {
@@ -65,7 +65,6 @@ fn copy_bracket(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut S
                     }
                 }
             }
-            '[' | '\\' | '&' | '~' => out.extend(['\\', c]),
             _ => out.push(c),
         }
     }

@@ -13,8 +13,8 @@ use std::fmt;
 
 use regex::Regex;
 
-use crate::posix_regex::posix_regex;
 use escape::Escapes;
+use larix_engine::access::posix_regex;
 use larix_proto::ResultCode;
 use substitution::{Map, Search, Substitution, legal};
 

@@ -35,6 +35,9 @@ fn names_are_rewritten() {
     let cases: &[Case<'_>] = &[
         (&[(r"^uid=([^,]+),.*$", "uid=$1,dc=x", ":")], ann, "uid=ann,dc=x"),
         (&[(r"^UID=([^,]+),.*$", "uid=%1,dc=x", ":")], ann, "uid=ann,dc=x"),
+        (&[(r"^uid=([a-n\]+),cn=m,cn=auth$", "uid=$1,dc=x", ":")], ann, "uid=ann,dc=x"),
+        (&[(r"^uid=\([]a-n\]\{1,\}\),cn=m,cn=auth$", "uid=$1,dc=x", ":R")], ann, "uid=ann,dc=x"),
+        (&[(r"^uid=(.+?)(,cn=n.*)?$", "dc=x,uid=$1", ":")], ann, "dc=x,uid=ann,cn=m,cn=auth"),
         (&[(r"^UID=([^,]+),.*$", "uid=%1,dc=x", ":C")], ann, ann),
         (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":"), (r"^dc=x,(.*)", "ou=z,$1", ":")], ann, "ou=z,dc=y"),
         (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":@"), (r"^dc=x,(.*)", "ou=z,$1", ":")], ann, "dc=x,dc=y"),

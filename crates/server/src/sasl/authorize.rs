@@ -2,15 +2,13 @@
 //! and for the proxied authorization control, by `authz-policy` and the rules in `authzTo` and `authzFrom`.
 
 use larix_configuration::values::{AuthzPolicy, AuthzRegexp};
+use larix_engine::access::posix_regex;
 use larix_proto::FilterBuf;
 use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
 
 use super::identity::{Lookups, Mapper, is_plain_search, user_name};
 use larix_rewrite::Rewrite;
-
-/// Longest regular expression that a rule may hold, in bytes of its compiled form.
-const REGEX_BYTES_MAX: usize = 1 << 18;
 
 /// What decides.
 pub struct Authorizer<'a> {
@@ -66,11 +64,9 @@ impl Authorizer<'_> {
             Rule::OneLevel(dn) => {
                 parse(dn).is_some_and(|dn| other.parent().is_some_and(|parent| parent == dn))
             }
-            Rule::Regex(pattern) => regex::RegexBuilder::new(pattern)
-                .case_insensitive(true)
-                .size_limit(REGEX_BYTES_MAX)
-                .build()
-                .is_ok_and(|regex| regex.is_match(other.as_str())),
+            Rule::Regex(pattern) => {
+                posix_regex(pattern, true).is_ok_and(|regex| regex.is_match(other.as_str()))
+            }
             Rule::User { name, realm, mechanism } => {
                 let (rules, rewrite) = (self.rules, self.rewrite);
                 let mapper = Mapper { lookups: self.lookups, rules, rewrite, who: Some(who) };

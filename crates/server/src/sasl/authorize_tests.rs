@@ -118,6 +118,7 @@ fn rules() {
         ("dn.onelevel:ou=people,dc=x", true),
         ("dn.onelevel:dc=x", false),
         ("dn.regex:^uid=[^,]+,OU=people,dc=x$", true),
+        ("dn.regex:^uid=[a-n\\]+,ou=people,dc=x$", true),
         ("dn.regex:^cn=", false),
         ("dn.regex:(", false),
         ("dn:*", true),

@@ -8,7 +8,7 @@ use super::super::super::builder::Builder;
 use super::super::super::builder::call::{Call, Fault};
 use super::super::super::values::{ConfigDn, TLS_KEYS};
 use super::{MODES, Rule};
-use larix_rewrite::posix_regex;
+use larix_engine::access::posix_regex;
 
 const MECHANISMS: &str = "PLAIN, EXTERNAL, DIGEST-MD5, SCRAM-SHA-1, SCRAM-SHA-256 or SCRAM-SHA-512, the last three with -PLUS, too";
 

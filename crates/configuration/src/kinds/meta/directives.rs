@@ -1,10 +1,11 @@
 //! The directives that slapd-ldap(5) has not, or has otherwise.
 
 use larix_backend::meta::{NameLifetime, OnError, SubtreeRule, Subtrees};
+use larix_engine::access::posix_regex;
 use larix_proto::Scope as SearchScope;
 use larix_proto::url::LdapUrl;
 use larix_proxy::settings::Paging;
-use larix_rewrite::{lines, posix_regex};
+use larix_rewrite::lines;
 
 use super::super::super::builder::call::{Call, Fault};
 use super::super::super::builder::directive::{Apply, Directive, Form, MANY, Scope};
