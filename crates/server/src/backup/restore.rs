@@ -98,9 +98,10 @@ impl<'t> Rebuilt<'t> {
     /// A directory that cannot be written. The old database stands there, or the new one.
     pub(crate) fn publish(self, old: Old) -> Result<Restored, BackupError> {
         let Self { chain, directory, new, restored } = self;
+        // It counts beside this file alone, and so is never one of an older restore. For people: the disk may have no room for it.
+        let note = RestoreNote::new(SystemClock::new().now(), &chain.directory, &restored);
+        let _ = note.write(directory, &new.path().join(DATA_FILE));
         new.publish(old).map_err(|error| BackupError::database(directory, &error))?;
-        // For people alone: the database is in its place, though the disk may have no room for the note.
-        let _ = RestoreNote::new(SystemClock::new().now(), &chain.directory, &restored).write(directory);
         Ok(restored)
     }
 }

@@ -1,11 +1,13 @@
 //! The note that a restore leaves beside the restored database, for the administrator.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use larix_engine::time::Timestamp;
-use larix_store::lmdb::give_to_owner;
+use larix_store::lmdb::{DATA_FILE, UNPACKING, give_to_owner};
 use serde_json::{Value, json};
 
 use super::{BackupError, Restored, sync_directory};
@@ -17,7 +19,7 @@ const NAME: &str = "restored.json";
 pub struct RestoreNote {
     /// When it was complete.
     pub at: Timestamp,
-    /// The backup's directory.
+    /// The backup's directory; `-`: a stream.
     pub backup: String,
     pub entries: u64,
     /// Carried out on the copy, to come to the moment that was asked for.
@@ -28,22 +30,26 @@ pub struct RestoreNote {
 
 impl RestoreNote {
     pub(super) fn new(at: Timestamp, backup: &Path, restored: &Restored) -> Self {
+        // The directory of a stream goes when the restore ends.
+        let is_stream = backup.file_name().is_some_and(|name| name == UNPACKING);
         Self {
             at,
-            backup: backup.display().to_string(),
+            backup: if is_stream { "-".to_owned() } else { backup.display().to_string() },
             entries: restored.entries,
             changes: restored.changes,
             last: restored.last.map(|csn| csn.time),
         }
     }
 
-    pub(super) fn write(&self, directory: &Path) -> Result<(), BackupError> {
+    /// Writes it into a database's directory. `data` is the file that was restored; it may not have its name yet.
+    pub(super) fn write(&self, directory: &Path, data: &Path) -> Result<(), BackupError> {
         let Self { at, backup, entries, changes, last } = self;
-        let text = json!({
-            "at": at.0, "backup": backup, "entries": entries, "changes": changes, "last": last.map(|time| time.0)
-        });
         let path = directory.join(NAME);
         let write = || {
+            let text = json!({
+                "at": at.0, "backup": backup, "entries": entries, "changes": changes,
+                "last": last.map(|time| time.0), "file": identity(data)?
+            });
             let mut file = fs::File::create(&path)?;
             writeln!(file, "{text}")?;
             file.sync_all()
@@ -53,9 +59,12 @@ impl RestoreNote {
         sync_directory(directory)
     }
 
-    /// That of a database's directory; `None`: it was not restored, or what says so cannot be read.
+    /// That of a database's directory; `None`: the database that is there was not restored, or what says so cannot be read.
     pub fn read(directory: &Path) -> Option<Self> {
         let value: Value = serde_json::from_slice(&fs::read(directory.join(NAME)).ok()?).ok()?;
+        if value.get("file")?.as_str()? != identity(&directory.join(DATA_FILE)).ok()? {
+            return None;
+        }
         Some(Self {
             at: Timestamp(value.get("at")?.as_i64()?),
             backup: value.get("backup")?.as_str()?.to_owned(),
@@ -66,6 +75,14 @@ impl RestoreNote {
     }
 }
 
+/// Which file it is, whatever its name: inode and time of birth. A database that took the place of a restored one has another file.
+fn identity(file: &Path) -> io::Result<String> {
+    let metadata = fs::metadata(file)?;
+    // Inodes are used again; not every file system has the time.
+    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    Ok(format!("{}-{}", metadata.ino(), born.map_or(0, |born| born.as_nanos())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +90,8 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join(DATA_FILE);
+        fs::write(&data, "a").unwrap();
         assert_eq!(RestoreNote::read(directory.path()), None);
         let mut note = RestoreNote {
             at: Timestamp(5),
@@ -83,10 +102,25 @@ mod tests {
         };
         for last in [Some(Timestamp(3)), None] {
             note.last = last;
-            note.write(directory.path()).unwrap();
+            note.write(directory.path(), &data).unwrap();
             assert_eq!(RestoreNote::read(directory.path()), Some(note.clone()));
         }
+        // Another database in its place; the file of before is there, so that its inode is not free.
+        fs::rename(&data, directory.path().join("before")).unwrap();
+        assert_eq!(RestoreNote::read(directory.path()), None);
+        fs::write(&data, "a").unwrap();
+        assert_eq!(RestoreNote::read(directory.path()), None);
+        fs::rename(directory.path().join("before"), &data).unwrap();
+        assert_eq!(RestoreNote::read(directory.path()), Some(note.clone()));
         fs::write(directory.path().join(NAME), "{").unwrap();
         assert_eq!(RestoreNote::read(directory.path()), None);
+    }
+
+    #[test]
+    fn a_stream_has_no_directory() {
+        let restored = Restored { entries: 1, changes: 0, last: None };
+        for (from, backup) in [("/db/restore.stream", "-"), ("/backup/monday", "/backup/monday")] {
+            assert_eq!(RestoreNote::new(Timestamp(5), Path::new(from), &restored).backup, backup);
+        }
     }
 }
