@@ -28,6 +28,19 @@ pub(crate) fn print_news(news: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout().lock(), "{news}");
 }
 
+/// Prints a line of a report that somebody asked for.
+///
+/// # Errors
+/// It cannot be written, as to a full disk. A reader that has gone is no error: it wanted no more, and the exit status says the rest.
+pub(crate) fn print_report(line: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot write to standard output"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The terminal of this process, also where standard input is redirected.
 const TERMINAL: &str = "/dev/tty";
 /// A longer answer is no password.

@@ -98,7 +98,8 @@ fn a_restore_needs_no_note() {
     assert!(passes("cat", &other, &[]).contains("dn: dc=example,dc=com"));
 }
 
-/// What these tools say is news: that it cannot be written does not end a restore between two databases, and is no finding.
+/// What these tools say is news: that it cannot be written does not end a restore between two databases. What a check has found is what
+/// somebody asked for.
 #[test]
 fn a_restore_needs_no_reader() {
     let site = Site::example(Kind::Larix);
@@ -106,17 +107,21 @@ fn a_restore_needs_no_reader() {
     let folder = tempfile::tempdir().expect("a folder");
     let backup = text(&folder.path().join("backup"));
     let other = Site::example(Kind::Larix);
-    for (name, site, arguments) in [
-        ("backup", &site, &["--to", backup.as_str()][..]),
-        ("backup", &site, &["--verify", backup.as_str()]),
-        ("restore", &other, &["--from", backup.as_str()]),
-        ("check", &other, &[]),
+    for (name, site, arguments, status) in [
+        ("backup", &site, &["--to", backup.as_str()][..], 0),
+        ("backup", &site, &["--verify", backup.as_str()], 1),
+        ("restore", &other, &["--from", backup.as_str()], 0),
+        ("check", &other, &[], 2),
+        ("check", &other, &["--json"], 2),
+        ("check", &other, &["-n", "0"], 2),
     ] {
         let nowhere = std::fs::File::options().write(true).open("/dev/full").expect("the device");
         let mut command = Kind::Larix.tool(name);
         command.arg("-f").arg(site.configuration()).args(arguments).stdout(nowhere);
         let output = command.output().expect("the tool starts");
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{name}: {said}");
+        assert_eq!(said.contains("cannot write to standard output"), status != 0, "{name}: {said}");
     }
     assert!(passes("cat", &other, &[]).contains("dn: dc=example,dc=com"));
 }

@@ -10,7 +10,7 @@ use larix_engine::check::{self, Checked};
 use larix_store::Store;
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
-use crate::terminal::say;
+use crate::terminal::print_report;
 
 /// Findings that are printed; the rest is counted.
 const PRINTED_MAX: u64 = 100;
@@ -29,7 +29,7 @@ struct Found {
     violations: u64,
     /// What mends the findings.
     mend: &'static str,
-    /// Why databases were not checked; the others were.
+    /// Why databases were not checked, or what was found could not be printed; the others were.
     unchecked: Vec<anyhow::Error>,
 }
 
@@ -83,9 +83,10 @@ fn check(args: &CheckArgs) -> anyhow::Result<Found> {
     let mut found = Found { mend: MEND_INDEXES, ..Found::default() };
     for section in databases {
         match check_one(args.json, &config, section) {
-            Ok((findings, violations)) => {
+            Ok((findings, violations, report)) => {
                 found.findings += findings;
                 found.violations += violations;
+                found.unchecked.extend(print_report(&report).err());
             }
             Err(error) => found.unchecked.push(error),
         }
@@ -105,24 +106,22 @@ fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<Foun
         }
     }
     let (entries, findings) = (config.entries().len(), found.findings);
-    say!(
-        "{}",
-        match args.json {
-            true => serde_json::json!({
-                "suffix": "cn=config",
-                "entries": entries,
-                "findings": findings,
-                "found": printed.findings,
-            })
-            .to_string(),
-            false => format!("cn=config: {entries} entries, {findings} findings"),
-        }
-    );
+    let report = match args.json {
+        true => serde_json::json!({
+            "suffix": "cn=config",
+            "entries": entries,
+            "findings": findings,
+            "found": printed.findings,
+        })
+        .to_string(),
+        false => format!("cn=config: {entries} entries, {findings} findings"),
+    };
+    found.unchecked.extend(print_report(&report).err());
     Ok(found)
 }
 
-/// Checks a database, and prints its line. Answers the numbers of findings and of violations.
-fn check_one(as_json: bool, config: &Config, section: &Database) -> anyhow::Result<(u64, u64)> {
+/// Checks a database. Answers the numbers of findings and of violations, and the line about them.
+fn check_one(as_json: bool, config: &Config, section: &Database) -> anyhow::Result<(u64, u64, String)> {
     let database = common::open(config, section, Access::Read)?;
     let snapshot = database.store().snapshot()?;
     let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
@@ -135,14 +134,11 @@ fn check_one(as_json: bool, config: &Config, section: &Database) -> anyhow::Resu
     })
     .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
     let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
-    say!(
-        "{}",
-        match as_json {
-            true => json(suffix, &checked, violations, &printed),
-            false => line(suffix, &checked, violations),
-        }
-    );
-    Ok((checked.findings, violations))
+    let report = match as_json {
+        true => json(suffix, &checked, violations, &printed),
+        false => line(suffix, &checked, violations),
+    };
+    Ok((checked.findings, violations, report))
 }
 
 /// The first of what was found.

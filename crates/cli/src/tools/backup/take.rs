@@ -14,7 +14,7 @@ use larix_server::backup::{self, Chain, Manifest, Source};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::pace;
-use crate::terminal::say;
+use crate::terminal::{print_report, say};
 use crate::tools::common::{self, Chosen, ConfigArgs, DatabaseArgs};
 
 /// Copy databases while the server runs, with checksums
@@ -70,20 +70,20 @@ fn verify(args: &BackupArgs, directory: &Path) -> anyhow::Result<()> {
             bail!("--load needs a directory: `larix restore --from -` makes databases of a stream");
         }
         let summary = backup::unpack(&mut io::stdin().lock(), None, &mut pace)?;
-        say!("the stream: {} files, {} bytes, whole", summary.files, summary.bytes);
-        return Ok(());
+        return print_report(&format!("the stream: {} files, {} bytes, whole", summary.files, summary.bytes));
     }
     let chain = Chain::read(directory)?;
     chain.verify(&mut pace)?;
     for database in &chain.full.databases {
         let (entries, bytes) = (database.entries, database.file.bytes);
-        say!("{}: {entries} entries, {bytes} bytes, whole", database.name());
+        print_report(&format!("{}: {entries} entries, {bytes} bytes, whole", database.name()))?;
     }
-    say!("made at {} by Larix {}", chain.full.made_at, chain.full.larix);
+    print_report(&format!("made at {} by Larix {}", chain.full.made_at, chain.full.larix))?;
     for increment in &chain.increments {
         let manifest = &increment.manifest;
         let changes: u64 = manifest.databases.iter().map(|database| database.entries).sum();
-        say!("{}: {changes} changes, made at {}, whole", increment.directory.display(), manifest.made_at);
+        let (directory, made_at) = (increment.directory.display(), &manifest.made_at);
+        print_report(&format!("{directory}: {changes} changes, made at {made_at}, whole"))?;
     }
     if args.load {
         load(args, &chain)?;
@@ -100,13 +100,13 @@ fn load(args: &BackupArgs, chain: &Chain) -> anyhow::Result<()> {
     {
         loaded.findings.iter().for_each(|finding| eprintln!("{finding}"));
         findings += loaded.findings.len();
-        say!(
+        print_report(&format!(
             "{}: loaded with {} changes, {} entries, {} findings",
             loaded.suffix,
             loaded.changes,
             loaded.entries,
             loaded.findings.len()
-        );
+        ))?;
     }
     if findings > 0 {
         bail!("what was restored does not agree with itself");
