@@ -189,6 +189,7 @@ fn limits_say_for_whom() {
 fn server_ids_are_of_one_server_each() {
     let read = |lines: &str| read(&[("slapd.conf", lines)]).1.map(|config| config.global.server_ids.len());
     for (lines, expected) in [
+        ("serverID 1 ldap://one:x\n", "slapd.conf:1:12: `ldap://one:x` is not an LDAP URL: "),
         ("serverID 1\nserverID 2 ldap://two\n", "slapd.conf:2:10: a server ID with a URL after one without"),
         ("serverID 2 ldap://two\nserverID 1\n", "slapd.conf:2:10: a server ID without a URL after one with"),
         ("serverID 1\nserverID 2\n", "slapd.conf:2:10: only one server ID without a URL"),
@@ -223,6 +224,8 @@ fn referrals_name_servers() {
         ("ldap://h/???(cn=a)", false),
         ("\"ldap://h/ ldap://i/\"", false),
         ("http://h/", false),
+        ("ldap://h:x/", false),
+        ("ldap://[::1/", false),
     ] {
         for lines in [format!("referral {url}\n"), format!("{SHADOW}updateref {url}\n")] {
             let read = read(&[("slapd.conf", lines.as_str()), ("core.schema", core)]).1;

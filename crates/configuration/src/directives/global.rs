@@ -428,9 +428,7 @@ fn server_id(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         if number == 0 {
             return Err(Fault::argument(0, "server ID 0 cannot have a URL"));
         }
-        if !is_ldap_url(url) {
-            return Err(Fault::argument(1, format!("`{url}` is not an LDAP URL")));
-        }
+        ldap_url(url).map_err(|message| Fault::argument(1, message))?;
     }
     if let Some(first) = builder.global.server_ids.first() {
         let mixed = match (&first.url, &url) {
@@ -464,22 +462,16 @@ fn are_of_one_server(one: Option<&str>, other: Option<&str>) -> bool {
 pub(super) fn referral(call: &Call<'_>) -> Result<String, Fault> {
     const HELP: &str = "such as ldap://host:389/";
     let text = call.argument(0)?;
-    if !is_ldap_url(text) {
-        return Err(Fault::argument(0, format!("`{text}` is not an LDAP URL")).with_help(HELP));
-    }
-    let names_more = LdapUrl::parse(text).is_ok_and(|url| {
-        !url.dn.is_empty() || !url.attributes.is_empty() || url.scope.is_some() || url.filter.is_some()
-    });
-    if names_more {
+    let url = ldap_url(text).map_err(|message| Fault::argument(0, message).with_help(HELP))?;
+    if !url.dn.is_empty() || !url.attributes.is_empty() || url.scope.is_some() || url.filter.is_some() {
         let message = format!("`{text}`: a referral names a server, and no entry, scope or filter");
         return Err(Fault::argument(0, message).with_help(HELP));
     }
     Ok(text.to_owned())
 }
 
-fn is_ldap_url(url: &str) -> bool {
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    matches!(scheme.as_deref(), Some("ldap" | "ldaps" | "ldapi" | "pldap" | "pldaps" | "cldap"))
+fn ldap_url(text: &str) -> Result<LdapUrl, String> {
+    LdapUrl::parse(text).map_err(|error| format!("`{text}` is not an LDAP URL: {error}"))
 }
 
 /// A field of a set, to be changed.
