@@ -168,6 +168,20 @@ fn values_keep_their_place() {
     }
 }
 
+/// slapd has no class for it. Its entry has none of Larix's own, so that slapd reads it.
+#[test]
+fn a_database_of_a_kind_without_a_class() {
+    let ldif = "dn: olcDatabase=dnssrv,cn=config\nchangetype: add\nobjectClass: olcDatabaseConfig\n\
+                olcDatabase: dnssrv\nolcSuffix: cn=three\n\n\
+                dn: olcDatabase={3}dnssrv,cn=config\nchangetype: modify\nadd: olcLarixDnssrvServer\n\
+                olcLarixDnssrvServer: 192.0.2.1\n";
+    check(&[(
+        ldif,
+        &["objectClass", "olcLarixDnssrvServer"],
+        "olcDatabase={3}dnssrv,cn=config objectClass=olcDatabaseConfig olcLarixDnssrvServer=192.0.2.1",
+    )]);
+}
+
 #[test]
 fn refusals_of_a_modify() {
     let modify = |dn: &str, lines: &str| format!("dn: {dn}\nchangetype: modify\n{lines}\n");

@@ -9,7 +9,6 @@ use super::{Descriptor, KindSettings, NOTHING};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "dnssrv",
-    class: Some("olcLarixDnssrvConfig"),
     settings: || Box::new(DnssrvSettings::default()),
     directives: TABLE,
     ..NOTHING
