@@ -1,7 +1,6 @@
 //! `larix cluster`: what the engine of a `database kv` says of its nodes, from its own address; no server is asked.
 
 use std::fmt;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use larix_server::cluster::{self, Checked, KnownNode, NodeReport, Status};
 
+use crate::terminal::{print_report, say};
 use crate::tools::common::ConfigArgs;
 
 /// How long a node that stepped down keeps away from the lease.
@@ -69,9 +69,9 @@ pub(crate) fn main(arguments: &ClusterArgs) -> ExitCode {
     })
 }
 
-/// Prints a line. A reader that has gone away is no failure.
-fn line(text: fmt::Arguments<'_>) {
-    let _gone = writeln!(io::stdout().lock(), "{text}");
+/// Prints a line of what was asked.
+fn line(text: fmt::Arguments<'_>) -> anyhow::Result<()> {
+    print_report(&text.to_string())
 }
 
 fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
@@ -79,18 +79,18 @@ fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
         cluster::status(&place.config.read()?, place.suffix()).map_err(anyhow::Error::msg)?;
     match leader {
         Some((leader, left)) => {
-            line(format_args!("leader:        {leader} (lease: {} ms)", left.as_millis()))
+            line(format_args!("leader:        {leader} (lease: {} ms)", left.as_millis()))?;
         }
-        None => line(format_args!("leader:        none")),
+        None => line(format_args!("leader:        none"))?,
     }
-    line(format_args!("epoch:         {epoch}"));
-    line(format_args!("newest commit: {commit}"));
+    line(format_args!("epoch:         {epoch}"))?;
+    line(format_args!("newest commit: {commit}"))?;
     if let Some((generation, node)) = configuration {
-        line(format_args!("configuration: generation {generation}, of {node}"));
+        line(format_args!("configuration: generation {generation}, of {node}"))?;
     }
-    nodes.iter().for_each(|node| line(format_args!("node:          {}", about(node))));
+    nodes.iter().try_for_each(|node| line(format_args!("node:          {}", about(node))))?;
     for session in connected {
-        line(format_args!("connected:     {} ({} connections)", session.name, session.connections));
+        line(format_args!("connected:     {} ({} connections)", session.name, session.connections))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -131,10 +131,7 @@ fn configuration_of(report: &NodeReport) -> String {
 fn step_down(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     let before = cluster::step_down(&place.config.read()?, place.suffix(), KEPT_AWAY);
     let Some(leader) = before.map_err(anyhow::Error::msg)? else { bail!("no node holds the lease") };
-    line(format_args!(
-        "{leader} has lost the lease, and may not take it for {} seconds",
-        KEPT_AWAY.as_secs()
-    ));
+    say!("{leader} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -149,26 +146,23 @@ fn removed(arguments: &RemoveArgs) -> anyhow::Result<ExitCode> {
         );
     }
     if done.held_lease {
-        line(format_args!(
-            "{node} has lost the lease, and may not take it for {} seconds",
-            KEPT_AWAY.as_secs()
-        ));
+        say!("{node} has lost the lease, and may not take it for {} seconds", KEPT_AWAY.as_secs());
     }
-    line(format_args!("{node} has lost {} connections to the engine", done.connections));
-    line(format_args!("a server that still runs connects again: stop it"));
+    say!("{node} has lost {} connections to the engine", done.connections);
+    say!("a server that still runs connects again: stop it");
     Ok(ExitCode::SUCCESS)
 }
 
 fn checked(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
-    let mut findings = 0;
+    let (mut findings, mut printed) = (0, Ok(()));
     let checked = cluster::check(&place.config.read()?, place.suffix(), &mut |finding| {
         findings += 1;
-        if findings <= PRINTED_MAX {
-            line(format_args!("{finding}"));
+        if findings <= PRINTED_MAX && printed.is_ok() {
+            printed = line(format_args!("{finding}"));
         }
     });
     let Checked { commit, entries } = checked.map_err(anyhow::Error::msg)?;
-    line(format_args!("commit {commit}: {entries} entries, {findings} findings"));
+    printed.and_then(|()| line(format_args!("commit {commit}: {entries} entries, {findings} findings")))?;
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }
 

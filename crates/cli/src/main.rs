@@ -21,6 +21,7 @@ mod version;
 
 use std::any::Any;
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -109,14 +110,19 @@ fn main() -> ExitCode {
     }
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !is_reader_gone(panic.payload()) {
+        if printing_failed(panic.payload()).is_none() {
             usual(panic);
         }
     }));
     std::panic::catch_unwind(|| run(&program, &name, rest)).unwrap_or_else(|panic| {
-        match is_reader_gone(&*panic) {
-            true => ExitCode::from(READER_GONE),
-            false => std::panic::resume_unwind(panic),
+        match printing_failed(&*panic) {
+            Some(why) if why.contains("Broken pipe") => ExitCode::from(READER_GONE),
+            Some(why) => {
+                // Standard error may be what cannot be written.
+                let _ = writeln!(io::stderr(), "{name}: {why}");
+                ExitCode::FAILURE
+            }
+            None => std::panic::resume_unwind(panic),
         }
     })
 }
@@ -128,10 +134,10 @@ fn prints_answers(name: &str, arguments: &[OsString]) -> bool {
         && !matches!(first, Some("serve" | "balance" | "demo" | "adopt"))
 }
 
-/// Whether a panic is that of `println!` into a pipe whose reader has ended, as in `larix version | true`.
-fn is_reader_gone(panic: &(dyn Any + Send)) -> bool {
-    let text = panic.downcast_ref::<String>();
-    text.is_some_and(|text| text.starts_with("failed printing to std") && text.contains("Broken pipe"))
+/// What a panic of `println!` says: into a pipe whose reader has ended, as in `larix version | true`, or to a full disk.
+fn printing_failed(panic: &(dyn Any + Send)) -> Option<&str> {
+    let text = panic.downcast_ref::<String>()?;
+    text.starts_with("failed printing to std").then_some(text.as_str())
 }
 
 fn run(program: &OsStr, name: &str, rest: Vec<OsString>) -> ExitCode {
@@ -186,7 +192,7 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
     let larix = match parsed {
         Ok(larix) => larix,
         // Prints to standard output for --help and --version, to standard error otherwise, with the right status.
-        Err(error) => error.exit(),
+        Err(error) => terminal::end_parsing(&error),
     };
     match larix.command {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),

@@ -9,7 +9,7 @@ mod sample;
 mod show;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Statistics, Store};
 
 use crate::signals;
+use crate::terminal::print_report;
 use estimate::Estimate;
 use sample::Sample;
 
@@ -121,11 +122,8 @@ fn size(args: &SizeArgs, guard: &Guard) -> anyhow::Result<()> {
     };
     let result =
         show::Sizing { sample: &sample, whole: &whole, estimate: &estimate, operated: operated.as_ref() };
-    let mut text = if args.json { format!("{:#}", result.to_json()) } else { result.to_text() };
-    text.push('\n');
-    // A reader that has gone away is no failure.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
-    Ok(())
+    let text = if args.json { format!("{:#}", result.to_json()) } else { result.to_text() };
+    print_report(&text)
 }
 
 fn check(args: &SizeArgs) -> anyhow::Result<()> {

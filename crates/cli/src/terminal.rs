@@ -41,6 +41,20 @@ pub(crate) fn print_report(line: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Ends the process as clap does on `--help`, `--version` and mistakes. Help that is asked for and cannot be written is no success.
+pub(crate) fn end_parsing(error: &clap::Error) -> ! {
+    let mut status = error.exit_code();
+    if let Err(lost) = error.print()
+        && !error.use_stderr()
+        && lost.kind() != io::ErrorKind::BrokenPipe
+    {
+        // Standard error may be full, too.
+        let _ = writeln!(io::stderr(), "cannot write to standard output: {lost}");
+        status = 1;
+    }
+    std::process::exit(status)
+}
+
 /// The terminal of this process, also where standard input is redirected.
 const TERMINAL: &str = "/dev/tty";
 /// A longer answer is no password.

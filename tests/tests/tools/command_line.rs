@@ -37,6 +37,28 @@ fn a_server_without_a_scheme_is_answered_with_its_url() {
     }
 }
 
+/// What a command prints and a full disk does not take is lost: that is no success, and no panic.
+#[test]
+fn what_cannot_be_written_is_no_success() {
+    for words in [
+        &["version"][..],
+        &["--version"],
+        &["help"],
+        &["help", "cat"],
+        &["cat", "--help"],
+        &["serve", "--help"],
+        &["search", "--help"],
+        &["dn", "-f", "/dev/null", "cn=x"],
+        &["size", "--entries", "200", "--seconds", "0"],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(larix()).args(words).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", said(&output));
+        assert!(said(&output).contains("No space left"), "{words:?}: {}", said(&output));
+        assert!(!said(&output).contains("panicked"), "{words:?}: {}", said(&output));
+    }
+}
+
 /// Runs a program where `etc` lies in the place of /etc/ldap, in a mount namespace of its own. None: the system permits none,
 /// or has no such folder to be covered.
 fn with_etc(etc: &Path, program: &Path, arguments: &[&str]) -> Option<Output> {

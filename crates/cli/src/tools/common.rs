@@ -23,6 +23,7 @@ use larix_server::ldif_tree::{self, FileUse};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::Tool;
+use crate::terminal::end_parsing;
 
 /// Where `larix serve --suffix` keeps its configuration.
 const QUICK_START: &str = "larix-data/slapd.d";
@@ -413,7 +414,8 @@ pub(crate) fn open(
 
 /// Parses a tool's own flags; `--help` and mistakes end the process as clap does.
 pub(crate) fn parse<P: Parser>(name: &str, arguments: &[OsString]) -> P {
-    P::parse_from(std::iter::once(OsString::from(name)).chain(arguments.iter().cloned()))
+    let words = std::iter::once(OsString::from(name)).chain(arguments.iter().cloned());
+    P::try_parse_from(words).unwrap_or_else(|error| end_parsing(&error))
 }
 
 /// An attribute of an owned entry as LDIF has it.

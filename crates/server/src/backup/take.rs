@@ -334,8 +334,6 @@ fn look_into(folder: &Path) -> Result<DatabaseBackup, BackupError> {
     let last_record = changes::last_record(&snapshot, &positions).map_err(|e| failed(&e))?;
     drop(snapshot);
     drop(store);
-    // LMDB makes it for readers; a backup does not need it.
-    let _ = fs::remove_file(folder.join("lock.mdb"));
     Ok(DatabaseBackup {
         suffixes: Vec::new(),
         file: StoredFile::of_bytes(DATA_FILE, &[]),

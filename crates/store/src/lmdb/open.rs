@@ -65,7 +65,7 @@ pub struct LmdbOptions {
     pub read_ahead: bool,
     /// For a tool beside a serving process: no lock, no writes.
     pub read_only: bool,
-    /// A copy that this process has made and no other works on: it may stand on a network file system.
+    /// A copy that this process has made and no other works on: it may stand on a network file system, and needs no file for locks.
     pub own_copy: bool,
 }
 
@@ -452,13 +452,16 @@ fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
     if !options.read_ahead {
         flags |= EnvFlags::NO_READ_AHEAD;
     }
+    if options.own_copy {
+        flags |= EnvFlags::NO_LOCK;
+    }
     let mut map_size = options.map_size;
     let mut pauses = KEPT_PAUSES;
     loop {
         let mut open = EnvOpenOptions::new();
         open.map_size(map_size).max_readers(options.max_readers).max_dbs(tables + 1);
-        // SAFETY: neither flag is one of those that LMDB calls unsafe. The file is changed by LMDB alone: writers
-        // hold our lock file, readers of other processes come through LMDB's, and network file systems, where maps
+        // SAFETY: of these flags LMDB calls `NO_LOCK` alone unsafe, and nobody changes a copy of this process. The file is changed by
+        // LMDB alone: writers hold our lock file, readers of other processes come through LMDB's, and network file systems, where maps
         // are not coherent, were refused. Who changes the file by other means than LMDB is outside what can be
         // guarded against.
         let opened = unsafe { open.flags(flags).open(path) };
