@@ -96,6 +96,9 @@ pub enum OpenError {
     /// The files were replaced while they were opened, or a process was killed that replaced them, and only who may write
     /// can mend it.
     Replaced { path: PathBuf },
+    /// The directory is mounted for reading alone, and a process that has it mounted otherwise writes the store: it would not know of
+    /// a reader here.
+    ServedElsewhere { path: PathBuf },
     /// Two tables of one name or number, or a number too high: a bug of the caller.
     Table { name: &'static str },
     /// No store, but what a restore or a load has left that did not come to its end.
@@ -196,6 +199,12 @@ impl fmt::Display for OpenError {
                 f,
                 "{}: its files are being replaced, or a restore or load was ended while it replaced them: start the \
                  server, or open it as the server's user, which completes that",
+                path.display()
+            ),
+            Self::ServedElsewhere { path } => write!(
+                f,
+                "{}: mounted read-only here, while a server or a tool writes the database by another mount and would not know of a \
+                 reader: read it by that mount, or read a snapshot of the file system or a backup",
                 path.display()
             ),
             Self::Table { name } => write!(f, "table {name} is declared twice or numbered too high"),

@@ -68,6 +68,54 @@ fn a_backup_goes_where_no_database_may_be() {
     let (done, said) = backup_with(&folder.path().join("monday.part/database-1"), &to);
     assert!(done, "{said}");
     passes("backup", &site, &["--verify", &text(&to)]);
+
+    // Not all of them have locks for files.
+    let to = folder.path().join("tuesday");
+    let mut command = Command::new(&strace);
+    command.args([
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fcntl",
+        "-e",
+        "inject=fcntl:error=ENOLCK",
+        "-P",
+    ]);
+    command.arg(folder.path().join("tuesday.part/database-1/lock.mdb"));
+    command.arg(Kind::Larix.program().expect("larix")).args(["backup", "-f"]).arg(site.configuration());
+    let output = command.arg("--to").arg(&to).output().expect("strace starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    passes("backup", &site, &["--verify", &text(&to)]);
+}
+
+/// A server that has the directory mounted otherwise does not know of a reader here, and writes to the pages that it reads.
+#[test]
+fn a_read_only_mount_of_a_served_database_is_not_read() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let read_only = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c"]);
+        command.arg(r#"mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@""#);
+        command.arg(site.path().join("data")).arg(program).args(arguments);
+        let output = command.output().ok()?;
+        let text = [output.stdout, output.stderr].concat();
+        Some((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
+    };
+    if read_only(Path::new("true"), &[]).is_none_or(|(done, _)| !done) {
+        eprintln!("this system permits no mount namespace: skipped");
+        return;
+    }
+    let configuration = text(&site.configuration());
+    let cat = || read_only(&Kind::Larix.program().expect("larix"), &["cat", "-f", &configuration]);
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let (done, said) = cat().expect("it starts");
+    assert!(!done && said.contains("mounted read-only here"), "{said}");
+    assert!(server.stop());
+    let (done, said) = cat().expect("it starts");
+    assert!(done && said.contains("dn: dc=example,dc=com"), "{said}");
 }
 
 #[test]

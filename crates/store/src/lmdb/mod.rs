@@ -65,6 +65,8 @@ pub struct LmdbStore {
     /// None of a store that is open for reading.
     room: Option<Mutex<Room>>,
     page_bytes: u64,
+    /// The data file with a shared lock, of a store that is read without LMDB's lock file. Behind the environment, too.
+    _kept_still: Option<File>,
     /// Locked while the store is open for writing. Last, so that it is released after the environment is closed.
     lock: Option<DirectoryLock>,
 }

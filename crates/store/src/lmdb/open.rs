@@ -13,7 +13,7 @@ use heed::{
     CommitOrAbort, DatabaseOpener, Env, EnvFlags, EnvOpenOptions, IntegerComparator, MdbError, RoTxn, RwTxn,
     WithTls, WithoutTls,
 };
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use super::owner::give_to_owner;
@@ -108,8 +108,9 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
     check_directory(path, options)?;
     if options.read_only {
-        let env = open_for_reading(path, tables.len() as u32, options)?;
-        return finish(path, env, catalog, options, None);
+        let (env, kept_still) = open_for_reading(path, tables.len() as u32, options)?;
+        let store = finish(path, env, catalog, options, None)?;
+        return Ok(LmdbStore { _kept_still: kept_still, ..store });
     }
     let data = path.join(DATA_FILE);
     let found = || data.try_exists().map_err(|error| file_error(path, DATA_FILE, error));
@@ -181,6 +182,7 @@ fn finish(
         writer: Mutex::new(()),
         room,
         page_bytes,
+        _kept_still: None,
         lock,
     })
 }
@@ -204,9 +206,13 @@ fn open_for_writing(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
     }
 }
 
-/// The environment for a tool beside a serving process. Its files may be replaced meanwhile, and may be what a process left
-/// that was killed while it replaced them.
-fn open_for_reading(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
+/// The environment for a tool beside a serving process, and what keeps its file still where LMDB cannot. Its files may be replaced
+/// meanwhile, and may be what a process left that was killed while it replaced them.
+fn open_for_reading(
+    path: &Path,
+    tables: u32,
+    options: &LmdbOptions,
+) -> Result<(Env<WithTls>, Option<File>), OpenError> {
     let system = |error| os_error(path, error);
     for _ in 0..READER_ATTEMPTS {
         if replace::is_pending(path).map_err(system)? {
@@ -214,6 +220,7 @@ fn open_for_reading(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
             continue;
         }
         let before = data_inode(path)?;
+        let kept_still = keep_still(path)?;
         let env = match open_environment(path, tables, options) {
             // Of a file and the one that took its place meanwhile nothing can be said.
             Err(_) if is_pending_or_replaced(path, before).map_err(system)? => continue,
@@ -222,7 +229,7 @@ fn open_for_reading(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
         give_to_owner(path, &[replace::READERS_FILE]);
         let agrees = last_commit_is_told(&env).map_err(|error| lmdb_error(path, error))?;
         if agrees && !replace::is_pending(path).map_err(system)? && data_inode(path)? == before {
-            return Ok(env);
+            return Ok((env, kept_still));
         }
         // The process may open it again, for writing even.
         drop(env);
@@ -231,6 +238,21 @@ fn open_for_reading(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
         }
     }
     Err(OpenError::Replaced { path: path.to_owned() })
+}
+
+/// On a file system that is mounted for reading alone LMDB does without its lock file. A process that has the directory mounted otherwise
+/// would then write to pages that are being read. So that there is none, this locks the data file, as a writer does.
+fn keep_still(path: &Path) -> Result<Option<File>, OpenError> {
+    let mounted = rustix::fs::statvfs(path).map_err(|error| os_error(path, error.into()))?;
+    if !mounted.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Ok(None);
+    }
+    let data = File::open(path.join(DATA_FILE)).map_err(|error| file_error(path, DATA_FILE, error))?;
+    match rustix::fs::flock(&data, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => Err(OpenError::ServedElsewhere { path: path.to_owned() }),
+        // Without such locks on this file system there is no writer, who needs one.
+        Ok(()) | Err(_) => Ok(Some(data)),
+    }
 }
 
 /// Whether the file is not the one of before any more, or is going to be another one.
