@@ -77,6 +77,46 @@ fn with_etc(etc: &Path, program: &Path, arguments: &[&str]) -> Option<Output> {
     run(program, arguments)
 }
 
+/// Records for glued databases go through temporary files: what one of them does not take was never loaded.
+#[test]
+fn a_full_temporary_directory_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let database = |suffix: &str, name: &str| {
+        fs::create_dir(path(name)).unwrap();
+        format!("database mdb\nsuffix {suffix}\nrootdn cn=a,cn=x\ndirectory {}\n", path(name).display())
+    };
+    let text = database("cn=b,cn=x", "below") + "subordinate\n" + &database("cn=x", "above");
+    fs::write(path("slapd.conf"), text).unwrap();
+    let mut ldif = String::from(
+        "dn: cn=x\nobjectClass: referral\nobjectClass: extensibleObject\nref: ldap://h/\ncn: x\n",
+    );
+    for number in 0..25 {
+        let name = if number == 0 { "cn=b,cn=x".to_owned() } else { format!("cn=c{number},cn=b,cn=x") };
+        let value = name[3..].split(',').next().unwrap();
+        ldif += &format!(
+            "\ndn: {name}\nobjectClass: referral\nobjectClass: extensibleObject\nref: ldap://h/{:0100}\ncn: {value}\n",
+            0
+        );
+    }
+    fs::write(path("data.ldif"), ldif).unwrap();
+    fs::create_dir(path("small")).unwrap();
+    let add = |program: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c"]);
+        command.arg(r#"mount -t tmpfs -o size=4k none "$0" && TMPDIR="$0" exec "$@""#);
+        command.arg(path("small")).arg(program).args(["add", "-f"]).arg(path("slapd.conf"));
+        command.arg("-l").arg(path("data.ldif")).output().ok()
+    };
+    if add(Path::new("true")).is_none_or(|output| !output.status.success()) {
+        eprintln!("this system permits no mount namespace: skipped");
+        return;
+    }
+    let output = add(&larix()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("cannot write a temporary file"), "{}", said(&output));
+}
+
 #[test]
 fn without_a_flag_the_tools_say_what_they_read() {
     let folder = tempfile::tempdir().unwrap();

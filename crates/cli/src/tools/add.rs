@@ -122,7 +122,8 @@ fn load_glued(
         let owner = owner(config, databases, record);
         for (index, writer) in writers.iter_mut().enumerate() {
             for line in record.iter() {
-                writer.write_all(if index == owner { line } else { b"\n" })?;
+                let line = if index == owner { line.as_slice() } else { b"\n" };
+                writer.write_all(line).context("cannot write a temporary file")?;
             }
         }
         record.clear();
@@ -138,6 +139,7 @@ fn load_glued(
         }
     }
     flush(&mut record)?;
+    writers.iter_mut().try_for_each(Write::flush).context("cannot write a temporary file")?;
     drop(writers);
     let mut total = LoadReport::default();
     for (section, mut share) in databases.iter().zip(shares) {
