@@ -97,6 +97,10 @@ fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
     }
     let section =
         section.with_context(|| format!("no database holds {:?}; -u asks without reading it", args.base))?;
+    if !section.kind.is_stored() {
+        let kind = section.kind.name();
+        bail!("{:?} is in a {kind} database, of which no tool reads the entries; -u asks without", args.base);
+    }
     let fault = |fault| anyhow::anyhow!("{fault}");
     let database = common::open(&config, section, Access::Read)?;
     let snapshot = database.store().snapshot()?;
@@ -134,10 +138,14 @@ fn show_subject(args: &AclArgs, subject: &Subject) {
     }
 }
 
-/// The database with the longest suffix above the DN.
+/// The database with the longest suffix above the DN: its rules are asked, also where it stores no entries.
 fn section_of<'c>(config: &'c Config, dn: &NormalDn) -> Option<&'c larix_configuration::Database> {
-    let stored = config.databases.iter().filter(|database| database.kind.is_stored());
-    let held = NearestSuffix::of(dn).among(stored, |nearest, database| database.depth_of(nearest));
+    let held = NearestSuffix::of(dn).among(&config.databases, |nearest, database| {
+        match database.kind.own_suffix_normal() {
+            Some(own) => nearest.depth([&own]),
+            None => database.depth_of(nearest),
+        }
+    });
     held.map(|(_, database)| database)
 }
 
@@ -364,5 +372,34 @@ impl EntryFacts for Nothing {
 
     fn matches(&self, _: &BoundFilter) -> Match {
         Match::Undefined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_database_whose_rules_are_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        std::fs::write(&file, "database null\nsuffix cn=x\ndatabase monitor\n").unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        for (name, expected) in [
+            ("cn=a,cn=x", Some("null")),
+            ("cn=config", Some("config")),
+            ("cn=schema,cn=config", Some("config")),
+            ("cn=Databases,cn=Monitor", Some("monitor")),
+            ("cn=y", None),
+        ] {
+            let found = section_of(&config, &dn(&config.schema, name).unwrap());
+            assert_eq!(found.map(|section| section.kind.name()), expected, "{name}");
+        }
+        // The rules of cn=config, and not the frontend's.
+        let own = section_of(&config, &dn(&config.schema, "cn=config").unwrap());
+        let policy = config.access_policy(own).unwrap();
+        let anonymous = Subject::default();
+        let target = AccessTarget { dn: &dn(&config.schema, "cn=config").unwrap(), entry: &Nothing };
+        assert!(!policy.check(&anonymous, &target, Item::Entry, Privilege::Read));
     }
 }
