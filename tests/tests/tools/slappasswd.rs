@@ -27,6 +27,7 @@ const MADE: &[(&[&str], &str)] = &[
     (&["-c", "$5$%.16s"], "{CRYPT}$5$"),
     (&["-c", "$5$rounds=2000$%.16s"], "{CRYPT}$5$rounds=2000$"),
     (&["-c", "$6$%.16s"], "{CRYPT}$6$"),
+    (&["-h", "{CRYPT}", "-c", "$6$%.16s"], "{CRYPT}$6$"),
     (&["-h", "{CLEARTEXT}"], PASSWORD),
 ];
 /// What only slapd's makes: Larix verifies it.

@@ -19,6 +19,8 @@ use crate::terminal::{self, Otherwise};
 const LETTERS: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 /// 20 of 56 letters are 116 bits.
 const MADE_LENGTH: usize = 20;
+/// The scheme of `-c`.
+const CRYPT: &str = "{CRYPT}";
 /// A password file is a word, not a volume.
 const FILE_MAX: u64 = 1 << 16;
 
@@ -38,8 +40,8 @@ pub(super) struct PasswdArgs {
     /// Scheme of the value, not of a password made by -g; such as {ARGON2}, {SSHA}, {SSHA512}, {PBKDF2-SHA256}, {CRYPT}, {CLEARTEXT}
     #[arg(short = 'h', value_name = "SCHEME")]
     scheme: Option<String>,
-    /// Salt format of {CRYPT}, such as $6$%.16s
-    #[arg(short = 'c', value_name = "FORMAT", conflicts_with = "scheme")]
+    /// Salt format of {CRYPT}, such as $6$%.16s; without -h, that is the scheme
+    #[arg(short = 'c', value_name = "FORMAT")]
     salt_format: Option<String>,
     /// No line end behind it
     #[arg(short = 'n')]
@@ -92,6 +94,10 @@ fn value(name: &str, args: &PasswdArgs) -> Result<Vec<u8>, String> {
         (None, Some(file)) => read_file(file)?,
         (None, None) => ask()?,
     };
+    if password.is_empty() {
+        // Nobody means a file or a variable without a byte.
+        return Err("the password is empty".to_owned());
+    }
     let hashed = hasher.hash(&password, &SystemRandom).map_err(|error| error.to_string())?;
     // A value that does not verify must never reach an entry.
     let is_usable = if hasher.scheme.is_time_based() {
@@ -108,9 +114,12 @@ fn value(name: &str, args: &PasswdArgs) -> Result<Vec<u8>, String> {
 /// Under slapd's name the default is slapd's, so that the value works in either server.
 fn hasher(name: &str, args: &PasswdArgs) -> Result<Hasher, String> {
     let default = if name.ends_with("slappasswd") { "{SSHA}" } else { "{ARGON2}" };
-    let text = match &args.salt_format {
-        Some(_) => "{CRYPT}",
-        None => args.scheme.as_deref().unwrap_or(default),
+    let text = match (&args.salt_format, args.scheme.as_deref()) {
+        (Some(format), Some(other)) if !other.eq_ignore_ascii_case(CRYPT) => {
+            return Err(format!("-c {format} is for {CRYPT}, and -h {other} names another scheme"));
+        }
+        (Some(_), _) => CRYPT,
+        (None, scheme) => scheme.unwrap_or(default),
     };
     let Some(scheme) = Scheme::from_name(text) else {
         let names: Vec<&str> = Scheme::names().collect();

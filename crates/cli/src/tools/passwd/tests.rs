@@ -25,6 +25,7 @@ fn values_by_flags() {
         ("slappasswd", &["-s", "x", "-h", "{sha}", "-u", "-vv", "-n"], "{SHA}"),
         ("slappasswd", &["-s", "x", "-c", "$6$%.16s"], "{CRYPT}$6$"),
         ("slappasswd", &["-s", "x", "-c", "$5$rounds=2000$%.16s"], "{CRYPT}$5$rounds=2000$"),
+        ("slappasswd", &["-s", "x", "-h", "{crypt}", "-c", "$6$%.16s"], "{CRYPT}$6$"),
         ("slappasswd", &["-s", "x", "-h", "{CLEARTEXT}"], "x"),
         ("slappasswd", &["-s", "x", "-h", "{ARGON2}", "-o", argon2], "{ARGON2}$argon2id$v=19$m=64,t=1,p=2$"),
         ("slappasswd", &["-s", "x", "-h", "{PBKDF2}", "-o", "module-load=pw-pbkdf2 20"], "{PBKDF2}20$"),
@@ -47,9 +48,13 @@ fn what_is_refused_says_why() {
         (&["-o", "module-load=argon2 q=1"], "-o module-load=argon2 q=1: `q=1` is none of m=KIB"),
         (&["-o", "module-load=argon2 m=0"], "-o module-load=argon2 m=0: `0` is not a number from 1 up"),
         (&["-o", "module-load=argon2 m=4194304"], "-o module-load=argon2 m=4194304: at least 8 KiB"),
+        (&["-h", "{SSHA}", "-c", "$6$%.16s"], "-c $6$%.16s is for {CRYPT}, and -h {SSHA} names"),
         (&["-T", "/nonexistent/file"], "/nonexistent/file: No such file"),
+        (&["-T", "/dev/null"], "the password is empty"),
+        (&["-s", ""], "the password is empty"),
     ] {
-        let secret: &[&str] = if arguments[0] == "-T" { &[] } else { &["-s", "x"] };
+        let has_secret = matches!(arguments[0], "-T" | "-s");
+        let secret: &[&str] = if has_secret { &[] } else { &["-s", "x"] };
         let message = made("slappasswd", &[secret, arguments].concat()).unwrap_err();
         assert!(message.starts_with(expected), "{arguments:?}: {message}");
     }
