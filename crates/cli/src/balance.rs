@@ -116,7 +116,7 @@ pub(crate) fn lloadd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
     let parsed = Lloadd::command().try_get_matches_from(arguments).and_then(|m| Lloadd::from_arg_matches(&m));
     let lloadd = match parsed {
         Ok(lloadd) => lloadd,
-        Err(error) => crate::terminal::end_parsing(&error),
+        Err(error) => crate::terminal::end_parsing(&error, 1),
     };
     if lloadd.version > 0 {
         print!("{}", crate::version::text());

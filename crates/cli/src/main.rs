@@ -192,7 +192,7 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
     let larix = match parsed {
         Ok(larix) => larix,
         // Prints to standard output for --help and --version, to standard error otherwise, with the right status.
-        Err(error) => terminal::end_parsing(&error),
+        Err(error) => terminal::end_parsing(&error, terminal::MISTAKE),
     };
     match larix.command {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),

@@ -122,7 +122,7 @@ pub(crate) fn slapd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
     arguments.insert(0, name.into());
     match Slapd::command().try_get_matches_from(arguments).and_then(|m| Slapd::from_arg_matches(&m)) {
         Ok(slapd) => run(name, &slapd.serve),
-        Err(error) => crate::terminal::end_parsing(&error),
+        Err(error) => crate::terminal::end_parsing(&error, 1),
     }
 }
 

@@ -41,9 +41,13 @@ pub(crate) fn print_report(line: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the process as clap does on `--help`, `--version` and mistakes. Help that is asked for and cannot be written is no success.
-pub(crate) fn end_parsing(error: &clap::Error) -> ! {
-    let mut status = error.exit_code();
+/// The usual exit status of a command line that cannot be read.
+pub(crate) const MISTAKE: i32 = 2;
+
+/// Ends the process as clap does on `--help`, `--version` and mistakes, these with the status `mistake`. Help that is asked for and cannot
+/// be written is no success.
+pub(crate) fn end_parsing(error: &clap::Error, mistake: i32) -> ! {
+    let mut status = if error.use_stderr() { mistake } else { 0 };
     if let Err(lost) = error.print()
         && !error.use_stderr()
         && lost.kind() != io::ErrorKind::BrokenPipe

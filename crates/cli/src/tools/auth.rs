@@ -32,7 +32,8 @@ pub(super) struct AuthArgs {
     /// Go on after an identity that is wrong
     #[arg(short = 'c')]
     go_on: bool,
-    #[arg(value_name = "ID")]
+    /// Who authenticates; with -U, whom that one wants to act as
+    #[arg(value_name = "ID", required_unless_present = "user")]
     identities: Vec<String>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]

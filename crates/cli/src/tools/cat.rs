@@ -22,6 +22,7 @@ use larix_store::{Snapshot, Store};
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use super::selection::{Selection, SelectionArgs, each_record_of_one_moment};
+use crate::terminal::print_report;
 
 /// Write a database as LDIF
 #[derive(Debug, Parser)]
@@ -132,7 +133,7 @@ impl Opened {
 /// `-o ldif-wrap=no` or a number of columns.
 fn fold(args: &ConfigArgs) -> anyhow::Result<Option<usize>> {
     match args.option("ldif-wrap").or_else(|| args.option("ldif_wrap")) {
-        None => Ok(Some(Writer::COLUMNS)),
+        None | Some("0") => Ok(Some(Writer::COLUMNS)),
         Some("no") => Ok(None),
         Some(text) => {
             let columns =
@@ -190,6 +191,16 @@ impl<W: Write> Output<'_, W> {
         Ok(unreadable)
     }
 
+    /// The id of an entry in a comment, for `-v`: on standard output, as of slapcat, wherever the LDIF goes.
+    fn number(&mut self, id: EntryId) -> anyhow::Result<()> {
+        let comment = format!("# id={:08x}", id.0);
+        match (self.args.config.verbose, &self.args.ldif) {
+            (0, _) => Ok(()),
+            (_, None) => writeln!(self.out, "{comment}").context("cannot write the LDIF"),
+            (_, Some(_)) => print_report(&comment),
+        }
+    }
+
     /// Writes an entry, and all that waited for it, or makes it wait for its superior.
     fn row<S: Snapshot>(
         &mut self,
@@ -199,7 +210,8 @@ impl<W: Write> Output<'_, W> {
         order: &mut Order,
     ) -> anyhow::Result<()> {
         let fault = |fault| anyhow::anyhow!("{fault}");
-        let waits = self.selection.see(view, id, stored, |seen, wanted| {
+        let selection = self.selection;
+        let waits = selection.see(view, id, stored, |seen, wanted| {
             let parent = seen.reader.view.parent();
             // What waited comes again once its superior is written, whose id may be the higher one.
             if Some(parent) > order.passed || order.waiting.contains(&parent) {
@@ -216,6 +228,7 @@ impl<W: Write> Output<'_, W> {
             if parent == EntryId::ROOT || seen.name().is_ok_and(is_suffix) {
                 add_context_csn(view, &mut entry)?;
             }
+            self.number(id)?;
             write_entry(self.writer, self.out, view, entry)?;
             Ok(false)
         })?;

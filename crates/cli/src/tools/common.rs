@@ -23,7 +23,7 @@ use larix_server::ldif_tree::{self, FileUse};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::Tool;
-use crate::terminal::end_parsing;
+use crate::terminal;
 
 /// Where `larix serve --suffix` keeps its configuration.
 const QUICK_START: &str = "larix-data/slapd.d";
@@ -147,7 +147,7 @@ fn is_called_as_slapd() -> bool {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DatabaseArgs {
     /// The database with this suffix
-    #[arg(short = 'b', value_name = "SUFFIX")]
+    #[arg(short = 'b', value_name = "SUFFIX", conflicts_with = "number")]
     pub(crate) suffix: Option<String>,
     /// The database with this number: 0 is cn=config, 1 the first one configured
     #[arg(short = 'n', value_name = "NUMBER")]
@@ -266,9 +266,9 @@ impl DatabaseArgs {
         Ok(Self { suffix: Some(base.to_owned()).filter(|_| number.is_none()), number, ..self.clone() })
     }
 
-    /// The same for tools that look at everything: every stored database if none is named.
+    /// The same for tools that look at everything: every stored database if none is named, glued or not.
     pub(crate) fn choose_every<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
-        if !self.is_unset() || self.no_glue {
+        if !self.is_unset() {
             return self.choose(config);
         }
         let all: Vec<_> = config.databases.iter().filter(|database| database.kind.is_stored()).collect();
@@ -415,7 +415,9 @@ pub(crate) fn open(
 /// Parses a tool's own flags; `--help` and mistakes end the process as clap does.
 pub(crate) fn parse<P: Parser>(name: &str, arguments: &[OsString]) -> P {
     let words = std::iter::once(OsString::from(name)).chain(arguments.iter().cloned());
-    P::try_parse_from(words).unwrap_or_else(|error| end_parsing(&error))
+    // A tool of slapd's ends with 1 whatever was wrong.
+    let mistake = if is_called_as_slapd() { 1 } else { terminal::MISTAKE };
+    P::try_parse_from(words).unwrap_or_else(|error| terminal::end_parsing(&error, mistake))
 }
 
 /// An attribute of an owned entry as LDIF has it.
@@ -551,6 +553,38 @@ mod tests {
         check(None, Some(1), Some("cn=a,cn=y"), "\"cn=a,cn=y\" is not in the database");
         check(None, Some(0), Some("cn=y"), "\"cn=y\" is not in the database");
         check(None, Some(0), Some("cn=schema,cn=config"), CONFIGURATION_SUFFIX);
+    }
+
+    #[test]
+    fn what_looks_at_everything_looks_at_glued_databases() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        let below = "database mdb\nsuffix cn=b,cn=x\ndirectory /nowhere/b\nsubordinate\n";
+        std::fs::write(&file, format!("{below}database mdb\nsuffix cn=x\ndirectory /nowhere/x\n")).unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        for (number, no_glue, expected) in [
+            (None, false, &["cn=b,cn=x", "cn=x"][..]),
+            (None, true, &["cn=b,cn=x", "cn=x"]),
+            (Some(2), false, &["cn=x", "cn=b,cn=x"]),
+            (Some(2), true, &["cn=x"]),
+            (Some(1), true, &["cn=b,cn=x"]),
+        ] {
+            let args = DatabaseArgs { suffix: None, number, no_glue };
+            let Chosen::Stored(databases) = args.choose_every(&config).unwrap() else {
+                panic!("stored ones")
+            };
+            let found: Vec<_> = databases.iter().map(|database| &*database.suffixes[0].text).collect();
+            assert_eq!(found, expected, "{number:?} {no_glue}");
+        }
+    }
+
+    #[test]
+    fn a_database_has_one_name_at_a_time() {
+        for tool in ["add", "cat", "index", "schema", "check", "offline-modify"] {
+            let command = crate::tools::command(Tool::by_subcommand(tool).unwrap());
+            let refused = command.try_get_matches_from([tool, "-b", "cn=x", "-n", "1"]).unwrap_err();
+            assert!(refused.to_string().contains("cannot be used with"), "{tool}: {refused}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which entries of a database a tool reads, and the reading itself.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use larix_configuration::Config;
 use larix_engine::access::{AccessPolicy, Subject};
@@ -44,7 +44,14 @@ impl SelectionArgs {
 }
 
 fn url(text: &str) -> anyhow::Result<LdapUrl> {
-    LdapUrl::parse(text).map_err(|error| anyhow::anyhow!("-H {text}: {error}"))
+    let url = LdapUrl::parse(text).map_err(|error| anyhow::anyhow!("-H {text}: {error}"))?;
+    let names_a_server = !url.host.is_empty() || url.port.is_some();
+    if names_a_server || !url.attributes.is_empty() || !url.extensions.is_empty() {
+        bail!(
+            "-H {text}: it says which entries are read, and names no server, attributes or extensions: ldap:///BASE??SCOPE?FILTER"
+        );
+    }
+    Ok(url)
 }
 
 /// Which entries are wanted.
@@ -180,4 +187,24 @@ fn read_records<D: Store>(
 fn bind(schema: &Schema, text: &str) -> anyhow::Result<BoundFilter> {
     let filter = FilterBuf::parse(text).map_err(|error| anyhow::anyhow!("filter {text:?}: {error}"))?;
     Ok(schema.bind_filter(filter.as_filter()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a tool would pass over in silence.
+    #[test]
+    fn urls_say_which_entries_are_read() {
+        for (text, fits) in [
+            ("ldap:///", true),
+            ("ldap:///dc=x??one?(cn=a)", true),
+            ("ldap:///dc=x?cn", false),
+            ("ldap://host/dc=x", false),
+            ("ldap://:389/dc=x", false),
+            ("ldap:///dc=x????!ext", false),
+        ] {
+            assert_eq!(url(text).is_ok(), fits, "{text}");
+        }
+    }
 }
