@@ -159,8 +159,8 @@ pub struct Checked {
 
 /// Goes through all tables of a view and reports what does not fit.
 ///
-/// Memory: the ids of all entries with subordinates, and one entry's keys at a time. The index is looked up for every key of every entry
-/// and gone through once.
+/// Memory: the ids of all entries with subordinates, one entry's keys at a time, and up to half a million keys of attributes that have
+/// many. The index is looked up for every key of every entry and gone through once.
 pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -> Result<Checked, Fault> {
     let mut checked = Checked::default();
     let mut findings = 0;
@@ -327,13 +327,14 @@ fn check_pending<N: Snapshot>(
     keys: &BTreeSet<keys::EntryKey>,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
+    let mut known = KnownKeys::default();
     for (part, present) in &pending.keys {
         let key = pending::whole_key(part);
         let Some(head) = key::parse_head(&key).filter(|head| is_indexed(&view.catalog, *head)) else {
             continue;
         };
         match (present, keys.contains(key.as_slice())) {
-            (true, false) if !has_key(view, id, head, &key)? => {
+            (true, false) if !known.has(view, id, head, &key)? => {
                 report(Finding::StrayPosting { entry: id, key });
             }
             (false, true) => report(Finding::MissingPosting { entry: id, key }),
@@ -438,6 +439,7 @@ fn check_index<N: Snapshot>(
     checked: &mut Checked,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
+    let mut known = KnownKeys::default();
     for row in view.snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward)? {
         let (key, said) = row?;
         checked.index_keys += 1;
@@ -449,7 +451,7 @@ fn check_index<N: Snapshot>(
         while let Some(id) = cursor.next()? {
             checked.postings += 1;
             let id = EntryId(id);
-            if kept && !has_key(view, id, head, &key)? && !is_leaving(view, id, head, &key)? {
+            if kept && !known.has(view, id, head, &key)? && !known.is_leaving(view, id, head, &key)? {
                 report(Finding::StrayPosting { entry: id, key: key.to_vec() });
             }
         }
@@ -462,37 +464,78 @@ fn check_index<N: Snapshot>(
     Ok(())
 }
 
-/// Whether the key is gone from the entry, and what is pending will take it from the index.
-fn is_leaving<N: Snapshot>(
-    view: &View<'_, N>,
-    id: EntryId,
-    head: (AttributeNumber, KeyKind),
-    key: &[u8],
-) -> Result<bool, Fault> {
-    Ok(pending::is_late(head.1)
-        && pending::row(view.snapshot, id)?.is_some_and(|row| row.says(key) == Some(false)))
-}
-
 fn is_indexed(catalog: &Catalog, (number, kind): (AttributeNumber, KeyKind)) -> bool {
     catalog.row(number).is_some_and(|row| row.usable().has(kind.into()))
 }
 
-fn has_key<N: Snapshot>(
-    view: &View<'_, N>,
-    id: EntryId,
-    (number, kind): (AttributeNumber, KeyKind),
-    key: &[u8],
-) -> Result<bool, Fault> {
-    let (Some(record), Some(row)) = (view.record(id)?, view.catalog.row(number)) else { return Ok(false) };
-    let Ok(reader) = view.reader(id, &record) else { return Ok(false) };
-    let Some(stored) = reader.view.get(number)? else { return Ok(false) };
-    if stored.form() == Form::Large {
-        // Members that are gone leave what their substrings and sounds had (see `index::keys::changes`).
-        return match key.get(5..).filter(|_| kind == KeyKind::Equality) {
-            Some(member) => values::contains(view.snapshot, id, number, member),
-            None => Ok(true),
+/// Attributes of an entry with fewer keys are not remembered: to make them again costs little.
+const MANY_KEYS: usize = 64;
+/// How many keys are remembered at once: some 20 MB.
+const REMEMBERED_KEYS: usize = 1 << 19;
+
+/// Which keys entries have. Where an attribute has many, they are not made again for each of them.
+#[derive(Debug, Default)]
+pub(crate) struct KnownKeys {
+    /// Ascending.
+    pub(crate) of: BTreeMap<(EntryId, AttributeNumber, KeyKind), Vec<keys::EntryKey>>,
+    count: usize,
+    /// The entry whose row was read last.
+    pending: Option<(EntryId, Option<pending::Row>)>,
+}
+
+impl KnownKeys {
+    pub(crate) fn has<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        id: EntryId,
+        (number, kind): (AttributeNumber, KeyKind),
+        key: &[u8],
+    ) -> Result<bool, Fault> {
+        let is_among =
+            |keys: &[keys::EntryKey]| keys.binary_search_by(|known| known.as_slice().cmp(key)).is_ok();
+        if let Some(known) = self.of.get(&(id, number, kind)) {
+            return Ok(is_among(known));
+        }
+        let (Some(record), Some(row)) = (view.record(id)?, view.catalog.row(number)) else {
+            return Ok(false);
         };
+        let Ok(reader) = view.reader(id, &record) else { return Ok(false) };
+        let Some(stored) = reader.view.get(number)? else { return Ok(false) };
+        if stored.form() == Form::Large {
+            // Members that are gone leave what their substrings and sounds had (see `index::keys::changes`).
+            return match key.get(5..).filter(|_| kind == KeyKind::Equality) {
+                Some(member) => values::contains(view.snapshot, id, number, member),
+                None => Ok(true),
+            };
+        }
+        let keys = keys::stored_attribute_keys(&view.schema, row, kind.into(), &reader, &stored)?;
+        let found = is_among(&keys);
+        if keys.len() >= MANY_KEYS {
+            if self.count + keys.len() > REMEMBERED_KEYS {
+                self.of.clear();
+                self.count = 0;
+            }
+            self.count += keys.len();
+            self.of.insert((id, number, kind), keys);
+        }
+        Ok(found)
     }
-    let keys = keys::stored_attribute_keys(&view.schema, row, kind.into(), &reader, &stored)?;
-    Ok(keys.binary_search_by(|known| known.as_slice().cmp(key)).is_ok())
+
+    /// Whether the key is gone from the entry, and what is pending will take it from the index.
+    fn is_leaving<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        id: EntryId,
+        (_, kind): (AttributeNumber, KeyKind),
+        key: &[u8],
+    ) -> Result<bool, Fault> {
+        if !pending::is_late(kind) {
+            return Ok(false);
+        }
+        if self.pending.as_ref().is_none_or(|(last, _)| *last != id) {
+            self.pending = Some((id, pending::row(view.snapshot, id)?));
+        }
+        let row = self.pending.as_ref().and_then(|(_, row)| row.as_ref());
+        Ok(row.is_some_and(|row| row.says(key) == Some(false)))
+    }
 }

@@ -4,11 +4,11 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::ordered::OrderedWrite as _;
 use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
 
-use crate::check::{Checked, Finding, check};
+use crate::check::{Checked, Finding, KnownKeys, check};
 use crate::entry::record::{Form, INLINE_COUNT_LIMIT};
 use crate::entry::{AttributeNumber, Entry, EntryId, EntrySource, LargeValues, Target, values};
 use crate::fixture::{Fixture, SUFFIX, SearchSpec, index, on_every_store, schema, settings};
-use crate::index::{KeyKind, Kinds, key, pending};
+use crate::index::{KeyKind, Kinds, key, keys, pending};
 use crate::load::{Rebuild, RebuildOptions};
 use crate::tables::{BLOBS, ENTRIES, INDEX, PENDING, TABLES, VALUES};
 use crate::{fixture, tree};
@@ -118,6 +118,31 @@ fn damage_is_found() {
         let is_stray = matches!(found[..], [Finding::StrayRow { entry: EntryId(77), .. }]);
         assert!(is_stray == present && found.is_empty() != present, "{present}: {found:?}");
     }
+}
+
+/// The keys of a long value are made once, and not for each of them.
+#[test]
+fn many_keys_of_an_attribute_are_remembered() {
+    let long: String = (0..400_u32).map(|number| format!("{number:x}")).collect();
+    let entry =
+        format!("\ndn: cn=long,{SUFFIX}\nobjectClass: person\ncn: long\nsn: s\ndescription: {long}\n");
+    let fixture = Fixture::memory(LINES, &(small() + &entry));
+    assert_eq!(findings(&fixture), []);
+    let description = number(&fixture, "description");
+    let snapshot = fixture.database.store().snapshot().unwrap();
+    let view = fixture.database.view(&snapshot).unwrap();
+    let id = EntryId(5);
+    let record = view.record(id).unwrap().unwrap();
+    let reader = view.reader(id, &record).unwrap();
+    let mut known = KnownKeys::default();
+    for key in keys::stored_keys(&view.schema, &view.catalog, &reader).unwrap() {
+        let head = key::parse_head(&key).unwrap();
+        assert!(known.has(&view, id, head, &key).unwrap(), "{head:?}");
+    }
+    let remembered: Vec<_> = known.of.keys().copied().collect();
+    assert_eq!(remembered, [(id, description, KeyKind::Any)]);
+    let other = key::make(description, KeyKind::Any, b"zzz");
+    assert!(!known.has(&view, id, (description, KeyKind::Any), &other).unwrap());
 }
 
 #[test]
