@@ -417,6 +417,15 @@ fn changes_deletes_and_indexes_beside_a_server() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// As behind a disk that is not mounted. An empty database would pass for one that has been emptied.
+#[test]
+fn an_index_of_nothing_makes_no_database() {
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    let output = bench.run("index", &[], "");
+    assert!(!output.status.success() && said(&output).contains("no store"), "{}", said(&output));
+    assert!(!bench.data().join("data.mdb").exists());
+}
+
 /// Damaged index rows are what slapindex is for.
 #[test]
 fn another_index_line_is_made_good_by_slapindex_at_once() {

@@ -377,6 +377,8 @@ fn suffixes(config: &Config) -> String {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Access {
     Read,
+    /// What is there: none is made, which would pass for one that has been emptied.
+    Change,
     Write,
 }
 
@@ -392,7 +394,7 @@ pub(crate) fn open(
         (None, Some(directory)) => {
             let file_use = match access {
                 Access::Read => FileUse::Read,
-                Access::Write => FileUse::Change,
+                Access::Change | Access::Write => FileUse::Change,
             };
             let opened = ldif_tree::open(config, settings, directory, file_use)?;
             opened.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
@@ -402,9 +404,10 @@ pub(crate) fn open(
     };
     let options = match access {
         Access::Read => LmdbOptions::for_reading(),
-        Access::Write => {
+        Access::Change | Access::Write => {
             let defaults = LmdbOptions::default();
-            LmdbOptions { file_mode: mdb.mode.unwrap_or(defaults.file_mode), ..defaults }
+            let file_mode = mdb.mode.unwrap_or(defaults.file_mode);
+            LmdbOptions { file_mode, create: access == Access::Write, ..defaults }
         }
     };
     let store = LmdbStore::open(&mdb.directory, &TABLES, &options)?;

@@ -60,7 +60,7 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
     let mut failed = 0;
     let mut without_index: BTreeSet<&str> = args.attributes.iter().map(String::as_str).collect();
     for section in databases {
-        let database = match common::open(&config, section, Access::Write) {
+        let database = match common::open(&config, section, Access::Change) {
             Ok(database) => database,
             Err(error) => {
                 index_served(args, section, error)?;
