@@ -109,7 +109,7 @@ fn a_read_only_mount_of_a_served_database_is_not_read() {
         return;
     }
     let configuration = text(&site.configuration());
-    let cat = || read_only(&Kind::Larix.program().expect("larix"), &["cat", "-f", &configuration]);
+    let cat = || read_only(&Kind::Larix.program().expect("larix"), &["cat", "-f", configuration.as_str()]);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
     let (done, said) = cat().expect("it starts");
     assert!(!done && said.contains("mounted read-only here"), "{said}");
