@@ -119,6 +119,22 @@ fn shown<'t>(text: &'t str, label: &str) -> &'t str {
     line.unwrap_or_else(|| panic!("no {label}: {text}")).trim()
 }
 
+/// Nobody may read what it shows, or the disk of that is full. It serves all the same, and the password is not lost.
+#[test]
+fn a_server_needs_no_reader() {
+    let newcomer = Newcomer::new();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let shown = newcomer.folder.path().join("shown");
+    let mut command = newcomer.command(&["--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0"]);
+    let mut child = command.stdout(full).stderr(File::create(&shown).unwrap()).spawn().unwrap();
+    while !has_shown(&shown) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended: {}", fs::read_to_string(&shown).unwrap());
+        std::thread::yield_now();
+    }
+    assert!(signal(child.id(), Signal::TERM));
+    assert!(child.wait().unwrap().success(), "a clean stop");
+}
+
 #[test]
 fn changes_are_there_at_the_next_start() {
     let mut newcomer = Newcomer::new();

@@ -5,7 +5,7 @@ mod kept;
 mod replicas;
 
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd
 use zeroize::Zeroizing;
 
 use self::replicas::{ReplicaArgs, Replicas};
-use crate::terminal;
+use crate::terminal::{self, say};
 
 /// Where the newcomer's server listens: this machine alone, a port that needs no privilege.
 pub(crate) const DEFAULT_URL: &str = "ldap://127.0.0.1:3890";
@@ -319,6 +319,14 @@ pub(super) fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> 
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
+/// Shows a line that is never shown again: on standard error where standard output takes none, as on a full disk.
+fn show_once(line: std::fmt::Arguments<'_>) {
+    if writeln!(io::stdout().lock(), "{line}").is_err() {
+        // The server goes on all the same; another password can be set.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}
+
 impl Prepared {
     /// What a start that came to nothing leaves behind: the password that was made up for it, unless it was shown.
     pub(super) fn print_password_unserved(&self) {
@@ -326,19 +334,19 @@ impl Prepared {
         {
             return;
         }
-        println!("The configuration is made, in {}/{CONFIGURATION}.", self.data.display());
+        say!("The configuration is made, in {}/{CONFIGURATION}.", self.data.display());
         if let Some(password) = &self.generated {
-            println!("  administrator  {}", self.administrator());
-            println!("  password       {password}   (shown once; only its hash is kept)");
+            say!("  administrator  {}", self.administrator());
+            show_once(format_args!("  password       {password}   (shown once; only its hash is kept)"));
         }
         self.print_sample_password();
     }
 
     fn print_sample_password(&self) {
         if let Some(password) = &self.sample_password {
-            println!(
+            show_once(format_args!(
                 "  sample         ann, bilal and the others log in with {password}   (shown once; only hashes are kept)"
-            );
+            ));
         }
     }
 
@@ -350,48 +358,50 @@ impl Prepared {
         let admin = self.administrator();
         let all = if at.urls.is_empty() { url.to_owned() } else { at.urls.join(" ") };
         let elsewhere = if at.everywhere { ", and at this machine's other addresses" } else { "" };
-        println!("Larix serves \"{suffix}\" from {} at {all}{elsewhere}", self.data.display());
-        println!("  administrator  {admin}");
+        say!("Larix serves \"{suffix}\" from {} at {all}{elsewhere}", self.data.display());
+        say!("  administrator  {admin}");
         match &self.generated {
-            Some(password) => println!("  password       {password}   (shown once; only its hash is kept)"),
-            None => println!("  password       as set before"),
+            Some(password) => {
+                show_once(format_args!("  password       {password}   (shown once; only its hash is kept)"));
+            }
+            None => say!("  password       as set before"),
         }
         self.print_sample_password();
         if let Some(certificate) = &self.self_signed {
-            println!(
+            say!(
                 "  TLS            a certificate that the server signed itself: give clients {} to trust it\n\
                  \x20                (LDAPTLS_CACERT), or one of your authority here (--tls-cert, --tls-key)",
                 certificate.display()
             );
         } else if let Some(certificate) = configured(&self.config, "olcTLSCertificateFile") {
-            println!("  TLS            {certificate}");
+            say!("  TLS            {certificate}");
         }
-        println!("  configuration  kept in {}/{CONFIGURATION}, changed as cn=config", self.data.display());
+        say!("  configuration  kept in {}/{CONFIGURATION}, changed as cn=config", self.data.display());
         for remark in &self.remarks {
-            println!("  note           {remark}");
+            say!("  note           {remark}");
         }
         for url in &at.admin_urls {
-            println!("  admin page     {url}   (log in as admin)");
+            say!("  admin page     {url}   (log in as admin)");
         }
-        println!();
+        say!("");
         // Without indentation: these lines are copied into a shell, and LDIF takes a leading space for a folded line.
         // At a second start there are entries already.
         if let Some(entry) = base_entry(suffix).filter(|_| self.first) {
-            println!("Next, in another terminal, the first entry (ldapadd does as well):\n");
-            println!("larix modify -a -x -H {url} -D {admin} -W <<'END'");
+            say!("Next, in another terminal, the first entry (ldapadd does as well):\n");
+            say!("larix modify -a -x -H {url} -D {admin} -W <<'END'");
             for line in entry {
-                println!("{line}");
+                say!("{line}");
             }
-            println!("END\n");
+            say!("END\n");
         }
-        println!(
+        say!(
             "{}:\n\nlarix search -x -H {url} -D {admin} -W -b \"{suffix}\"\n",
             if self.first { "And look at it" } else { "Look at it" }
         );
         if terminal::interrupts_this_process() {
-            println!("Stop it with Ctrl-C.");
+            say!("Stop it with Ctrl-C.");
         } else if std::process::id() != IN_A_CONTAINER {
-            println!("Stop it with: kill {}", std::process::id());
+            say!("Stop it with: kill {}", std::process::id());
         }
     }
 }
