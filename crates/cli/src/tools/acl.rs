@@ -99,7 +99,10 @@ fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
         section.with_context(|| format!("no database holds {:?}; -u asks without reading it", args.base))?;
     if !section.kind.is_stored() {
         let kind = section.kind.name();
-        bail!("{:?} is in a {kind} database, of which no tool reads the entries; -u asks without", args.base);
+        bail!(
+            "{:?} is in a {kind} database, which this tool does not read; -u asks without reading",
+            args.base
+        );
     }
     let fault = |fault| anyhow::anyhow!("{fault}");
     let database = common::open(&config, section, Access::Read)?;
