@@ -12,11 +12,11 @@ use larix_engine::access::{
     AccessLevel, AccessPolicy, AccessTarget, EntryFacts, Item, PeerNames, Privilege, Strength, Subject,
 };
 use larix_engine::search::entry::{Gate, Seen};
-use larix_schema::{AttributeDescription, BoundFilter, Match, NearestSuffix, NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use larix_store::Store;
 
-use super::common::{self, Access, ConfigArgs};
+use super::common::{self, Access, ConfigArgs, section_of};
 use super::identities::Offline;
 use explain::Explained;
 
@@ -139,17 +139,6 @@ fn show_subject(args: &AclArgs, subject: &Subject) {
     if let Some(authorization) = subject.dn.as_ref().filter(|_| names_authorization) {
         eprintln!("authzDN: \"{authorization}\"");
     }
-}
-
-/// The database with the longest suffix above the DN: its rules are asked, also where it stores no entries.
-fn section_of<'c>(config: &'c Config, dn: &NormalDn) -> Option<&'c larix_configuration::Database> {
-    let held = NearestSuffix::of(dn).among(&config.databases, |nearest, database| {
-        match database.kind.own_suffix_normal() {
-            Some(own) => nearest.depth([&own]),
-            None => database.depth_of(nearest),
-        }
-    });
-    held.map(|(_, database)| database)
 }
 
 fn subject(args: &AclArgs, config: &Config) -> anyhow::Result<Subject> {

@@ -14,7 +14,7 @@ use larix_server::sasl::identity::Lookups;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
-use super::common::{self, Access};
+use super::common::{self, Access, section_of};
 
 /// Two are as good as many: the answer does not name them.
 const FOUND_MAX: u64 = 2;
@@ -48,11 +48,6 @@ impl<'c> Offline<'c> {
         let held =
             NearestSuffix::of(dn).among(&self.opened, |nearest, (section, _)| section.depth_of(nearest));
         held.map(|(_, (_, database))| database)
-    }
-
-    fn section_over(&self, dn: &NormalDn) -> Option<&'c larix_configuration::Database> {
-        let sections = self.opened.iter().map(|(section, _)| *section);
-        sections.filter(|section| section.suffixes.iter().any(|suffix| dn.is_within(&suffix.normal))).last()
     }
 
     fn subject(who: Option<&NormalDn>) -> Arc<Subject> {
@@ -119,7 +114,7 @@ impl Lookups for Offline<'_> {
 
     fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
         let base = self.config.schema.parse_dn(&url.dn).ok()?;
-        let root = self.section_over(&base).and_then(|section| section.effective_root());
+        let root = section_of(self.config, &base).and_then(larix_configuration::Database::effective_root);
         let entry = self.find_one(root.as_ref(), url)?;
         match attribute {
             None => Some(entry.as_str().to_owned()),
@@ -135,6 +130,33 @@ impl Lookups for Offline<'_> {
     }
 
     fn is_root_over(&self, who: &NormalDn, entry: &NormalDn) -> bool {
-        self.section_over(entry).is_some_and(|section| section.effective_root().as_ref() == Some(who))
+        section_of(self.config, entry).is_some_and(|section| section.effective_root().as_ref() == Some(who))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As for the server: the nearest database counts, whatever is behind it in the configuration.
+    #[test]
+    fn the_root_of_a_database_within_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        let text =
+            "database null\nsuffix cn=b,cn=x\nrootdn cn=inner\ndatabase null\nsuffix cn=x\nrootdn cn=outer\n";
+        std::fs::write(&file, text).unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        let dn = |text: &str| config.schema.parse_dn(text).unwrap();
+        let lookups = Offline::closed(&config);
+        for (who, entry, expected) in [
+            ("cn=inner", "cn=a,cn=b,cn=x", true),
+            ("cn=outer", "cn=a,cn=b,cn=x", false),
+            ("cn=outer", "cn=a,cn=x", true),
+            ("cn=inner", "cn=a,cn=x", false),
+            ("cn=outer", "cn=y", false),
+        ] {
+            assert_eq!(lookups.is_root_over(&dn(who), &dn(entry)), expected, "{who} {entry}");
+        }
     }
 }
