@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use larix_engine::access::posix_regex;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Overlay};
 use larix_proto::FilterBuf;
 use larix_schema::{AttributeDescription, NormalDn};
+use regex::RegexBuilder;
 
 use super::{AutoMember, Definition, Pattern, Rules};
+
+/// Bytes that a compiled expression may take.
+const EXPRESSION_BYTES_MAX: usize = 1 << 20;
 
 const DEFINITION_HELP: &str = "write a name, a base, a filter, the groups' attribute with what becomes its value, and groups for \
                                entries that no rule is about: `automember-definition hosts ou=hosts,dc=example,dc=com \
@@ -124,6 +127,11 @@ fn pattern(text: &str, context: &BuildContext<'_>, fault: FaultOf<'_>) -> Result
     let (name, expression) = text
         .split_once('=')
         .ok_or_else(|| fault(format!("\"{text}\" is not an attribute, `=`, and a regular expression")))?;
-    let regex = posix_regex(expression, false).map_err(|why| fault(format!("\"{expression}\" is {why}")))?;
+    // Not a POSIX one: those of 389 are Perl's, with `\d` and the like. No value gets past a `.` by a line end all the same.
+    let regex = RegexBuilder::new(expression)
+        .dot_matches_new_line(true)
+        .size_limit(EXPRESSION_BYTES_MAX)
+        .build()
+        .map_err(|error| fault(format!("\"{expression}\" is not a regular expression: {error}")))?;
     Ok(Pattern { attribute: described(context, name, fault)?, regex })
 }
