@@ -77,6 +77,24 @@ fn with_etc(etc: &Path, program: &Path, arguments: &[&str]) -> Option<Output> {
     run(program, arguments)
 }
 
+/// The usual directory is that of another server, if the configuration of this one is a file.
+#[test]
+fn a_file_names_no_directory_to_fill() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slapd.conf");
+    fs::write(&file, "database null\nsuffix cn=x\n").unwrap();
+    for name in [["-n", "0"], ["-b", "cn=config"]] {
+        let mut command = Command::new(larix());
+        let output =
+            command.args(["add", "-u", "-l", "/dev/null", "-f"]).arg(&file).args(name).output().unwrap();
+        assert!(
+            !output.status.success() && said(&output).contains("name the directory (-F)"),
+            "{}",
+            said(&output)
+        );
+    }
+}
+
 /// Records for glued databases go through temporary files: what one of them does not take was never loaded.
 #[test]
 fn a_full_temporary_directory_is_no_success() {

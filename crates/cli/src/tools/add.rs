@@ -353,6 +353,13 @@ fn now() -> Instant {
 
 /// Fills a slapd.d: entries are added to what is there, the whole is checked, then it is written.
 fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
+    if let (Some(file), None) = (&args.config.file, &args.config.directory) {
+        // The default directory may be that of another server.
+        bail!(
+            "cn=config is filled in a slapd.d alone, and -f {} is a file: name the directory (-F)",
+            file.display()
+        );
+    }
     let directory = args.config.location().directory_to_write();
     // As with slapadd: entries may be added for the next start of the server.
     let server = slapd_d::server_of(&directory).filter(|_| !args.input.dry_run);
