@@ -77,6 +77,15 @@ fn with_etc(etc: &Path, program: &Path, arguments: &[&str]) -> Option<Output> {
     run(program, arguments)
 }
 
+/// A program that waits for JSON must not take nothing for an answer.
+#[test]
+fn json_is_of_explanations() {
+    let output =
+        Command::new(larix()).args(["acl", "--json", "-f", "/dev/null", "-u", "-b", "cn=x", "cn"]).output();
+    let output = output.unwrap();
+    assert!(!output.status.success() && said(&output).contains("acl explain --json"), "{}", said(&output));
+}
+
 /// The usual directory is that of another server, if the configuration of this one is a file.
 #[test]
 fn a_file_names_no_directory_to_fill() {

@@ -73,6 +73,9 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 }
 
 fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
+    if args.json && !explains {
+        bail!("--json is of explanations: `acl explain --json`");
+    }
     let config = args.config.read()?;
     let schema = &config.schema;
     let dn = dn(schema, &args.base)?;
