@@ -417,6 +417,20 @@ fn changes_deletes_and_indexes_beside_a_server() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// It makes no database, either, and names what is not there.
+#[test]
+fn a_dry_run_changes_nothing() {
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    bench.done("modify", &["-u"], &format!("dn: {SUFFIX}\nchangetype: delete\n"));
+    assert!(!bench.data().join("data.mdb").exists());
+    bench.site.load(TOP);
+    let before = bench.content();
+    assert_eq!(bench.done("delete", &["-u", SUFFIX], ""), format!("{SUFFIX}\n"));
+    let output = bench.run("delete", &["-u", &format!("ou=none,{SUFFIX}")], "");
+    assert!(!output.status.success() && said(&output).contains("No such object"), "{}", said(&output));
+    assert!(bench.content() == before);
+}
+
 /// As behind a disk that is not mounted. An empty database would pass for one that has been emptied.
 #[test]
 fn an_index_of_nothing_makes_no_database() {

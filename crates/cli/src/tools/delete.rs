@@ -12,8 +12,9 @@ use larix_engine::Database;
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::write::WriteOperation;
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::NormalDn;
+use larix_schema::{NearestSuffix, NormalDn};
 use larix_server::config_entries_matching;
+use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
 use super::changing::Changing;
@@ -90,6 +91,9 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         bail!("cn=config has the number 0");
     };
+    if args.dry_run {
+        return look(name, args, &config, &databases, dns);
+    }
     let mut changing = Changing::open(&config, &databases, args.config.verbose > 0)?;
     if let Some(filter) = &args.filter {
         match &changing {
@@ -107,6 +111,52 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
         }
     }
     each(name, args, dns, |operation, controls| changing.change(&config, operation, controls))
+}
+
+/// Prints which entries would be deleted. No database is opened for a change. Answers how many entries are not there.
+fn look(
+    name: &str,
+    args: &DeleteArgs,
+    config: &Config,
+    sections: &[&larix_configuration::Database],
+    mut dns: Vec<String>,
+) -> anyhow::Result<u64> {
+    let mut opened = Vec::new();
+    for section in sections {
+        let database = common::open(config, section, Access::Read)?;
+        if let Some(filter) = &args.filter {
+            matching(config, &database, filter, &mut dns)?;
+        }
+        opened.push((*section, database));
+    }
+    let mut missing = 0;
+    for entry in dns {
+        if is_there(config, &opened, &entry)? {
+            println!("{entry}");
+            continue;
+        }
+        let text = format!("{entry:?}: {}", ResultCode::NO_SUCH_OBJECT);
+        if !args.go_on {
+            bail!("{text}");
+        }
+        eprintln!("{name}: {text}");
+        missing += 1;
+    }
+    Ok(missing)
+}
+
+fn is_there(
+    config: &Config,
+    opened: &[(&larix_configuration::Database, Database<LmdbStore>)],
+    entry: &str,
+) -> anyhow::Result<bool> {
+    let fault = |fault| anyhow::anyhow!("{fault}");
+    let dn = config.schema.parse_dn(entry).map_err(|error| anyhow::anyhow!("DN {entry:?}: {error}"))?;
+    let held = NearestSuffix::of(&dn).among(opened, |nearest, (section, _)| section.depth_of(nearest));
+    let Some((_, (_, database))) = held else { return Ok(false) };
+    let snapshot = database.store().snapshot()?;
+    let view = database.view(&snapshot).map_err(fault)?;
+    Ok(view.resolve(&dn).map_err(fault)?.is_some_and(|resolved| resolved.id.is_some()))
 }
 
 /// Hands each deletion to `apply`. Answers how many were refused.

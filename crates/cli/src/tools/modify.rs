@@ -61,6 +61,10 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         return modify_configuration(name, args, config);
     };
+    if args.input.dry_run {
+        // No database is opened, which would make one where there is none.
+        return each_change(name, args, |_, _| Ok(LdapResult::success()));
+    }
     let mut changing = Changing::open(&config, &databases, args.config.verbose > 0)?;
     each_change(name, args, |operation, controls| changing.change(&config, operation, controls))
 }
