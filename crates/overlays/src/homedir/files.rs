@@ -20,19 +20,16 @@ const SKELETON_DEPTH_MAX: usize = 100;
 /// Octets of an extended attribute, and of the names of all those of a file, at most: the kernel's limit.
 const ATTRIBUTE_BYTES_MAX: usize = 64 * 1024;
 
-/// Makes a home directory with what is in the skeleton. One that is there stays as it is.
+/// Makes a home directory with what is in the skeleton: it gets its name when it is whole. One that is there stays as it is.
 pub(super) fn provide(home: &Path, skeleton: &Path, owner: Owner) -> io::Result<()> {
-    match fs::mkdir(home, Mode::RWXU) {
-        Ok(()) => {}
-        Err(Errno::EXIST) => return Ok(()),
-        Err(error) => return Err(error.into()),
+    match std::fs::symlink_metadata(home) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
-    let made = fill(home, skeleton, owner);
-    if made.is_err() {
-        // The next try finds nothing.
-        let _ = std::fs::remove_dir_all(home);
-    }
-    made
+    let part = begin_unfinished(home)?;
+    let filled = fill(&part, skeleton, owner);
+    name_finished(&part, home, filled)
 }
 
 /// The owner gets the directory last: until then nobody else reaches what is in it.
@@ -186,17 +183,9 @@ pub(super) fn relocate(from: &Path, to: &Path) -> io::Result<()> {
 
 /// The copy gets its name when it is whole and on the disk, and only then the original goes: a crash leaves one of them at least.
 pub(super) fn relocate_by_copy(from: &Path, to: &Path) -> io::Result<()> {
-    let part = unfinished(to)?;
-    if std::fs::symlink_metadata(&part).is_ok() {
-        // A crash has left it.
-        std::fs::remove_dir_all(&part)?;
-    }
-    fs::mkdir(&part, Mode::RWXU)?;
-    let copied = copy_home(from, &part).and_then(|()| Ok(fs::rename(&part, to)?));
-    if copied.is_err() {
-        let _ = std::fs::remove_dir_all(&part);
-    }
-    copied?;
+    let part = begin_unfinished(to)?;
+    let copied = copy_home(from, &part);
+    name_finished(&part, to, copied)?;
     if let Some(folder) = to.parent() {
         File::open(folder)?.sync_all()?;
     }
@@ -211,11 +200,26 @@ fn copy_home(from: &Path, to: &Path) -> io::Result<()> {
     Ok(fs::syncfs(&to)?)
 }
 
-/// The name of a copy that is not whole: nobody but the server's user may look into it.
-fn unfinished(home: &Path) -> io::Result<PathBuf> {
+/// An empty folder beside a home directory, for what is not whole: nobody but the server's user may look into it.
+fn begin_unfinished(home: &Path) -> io::Result<PathBuf> {
     let name = home.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
     let hidden = [OsStr::new("."), name, OsStr::new(".larix-copy")].into_iter().collect::<OsString>();
-    Ok(home.with_file_name(hidden))
+    let part = home.with_file_name(hidden);
+    if std::fs::symlink_metadata(&part).is_ok() {
+        // A crash has left it.
+        std::fs::remove_dir_all(&part)?;
+    }
+    fs::mkdir(&part, Mode::RWXU)?;
+    Ok(part)
+}
+
+/// Gives the name to what was filled. Nothing is left of what was not.
+fn name_finished(part: &Path, home: &Path, filled: io::Result<()>) -> io::Result<()> {
+    let named = filled.and_then(|()| Ok(fs::rename(part, home)?));
+    if named.is_err() {
+        let _ = std::fs::remove_dir_all(part);
+    }
+    named
 }
 
 /// Gives to the new owner what the old one has in a home directory, and the directory.

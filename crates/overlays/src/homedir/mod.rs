@@ -268,8 +268,11 @@ impl HomeDirectories {
             accounts.iter().any(|(other, account)| *other != uuid && account.home.starts_with(&before.home))
         });
         drop(lock);
+        let is_new = matches!(change.record.change, LoggedChange::Add(_));
         let done = match (before, state) {
             (None, State::Account(account)) => self.provide(&account),
+            // It was looked up before its own add came: a crash may have come between the add and the directory.
+            (Some(before), State::Account(account)) if is_new && before == account => self.provide(&account),
             (Some(before), State::Account(account)) => self.alter(&before, &account, is_shared),
             (Some(before), State::None) if !is_shared => self.take_away(&before, change),
             _ => return None,

@@ -133,6 +133,34 @@ fn a_home_is_made_of_the_skeleton_moved_and_archived() {
 }
 
 #[test]
+fn a_crash_leaves_no_account_without_a_home() {
+    let mut house = House::new("");
+    house.fixture.apply(&account("ann", "/home/ann", own_ids()));
+    house.fixture.apply(&account("ben", "/home/ben", own_ids()));
+    // The crash came while the first of them was filled.
+    fs::create_dir_all(house.home(".ann.larix-copy/half")).unwrap();
+    house.followed.begin_again();
+    assert_eq!(house.followed.catch_up(None), NOTHING);
+    assert_eq!(house.homes(), ["ann", "ben"]);
+    assert_eq!(listed(&house.home("ann")), [".config", ".profile"]);
+    // What somebody has taken away stays away when the account is changed.
+    fs::remove_dir_all(house.home("ann")).unwrap();
+    house.followed.begin_again();
+    assert_eq!(house.apply(&modify("ann", "replace: homeDirectory\nhomeDirectory: /home/ann")), NOTHING);
+    assert_eq!(house.homes(), ["ben"]);
+}
+
+#[test]
+fn a_home_appears_when_it_is_whole() {
+    let mut house = House::new("");
+    let deep = (0..=100).fold(house.folder.path().join("skel"), |path, _| path.join("d"));
+    fs::create_dir_all(&deep).unwrap();
+    let reports = house.add("ann", "/home/ann");
+    assert!(reports.len() == 1 && reports[0].contains("more than 100 folders deep"), "{reports:?}");
+    assert_eq!(house.homes(), NOTHING);
+}
+
+#[test]
 fn styles_of_deletion() {
     for (style, expected) in [("", &["ann", "ben"][..]), ("homedir-delete-style DELETE", &[])] {
         let mut house = House::new(style);

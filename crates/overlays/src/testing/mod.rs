@@ -273,6 +273,11 @@ impl Followed {
         Self { served, follower, overlay, writers, woken }
     }
 
+    /// Has it begin anew, as behind a crash: changes that it has not caught up with are made already.
+    pub(crate) fn begin_again(&self) {
+        self.follower.begin(self.overlay.committed().unwrap()).unwrap();
+    }
+
     /// Has it take all that is in the change log, as sent from there; what it has the log tell.
     pub(crate) fn catch_up(&mut self, origin: Option<Arc<ChangeOrigin>>) -> Vec<String> {
         let mut reports = Vec::new();
