@@ -1,13 +1,13 @@
 //! The file of an audit log. It is opened for each batch of changes: who renames it, as logrotate does, finds the next ones in a new
 //! file.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use larix_engine::overlay::committed::NotTaken;
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags};
 
 /// Of a file that is made: the owner writes, the group reads, for it has what entries have. The umask takes away from that.
 const MODE: u32 = 0o640;
@@ -51,16 +51,16 @@ impl AuditFile {
     }
 
     fn write(&self, text: &[u8]) -> io::Result<()> {
-        let mut file = self.open()?;
-        let mut metadata = file.metadata()?;
+        let (mut file, mut metadata) = self.open_alone()?;
         let length = text.len() as u64;
         let is_full = |rotation: &Rotation| metadata.len() > 0 && metadata.len() + length > rotation.bytes;
         if metadata.is_file()
             && let Some(rotation) = self.rotation.filter(is_full)
         {
             self.put_aside(rotation);
-            file = self.open()?;
-            metadata = file.metadata()?;
+            // One that could not be renamed is opened again: it must not wait for itself.
+            drop(file);
+            (file, metadata) = self.open_alone()?;
         }
         let written = file.write_all(text);
         if written.is_err() && metadata.is_file() {
@@ -68,6 +68,26 @@ impl AuditFile {
             let _ = file.set_len(metadata.len());
         }
         written
+    }
+
+    /// The file in use. A regular one is locked: the audit logs of other databases may write to it, too, and what one of them takes
+    /// back or puts aside must not be another's.
+    fn open_alone(&self) -> io::Result<(File, Metadata)> {
+        loop {
+            let file = self.open()?;
+            let metadata = file.metadata()?;
+            if !metadata.is_file() {
+                return Ok((file, metadata));
+            }
+            // A file system without locks is none of an obstacle.
+            let _ = rustix::fs::flock(&file, FlockOperation::LockExclusive);
+            let metadata = file.metadata()?;
+            // Another one may have put it aside meanwhile.
+            let is_same = |now: &Metadata| (now.dev(), now.ino()) == (metadata.dev(), metadata.ino());
+            if fs::metadata(&self.path).is_ok_and(|now| is_same(&now)) {
+                return Ok((file, metadata));
+            }
+        }
     }
 
     fn open(&self) -> io::Result<File> {

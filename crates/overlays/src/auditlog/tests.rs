@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use larix_engine::overlay::committed::{
     ChangeOrigin, Committed, CommittedBatch, Gap, NoOtherWriters, NotTaken,
@@ -154,6 +155,28 @@ fn a_file_is_put_aside_and_followed_when_it_is_moved() {
     fs::rename(&path, folder.path().join("moved")).unwrap();
     appended(&file, "six\n").unwrap();
     assert_eq!((read("audit"), read("moved")), ("six\n".to_owned(), "five five\n".to_owned()));
+}
+
+#[test]
+fn audit_logs_of_several_databases_share_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit");
+    let file = AuditFile { path: path.clone(), non_blocking: false, rotation: None };
+    appended(&file, "one\n").unwrap();
+    // Another one is about to put it aside.
+    let other = fs::File::open(&path).unwrap();
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| appended(&file, "three\n"));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!waiting.is_finished());
+        fs::rename(&path, folder.path().join("audit.01")).unwrap();
+        fs::write(&path, "two\n").unwrap();
+        drop(other);
+        waiting.join().unwrap().unwrap();
+    });
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!([read("audit"), read("audit.01")], ["two\nthree\n", "one\n"].map(str::to_owned));
 }
 
 #[test]
