@@ -375,9 +375,13 @@ impl<'a> Question<'a> {
             if nested {
                 self.of_groups()?;
             }
-            let stored = self.stored(&group)?;
-            ids.extend_from_slice(&stored.ids);
-            let mut inner = stored.groups.clone();
+            let mut inner = Vec::new();
+            // No memberOf says what a group by URL has stored besides.
+            if group.is_static {
+                let stored = self.stored(&group)?;
+                ids.extend_from_slice(&stored.ids);
+                inner.extend_from_slice(&stored.groups);
+            }
             for url in &group.urls {
                 // What another database has is none of the candidates.
                 let is_here = self.within.entries.id_of(&url.base)?.is_some();

@@ -314,6 +314,29 @@ fn changes_of_groups_are_seen_at_once() {
     }
 }
 
+#[test]
+fn members_stored_in_a_group_by_url_are_in_no_member_of() {
+    for lines in ["dynlist-attrset groupOfURLs memberURL member+memberOf", MEMBER_OF, NESTED] {
+        let mut fixture = directory(lines, OPEN);
+        fixture.bind("cn=Manager,dc=example,dc=com");
+        fixture.apply(&format!(
+            "dn: cn=with mail,ou=Groups,{SUFFIX}\nchangetype: modify\nadd: objectClass\nobjectClass: extensibleObject\n-\n\
+             add: member\nmember: cn=Bo,ou=People,{SUFFIX}\n"
+        ));
+        let asked = "(memberOf=cn=with mail,ou=groups,dc=example,dc=com)";
+        // The same, looked at in each entry.
+        let looked_at = format!("(&(cn=*)(|(memberOf=x)(!(!{asked}))))");
+        check(
+            &fixture,
+            &[
+                ("(cn=with mail)", &["member"], "with mail: member=Ann Lee|Bo"),
+                (asked, &["1.1"], "Ann Lee"),
+                (looked_at.as_str(), &["1.1"], "Ann Lee"),
+            ],
+        );
+    }
+}
+
 /// Reads of the store for a filter behind a change, with so many groups that have nothing to do with it.
 fn reads_beside(groups: usize) -> u64 {
     let schema = schema(larix_schema::bundled("dyngroup").unwrap());
