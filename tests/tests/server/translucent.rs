@@ -105,6 +105,12 @@ modify uid=ann,ou=users,o=x
 modify uid=ann,ou=users,o=x
   delete preferredLanguage
 modify uid=eve,ou=users,o=x
+  delete nobody-knows-it
+modify uid=eve,ou=users,o=x
+  delete createTimestamp
+modify uid=eve,ou=users,o=x
+  delete seeAlso: no name
+modify uid=eve,ou=users,o=x
   delete initials
 search uid=eve,ou=users,o=x base (objectClass=*)
 modify uid=eve,ou=users,o=x
@@ -161,6 +167,11 @@ fn stored_values_lie_over_remote_ones() {
         &["employeeType: consultant", "carLicense: LIVID", "sn: annson"],
     );
     has(&answers, "search ou=users,o=x sub (employeeType=consultant) uid", &["=> 0"]);
+    for (removed, expected) in
+        [("nobody-knows-it", "=> 17"), ("createTimestamp", "=> 19"), ("seeAlso", "=> 21")]
+    {
+        has(&answers, &format!("modify uid=eve,ou=users,o=x\n  delete {removed}"), &[expected]);
+    }
 }
 
 /// Changes that would take something of the remote server away, and superiors that nobody makes.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use larix_backend::{Done, PasswordChanged, Pending};
 use larix_engine::controls::RequestControls;
 use larix_engine::time::Clock;
+use larix_engine::write::prepare::{self, Latitude};
 use larix_engine::write::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest, split_rdn,
 };
@@ -125,6 +126,17 @@ impl Changing {
             done(refusal(ResultCode::OTHER, "no modify").into());
             return Pending::default();
         };
+        // What is removed may lead to no change here: the database does not check it then.
+        let latitude = Latitude {
+            relax: request.controls.relax,
+            internal: request.origin == Origin::Internal,
+            ..Latitude::default()
+        };
+        let prepared = prepare::prepare(&self.schema, request.operation.clone(), &NormalDn::root(), latitude);
+        if let Err(refused) = prepared {
+            done(refused.into());
+            return Pending::default();
+        }
         let removes = |change: &&Modification| is_removal(change);
         let mut names: Vec<String> =
             changes.iter().filter(removes).map(|change| change.attribute.description.clone()).collect();
