@@ -42,13 +42,13 @@ pub fn scram_secret<'v>(
     })
 }
 
-/// The password of a value that is one: without a scheme that is known, or behind `{CLEARTEXT}`.
+/// The password of a value that is one: without a scheme, or behind `{CLEARTEXT}`.
 fn cleartext(value: &[u8]) -> Option<&[u8]> {
     let password = match Scheme::split(value) {
         Some((Some(Scheme::Cleartext), rest)) => rest,
-        Some((Some(_), _)) => return None,
-        // OpenLDAP takes braces that are no scheme for a part of the password.
-        Some((None, _)) | None => value,
+        // What `{SASL}` and schemes that are not known stand for is elsewhere, and many can guess the value itself.
+        Some(_) => return None,
+        None => value,
     };
     (1..=PASSWORD_MAX).contains(&password.len()).then_some(password)
 }

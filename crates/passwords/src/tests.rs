@@ -144,7 +144,10 @@ fn secrets_for_challenges() {
     for (value, expected) in [
         (&b"{CLEARTEXT}secret"[..], Some(&b"secret"[..])),
         (b"{CLEARTEXT}", None),
-        (b"{curly}secret", Some(b"{curly}secret")),
+        (b"{}secret", Some(b"{}secret")),
+        (b"{curly}secret", None),
+        (b"{SASL}ann@EXAMPLE.COM", None),
+        (b"{K5KEY}", None),
         (b"{SSHA}secret", None),
         (b"", None),
     ] {
