@@ -120,9 +120,16 @@ fn overwrite_stack() {
     below.zeroize();
 }
 
+/// Schemes of slapd and its modules whose values say where the password is, beside `{SASL}`. Many can guess them: they are no passwords.
+const ELSEWHERE: [&str; 4] = ["{K5KEY}", "{KERBEROS}", "{RADIUS}", "{UNIX}"];
+
 /// Whether a value is hashed already: it begins with a `{SCHEME}` that is known, or holds none itself.
 pub fn is_hashed(value: &[u8]) -> bool {
-    matches!(Scheme::split(value), Some((Some(_), _))) || pass_through(value).is_some()
+    let begins_with =
+        |name: &str| value.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name.as_bytes()));
+    matches!(Scheme::split(value), Some((Some(_), _)))
+        || pass_through(value).is_some()
+        || ELSEWHERE.into_iter().any(begins_with)
 }
 
 /// The password that a value has in the clear; `None`: a hash, or a value that no password matches by itself.

@@ -103,6 +103,22 @@ fn every_scheme_round_trips() {
 }
 
 #[test]
+fn values_that_name_another_place_are_hashed_no_further() {
+    for (value, expected) in [
+        ("{SASL}ann@EXAMPLE.COM", true),
+        ("{kerberos}ann@EXAMPLE.COM", true),
+        ("{K5KEY}", true),
+        ("{UNIX}ann", true),
+        ("{RADIUS}ann", true),
+        ("{UNIX", false),
+        ("{curly}secret", false),
+        ("secret", false),
+    ] {
+        assert_eq!(is_hashed(value.as_bytes()), expected, "{value}");
+    }
+}
+
+#[test]
 fn the_default_is_argon2id() {
     let stored = Hasher::default().hash(b"secret", &SeededRandom::new(1)).expect("hashes");
     let text = String::from_utf8_lossy(&stored).into_owned();
