@@ -17,6 +17,7 @@ mod dnssrv;
 mod gssapi;
 mod hostile;
 mod http;
+mod key_passwords;
 mod lastmod;
 mod lockout;
 mod logs;

@@ -257,6 +257,7 @@ fn fault(config: &Config, database: &Database, overlay: &Overlay) -> Option<(&'s
         .and(Interests::BACK_LINK)
         .and(Interests::BIND)
         .and(Interests::SECOND_FACTOR)
+        .and(Interests::PASSWORD_KEY)
         .and(Interests::ANSWER)
         .and(Interests::COMPUTE)
         .and(Interests::SHOW)

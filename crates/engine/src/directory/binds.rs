@@ -1,5 +1,7 @@
 //! Binds: the stored passwords that a bind's password is checked against, and the outcome of a bind.
 
+use std::sync::Arc;
+
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
@@ -9,6 +11,7 @@ use crate::access::{AccessTarget, Item, Privilege, Subject};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
+use crate::overlay::password_keys::PasswordKey;
 use crate::overlay::second_factor::LoginPassword;
 use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests};
 use crate::search::entry::{Gate, Seen};
@@ -17,13 +20,15 @@ use crate::write::prepare::{Prepared, refuse};
 use crate::write::{Failure, WriteOutcome};
 
 /// Whose password a simple bind is about, and what to check it against.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct BindLookup {
     pub dn: NormalDn,
     /// The DN as it is shown: of the root DN as it is configured, of an entry as it is stored.
     pub shown: String,
     /// Hashed or clear; any that matches will do. None: the bind fails (invalidCredentials).
     pub secrets: Vec<Vec<u8>>,
+    /// What one of the secrets stands for, and will do as well.
+    pub key: Option<Arc<dyn PasswordKey>>,
 }
 
 /// Passwords stay out of logs.
@@ -79,7 +84,8 @@ impl<S: Store> Chosen<'_, S> {
     /// or may not be used for it gives a look-up without secrets: nothing tells these apart.
     pub fn bind_lookup(self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
         let name = dn.as_str();
-        let mut lookup = BindLookup { dn: dn.clone(), shown: name.to_owned(), secrets: Vec::new() };
+        let mut lookup =
+            BindLookup { dn: dn.clone(), shown: name.to_owned(), secrets: Vec::new(), key: None };
         let settings = self.served.database.current_settings();
         let is_root = settings.root_dn.as_ref() == Some(dn);
         if is_root {
@@ -88,7 +94,29 @@ impl<S: Store> Chosen<'_, S> {
         }
         self.add_entry_secrets(subject, is_root, &mut lookup)
             .map_err(|fault| refuse(fault.code(), format!("internal error: {fault}")))?;
+        if settings.overlays.want(Interests::PASSWORD_KEY) {
+            lookup.key = self.key_behind(&lookup).map_err(Failure::into_result)?;
+        }
         Ok(lookup)
+    }
+
+    /// The key that one of the secrets stands for.
+    fn key_behind(self, lookup: &BindLookup) -> Result<Option<Arc<dyn PasswordKey>>, Failure> {
+        let database = &self.served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        for overlay in settings.overlays.at(Interests::PASSWORD_KEY) {
+            let Some(keys) = overlay.password_keys() else { continue };
+            if !lookup.secrets.iter().any(|secret| keys.is_meant_by(secret)) {
+                continue;
+            }
+            let snapshot = database.snapshot_for(&[&lookup.dn])?;
+            let view = database.view(&snapshot)?;
+            let Some(entry) = Present::of(&view, &policy).entry(&lookup.dn)? else { return Ok(None) };
+            if let Some(key) = keys.key(&entry, &self.frontend.schema, self.served.clock.now()) {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
     }
 
     /// The password that is configured for the root DN, without those that its entry may have. `None` for any other name, and
@@ -100,6 +128,7 @@ impl<S: Store> Chosen<'_, S> {
             dn: dn.clone(),
             shown: settings.root_dn_text.clone(),
             secrets: vec![secret.clone()],
+            key: None,
         })
     }
 

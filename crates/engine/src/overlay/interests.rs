@@ -36,7 +36,10 @@ impl Interests {
     /// [`Overlay::second_factor`]
     pub const SECOND_FACTOR: Self = Self(1 << 9);
 
-    const NAMES: [(Self, &'static str); 10] = [
+    /// [`Overlay::password_keys`]
+    pub const PASSWORD_KEY: Self = Self(1 << 10);
+
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::PREPARE, "prepare"),
         (Self::BIND, "bind"),
         (Self::ANSWER, "answer"),
@@ -47,6 +50,7 @@ impl Interests {
         (Self::TICK, "tick"),
         (Self::DYNAMIC_OBJECTS, "dynamic objects"),
         (Self::SECOND_FACTOR, "second factor"),
+        (Self::PASSWORD_KEY, "password key"),
     ];
 
     /// Both.

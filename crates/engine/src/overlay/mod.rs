@@ -7,6 +7,7 @@
 //!   have others carried out with it. What it adds is committed together with the change or not at all.
 //! * [`Authentication`] judges a bind whose password was compared: it may refuse it, answer with controls, and have the
 //!   account's state changed before the answer goes out.
+//! * [`PasswordKeys`] finds the key of an entry that a stored password stands for.
 //! * [`SecondFactor`] takes a code off the end of a password, and judges it before the password is judged.
 //! * [`Answering`] sees an entry on its way out, and adds controls.
 //! * [`ShownEntries`] alters what is answered of an entry.
@@ -19,6 +20,7 @@ pub mod computed;
 pub mod descriptor;
 pub mod interests;
 pub mod internal_search;
+pub mod password_keys;
 pub mod second_factor;
 pub mod settings;
 pub mod shown;
@@ -40,6 +42,7 @@ use crate::time::{RandomSource, Timestamp};
 use committed::{Committed, Tick};
 use computed::ComputedAttributes;
 use internal_search::{InternalSearch, Searched, Visit};
+use password_keys::PasswordKeys;
 use second_factor::SecondFactor;
 use shown::ShownEntries;
 
@@ -134,6 +137,11 @@ pub trait Overlay: Debug + Send + Sync {
 
     /// The hook of a second factor.
     fn second_factor(&self) -> Option<&dyn SecondFactor> {
+        None
+    }
+
+    /// The hook of passwords that are keys of the entry.
+    fn password_keys(&self) -> Option<&dyn PasswordKeys> {
         None
     }
 

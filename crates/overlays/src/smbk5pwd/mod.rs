@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::overlay::password_keys::PasswordKeys;
 use larix_engine::overlay::{
     Additions, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Prepared,
     Purpose, Refusal, internal_change,
@@ -83,7 +84,15 @@ impl Overlay for PasswordSync {
     }
 
     fn interests(&self) -> Interests {
-        Interests::PREPARE
+        match self.heimdal {
+            Some(_) => Interests::PREPARE | Interests::PASSWORD_KEY,
+            None => Interests::PREPARE,
+        }
+    }
+
+    fn password_keys(&self) -> Option<&dyn PasswordKeys> {
+        let heimdal = self.heimdal.as_ref()?;
+        Some(heimdal)
     }
 
     fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use larix_engine::access::Subject;
 use larix_engine::overlay::{PasswordWork, Purpose};
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::time::{Clock as _, SeededRandom};
@@ -443,12 +444,14 @@ attributetype ( 1.3.6.1.4.1.5322.10.1.2 NAME 'krb5KeyVersionNumber' EQUALITY int
   SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )
 attributetype ( 1.3.6.1.4.1.5322.10.1.5 NAME 'krb5KDCFlags' EQUALITY integerMatch SINGLE-VALUE
   SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )
+attributetype ( 1.3.6.1.4.1.5322.10.1.8 NAME 'krb5ValidEnd' EQUALITY generalizedTimeMatch
+  SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )
 attributetype ( 1.3.6.1.4.1.5322.10.1.9 NAME 'krb5PasswordEnd' EQUALITY generalizedTimeMatch
   SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )
 attributetype ( 1.3.6.1.4.1.5322.10.1.10 NAME 'krb5Key' SYNTAX 1.3.6.1.4.1.1466.115.121.1.5 )
 objectclass ( 1.3.6.1.4.1.5322.10.2.1 NAME 'krb5Principal' SUP top AUXILIARY MUST krb5PrincipalName )
 objectclass ( 1.3.6.1.4.1.5322.10.2.2 NAME 'krb5KDCEntry' SUP krb5Principal AUXILIARY MUST krb5KeyVersionNumber
-  MAY ( krb5PasswordEnd $ krb5KDCFlags $ krb5Key ) )
+  MAY ( krb5ValidEnd $ krb5PasswordEnd $ krb5KDCFlags $ krb5Key ) )
 ";
 
 #[test]
@@ -501,4 +504,33 @@ fn keys_of_heimdals_principals_change_with_the_password() {
     let other = fixture_with(&schema, &[(&DESCRIPTOR, &sealed)], "userPassword: new");
     other.apply(&modify("replace: userPassword\nuserPassword: x"));
     assert!(other.value(USER, "krb5Key").is_none());
+}
+
+#[test]
+fn a_principals_key_is_the_password_where_the_entry_says_so() {
+    let account = "objectClass: krb5KDCEntry\nkrb5PrincipalName: user@EXAMPLE.COM\nkrb5KeyVersionNumber: 4\nuserPassword: new";
+    let fixture = fixture_with(HEIMDAL, &[(&DESCRIPTOR, "smbk5pwd-enable krb5")], account);
+    let name = fixture.schema.parse_dn(USER).unwrap();
+    let told = || {
+        let found = fixture.directory.bind_lookup(&name, &Subject::default()).unwrap();
+        found.key.map(|key| (key.is_of(b"new"), key.is_of(b"other"), key.is_of(b"{K5KEY}")))
+    };
+    let new = Some((true, false, false));
+    assert_eq!(told(), None, "another password");
+    for (change, expected) in [
+        ("replace: userPassword\nuserPassword: {K5KEY}", new),
+        ("add: userPassword\nuserPassword: {SSHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", new),
+        ("replace: userPassword\nuserPassword: {k5key}ignored", new),
+        ("replace: krb5ValidEnd\nkrb5ValidEnd: 20250101000000Z", None),
+        ("replace: krb5ValidEnd\nkrb5ValidEnd: 20990101000000Z", new),
+        ("replace: krb5PrincipalName\nkrb5PrincipalName: renamed@EXAMPLE.COM", new),
+        ("replace: krb5Key\nkrb5Key: damaged", None),
+        // A new password takes the place of the scheme, and makes keys.
+        ("replace: userPassword\nuserPassword: other", None),
+        ("replace: userPassword\nuserPassword: {K5KEY}", Some((false, true, false))),
+        ("delete: krb5Key", None),
+    ] {
+        fixture.apply(&modify(change));
+        assert_eq!(told(), expected, "{change}");
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use larix_engine::access::Subject;
 use larix_engine::budget::RequestLimit;
 use larix_engine::controls::{ControlValues, RequestControls};
+use larix_engine::overlay::password_keys::PasswordKey;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork};
 use larix_engine::password::{self, Cost, Hasher, Scheme};
@@ -39,6 +40,8 @@ const CODED_MAX: usize = 16;
 /// Values that a password is compared with.
 pub(super) struct Stored {
     pub(super) passwords: Vec<Secret>,
+    /// The key of the entry that one of them stands for.
+    pub(super) key: Option<Arc<dyn PasswordKey>>,
     /// The name as the directory shows it, if it knows better than the client.
     pub(super) shown: Option<String>,
     /// How many bytes at the end of the password are the code of a second factor, fewer than it has.
@@ -48,7 +51,7 @@ pub(super) struct Stored {
 impl Stored {
     /// For a name without an account.
     pub(super) fn none() -> Self {
-        Self { passwords: Vec::new(), shown: None, code_length: None }
+        Self { passwords: Vec::new(), key: None, shown: None, code_length: None }
     }
 }
 
@@ -162,25 +165,26 @@ impl Common {
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
         let Self { config, services, .. } = self;
-        let Stored { passwords: mut stored, shown, code_length } = stored;
+        let Stored { passwords: mut stored, key, shown, code_length } = stored;
         let (password, code) = match bind.proof {
             Proof::Password(password) => split_code(password, code_length),
             Proof::Judged(_) => (Zeroizing::default(), GivenCode::Missing),
         };
         self.drop_costly(&mut stored, bind.dn);
-        match stored.first() {
+        let like_key = key.as_ref().map(|key| key.like());
+        match like_key.as_ref().or_else(|| stored.first()) {
             Some(first) => services.decoy.learn(first),
             // The time of the answer must not show that there is no such account, or that it has no password.
             None => stored.push(services.decoy.get()),
         }
         let judged = judge.judges(bind.dn);
-        let heavy = stored.iter().any(|value| password::cost(value) == Cost::Heavy);
+        let heavy = key.is_some() || stored.iter().any(|value| password::cost(value) == Cost::Heavy);
         let source = services.passwords.source(&context.subject.peer.peer_name, bind.dn.as_str());
         let rehasher = config.frontend.password_costs.rehash.then(|| config.hasher());
         let elsewhere = self.elsewhere();
         // A job that only waits for another program takes no thread from those that compute.
         let asks = elsewhere.is_some() && stored.iter().any(|value| asks_elsewhere(value));
-        let check = PasswordCheck { stored, password, elsewhere, rehasher };
+        let check = PasswordCheck { stored, key, password, elsewhere, rehasher };
         let place = JobContext { services: Arc::clone(services), judge, source };
         if !heavy && !judged {
             let (conclusion, rehash) = (check.outright(), check.rehash(None));
@@ -314,6 +318,8 @@ pub(super) fn new_password(given: Option<&Secret>) -> (Secret, Option<Secret>) {
 /// A password and the values that one of must match.
 struct PasswordCheck {
     stored: Vec<Secret>,
+    /// The key of the entry that one of them stands for.
+    key: Option<Arc<dyn PasswordKey>>,
     password: Secret,
     /// The program that checks `{SASL}` values.
     elsewhere: Option<Elsewhere>,
@@ -331,6 +337,12 @@ impl PasswordCheck {
             }
         }
         matching
+    }
+
+    /// Whether the key is that of the password.
+    fn is_key(&self) -> bool {
+        self.password.len() <= password::PASSWORD_MAX
+            && self.key.as_ref().is_some_and(|key| key.is_of(&self.password))
     }
 
     /// The stored values that take a code, where what was sent before the code is right for them, and that code. Whether it is right,
@@ -365,7 +377,9 @@ impl PasswordCheck {
         answer: impl FnOnce(BindConclusion) + Send + 'static,
     ) {
         let matching = self.matching().cloned();
-        attempt.matched = matching.is_some();
+        // It is derived whatever matches: the time does not tell which one it was.
+        let is_key = self.is_key();
+        attempt.matched = matching.is_some() || is_key;
         // Nobody judges the codes of the root DN, and a login that has given a code to a second factor has none left.
         if !attempt.matched
             && judged

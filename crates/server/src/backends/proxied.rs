@@ -175,7 +175,7 @@ impl Backend for Proxied {
             judge,
             context,
             bind,
-            passwords::Stored { passwords, shown: None, code_length: None },
+            passwords::Stored { passwords, ..passwords::Stored::none() },
             later,
         )
     }

@@ -56,6 +56,8 @@ pub(super) mod heimdal_names {
     pub(in super::super) const PRINCIPAL: &str = "krb5PrincipalName";
     pub(in super::super) const EXPIRATION: &str = "krb5PasswordEnd";
     pub(in super::super) const FLAGS: &str = "krb5KDCFlags";
+    /// Read if the schema has it.
+    pub(in super::super) const VALID_END: &str = "krb5ValidEnd";
     pub(in super::super) const ALL: [&str; 5] = [KEYS, VERSION, PRINCIPAL, EXPIRATION, FLAGS];
 }
 

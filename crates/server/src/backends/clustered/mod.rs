@@ -138,6 +138,7 @@ impl SharedDatabase {
         let found = self.chosen().bind_lookup(dn, subject)?;
         Ok(passwords::Stored {
             passwords: found.secrets.into_iter().map(Zeroizing::new).collect(),
+            key: found.key,
             shown: Some(found.shown),
             code_length: self.chosen().code_length(dn, password)?,
         })
@@ -299,7 +300,7 @@ impl Clustered {
         is_root_password(&secret, bind.proof).then(|| passwords::Stored {
             passwords: vec![secret],
             shown,
-            code_length: None,
+            ..passwords::Stored::none()
         })
     }
 }

@@ -132,7 +132,7 @@ impl Stored {
         passwords.iter().all(|secret| is_root_password(secret, bind.proof)).then_some(passwords::Stored {
             passwords,
             shown: Some(found.shown),
-            code_length: None,
+            ..passwords::Stored::none()
         })
     }
 
@@ -147,7 +147,7 @@ impl Stored {
     fn lookup(&self, context: &Context<'_>, dn: &NormalDn) -> Result<passwords::Stored, LdapResult> {
         let found = self.chosen().bind_lookup(dn, context.subject)?;
         let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
-        Ok(passwords::Stored { passwords, shown: Some(found.shown), code_length: None })
+        Ok(passwords::Stored { passwords, key: found.key, shown: Some(found.shown), code_length: None })
     }
 }
 
