@@ -18,6 +18,7 @@ mod mounts;
 mod operation;
 mod over_glue;
 mod relay;
+mod renames;
 mod replica_progress;
 mod router;
 mod rules_in_front;
@@ -37,6 +38,7 @@ pub use operation::{
 };
 pub use over_glue::OverGlue;
 pub use relay::Relay;
+pub use renames::RenamesWithin;
 pub use replica_progress::ReplicaProgress;
 pub use router::{Router, Special};
 pub use rules_in_front::{ReadRights, RulesInFront};

@@ -12,6 +12,7 @@ use crate::intercept::{Interceptor, Next, Operations};
 use crate::operation::{
     Changes, Done, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
 };
+use crate::renames::renamed;
 
 /// Stands in front of all overlays of the database: names are those that clients see.
 #[derive(Debug)]
@@ -37,15 +38,7 @@ impl TellsChanges {
         let is_tree = request.controls.tree_delete;
         let mut changed = ChangedEntry { dn: dn.clone(), renamed: None, is_tree, is_certain: true };
         if let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = &request.operation {
-            let superior = match new_superior {
-                Some(superior) => self.schema.parse_dn(superior).ok(),
-                None => dn.parent(),
-            };
-            let name = superior.map(|superior| match superior.is_root() {
-                true => new_rdn.clone(),
-                false => format!("{new_rdn},{superior}"),
-            });
-            let renamed = name.and_then(|name| self.schema.parse_dn(&name).ok());
+            let renamed = renamed(&self.schema, dn, new_rdn, new_superior.as_deref());
             // A name that cannot be read here: what became of the entry is not known.
             changed.is_certain = renamed.is_some();
             changed.renamed = Some(renamed.unwrap_or_else(|| dn.clone()));

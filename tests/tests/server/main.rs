@@ -34,6 +34,7 @@ mod principals;
 mod process;
 mod proxy;
 mod remote_auth;
+mod renames;
 mod rwm;
 mod sasl;
 mod size;

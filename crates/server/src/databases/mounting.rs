@@ -22,8 +22,8 @@ use crate::backends::{
 use crate::log::printable;
 use larix_backend::meta::{KnownNames, Target};
 use larix_backend::{
-    Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, Router, RulesInFront, Special, Stack,
-    TellsChanges,
+    Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, RenamesWithin, Router, RulesInFront,
+    Special, Stack, TellsChanges,
 };
 use larix_proxy::ProxyBackend;
 use larix_proxy::sock::{ProgramContext, ProgramInFront, SocketBackend};
@@ -57,6 +57,9 @@ const BACKENDS: &[(&str, Make)] = &[
     ("null", null),
 ];
 
+/// Kinds of databases whose entries are kept elsewhere, where other names than theirs may be known.
+const KEPT_ELSEWHERE: [&str; 5] = ["ldap", "meta", "asyncmeta", "relay", "sock"];
+
 /// Mounts a database under its suffixes; with it what it has in front of those glued below.
 ///
 /// # Errors
@@ -73,6 +76,9 @@ fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<(Mount, Option<Over
         .transpose()?
         .flatten()
         .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
+    if KEPT_ELSEWHERE.contains(&name) {
+        in_front = in_front.behind(Arc::new(RenamesWithin::new(Arc::clone(&common.config.schema))));
+    }
     if common.config.is_provided_above(database) {
         let teller = common.services.change_tellers.of(place(database));
         in_front = in_front.behind(Arc::new(TellsChanges::new(Arc::clone(&common.config.schema), teller)));

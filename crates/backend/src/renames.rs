@@ -1,0 +1,73 @@
+//! In front of a database whose entries another server or another database keeps: a rename leaves an entry in it. Databases that are stored
+//! here see to that themselves.
+
+use std::sync::Arc;
+
+use larix_engine::write::{Completion, WriteOperation};
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::{NormalDn, Schema};
+
+use crate::backend::Context;
+use crate::intercept::{Interceptor, Next, Operations};
+use crate::operation::{Changes, Pending};
+
+/// Stands in front of all overlays of the database: names are those that clients see.
+#[derive(Debug)]
+pub struct RenamesWithin {
+    schema: Arc<Schema>,
+}
+
+impl RenamesWithin {
+    pub fn new(schema: Arc<Schema>) -> Self {
+        Self { schema }
+    }
+
+    /// Whether a change gives an entry a name that another database holds, or none.
+    fn leaves(&self, context: &Context<'_>, operation: &WriteOperation, dn: &NormalDn) -> bool {
+        let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = operation else { return false };
+        // One that cannot be read is refused by who carries the change out.
+        let Some(renamed) = renamed(&self.schema, dn, new_rdn, new_superior.as_deref()) else { return false };
+        match (context.router.backend(dn), context.router.backend(&renamed)) {
+            (Some(own), Some(other)) => !std::ptr::addr_eq(own, other),
+            (own, _) => own.is_some(),
+        }
+    }
+}
+
+impl Interceptor for RenamesWithin {
+    fn requests(&self) -> Operations {
+        Operations::UPDATE
+    }
+
+    fn only_listens(&self) -> bool {
+        true
+    }
+
+    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+        if let Changes::One(request, Some(dn)) = &changes
+            && self.leaves(context, &request.operation, dn)
+        {
+            let text = "cannot rename between DSAs";
+            done(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text).into());
+            return Pending::default();
+        }
+        next.update(context, changes, done)
+    }
+}
+
+/// What a rename calls an entry; `None`: a name that cannot be read.
+pub(crate) fn renamed(
+    schema: &Schema,
+    dn: &NormalDn,
+    new_rdn: &str,
+    new_superior: Option<&str>,
+) -> Option<NormalDn> {
+    let superior = match new_superior {
+        Some(superior) => schema.parse_dn(superior).ok()?,
+        None => dn.parent()?,
+    };
+    match superior.is_root() {
+        true => schema.parse_dn(new_rdn).ok(),
+        false => schema.parse_dn(&format!("{new_rdn},{superior}")).ok(),
+    }
+}
