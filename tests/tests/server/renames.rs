@@ -27,13 +27,14 @@ fn a_rename_leaves_an_entry_in_its_database() {
     for kind in [Kind::Larix, Kind::Slapd] {
         let modules = ["back_ldap", "back_relay", "rwm"];
         let has_module = |name: &&str| Path::new(&format!("/usr/lib/ldap/{name}.la")).exists();
-        if kind == Kind::Slapd && (kind.is_lacking() || !modules.iter().all(|name| has_module(&name))) {
+        if kind == Kind::Slapd && (kind.is_lacking() || !modules.iter().all(has_module)) {
             continue;
         }
         let remote = Running::start(Kind::Larix, &stored("o=x"), &entries("o=x"));
-        let loaded: String = match kind {
-            Kind::Slapd => modules.map(|name| format!("moduleload {name}\n")).concat(),
-            _ => String::new(),
+        let loaded = if kind == Kind::Slapd {
+            modules.map(|name| format!("moduleload {name}\n")).concat()
+        } else {
+            String::new()
         };
         let body = format!(
             "{loaded}{}\
