@@ -184,6 +184,9 @@ fn overlays(parent: &str, overlays: &[Overlay], all: &mut Vec<ConfigEntry>) {
         classes.extend(own.filter(|class| *class != "olcOverlayConfig"));
         let mut entry = ConfigEntry::new(format!("olcOverlay={name},{parent}"), &classes);
         entry.text("olcOverlay", &name);
+        if overlay.disabled {
+            entry.text("olcDisabled", "TRUE");
+        }
         entry.settings(&overlay.settings);
         if overlay.name == super::remote_auth::NAME {
             for (attribute, value) in super::remote_auth::SHOWN_ALWAYS {

@@ -239,6 +239,13 @@ impl File {
     fn overlays(&mut self, overlays: &[Overlay]) {
         for overlay in overlays {
             self.text.push('\n');
+            // In slapd.conf, `disabled` is a line of databases.
+            if overlay.disabled {
+                let said = format!("overlay {}, disabled", overlay.name);
+                self.comment(&format!("left out: {said}"));
+                self.unsaid.push(said);
+                continue;
+            }
             self.line("overlay", &[&overlay.name]);
             self.settings(&overlay.settings, &[&overlay.name]);
             for (number, server) in overlay.below.iter().enumerate() {

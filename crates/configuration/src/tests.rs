@@ -401,6 +401,33 @@ fn slapd_d_and_back() {
     assert!(error.to_string().contains("the entry above it is missing"), "{error}");
 }
 
+/// An overlay's own entry says that it is not in force. Its database is.
+#[test]
+fn an_overlay_may_be_disabled() {
+    let text = "include $D/core.schema\ndatabase mdb\nsuffix cn=x\ndirectory $D\noverlay unique\nunique_uri ldap:///?cn?sub\n";
+    let (_keep, config) =
+        read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
+    let config = config.unwrap();
+    let with = |value: &str| {
+        let mut entries = config.entries();
+        let overlay = entries.iter_mut().find(|entry| entry.dn.starts_with("olcOverlay=")).unwrap();
+        let values = vec![value.as_bytes().to_vec()];
+        overlay.attributes.push(super::entry::ConfigAttribute::new("olcDisabled", values));
+        Config::from_entries(entries, super::Source::QuickStart).map_err(|error| error.to_string())
+    };
+    for (value, disabled) in [("TRUE", true), ("FALSE", false)] {
+        let config = with(value).unwrap();
+        let database = config.databases.iter().find(|database| database.kind.name() == "mdb").unwrap();
+        assert!(!database.disabled, "{value}");
+        let in_force = config.overlays_of(database).count();
+        assert_eq!((database.overlays[0].disabled, in_force), (disabled, usize::from(!disabled)), "{value}");
+        let exported = config.to_slapd_conf();
+        assert_eq!(exported.text.contains("\noverlay unique\n"), !disabled, "{}", exported.text);
+        assert!(!exported.text.contains("\ndisabled"), "{}", exported.text);
+    }
+    assert!(with("maybe").unwrap_err().contains("neither TRUE nor FALSE"));
+}
+
 /// Rules that rewrite identities: from slapd.conf to entries, in OpenLDAP's form, and back.
 #[test]
 fn rewriting_rules_and_back() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::Quoting;
 
 use super::super::balancer;
-use super::super::builder::call::{At, Call, Fault};
+use super::super::builder::call::{At, Call, Fault, switch_word};
 use super::super::builder::directive::{BalancerPart, Cardinality, Directive, Form, Scope};
 use super::super::builder::{Builder, Section};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
@@ -20,6 +20,9 @@ use super::super::{chain, translucent};
 use super::below_overlays::EntryBelow;
 use super::kept::ReusableSchema;
 use super::names::{EntryName, Role, split_number};
+
+/// Of a database or of an overlay: it is not in force.
+const DISABLED: &str = "olcDisabled";
 
 /// Attributes that say nothing to a directive.
 pub(crate) const PLAIN: [&str; 17] = [
@@ -117,7 +120,10 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
         Role::BalancerBackend(server) => return balanced_server(builder, server, entry, &dn),
         Role::Database(kind) => structure(builder, "database", kind, &dn)?,
-        Role::Overlay(kind) => structure(builder, "overlay", kind, &dn)?,
+        Role::Overlay(kind) => {
+            structure(builder, "overlay", kind, &dn)?;
+            return apply_overlay(builder, entry, &dn);
+        }
         Role::Detail if is_server_below(name) => {
             let origin = Origin::Value { dn: Arc::clone(&dn), attribute: "olcDatabase".to_owned() };
             let has_uri = !entry.values("olcDbURI").is_empty();
@@ -153,6 +159,27 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
     }
     apply_attributes(builder, &entry.attributes, &dn)
+}
+
+/// Applies the entry of an overlay that was opened. Its olcDisabled is about itself: the directive is one of databases.
+fn apply_overlay(builder: &mut Builder, entry: &ConfigEntry, dn: &Arc<str>) -> Result<(), ConfigError> {
+    let Some(value) = entry.values(DISABLED).first() else {
+        return apply_attributes(builder, &entry.attributes, dn);
+    };
+    let Some(is_disabled) = std::str::from_utf8(value).ok().and_then(switch_word) else {
+        let origin = Origin::Value { dn: Arc::clone(dn), attribute: DISABLED.to_owned() };
+        return Err(ConfigError::new(origin, "neither TRUE nor FALSE"));
+    };
+    let database = match builder.section {
+        Section::Database(number) => Some(number),
+        _ => None,
+    };
+    if let Some(overlay) = builder.overlays_mut(database).and_then(|overlays| overlays.last_mut()) {
+        overlay.disabled = is_disabled;
+    }
+    let is_other = |attribute: &&ConfigAttribute| !attribute.description.eq_ignore_ascii_case(DISABLED);
+    let others: Vec<ConfigAttribute> = entry.attributes.iter().filter(is_other).cloned().collect();
+    apply_attributes(builder, &others, dn)
 }
 
 /// A server of the balancer: of the tier above it, which was applied last.
