@@ -315,6 +315,11 @@ fn adds_that_are_refused() {
             "65 olcOverlay=seqmod,cn=config: entries of this kind are not known under cn=config",
         ),
         (
+            "dn: olcOverlay=deref,olcOverlay={0}seqmod,olcDatabase={1}mdb,cn=config\nchangetype: add\nobjectClass: olcOverlayConfig\nolcOverlay: deref\n",
+            &[],
+            "65 olcOverlay=deref,olcOverlay={0}seqmod,olcDatabase={1}mdb,cn=config: an overlay belongs below the entry of a database",
+        ),
+        (
             "dn: cn={0}more,cn=schema,cn=config\nchangetype: add\nobjectClass: olcSchemaConfig\ncn: {0}more\n",
             &[],
             "53 operation requires sibling renumbering",
