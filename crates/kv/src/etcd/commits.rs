@@ -271,6 +271,11 @@ impl Shared {
             trimmed: proposal.trimmed,
         };
         let decision = Op::put(self.keys.pending(), pending.encode());
+        // With one part, as most have it, nothing has to be read back.
+        let own = match parts.as_slice() {
+            [only] if clears.is_empty() => rows_of_part(&self.keys, only),
+            _ => None,
+        };
         let mut puts: Vec<Op> =
             (0..).zip(parts).map(|(number, part)| Op::put(self.keys.part(attempt, number), part)).collect();
         // The last part goes with the decision if there is room.
@@ -281,8 +286,10 @@ impl Shared {
                 vec![decision]
             }
         };
-        self.client.trip();
-        self.all(puts.into_iter().map(|put| Txn::of(vec![put])).collect()).await?;
+        if !puts.is_empty() {
+            self.client.trip();
+            self.all(puts.into_iter().map(|put| Txn::of(vec![put])).collect()).await?;
+        }
         self.client.trip();
         let txn = Txn {
             conditions: self.fence(*version, *epoch),
@@ -297,7 +304,11 @@ impl Shared {
         }
         let found = KeyValue { changed: outcome.revision, ..KeyValue::default() };
         // It is decided: whatever goes wrong from here on, it may be made.
-        self.carry_out(pending, &found).await.map_err(|fault| Fault::Connection {
+        let carried_out = match own {
+            Some(rows) => self.carry_out_own(&pending, outcome.revision, rows).await,
+            None => self.carry_out(pending, &found).await,
+        };
+        carried_out.map_err(|fault| Fault::Connection {
             why: format!("a large commit was not carried out to its end: {}", fault.into_io()),
             tls: None,
             was_sent: true,
@@ -381,6 +392,37 @@ impl Shared {
         let outcome =
             self.client.txn(&Txn { conditions: conditions(), success, failure: Vec::new() }).await?;
         if outcome.succeeded { Ok(()) } else { Box::pin(self.carry_on(&pending)).await }
+    }
+
+    /// The same at the node that has just decided it in this revision and has its rows still: the others at once, and the last of them with
+    /// what makes it the newest commit.
+    async fn carry_out_own(&self, pending: &Pending, revision: i64, rows: Vec<Op>) -> Result<(), Fault> {
+        let conditions = || vec![(self.keys.pending(), Condition::Revision(revision))];
+        let (key, end) = self.keys.parts(&pending.attempt);
+        let mut success =
+            self.advance(pending.version, pending.epoch, &pending.attempt, pending.keys.as_deref());
+        success.extend([Op::delete(self.keys.pending()), Op::Delete { key, end }]);
+        success.extend(self.trim(pending.trimmed));
+        let size = |ops: &[Op]| ops.iter().map(Op::size).sum::<usize>();
+        let mut groups = self.grouped(rows);
+        if groups.last().is_some_and(|last| {
+            last.len() + success.len() <= self.txn_ops && size(last) + size(&success) <= self.request_bytes
+        }) {
+            success.extend(groups.pop().unwrap_or_default());
+        }
+        let txns = groups.into_iter();
+        let txns: Vec<Txn> =
+            txns.map(|success| Txn { conditions: conditions(), success, failure: Vec::new() }).collect();
+        if !txns.is_empty() {
+            self.client.trip();
+            if !self.all(txns).await? {
+                return self.carry_on(pending).await;
+            }
+        }
+        self.client.trip();
+        let outcome =
+            self.client.txn(&Txn { conditions: conditions(), success, failure: Vec::new() }).await?;
+        if outcome.succeeded { Ok(()) } else { self.carry_on(pending).await }
     }
 
     /// Somebody else carries the same commit out: goes on from where that has come, or finds it done.

@@ -219,12 +219,37 @@ fn a_large_commit_is_brought_to_its_end_in_several_deadlines() {
 
 /// The bytes that the engine has sent to clients.
 fn sent_bytes(etcd: &Etcd) -> f64 {
+    metric(etcd, "etcd_network_client_grpc_sent_bytes_total")
+}
+
+/// A number that the engine counts.
+fn metric(etcd: &Etcd, name: &str) -> f64 {
     let mut socket = TcpStream::connect(("127.0.0.1", etcd.port())).expect("etcd");
     socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asked");
     let mut text = String::new();
     socket.read_to_string(&mut text).expect("answered");
-    let line = text.lines().find_map(|line| line.strip_prefix("etcd_network_client_grpc_sent_bytes_total "));
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|number| number.trim().parse().ok()).expect("a number")
+}
+
+/// Who commits in parts has its rows still, and does not have the engine send them.
+#[test]
+fn a_commit_in_parts_is_not_read_back() {
+    const ROWS: u64 = 300;
+    const ROW_BYTES: usize = 500;
+    let Some(etcd) = Etcd::start() else { return };
+    let (store, address) = fresh(&etcd);
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    let mut set = WriteSet::new();
+    (0..ROWS).for_each(|id| set.put(INTEGER, &id.to_be_bytes(), vec![7; ROW_BYTES]));
+    let before = sent_bytes(&etcd);
+    commit(&store, &set).expect("commit");
+    let sent = sent_bytes(&etcd) - before;
+    assert!(sent < 50e3, "{sent} bytes for a commit of {} bytes", ROWS * ROW_BYTES as u64);
+    let reader = open(&address, &KvOptions::default()).expect("open");
+    let snapshot = reader.snapshot().expect("snapshot");
+    let rows = snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan");
+    assert_eq!(rows.filter(|row| matches!(row, Ok((_, value)) if value.len() == ROW_BYTES)).count(), 300);
 }
 
 /// A scan of large records has the engine send each of them once, about.
