@@ -124,18 +124,25 @@ fn proposal(view: &View<'_>, version: u64, epoch: u64, rows: &Rows) -> Result<Pr
     Ok(Proposal { version, epoch, attempt: store.new_attempt(), keys, gone, put, trimmed })
 }
 
-/// Asks for the blocks of all posting lists that change, in one round trip; else each list would take several.
+/// Asks for the blocks of all posting lists that change, in one round trip; else each list would take several. Only where one of them
+/// has more blocks than the answer brings along does another trip bring those that change.
 fn read_ahead(view: &View<'_>, changes: &WriteSet) -> Result<(), CommitError> {
     let block = |key: &[u8], id: u64| [key, &id.to_be_bytes()[..]].concat();
     for table in changes.tables() {
         let number = view.store.number(table)?;
-        let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
-        for (key, edits) in changes.postings(table) {
+        let mut firsts = Vec::new();
+        for (key, _) in changes.postings(table) {
             let (from, to) = blocks_of(key);
             let range = Range { table: number, from: from.clone(), to: Some(to.clone()) };
             if view.known_edge(&range, Direction::Forward).is_none() {
-                firsts.push((from.clone(), to));
+                firsts.push((from, to));
             }
+        }
+        ask_edges(view, table, number, firsts, Direction::Forward)?;
+        // Of most lists all is known by now.
+        let mut lasts = Vec::new();
+        for (key, edits) in changes.postings(table) {
+            let from = blocks_of(key).0;
             let ids = || edits.iter().map(|(id, _)| id);
             for id in [ids().next(), ids().last(), Some(u64::MAX)].into_iter().flatten() {
                 let last = (from.clone(), after(&block(key, id)));
@@ -145,22 +152,30 @@ fn read_ahead(view: &View<'_>, changes: &WriteSet) -> Result<(), CommitError> {
                 }
             }
         }
-        // One unknown list is asked for as it is read.
-        if firsts.len() + lasts.len() < 2 {
-            continue;
+        // A single one is asked for as it is read.
+        if lasts.len() > 1 {
+            ask_edges(view, table, number, lasts, Direction::Backward)?;
         }
-        while !firsts.is_empty() || !lasts.is_empty() {
-            let some_firsts = firsts.split_off(firsts.len().saturating_sub(BLOCKS_ASKED_MAX));
-            let some_lasts = lasts.split_off(lasts.len().saturating_sub(BLOCKS_ASKED_MAX));
-            let questions = vec![
-                Question::Firsts { table: number, ranges: some_firsts.clone() },
-                Question::Lasts { table: number, ranges: some_lasts.clone() },
-            ];
-            let mut answers = view.ask(questions).map_err(Fault::into_read)?.into_iter();
-            let mut next = || answers.next().unwrap_or_default();
-            view.fill_edges(table, number, &some_firsts, next(), Direction::Forward)?;
-            view.fill_edges(table, number, &some_lasts, next(), Direction::Backward)?;
-        }
+    }
+    Ok(())
+}
+
+/// Asks for the first blocks of lists, or for the last ones.
+fn ask_edges(
+    view: &View<'_>,
+    table: TableId,
+    number: u8,
+    mut ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    direction: Direction,
+) -> Result<(), CommitError> {
+    while !ranges.is_empty() {
+        let some = ranges.split_off(ranges.len().saturating_sub(BLOCKS_ASKED_MAX));
+        let question = match direction {
+            Direction::Forward => Question::Firsts { table: number, ranges: some.clone() },
+            Direction::Backward => Question::Lasts { table: number, ranges: some.clone() },
+        };
+        let answers = view.ask(vec![question]).map_err(Fault::into_read)?.pop().unwrap_or_default();
+        view.fill_edges(table, number, &some, answers, direction)?;
     }
     Ok(())
 }

@@ -17,6 +17,10 @@ pub(crate) const COMMITS_TOLD_MAX: u64 = 256;
 /// Records of one answer are cut off where they come to this many bytes, but for the first one.
 pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 
+/// Records of one range that an answer to [`Question::Firsts`] has at most. Most posting lists have one block, or none: where fewer records
+/// come than this, or one beyond the list, all of the list is known.
+pub(crate) const FIRSTS: u32 = 2;
+
 /// A large commit takes longer than the deadline of one answer: so much longer for each of these.
 const BYTES_A_DEADLINE: usize = 2 << 20;
 const ROWS_A_DEADLINE: usize = 4_000;
@@ -64,7 +68,7 @@ pub(crate) enum Question {
     Forward { table: u8, from: Vec<u8>, to: Vec<u8>, limit: u32 },
     /// Up to `limit` records from the last one of a range back.
     Backward { table: u8, from: Vec<u8>, to: Vec<u8>, limit: u32 },
-    /// For each range its first record.
+    /// For each range its first records, [`FIRSTS`] of them.
     Firsts { table: u8, ranges: Vec<(Vec<u8>, Vec<u8>)> },
     /// For each range its last record.
     Lasts { table: u8, ranges: Vec<(Vec<u8>, Vec<u8>)> },

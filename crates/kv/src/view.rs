@@ -15,7 +15,7 @@ use larix_store::{
 };
 
 use crate::cache::{Found, Range, Record, after};
-use crate::engine::{ANSWER_BYTES_MAX, Answer, EngineSnapshot, Question};
+use crate::engine::{ANSWER_BYTES_MAX, Answer, EngineSnapshot, FIRSTS, Question};
 use crate::error::{Fault, corrupt};
 use crate::noted::{Noted, is_at_hand};
 use crate::store::KvStore;
@@ -337,22 +337,34 @@ impl<'s> View<'s> {
         answers: Vec<Answer>,
         direction: Direction,
     ) -> Result<(), ReadError> {
-        let mut found: Vec<Option<Record>> = vec![None; ranges.len()];
+        let mut found: Vec<Vec<Record>> = vec![Vec::new(); ranges.len()];
         for answer in answers {
             let place = answer.place;
             let record = self.record(table, answer)?;
-            if let Some(slot) = found.get_mut(place) {
-                *slot = Some(record);
+            if let Some(records) = found.get_mut(place) {
+                records.push(record);
             }
         }
-        for ((from, to), record) in ranges.iter().zip(&found) {
+        for ((from, to), mut records) in ranges.iter().zip(found) {
             let (mut from, mut to) = (from.clone(), to.clone());
-            match (direction, record) {
-                (Direction::Forward, Some((found, _))) => to = after(found),
-                (Direction::Backward, Some((found, _))) => from = found.to_vec(),
-                (_, None) => {}
+            records.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            let all = records.len();
+            match direction {
+                Direction::Forward => {
+                    // One beyond the range says where it ends.
+                    records.retain(|(key, _)| **key < *to);
+                    let may_go_on = all >= FIRSTS as usize && records.len() == all;
+                    if let Some((last, _)) = records.last().filter(|_| may_go_on) {
+                        to = after(last);
+                    }
+                }
+                Direction::Backward => {
+                    if let Some((first, _)) = records.first() {
+                        from = first.to_vec();
+                    }
+                }
             }
-            self.fill(&Range { table: number, from, to: Some(to) }, record.as_slice());
+            self.fill(&Range { table: number, from, to: Some(to) }, &records);
         }
         Ok(())
     }

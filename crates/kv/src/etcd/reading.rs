@@ -6,7 +6,7 @@ use super::commits::{Head, stored};
 use super::wire::{Op, OpResponse, Range, Txn};
 use super::{Etcd, Shared};
 use crate::engine::{
-    ANSWER_BYTES_MAX, Answer, COMMITS_TOLD_MAX, EngineSnapshot, NewCommits, OpenedSnapshot, Question,
+    ANSWER_BYTES_MAX, Answer, COMMITS_TOLD_MAX, EngineSnapshot, FIRSTS, NewCommits, OpenedSnapshot, Question,
 };
 use crate::error::{Fault, Status};
 
@@ -147,7 +147,7 @@ impl Shared {
                 }
                 Question::Firsts { table, ranges } => {
                     for (place, (from, to)) in ranges.iter().enumerate() {
-                        push(place, range(*table, from, to, 1, false));
+                        push(place, range(*table, from, to, FIRSTS, false));
                     }
                 }
                 Question::Lasts { table, ranges } => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Statement};
 
-use crate::engine::{ANSWER_BYTES_MAX, Answer, COMMITS_TOLD_MAX, Question};
+use crate::engine::{ANSWER_BYTES_MAX, Answer, COMMITS_TOLD_MAX, FIRSTS as RECORDS_FIRST, Question};
 use crate::error::Fault;
 
 /// The statements of a connection.
@@ -105,10 +105,10 @@ SELECT k, v FROM (
     ) AS few
 ) AS sized WHERE before < {bytes} ORDER BY k DESC";
 
-/// For each key the first record from there on.
+/// For each key the first records from there on.
 const FIRSTS: &str = "\
 SELECT w.i, r.k, r.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) CROSS JOIN LATERAL (
-    SELECT k, v FROM {s}.rows WHERE t = $1 AND rows.k >= w.k ORDER BY rows.k LIMIT 1
+    SELECT k, v FROM {s}.rows WHERE t = $1 AND rows.k >= w.k ORDER BY rows.k LIMIT {firsts}
 ) AS r";
 
 /// For each key the last record before it.
@@ -184,6 +184,7 @@ impl Statements {
             let text = text
                 .replace("{s}", schema)
                 .replace("{told}", &(COMMITS_TOLD_MAX + 1).to_string())
+                .replace("{firsts}", &RECORDS_FIRST.to_string())
                 .replace("{bytes}", &ANSWER_BYTES_MAX.to_string());
             async move { client.prepare(&text).await }
         };

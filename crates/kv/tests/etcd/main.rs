@@ -252,6 +252,30 @@ fn a_commit_in_parts_is_not_read_back() {
     assert_eq!(rows.filter(|row| matches!(row, Ok((_, value)) if value.len() == ROW_BYTES)).count(), 300);
 }
 
+/// A commit asks once for each posting list that it changes and does not know, as long as the list is short.
+#[test]
+fn short_lists_are_asked_for_once() {
+    const LISTS: u64 = 50;
+    let Some(etcd) = Etcd::start() else { return };
+    let (store, address) = fresh(&etcd);
+    let list = |number: u64| [b"k", &number.to_be_bytes()[..]].concat();
+    let change = |store: &KvStore, id: u64| {
+        let mut set = WriteSet::new();
+        // Every other one is new.
+        (0..LISTS).for_each(|number| set.add_posting(POSTINGS, &list(number * id), 100 + id));
+        commit(store, &set).expect("commit");
+    };
+    change(&store, 2);
+    let other = open(&address, &KvOptions::default()).expect("open");
+    let before = metric(&etcd, "etcd_mvcc_range_total");
+    change(&other, 1);
+    let asked = metric(&etcd, "etcd_mvcc_range_total") - before;
+    assert!(asked < 80.0, "{asked} questions for 50 lists");
+    let snapshot = other.snapshot().expect("snapshot");
+    let ids = |number: u64| snapshot.posting_estimate(POSTINGS, &list(number)).expect("a number");
+    assert_eq!([ids(1), ids(2), ids(48), ids(49), ids(50), ids(98)], [1, 2, 2, 1, 1, 1]);
+}
+
 /// A scan of large records has the engine send each of them once, about.
 #[test]
 fn scans_of_large_records_ask_for_no_more_than_they_take() {
