@@ -442,18 +442,23 @@ impl Batch {
             &self.epoch,
             &self.attempt,
             &self.keys,
-            &self.gone.tables,
-            &gone,
             &self.put.tables,
             &put,
             &values,
             &None::<i64>,
         ];
-        let statement = if self.trimmed > 0 {
+        let (removes, trims) = (!gone.is_empty(), self.trimmed > 0);
+        if removes || trims {
+            parameters.push(&self.gone.tables);
+            parameters.push(&gone);
+        }
+        if trims {
             parameters.push(&self.trimmed);
-            &link.statements.commit_and_trim
-        } else {
-            &link.statements.commit
+        }
+        let statement = match (removes, trims) {
+            (_, true) => &link.statements.commit_and_trim,
+            (true, false) => &link.statements.commit_and_remove,
+            (false, false) => &link.statements.commit,
         };
         Ok(link.client.query_opt(statement, &parameters).await?.is_some())
     }

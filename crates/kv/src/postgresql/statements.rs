@@ -13,6 +13,7 @@ pub(crate) struct Statements {
     pub(crate) newest: Statement,
     pub(crate) outlook: Statement,
     pub(crate) commit: Statement,
+    pub(crate) commit_and_remove: Statement,
     pub(crate) commit_and_trim: Statement,
     pub(crate) take_over: Statement,
     pub(crate) settle: Statement,
@@ -42,29 +43,34 @@ const NEWEST: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits WHER
 const OUTLOOK: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits ORDER BY version DESC LIMIT 1";
 
 /// The fence and the changes in one: nothing of them happens unless the row behind version $1 is ours to write. The primary
-/// key lets one writer in; rows of a later epoch keep those of earlier ones out. {trims}: [`TRIMS`] or nothing.
+/// key lets one writer in; rows of a later epoch keep those of earlier ones out. {removes}: [`REMOVES`] or nothing, as most changes
+/// remove no row and the engine needs a tenth of its time for it all the same. {trims}: [`TRIMS`] or nothing.
 ///
-/// $10 is NULL, no limit. The planner expects few rows because of it, whatever the arrays, and keeps one plan. Without it, and with
+/// $8 is NULL, no limit. The planner expects few rows because of it, whatever the arrays, and keeps one plan. Without it, and with
 /// the range of [`TRIMS`], it makes a plan for each commit, which takes as long as the rest of a small one.
 const COMMIT: &str = "\
 WITH fence AS (
     INSERT INTO {s}.commits (version, epoch, attempt, keys)
     SELECT version + 1, $2, $3, $4 FROM {s}.commits WHERE version = $1 AND epoch <= $2
     RETURNING version
-), gone AS (
-    DELETE FROM {s}.rows USING (
-        SELECT t, k FROM unnest($5::smallint[], $6::bytea[]) AS u (t, k) LIMIT $10::bigint
-    ) AS d
-    WHERE rows.t = d.t AND rows.k = d.k AND EXISTS (SELECT 1 FROM fence)
 ), put AS (
     INSERT INTO {s}.rows (t, k, v)
     SELECT t, k, v FROM (
-        SELECT t, k, v FROM unnest($7::smallint[], $8::bytea[], $9::bytea[]) AS u (t, k, v) LIMIT $10::bigint
+        SELECT t, k, v FROM unnest($5::smallint[], $6::bytea[], $7::bytea[]) AS u (t, k, v) LIMIT $8::bigint
     ) AS p
     WHERE EXISTS (SELECT 1 FROM fence)
     ON CONFLICT (t, k) DO UPDATE SET v = excluded.v
-){trims}
+){removes}{trims}
 SELECT version FROM fence";
+
+/// A commit that also removes rows: those of $9 and $10.
+const REMOVES: &str = "\
+, gone AS (
+    DELETE FROM {s}.rows USING (
+        SELECT t, k FROM unnest($9::smallint[], $10::bytea[]) AS u (t, k) LIMIT $8::bigint
+    ) AS d
+    WHERE rows.t = d.t AND rows.k = d.k AND EXISTS (SELECT 1 FROM fence)
+)";
 
 /// A commit that also removes old ones: those below $11.
 const TRIMS: &str = "\
@@ -169,6 +175,10 @@ const SESSIONS: &str = "\
 SELECT application_name, count(*) FROM pg_catalog.pg_stat_activity
 WHERE datname = current_database() AND application_name LIKE 'larix %' GROUP BY application_name ORDER BY application_name";
 
+fn commit(removes: &str, trims: &str) -> String {
+    COMMIT.replace("{removes}", removes).replace("{trims}", trims)
+}
+
 impl Statements {
     pub(crate) async fn prepare(client: &Client, schema: &str, deadline: Duration) -> Result<Self, Fault> {
         let milliseconds = deadline.as_millis();
@@ -191,8 +201,9 @@ impl Statements {
         Ok(Self {
             newest: prepare(NEWEST).await?,
             outlook: prepare(OUTLOOK).await?,
-            commit: prepare(&COMMIT.replace("{trims}", "")).await?,
-            commit_and_trim: prepare(&COMMIT.replace("{trims}", TRIMS)).await?,
+            commit: prepare(&commit("", "")).await?,
+            commit_and_remove: prepare(&commit(REMOVES, "")).await?,
+            commit_and_trim: prepare(&commit(REMOVES, TRIMS)).await?,
             take_over: prepare(TAKE_OVER).await?,
             settle: prepare(SETTLE).await?,
             outcome: prepare(OUTCOME).await?,
