@@ -571,7 +571,11 @@ impl<S: Store> Database<S> {
             None => state,
         };
         let facts = CommitFacts::of(snapshot, numbers, &state.catalog, &state.settings)?;
-        let names = Names::of_generation(snapshot, self.instance, facts.generation);
+        // Names of before are not those of a commit behind which some may have been lost.
+        let unbroken = self.store.unbroken_since();
+        let since = if snapshot.commit_counter() < unbroken { 0 } else { unbroken };
+        let generation = facts.generation ^ since.rotate_left(u64::BITS / 2);
+        let names = Names::of_generation(snapshot, self.instance, generation);
         let uses = Some((self.instance, &self.index_uses));
         Ok(View { names, snapshot, state, facts: Some(facts), uses })
     }

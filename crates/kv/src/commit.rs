@@ -14,9 +14,9 @@ use larix_store::{
 
 use crate::cache::{Range, Row, after};
 use crate::changes;
-use crate::engine::{Proposal, Question, Sizes};
+use crate::engine::{COMMITS_KEPT, Proposal, Question, Sizes};
 use crate::error::{Fault, Verdict};
-use crate::store::{COMMITS_KEPT, COMMITS_TRIMMED_EVERY};
+use crate::store::COMMITS_TRIMMED_EVERY;
 use crate::view::{KvRecords, View, blocks_of};
 
 /// Keys of one question for blocks of postings.

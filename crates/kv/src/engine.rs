@@ -14,6 +14,8 @@ pub const NODE_BYTES_MAX: usize = 400;
 pub(crate) const OLDEST_MESSAGE: Duration = Duration::from_secs(10);
 /// Commits that one validation tells at most. Who is further behind forgets what it knows.
 pub(crate) const COMMITS_TOLD_MAX: u64 = 256;
+/// Rows of this many commits are kept, for nodes that are behind.
+pub(crate) const COMMITS_KEPT: u64 = 16_384;
 /// Records of one answer are cut off where they come to this many bytes, but for the first one.
 pub(crate) const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -103,13 +105,33 @@ pub(crate) struct StoredCommit {
     pub(crate) attempt: Vec<u8>,
 }
 
+/// What there is of a commit that was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    Yes,
+    /// Another one has its number.
+    No,
+    /// There is no such row. The number of the newest commit, found out behind that.
+    Absent {
+        newest: u64,
+    },
+}
+
+impl Held {
+    /// Whether so many others have come since that the row of `version` would not be kept: nobody can say any more what it was.
+    pub(crate) fn is_too_old(self, version: u64) -> bool {
+        matches!(self, Self::Absent { newest } if newest.saturating_sub(version) > COMMITS_KEPT)
+    }
+}
+
 /// What a moment shows of the commits from a known one on.
 #[derive(Clone, Debug)]
 pub(crate) enum NewCommits {
     /// The newest first, down to the known one unless the engine lacks that.
     Listed(Vec<StoredCommit>),
-    /// There are more than [`COMMITS_TOLD_MAX`] behind the known one. The newest.
-    TooMany(StoredCommit),
+    /// There are more than [`COMMITS_TOLD_MAX`] behind the known one. The newest, and what made the known one, unless the engine has no
+    /// such row.
+    TooMany { newest: StoredCommit, known: Option<Vec<u8>> },
 }
 
 /// One moment of the engine, asked further questions.
@@ -272,16 +294,8 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn take_over(&self, attempt: &[u8]) -> Result<u64, Fault>;
     /// Whether `version` was made by `attempt`. If nobody has made it, `void` does, so that nobody else can.
     fn settle(&self, version: u64, attempt: &[u8], void: &[u8]) -> Result<bool, Fault>;
-    /// Whether the engine still has `version`, made by `attempt`. A server that does not is [left](EngineSnapshot::leave).
-    fn holds(&self, version: u64, attempt: &[u8]) -> Result<bool, Fault> {
-        let (_, told, _) = self.begin(version, Vec::new())?;
-        Ok(match told {
-            NewCommits::Listed(told) => {
-                told.last().is_some_and(|oldest| oldest.version == version && oldest.attempt == attempt)
-            }
-            NewCommits::TooMany(_) => false,
-        })
-    }
+    /// Whether the engine still has `version`, made by `attempt`. A server that lacks it is [left](EngineSnapshot::leave).
+    fn holds(&self, version: u64, attempt: &[u8]) -> Result<Held, Fault>;
     /// Of each table with records their number.
     fn counts(&self) -> Result<Vec<(u8, u64)>, Fault>;
     /// None where the newest commit is of a later epoch.

@@ -51,6 +51,10 @@ impl Store for KvStore {
         self.newest()
     }
 
+    fn unbroken_since(&self) -> u64 {
+        self.unbroken()
+    }
+
     fn outcome(&self, attempt: Attempt) -> Result<Option<CommitId>, ReadError> {
         match self.became(attempt) {
             Some(settled) => settled.map_err(Fault::into_read),

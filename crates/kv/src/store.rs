@@ -11,7 +11,7 @@ use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec}
 
 use crate::address::{Address, Opening};
 use crate::cache::{Cache, Commit, Range};
-use crate::engine::{Engine, Limits, NewCommits, StoredCommit};
+use crate::engine::{Engine, Held, Limits, NewCommits, StoredCommit};
 use crate::error::{Fault, OpenError};
 use crate::noted;
 use crate::schema;
@@ -20,9 +20,7 @@ use crate::schema;
 const ATTEMPTS_MAX: usize = 64;
 /// How often taking over is tried while others commit.
 const TAKE_OVER_TRIES: usize = 64;
-/// Rows of this many commits are kept, for nodes that are behind.
-pub(crate) const COMMITS_KEPT: u64 = 16_384;
-/// They are removed that many at a time.
+/// Rows of commits that are [not kept](crate::engine::COMMITS_KEPT) are removed that many at a time.
 pub(crate) const COMMITS_TRIMMED_EVERY: u64 = 256;
 
 /// What a reader gets to see.
@@ -122,6 +120,10 @@ pub struct KvStore {
     opened: Instant,
     /// The engine, or the server of it that was asked, lacks this commit. Until it has it again, nothing here is to be believed.
     behind: AtomicU64,
+    /// Another commit has the number of the one that it lacks: it was lost for good.
+    replaced: AtomicBool,
+    /// The commit since which this handle knows that none was lost.
+    unbroken_since: AtomicU64,
     attempts: Mutex<Attempts>,
     conflicts: AtomicU64,
     hits: AtomicU64,
@@ -196,6 +198,8 @@ impl KvStore {
             heard: AtomicU64::new(0),
             opened: now(),
             behind: AtomicU64::new(SOUND),
+            replaced: AtomicBool::new(false),
+            unbroken_since: AtomicU64::new(0),
             attempts: Mutex::new(Attempts { handle, ..Attempts::default() }),
             conflicts: AtomicU64::new(0),
             hits: AtomicU64::new(0),
@@ -325,35 +329,74 @@ impl KvStore {
             let known = self.known();
             (known.cache.version(), known.attempt.clone())
         };
-        // A server that has the newest one has all before it.
-        if !self.engine.holds(version, &attempt)? {
-            return Err(Fault::Behind { known: lacked });
+        match self.engine.holds(version, &attempt)? {
+            // A server that has the newest one has all before it.
+            Held::Yes => self.replaced.store(false, Ordering::Release),
+            held if held.is_too_old(version) && !self.replaced.load(Ordering::Acquire) => {
+                self.go_on_from(self.engine.newest()?, false);
+            }
+            held => return Err(self.lacking(held, lacked)),
         }
         // Unless it was found lacking again.
         let _sound = self.behind.compare_exchange(lacked, SOUND, Ordering::AcqRel, Ordering::Relaxed);
         Ok(())
     }
 
+    /// The engine, or the server of it that was asked, lacks a commit: nothing here is to be believed until it has it.
+    fn lacking(&self, held: Held, known: u64) -> Fault {
+        if held == Held::No {
+            self.replaced.store(true, Ordering::Release);
+        }
+        self.behind.store(known, Ordering::Release);
+        Fault::Behind { known }
+    }
+
+    /// The newest commit is too far ahead for those between to be told. Only where the known one is before it is what others remember of
+    /// that one right.
+    fn catch_up(&self, newest: StoredCommit, known: u64, held: Held) -> Result<u64, Fault> {
+        if held != Held::Yes && !held.is_too_old(known) {
+            return Err(self.lacking(held, known));
+        }
+        let version = newest.version;
+        self.go_on_from(newest, held == Held::Yes);
+        Ok(version)
+    }
+
+    /// Goes on with a commit, with nothing known of those between. `is_unbroken`: what was known is before it.
+    fn go_on_from(&self, newest: StoredCommit, is_unbroken: bool) {
+        self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
+        let mut state = self.known_mut();
+        if newest.version > state.cache.version() {
+            if !is_unbroken {
+                // Who sees the version sees this, too.
+                self.unbroken_since.store(newest.version, Ordering::Release);
+            }
+            state.cache.forget(newest.version);
+            state.attempt = newest.attempt;
+            self.version.store(newest.version, Ordering::Release);
+        }
+    }
+
+    /// The commit since which this handle knows that the engine has lost none; 0: since it was opened.
+    pub(crate) fn unbroken(&self) -> u64 {
+        self.unbroken_since.load(Ordering::Acquire)
+    }
+
     /// Takes in what the engine tells of the commits from `known` on. The newest.
     pub(crate) fn take_in(&self, told: NewCommits, known: u64, attempt: &[u8]) -> Result<u64, Fault> {
         let told = match told {
             NewCommits::Listed(told) => told,
-            NewCommits::TooMany(newest) => {
-                self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
-                if newest.version > self.newest() {
-                    let mut state = self.known_mut();
-                    if newest.version > state.cache.version() {
-                        state.cache.forget(newest.version);
-                        state.attempt = newest.attempt;
-                        self.version.store(newest.version, Ordering::Release);
-                    }
-                }
-                return Ok(newest.version);
+            NewCommits::TooMany { newest, known: by } => {
+                let held = match by {
+                    Some(by) if by == attempt => Held::Yes,
+                    Some(_) => Held::No,
+                    None => Held::Absent { newest: newest.version },
+                };
+                return self.catch_up(newest, known, held);
             }
         };
         let (Some(newest), Some(oldest)) = (told.first(), told.last()) else {
-            self.behind.store(known, Ordering::Release);
-            return Err(Fault::Behind { known });
+            return Err(self.lacking(Held::Absent { newest: 0 }, known));
         };
         let version = newest.version;
         if !told
@@ -367,8 +410,7 @@ impl KvStore {
             return Err(Fault::Lie("commits lack their rows".to_owned()));
         }
         if oldest.attempt != attempt {
-            self.behind.store(known, Ordering::Release);
-            return Err(Fault::Behind { known });
+            return Err(self.lacking(Held::No, known));
         }
         self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
         if version <= self.newest() {

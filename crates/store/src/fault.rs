@@ -267,6 +267,10 @@ impl<S: Store> Store for FaultStore<S> {
         self.inner.commit_counter()
     }
 
+    fn unbroken_since(&self) -> u64 {
+        self.inner.unbroken_since()
+    }
+
     fn statistics(&self) -> Result<Statistics, ReadError> {
         self.inner.statistics()
     }

@@ -64,6 +64,13 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// that was acknowledged through this handle.
     fn commit_counter(&self) -> u64;
 
+    /// The commit since which this handle knows that none was lost; 0: since it was opened. A [shared](Self::SHARED) store that was out of
+    /// reach for long may be another one behind that, with other commits of the same numbers: what was remembered of a commit before must
+    /// not be used with this one or a later one.
+    fn unbroken_since(&self) -> u64 {
+        0
+    }
+
     /// What became of a commit that ended with [`CommitError::OutcomeUnknown`]: its number, or `None` if it was not made.
     /// After `None` it will never be made.
     ///
@@ -128,6 +135,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn commit_counter(&self) -> u64 {
         (**self).commit_counter()
+    }
+
+    fn unbroken_since(&self) -> u64 {
+        (**self).unbroken_since()
     }
 
     fn outcome(&self, attempt: Attempt) -> Result<Option<CommitId>, ReadError> {

@@ -24,8 +24,8 @@ use nodes::{MessageLease, Presence};
 use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
-    CommitListener, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal, Question,
-    Recipient, Removed, Said, Session, Sizes, StoredCommit, commit_deadline,
+    CommitListener, Engine, Held, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal,
+    Question, Recipient, Removed, Said, Session, Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
 use crate::runtime::Runtime;
@@ -159,6 +159,11 @@ impl Engine for Etcd {
     fn settle(&self, version: u64, attempt: &[u8], void: &[u8]) -> Result<bool, Fault> {
         let (shared, attempt, void) = (Arc::clone(&self.shared), attempt.to_vec(), void.to_vec());
         self.run(async move { shared.settle(version, &attempt, &void).await })
+    }
+
+    fn holds(&self, version: u64, attempt: &[u8]) -> Result<Held, Fault> {
+        let (shared, attempt) = (Arc::clone(&self.shared), attempt.to_vec());
+        self.run(async move { shared.holds(version, &attempt).await })
     }
 
     fn counts(&self) -> Result<Vec<(u8, u64)>, Fault> {

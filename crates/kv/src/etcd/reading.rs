@@ -59,7 +59,14 @@ impl Shared {
         let told = if head.version < known {
             NewCommits::Listed(Vec::new())
         } else if head.version - known > COMMITS_TOLD_MAX {
-            NewCommits::TooMany(head.newest())
+            let oldest = match commits.first() {
+                Some(found) => {
+                    let number = self.keys.commit_of(&found.key)?;
+                    Some(stored(number, &found.value)?).filter(|oldest| oldest.version == known)
+                }
+                None => None,
+            };
+            NewCommits::TooMany { newest: head.newest(), known: oldest.map(|oldest| oldest.attempt) }
         } else {
             let read = commits.iter().map(|found| stored(self.keys.commit_of(&found.key)?, &found.value));
             let mut told = read.collect::<Result<Vec<_>, _>>()?;

@@ -26,7 +26,7 @@ use statements::ask;
 
 use crate::changes;
 use crate::engine::{
-    Answer, COMMITS_TOLD_MAX, CommitListener, Engine, EngineSnapshot, HeldLease, Limits, Load,
+    Answer, COMMITS_TOLD_MAX, CommitListener, Engine, EngineSnapshot, Held, HeldLease, Limits, Load,
     MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Said, Session,
     Sizes, StoredCommit, commit_deadline,
 };
@@ -151,10 +151,16 @@ impl PostgreSql {
             let ((), told, answers) = tokio::try_join!(biased; begin, newest, answers)?;
             Ok((told, answers))
         })?;
-        let told = told.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
-        let told = match told.len() as u64 > COMMITS_TOLD_MAX {
-            true => told.into_iter().next().map_or(NewCommits::Listed(Vec::new()), NewCommits::TooMany),
-            false => NewCommits::Listed(told),
+        let mut told = told.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
+        let told = if told.len() as u64 > COMMITS_TOLD_MAX {
+            let newest = told.swap_remove(0);
+            let row = lease.call(move |link| async move {
+                Ok(link.client.query_opt(&link.statements.outcome, &[&known]).await?)
+            })?;
+            let known = row.map(|row| row.try_get(0)).transpose()?;
+            NewCommits::TooMany { newest, known }
+        } else {
+            NewCommits::Listed(told)
         };
         Ok((Box::new(Transaction(lease)), told, answers))
     }
@@ -257,20 +263,27 @@ impl Engine for PostgreSql {
         }
     }
 
-    fn holds(&self, version: u64, attempt: &[u8]) -> Result<bool, Fault> {
+    fn holds(&self, version: u64, attempt: &[u8]) -> Result<Held, Fault> {
         let number = signed(version)?;
         let mut lease = self.pool.lease()?;
         let row = lease.call(move |link| async move {
             Ok(link.client.query_opt(&link.statements.outcome, &[&number]).await?)
         })?;
-        let is_held = match row {
-            Some(row) => row.try_get::<_, &[u8]>(0)? == attempt,
-            None => false,
+        let held = match row {
+            Some(row) if row.try_get::<_, &[u8]>(0)? == attempt => Held::Yes,
+            Some(_) => Held::No,
+            None => {
+                let rows = lease.call(|link| async move {
+                    Ok(link.client.query(&link.statements.outlook, &[]).await?)
+                })?;
+                let newest = rows.first().map(stored).transpose()?;
+                Held::Absent { newest: newest.map_or(0, |newest| newest.version) }
+            }
         };
-        if !is_held {
+        if held != Held::Yes && !held.is_too_old(version) {
             lease.leave();
         }
-        Ok(is_held)
+        Ok(held)
     }
 
     fn counts(&self) -> Result<Vec<(u8, u64)>, Fault> {

@@ -464,6 +464,9 @@ fn an_engine_that_loses_commits_is_refused() {
     for damage in [
         "DELETE FROM larix.commits WHERE version > 1",
         "UPDATE larix.commits SET attempt = 'somebody else' WHERE version = 2",
+        // So many more that they are not told one by one.
+        "UPDATE larix.commits SET attempt = 'somebody else' WHERE version = 2;
+         INSERT INTO larix.commits SELECT g, 1, 'somebody else', '' FROM generate_series(3, 400) AS g",
     ] {
         let (store, name) = fresh(&engine);
         for value in [b"1", b"2"] {
@@ -479,6 +482,31 @@ fn an_engine_that_loses_commits_is_refused() {
             open(&engine, &name, &KvOptions::default()).is_ok(),
             "what is there is served after a restart"
         );
+    }
+}
+
+/// Behind so many commits that the row of the known one is gone, nobody can say whether the engine has lost it. What is there is served, and
+/// nothing that was known before counts.
+#[test]
+fn behind_all_commits_that_are_kept_nothing_before_counts() {
+    const OTHERS: &str = "DELETE FROM larix.commits WHERE version = 2; \
+        INSERT INTO larix.commits SELECT g, 1, 'somebody else', '' FROM generate_series(2, 20000) AS g; \
+        DELETE FROM larix.commits WHERE version < 3000";
+    let Some(engine) = Engine::start() else { return };
+    for lacks_it_before in [false, true] {
+        let (store, name) = fresh(&engine);
+        for value in [b"1", b"2"] {
+            commit(&store, &put(b"a", value)).expect("commit");
+        }
+        if lacks_it_before {
+            engine.sql(&name, "DELETE FROM larix.commits WHERE version = 2").expect("lose");
+            assert!(matches!(store.snapshot(), Err(ReadError::Unavailable(_))));
+        }
+        engine.sql(&name, OTHERS).expect("commits");
+        assert_eq!(get(&store, b"a").as_deref(), Some(&b"2"[..]));
+        assert_eq!((store.commit_counter(), store.unbroken_since()), (20_000, 20_000));
+        commit(&store, &put(b"a", b"3")).expect("commit");
+        assert_eq!((get(&store, b"a").as_deref(), store.unbroken_since()), (Some(&b"3"[..]), 20_000));
     }
 }
 

@@ -105,6 +105,64 @@ fn a_notification_that_is_lost_is_made_up_for() {
     nodes.iter_mut().for_each(Member::stop);
 }
 
+/// Adds a unit with somebody below it.
+fn add_bob(node: &Member, unit: &str) {
+    let above = format!("add ou={unit},{SUFFIX}\n  objectClass: organizationalUnit\n  ou: {unit}");
+    until("it takes changes", || change(node, &above) == "=> 0\n");
+    let below = format!("add cn=bob,ou={unit},{SUFFIX}\n  objectClass: person\n  cn: bob\n  sn: {unit}");
+    assert_eq!(change(node, &below), "=> 0\n");
+}
+
+fn bob(node: &Member, unit: &str) -> String {
+    let mut client = Client::connect(node.address());
+    ask(&mut client, &format!("as {ADMIN} secret"));
+    ask(&mut client, &format!("search cn=bob,ou={unit},{SUFFIX} base (objectClass=*) sn"))
+}
+
+/// The engine has lost commits that a node had read, and others have made more since. The node refuses to serve where it can tell. Where their
+/// rows are no longer kept it cannot, and takes nothing that it remembers of names for what is there.
+#[test]
+fn names_of_commits_that_were_lost_are_not_shown() {
+    const SAVE: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; CREATE TABLE larix.old_rows AS SELECT * FROM larix.rows; \
+        CREATE TABLE larix.old_commits AS SELECT * FROM larix.commits; COMMIT";
+    const LOSE: &str = "TRUNCATE larix.rows, larix.commits; INSERT INTO larix.rows SELECT * FROM larix.old_rows; \
+        INSERT INTO larix.commits SELECT * FROM larix.old_commits; UPDATE larix.lease SET until = clock_timestamp()";
+    let Some(engine) = Engine::start() else { return };
+    for (others, is_served) in [(300, false), (20_000, true)] {
+        let (name, address) = engine.database();
+        let mut nodes = nodes_with(&address, 2, LEASE, ("", ""));
+        nodes.iter_mut().for_each(Member::start);
+        fill(&nodes[0]);
+        engine.sql(&name, SAVE).expect("a copy");
+        add_bob(&nodes[0], "lost");
+        // Each thread remembers names by itself.
+        for _ in 0..40 {
+            let found = bob(&nodes[1], "lost");
+            assert!(found.contains("sn: lost\n"), "{found}");
+        }
+        nodes[0].kill();
+        engine.sql(&name, LOSE).expect("a loss");
+        nodes[0].start();
+        add_bob(&nodes[0], "other");
+        let more = format!(
+            "INSERT INTO larix.commits (version, epoch, attempt, keys) SELECT version + g, epoch, 'by hand', '' FROM \
+             (SELECT version, epoch FROM larix.commits ORDER BY version DESC LIMIT 1) AS n, generate_series(1, {others}) AS g; \
+             DELETE FROM larix.commits WHERE version + 16384 < (SELECT max(version) FROM larix.commits)"
+        );
+        engine.sql(&name, &more).expect("commits");
+        for _ in 0..40 {
+            let (lost, other) = (bob(&nodes[1], "lost"), bob(&nodes[1], "other"));
+            if is_served {
+                assert!(lost.contains("=> 32"), "{lost}");
+                assert!(other.contains(&format!("cn=bob,ou=other,{SUFFIX}\n")), "{other}");
+            } else {
+                assert!(lost.contains("=> 52") && other.contains("=> 52"), "{lost} {other}");
+            }
+        }
+        nodes.iter_mut().for_each(Member::stop);
+    }
+}
+
 fn monitored(node: &Member, base: &str, attribute: &str) -> String {
     let mut client = Client::connect(node.address());
     ask(&mut client, &format!("as {ADMIN} secret"));
