@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use larix_proto::{FilterBuf, Frame, MessageId, Response, ResultView, Scope, client, frame};
+use larix_proto::client::{ClientAttribute, ClientChange};
+use larix_proto::{FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultView, Scope, client, frame};
 
 /// How long an answer may take before it is missed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -118,5 +119,14 @@ pub fn search(id: u32, base: &str, scope: Scope, filter: &str) -> Vec<u8> {
 pub fn bind(id: u32, dn: &str, password: &str) -> Vec<u8> {
     let mut out = Vec::new();
     client::simple_bind(&mut out, MessageId(id), dn, password.as_bytes(), &[]);
+    out
+}
+
+/// A modify request that replaces the values of an attribute by one.
+pub fn replace(id: u32, dn: &str, attribute: &str, value: &str) -> Vec<u8> {
+    let attribute = ClientAttribute { description: attribute, values: &[value.as_bytes()] };
+    let change = ClientChange { operation: ModifyOperation::Replace, attribute };
+    let mut out = Vec::new();
+    client::modify(&mut out, MessageId(id), dn, &[change], &[]);
     out
 }

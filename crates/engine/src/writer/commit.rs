@@ -13,6 +13,7 @@ use super::gathering::Gathering;
 use super::log_upkeep::{LogUpkeep, Logged};
 use super::queue::Queue;
 use super::task::WriterTask;
+use super::{GROUP_BYTES, SHARED_GROUP_BYTES};
 use crate::catalog::CatalogEdit;
 use crate::database::{Database, MayConflict, retried};
 use crate::failure::{Failure, commit_failed};
@@ -101,7 +102,8 @@ impl<S: Store> Core<S> {
     pub(super) fn group(&mut self, first: Job, queue: Option<&Queue<Work>>) -> Option<WriterTask> {
         self.take_up();
         self.quiet = false;
-        let mut gathering = Gathering::new(first, queue);
+        let bytes_max = if S::SHARED { SHARED_GROUP_BYTES } else { GROUP_BYTES };
+        let mut gathering = Gathering::new(first, queue, bytes_max);
         // A panic fails the group, and what it left here is not looked at any more.
         let attempted = catch_unwind(AssertUnwindSafe(|| self.attempt_in_turn(&mut gathering)));
         let failed = match attempted {
@@ -150,9 +152,11 @@ impl<S: Store> Core<S> {
         let _still = database.hold_still();
         self.index_work.follow(&database);
         self.renew_known()?;
-        let transaction = match S::SHARED {
-            true => database.store().transaction_with(&wanted(&database, gathering.gathered()))?,
-            false => database.store().transaction()?,
+        let transaction = if S::SHARED {
+            gathering.gather(0);
+            database.store().transaction_with(&wanted(&database, gathering.gathered()))?
+        } else {
+            database.store().transaction()?
         };
         if self.follow_store(&transaction)? {
             self.index_work.follow(&database);
@@ -262,17 +266,19 @@ fn carry_out_all<S: Store, T: Snapshot>(
     group: &mut Group<'_, S>,
     transaction: &T,
 ) -> Result<(), Fault> {
-    let mut fetched = gathering.gathered().len();
-    while let Some(job) = gathering.next(group.set.byte_len()) {
-        if S::SHARED && fetched == 0 {
-            transaction.fetch_ahead(&wanted(database, std::slice::from_ref(job)));
+    loop {
+        let bytes = group.set.byte_len();
+        if S::SHARED && gathering.len() == gathering.gathered().len() {
+            let more = gathering.gather(bytes);
+            if !more.is_empty() {
+                transaction.fetch_ahead(&wanted(database, more));
+            }
         }
-        fetched = fetched.saturating_sub(1);
+        let Some(job) = gathering.next(bytes) else { return Ok(()) };
         let outcome = match &job.replicated {
             Some(batch) => group.replicate(transaction, batch).map(WriteOutcome::from),
             None => group.carry_out(transaction, &job.tasks, job.follow.as_ref()),
         };
         gathering.note(outcome?);
     }
-    Ok(())
 }

@@ -40,6 +40,11 @@ impl Job {
         self.tasks.iter().map(|task| values(&task.operation)).sum()
     }
 
+    /// The bytes of the values that it names, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.tasks.iter().map(|task| bytes(&task.operation)).sum()
+    }
+
     pub(super) fn is_nothing(&self) -> bool {
         self.tasks.is_empty() && self.replicated.is_none() && self.follow.is_none()
     }
@@ -83,6 +88,16 @@ fn values(operation: &Prepared) -> usize {
         Prepared::Add { mods, .. } | Prepared::Modify { mods, .. } => of(mods),
         Prepared::ModifyDn(rename) => of(&rename.mods),
         Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => 1,
+    }
+}
+
+/// How long the values are that a change names.
+fn bytes(operation: &Prepared) -> usize {
+    let of = |mods: &[Change]| mods.iter().flat_map(|change| &change.values).map(Vec::len).sum::<usize>();
+    match operation {
+        Prepared::Add { mods, .. } | Prepared::Modify { mods, .. } => of(mods),
+        Prepared::ModifyDn(rename) => of(&rename.mods),
+        Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => 0,
     }
 }
 

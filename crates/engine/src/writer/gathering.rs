@@ -6,11 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use larix_proto::{LdapResult, ResultCode};
 
+use super::GROUP_LIMIT;
 use super::entrance::{Job, Work};
 use super::queue::Queue;
 use super::task::WriterTask;
-use super::{GROUP_BYTES, GROUP_LIMIT};
 use crate::write::request::WriteOutcome;
+
+/// Changes that are gathered at once, and bytes of their values.
+const GATHERED_MAX: usize = 256;
+const GATHERED_BYTES: usize = 1 << 20;
 
 /// A group's changes.
 #[derive(Debug)]
@@ -19,13 +23,15 @@ pub(super) struct Gathering<'q> {
     outcomes: Vec<WriteOutcome>,
     /// Where more of them wait.
     queue: Option<&'q Queue<Work>>,
+    /// The bytes of changed records and postings from which on no more of them come.
+    bytes_max: usize,
     /// The task that ended the group.
     behind: Option<WriterTask>,
 }
 
 impl<'q> Gathering<'q> {
-    pub(super) fn new(first: Job, queue: Option<&'q Queue<Work>>) -> Self {
-        Self { jobs: vec![first], outcomes: Vec::new(), queue, behind: None }
+    pub(super) fn new(first: Job, queue: Option<&'q Queue<Work>>, bytes_max: usize) -> Self {
+        Self { jobs: vec![first], outcomes: Vec::new(), queue, bytes_max, behind: None }
     }
 
     /// The changes that were gathered so far.
@@ -36,18 +42,38 @@ impl<'q> Gathering<'q> {
     /// The next change to be carried out: one that was gathered before, or with less than `bytes` of changes in the group one that
     /// waits.
     pub(super) fn next(&mut self, bytes: usize) -> Option<&Job> {
-        if self.outcomes.len() == self.jobs.len()
-            && self.behind.is_none()
-            && self.jobs.len() < GROUP_LIMIT
-            && bytes < GROUP_BYTES
-        {
-            match self.queue.and_then(Queue::try_next) {
-                Some(Work::Change(job)) => self.jobs.push(job),
-                Some(Work::WriterTask(task)) => self.behind = Some(task),
-                None => {}
-            }
+        if self.outcomes.len() == self.jobs.len() {
+            self.take(bytes);
         }
         self.jobs.get(self.outcomes.len())
+    }
+
+    /// Gathers those that wait, so that what they need is fetched together, with `bytes` of changes in the group. The changes that came.
+    pub(super) fn gather(&mut self, bytes: usize) -> &[Job] {
+        let before = self.jobs.len();
+        let mut taken = 0;
+        while self.jobs.len() - before < GATHERED_MAX && taken < GATHERED_BYTES && self.take(bytes + taken) {
+            taken += self.jobs.last().map_or(0, Job::bytes);
+        }
+        self.jobs.get(before..).unwrap_or_default()
+    }
+
+    /// Whether there was room for one more, and one waited.
+    fn take(&mut self, bytes: usize) -> bool {
+        if self.behind.is_some() || self.jobs.len() >= GROUP_LIMIT || bytes >= self.bytes_max {
+            return false;
+        }
+        match self.queue.and_then(Queue::try_next) {
+            Some(Work::Change(job)) => {
+                self.jobs.push(job);
+                true
+            }
+            Some(Work::WriterTask(task)) => {
+                self.behind = Some(task);
+                false
+            }
+            None => false,
+        }
     }
 
     /// What came of the change that [`Self::next`] answered.
@@ -105,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::write::Retiring;
+    use crate::writer::GROUP_BYTES;
 
     #[test]
     fn what_each_is_told() {
@@ -135,13 +162,18 @@ mod tests {
         Work::WriterTask(WriterTask::Retire(Retiring::default(), mpsc::sync_channel(1).0))
     }
 
-    /// How many changes are carried out of a group that never has more than `bytes`, and how many wait afterwards.
-    fn gathered(waiting: Vec<Work>, bytes: usize) -> (usize, usize, bool) {
+    fn filled(waiting: Vec<Work>) -> Queue<Work> {
         let queue = Queue::new(waiting.len(), Arc::new(crate::time::ManualClock::default()));
         for work in waiting {
             assert!(queue.push(work).is_ok());
         }
-        let mut gathering = Gathering::new(Job::nothing(), Some(&queue));
+        queue
+    }
+
+    /// How many changes are carried out of a group that never has more than `bytes`, and how many wait afterwards.
+    fn gathered(waiting: Vec<Work>, bytes: usize) -> (usize, usize, bool) {
+        let queue = filled(waiting);
+        let mut gathering = Gathering::new(Job::nothing(), Some(&queue), GROUP_BYTES);
         while gathering.next(bytes).is_some() {
             gathering.note(LdapResult::success().into());
         }
@@ -165,5 +197,28 @@ mod tests {
         assert_eq!(gathered(jobs(3), GROUP_BYTES), (1, 3, false));
         assert_eq!(gathered(jobs(GROUP_LIMIT + 1), 0), (GROUP_LIMIT, 2, false));
         assert_eq!(gathered(vec![job(), task(), job()], 0), (2, 1, true));
+    }
+
+    #[test]
+    fn what_waits_is_gathered_at_once() {
+        let jobs = |count| std::iter::repeat_with(job).take(count).collect::<Vec<_>>();
+        for (waiting, bytes, came) in [
+            (jobs(3), 0, 3),
+            (jobs(3), GROUP_BYTES, 0),
+            (jobs(GATHERED_MAX + 1), 0, GATHERED_MAX),
+            (vec![job(), task(), job()], 0, 1),
+        ] {
+            let all = waiting.len();
+            let queue = filled(waiting);
+            let mut gathering = Gathering::new(Job::nothing(), Some(&queue), GROUP_BYTES);
+            assert_eq!(gathering.gather(bytes).len(), came, "{all} with {bytes} bytes");
+            // Each of them is carried out, whatever the group has by then.
+            let mut carried_out = 0;
+            while gathering.next(GROUP_BYTES).is_some() {
+                gathering.note(LdapResult::success().into());
+                carried_out += 1;
+            }
+            assert_eq!(carried_out, 1 + came, "{all} with {bytes} bytes");
+        }
     }
 }

@@ -50,6 +50,9 @@ pub const QUEUE_LIMIT: usize = 65_536;
 pub const GROUP_LIMIT: usize = 4_096;
 /// Bytes of changed records and postings committed together, about. A single change may be larger.
 pub const GROUP_BYTES: usize = 64 << 20;
+/// The same in a store that other machines serve: etcd refuses more than 64 MB at once, with keys and postings that are not counted here,
+/// and with them all changes of the group.
+pub const SHARED_GROUP_BYTES: usize = 16 << 20;
 
 const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
 

@@ -2,6 +2,7 @@
 
 use larix_testkit::postgresql::Engine;
 use larix_tests::client::Client;
+use larix_tests::raw::{Raw, bind, replace};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{change, fill, larix, nodes_with, until};
@@ -146,6 +147,18 @@ pub(super) fn count(address: &str, most: &Most) {
     fewest(&mut writing, "a modify of what it knows", 1, &|number| {
         format!("modify {}\n  replace description: y", person(number))
     });
+    // Those that come while others are carried out are looked up together.
+    let many: Vec<u8> = (0u32..16)
+        .flat_map(|number| replace(number + 2, &person(314 + number as usize), "description", "z"))
+        .collect();
+    let mut crowd = Raw::connect(nodes[0].address()).expect("a connection");
+    assert_eq!(crowd.ask(&bind(1, ADMIN, "secret")).map(|answer| answer.code), Some(0));
+    let before = writing.trips();
+    assert!(crowd.send(&many));
+    let codes: Vec<_> = (0..16).map(|_| crowd.answer().map(|answer| answer.code)).collect();
+    assert_eq!(codes, [Some(0); 16]);
+    let taken = writing.trips() - before;
+    assert!(taken <= 12, "{taken} round trips for 16 modifies at once");
     fewest(&mut writing, "an add", most.add, &|number| {
         let number = number + 1000;
         format!("add {}\n  objectClass: person\n  cn: {}\n  sn: new{number}", person(number), name(number))
