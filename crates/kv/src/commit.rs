@@ -55,12 +55,11 @@ impl Transaction for KvTransaction<'_> {
         let proposal = proposal(&view, version, epoch, &rows)?;
         let attempt = proposal.attempt.clone();
         let keys = proposal.keys.as_deref().and_then(changes::decode);
-        match store.engine.commit(proposal) {
-            Ok(true) => {
-                let mut rows = batch_rows(&view, rows);
-                store.committed(version + 1, &attempt, |cache| cache.committed(version + 1, keys, &mut rows));
-                Ok(CommitId(version + 1))
-            }
+        store.sends(version + 1, &attempt, keys, batch_rows(&view, rows).collect());
+        let answer = store.engine.commit(proposal);
+        store.answered(version + 1, &attempt, matches!(answer, Ok(true)));
+        match answer {
+            Ok(true) => Ok(CommitId(version + 1)),
             // The row that it continues is of a later epoch.
             Ok(false) => {
                 store.doubt();

@@ -10,7 +10,8 @@ use larix_store::table::Catalog;
 use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec};
 
 use crate::address::{Address, Opening};
-use crate::cache::{Cache, Commit, Range};
+use crate::cache::{Cache, Range, Row};
+use crate::changes::Keys;
 use crate::engine::{Engine, Held, Limits, NewCommits, StoredCommit};
 use crate::error::{Fault, OpenError};
 use crate::noted;
@@ -135,6 +136,32 @@ pub struct KvStore {
 pub(crate) struct Known {
     pub(crate) cache: Cache,
     pub(crate) attempt: Vec<u8>,
+    /// The commit of this handle that is being made.
+    own: Option<OwnCommit>,
+}
+
+/// A commit that the engine may have made already. Readers may hear of it before the thread that waits for the answer does.
+#[derive(Debug)]
+struct OwnCommit {
+    version: u64,
+    attempt: Vec<u8>,
+    keys: Option<Keys>,
+    rows: Vec<Row>,
+}
+
+impl Known {
+    /// Takes in commits that the engine tells, the oldest first. One of this handle's comes with what it wrote, which stays known.
+    fn advance(&mut self, commits: impl Iterator<Item = StoredCommit>) {
+        for StoredCommit { version, keys, attempt, .. } in commits {
+            let own = self.own.take_if(|own| own.version == version && own.attempt == attempt);
+            match own {
+                Some(own) if self.cache.version() + 1 == version => {
+                    self.cache.committed(version, own.keys, &mut own.rows.into_iter());
+                }
+                _ => self.cache.advance(vec![(version, keys)]),
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -186,6 +213,7 @@ impl KvStore {
             known: RwLock::new(Known {
                 cache: Cache::new(highest, options.cache_bytes, 0),
                 attempt: Vec::new(),
+                own: None,
             }),
             version: AtomicU64::new(0),
             freshness: options.freshness,
@@ -420,17 +448,36 @@ impl KvStore {
         let newest_attempt = newest.attempt.clone();
         let mut state = self.known_mut();
         if version > state.cache.version() {
-            let commits = told.into_iter().rev().map(|StoredCommit { version, keys, .. }| (version, keys));
-            state.cache.advance(commits.collect::<Vec<Commit>>());
+            state.advance(told.into_iter().rev());
             state.attempt = newest_attempt;
             self.version.store(state.cache.version(), Ordering::Release);
         }
         Ok(version)
     }
 
+    /// A commit of this handle is sent. `rows`: what it writes.
+    pub(crate) fn sends(&self, version: u64, attempt: &[u8], keys: Option<Keys>, rows: Vec<Row>) {
+        self.known_mut().own = Some(OwnCommit { version, attempt: attempt.to_vec(), keys, rows });
+    }
+
+    /// The engine has answered that it was made, or not.
+    pub(crate) fn answered(&self, version: u64, attempt: &[u8], is_made: bool) {
+        let mut known = self.known_mut();
+        let own = known.own.take_if(|own| own.attempt == attempt);
+        if is_made {
+            self.goes_on(&mut known, version, attempt, |cache| match own {
+                Some(own) => cache.committed(version, own.keys, &mut own.rows.into_iter()),
+                None => cache.forget(version),
+            });
+        }
+    }
+
     /// A commit of this handle was made.
     pub(crate) fn committed(&self, version: u64, attempt: &[u8], take_in: impl FnOnce(&mut Cache)) {
-        let mut known = self.known_mut();
+        self.goes_on(&mut self.known_mut(), version, attempt, take_in);
+    }
+
+    fn goes_on(&self, known: &mut Known, version: u64, attempt: &[u8], take_in: impl FnOnce(&mut Cache)) {
         if known.cache.version() < version {
             if known.cache.version() + 1 == version {
                 take_in(&mut known.cache);

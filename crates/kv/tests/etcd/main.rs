@@ -54,6 +54,7 @@ over!(
     a_transaction_of_before_is_fenced_off,
     nodes_hear_of_commits,
     nodes_say_what_they_are,
+    what_was_written_stays_known,
 );
 
 fn open(address: &str, options: &KvOptions) -> Result<KvStore, OpenError> {

@@ -3,6 +3,7 @@
 pub(crate) mod wanted;
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -447,6 +448,33 @@ pub(crate) fn nodes_say_what_they_are(engine: &impl TestEngine) {
     until("it is taken back", || shows(&[("ldap://two", b"")]));
     let tool = open(&place, &KvOptions { make: false, writes: false, ..KvOptions::default() }).expect("open");
     assert_eq!(tool.said().expect("said").len(), 1);
+}
+
+/// Readers of the handle that commits hear of its commits before the answer comes, too. What it wrote stays known.
+pub(crate) fn what_was_written_stays_known(engine: &impl TestEngine) {
+    const ROUNDS: u32 = 200;
+    let (store, _) = fresh(engine);
+    store.take_over().expect("take over");
+    commit(&store, &put(b"a", b"first")).expect("commit");
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"first"[..]));
+    let before = store.figures().misses;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    drop(store.snapshot().expect("snapshot"));
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            let value = round.to_be_bytes();
+            commit(&store, &put(b"a", &value)).expect("commit");
+            assert_eq!(get(&store, b"a").as_deref(), Some(&value[..]));
+        }
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!(store.figures().misses - before, 0, "of {ROUNDS} rounds");
 }
 
 /// Runs the tests above over an engine: `over!(Engine::start(), one, another)`.
