@@ -108,6 +108,9 @@ pub(crate) enum Fault {
     /// The system has nothing left for one more connection.
     #[cfg(feature = "postgresql")]
     NoLoop(io::Error),
+    /// The engine has committed, and somebody has cancelled its wait for the standby.
+    #[cfg(feature = "postgresql")]
+    Unreplicated,
     /// The thread that talks to engines has ended.
     Ended,
     /// What came back is not what a store of ours answers.
@@ -364,6 +367,11 @@ impl Fault {
             ),
             #[cfg(feature = "postgresql")]
             Self::NoLoop(error) => format!("no more connections to the engine, the system says: {error}"),
+            #[cfg(feature = "postgresql")]
+            Self::Unreplicated => {
+                "somebody has cancelled the engine's wait for its standby, which may lack the commit"
+                    .to_owned()
+            }
             Self::Ended => "the store is being closed".to_owned(),
             Self::Lie(what) => format!("the engine answers what no store of ours holds: {what}"),
             Self::Behind { known } => format!(

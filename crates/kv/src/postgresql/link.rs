@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,11 +16,16 @@ use crate::engine::Limits;
 use crate::error::Fault;
 use crate::runtime::{AbortOnDrop, GRACE, OwnLoop, Runtime, call};
 
+/// The function of PostgreSQL that warns where it no longer waits for the standby.
+const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
+
 /// A connection with its prepared statements.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) client: Client,
     pub(crate) statements: Statements,
+    /// Whether a commit did not wait for the standby.
+    cut_short: Arc<AtomicBool>,
 }
 
 /// A connection, and the loop that moves its bytes.
@@ -163,16 +168,24 @@ impl Pool {
     fn connect(&self) -> Result<Wire, Fault> {
         let deadline = self.limits.deadline;
         let own_loop = OwnLoop::new().map_err(Fault::NoLoop)?;
+        let cut_short = Arc::<AtomicBool>::default();
+        let told = Arc::clone(&cut_short);
         let (client, server) = own_loop.call(self.connect_deadline(), async {
-            let Connected { client, connection, server } = self.address.connect().await?;
+            let Connected { client, mut connection, server } = self.address.connect().await?;
             tokio::spawn(async move {
                 // The next request sees its end.
-                let _end = connection.await;
+                while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                    if let AsyncMessage::Notice(notice) = message
+                        && notice.routine() == Some(WAIT_FOR_STANDBY)
+                    {
+                        told.store(true, Ordering::Release);
+                    }
+                }
             });
             Ok((client, server))
         })?;
         let statements = own_loop.call(deadline, Statements::prepare(&client, &self.schema, deadline))?;
-        Ok(Wire { link: Arc::new(Link { client, statements }), own_loop, server })
+        Ok(Wire { link: Arc::new(Link { client, statements, cut_short }), own_loop, server })
     }
 
     /// A connection without prepared statements: to make what they speak of.
@@ -323,6 +336,12 @@ impl Lease<'_> {
     pub(crate) fn leave(mut self) {
         let server = self.wire.take().map(|wire| wire.server);
         server.into_iter().for_each(|server| self.pool.leave(server));
+    }
+
+    /// Whether the engine no longer waits for its standby since this was asked last, because somebody cancelled that: what was committed is
+    /// there, and may be lost when the standby takes its place. It says so before it answers.
+    pub(crate) fn was_cut_short(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.link.cut_short.swap(false, Ordering::AcqRel))
     }
 
     /// What is done next is in a transaction until it is given back.

@@ -85,6 +85,6 @@ impl Load for Loading<'_> {
             .call_within(DEADLINE, |link| async move { Ok(link.client.batch_execute("COMMIT").await?) })
             .map_err(LoadFault::Within)?;
         lease.transaction_ended();
-        Ok(())
+        if lease.was_cut_short() { Err(LoadFault::Within(Fault::Unreplicated)) } else { Ok(()) }
     }
 }

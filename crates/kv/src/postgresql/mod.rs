@@ -219,6 +219,7 @@ impl Engine for PostgreSql {
         let usual = self.pool.deadline();
         let deadline = commit_deadline(usual, batch.rows(), batch.bytes());
         let mut lease = self.pool.lease()?;
+        let _before = lease.was_cut_short();
         let is_made = match deadline == usual {
             true => lease.call(|link| batch.send(link)),
             // The engine is to give up first, so that it is known what became of it.
@@ -226,6 +227,9 @@ impl Engine for PostgreSql {
         }?;
         if is_made {
             self.announcer.announce();
+            if lease.was_cut_short() {
+                return Err(Fault::Unreplicated);
+            }
         }
         Ok(is_made)
     }
@@ -253,10 +257,11 @@ impl Engine for PostgreSql {
             Some(row) if row.try_get::<_, &[u8]>(0)? == attempt => {
                 // A backend that was ended while it waited for a standby left what the standby may lack. A write behind it is
                 // acknowledged when both are there.
+                let _before = lease.was_cut_short();
                 lease.call(
                     |link| async move { Ok(link.client.execute(&link.statements.confirm, &[]).await?) },
                 )?;
-                Ok(true)
+                if lease.was_cut_short() { Err(Fault::Unreplicated) } else { Ok(true) }
             }
             Some(_) => Ok(false),
             None => Err(Fault::Lie(format!("commit {version} has no row"))),

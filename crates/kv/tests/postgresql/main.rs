@@ -78,9 +78,13 @@ fn fresh(engine: &Engine) -> (KvStore, String) {
 
 /// Ends the connections of servers that wait for this, while they do.
 fn end_those_that_wait(engine: &Engine, name: &str, wait: &str) {
+    interrupt(engine, name, wait, "pg_terminate_backend");
+}
+
+fn interrupt(engine: &Engine, name: &str, wait: &str, function: &str) {
     until("somebody waits", || {
         let text = format!(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'larix' AND \
+            "SELECT count({function}(pid)) FROM pg_stat_activity WHERE application_name = 'larix' AND \
              datname = '{name}' AND wait_event = '{wait}'"
         );
         engine.sql("postgres", &text).is_some_and(|count| count != "0")
@@ -90,9 +94,20 @@ fn end_those_that_wait(engine: &Engine, name: &str, wait: &str) {
 #[test]
 fn an_answer_is_lost_and_the_commit_was_made() {
     let Some(engine) = Engine::start() else { return };
+    made_and_not_replicated(&engine, "pg_terminate_backend");
+}
+
+/// The engine answers that it has committed, and that it has not waited.
+#[test]
+fn the_wait_for_the_standby_is_cancelled() {
+    let Some(engine) = Engine::start() else { return };
+    made_and_not_replicated(&engine, "pg_cancel_backend");
+}
+
+fn made_and_not_replicated(engine: &Engine, interruption: &str) {
     let (name, _) = engine.database();
     let options = KvOptions { deadline: Duration::from_secs(2), ..KvOptions::default() };
-    let store = open(&engine, &name, &options).expect("open");
+    let store = open(engine, &name, &options).expect("open");
     let first = commit(&store, &put(b"a", b"1")).expect("commit");
     // The engine commits, and waits for a standby that never answers.
     engine.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'").expect("set");
@@ -102,7 +117,7 @@ fn an_answer_is_lost_and_the_commit_was_made() {
     });
     let lost = thread::scope(|scope| {
         let writer = scope.spawn(|| commit(&store, &put(b"a", b"2")));
-        end_those_that_wait(&engine, &name, "SyncRep");
+        interrupt(engine, &name, "SyncRep", interruption);
         writer.join().expect("the writer ends")
     });
     let Err(CommitError::OutcomeUnknown(attempt)) = lost else { panic!("{lost:?}") };
