@@ -359,10 +359,15 @@ async fn send(
     link.has_answered.store(true, Ordering::Relaxed);
     let (head, body) = response.into_parts();
     if head.status != StatusCode::OK {
-        let why = format!("{}: this is no etcd: it answers {}", link.endpoint, head.status);
-        return Err(Fault::Connection { why, tls: None, was_sent: false });
+        return Err(no_etcd(&link.endpoint, head.status));
     }
     Ok((head.headers, body))
+}
+
+/// An answer that etcd does not give. A proxy says with one of 500 and above that etcd's own is lost: what was asked for may be done.
+fn no_etcd(endpoint: &str, status: StatusCode) -> Fault {
+    let why = format!("{endpoint}: this is no etcd: it answers {status}");
+    Fault::Connection { why, tls: None, was_sent: status.is_server_error() }
 }
 
 async fn ask(link: &Link, method: &str, message: Bytes, token: Option<String>) -> Result<Vec<u8>, Fault> {
@@ -401,4 +406,23 @@ fn check(link: &Link, fields: &HeaderMap) -> Result<(), Fault> {
     let message = text("grpc-message").unwrap_or_default();
     let message = percent_decode_text(message).unwrap_or_else(|| message.to_owned());
     Err(Fault::Etcd(Status { code, text: message, endpoint: link.endpoint.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Verdict;
+
+    #[test]
+    fn what_a_proxy_lost_may_be_done() {
+        for (status, is_unknown) in [
+            (StatusCode::NOT_FOUND, false),
+            (StatusCode::FORBIDDEN, false),
+            (StatusCode::BAD_GATEWAY, true),
+            (StatusCode::GATEWAY_TIMEOUT, true),
+        ] {
+            let verdict = no_etcd("e1:2379", status).verdict();
+            assert_eq!(matches!(verdict, Verdict::Unknown), is_unknown, "{status}");
+        }
+    }
 }
