@@ -49,10 +49,8 @@ impl Transaction for KvTransaction<'_> {
             return Ok(CommitId(view.version()));
         }
         view.end();
-        if store.newest() != version {
-            return Err(store.conflict());
-        }
-        let proposal = proposal(&view, version, epoch, &rows)?;
+        let Some(continues) = store.made_by(version) else { return Err(store.conflict()) };
+        let proposal = proposal(&view, (version, continues), epoch, &rows)?;
         let attempt = proposal.attempt.clone();
         let keys = proposal.keys.as_deref().and_then(changes::decode);
         store.sends(version + 1, &attempt, keys, batch_rows(&view, rows).collect());
@@ -60,9 +58,9 @@ impl Transaction for KvTransaction<'_> {
         store.answered(version + 1, &attempt, matches!(answer, Ok(true)));
         match answer {
             Ok(true) => Ok(CommitId(version + 1)),
-            // The row that it continues is of a later epoch.
+            // The row that it continues is of a later epoch, or another one's: this handle has no right to commit any more.
             Ok(false) => {
-                store.doubt();
+                store.resign();
                 Err(CommitError::Fenced)
             }
             Err(fault) => Err(match fault.verdict() {
@@ -104,7 +102,12 @@ fn batch_rows(view: &View<'_>, rows: Rows) -> impl Iterator<Item = Row> {
 type Written<'a> = (&'a [u8], Option<&'a Arc<[u8]>>);
 
 /// A commit as it is sent.
-fn proposal(view: &View<'_>, version: u64, epoch: u64, rows: &Rows) -> Result<Proposal, CommitError> {
+fn proposal(
+    view: &View<'_>,
+    (version, continues): (u64, Vec<u8>),
+    epoch: u64,
+    rows: &Rows,
+) -> Result<Proposal, CommitError> {
     let store = view.store;
     let mut named = Vec::with_capacity(rows.len());
     for ((table, key), value) in rows {
@@ -120,7 +123,8 @@ fn proposal(view: &View<'_>, version: u64, epoch: u64, rows: &Rows) -> Result<Pr
     }
     let trims = version.is_multiple_of(COMMITS_TRIMMED_EVERY) && version > COMMITS_KEPT;
     let trimmed = if trims { version - COMMITS_KEPT } else { 0 };
-    Ok(Proposal { version, epoch, attempt: store.new_attempt(), keys, gone, put, trimmed })
+    let (continues, attempt) = (Some(continues), store.new_attempt());
+    Ok(Proposal { version, continues, epoch, attempt, keys, gone, put, trimmed })
 }
 
 /// Asks for the blocks of all posting lists that change, in one round trip; else each list would take several. Only where one of them

@@ -152,6 +152,8 @@ pub(crate) type OpenedSnapshot<'e> = (Box<dyn EngineSnapshot + 'e>, NewCommits, 
 pub(crate) struct Proposal {
     /// The version that it continues.
     pub(crate) version: u64,
+    /// What made that one: behind another commit of this number it is not let in, as after a failover that lost commits. None: whatever did.
+    pub(crate) continues: Option<Vec<u8>>,
     pub(crate) epoch: u64,
     pub(crate) attempt: Vec<u8>,
     /// The list of [`crate::changes`].
@@ -288,7 +290,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn newest(&self) -> Result<StoredCommit, Fault>;
     /// Shows a moment with all that was acknowledged before.
     fn begin(&self, known: u64, questions: Vec<Question>) -> Result<OpenedSnapshot<'_>, Fault>;
-    /// Whether it was let in: not where the version that it continues is of a later epoch.
+    /// Whether it was let in: not where the version that it continues is of a later epoch, or not the one that it continues.
     fn commit(&self, proposal: Proposal) -> Result<bool, Fault>;
     /// Makes a commit in a new epoch, which it gives.
     fn take_over(&self, attempt: &[u8]) -> Result<u64, Fault>;

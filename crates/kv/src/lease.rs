@@ -91,9 +91,9 @@ impl KvStore {
         View::open(self, true).map(|view| view.end()).map_err(Fault::into_read)
     }
 
-    /// Whether this handle may commit, as far as it knows.
+    /// Whether this handle may commit, as far as it knows. One that the engine has lost commits of may not: another one is to.
     pub fn leads(&self) -> bool {
-        self.epoch().is_ok()
+        self.is_sound() && self.epoch().is_ok()
     }
 
     /// The epoch in which this handle may commit, as far as it knows; none if it may not.

@@ -494,6 +494,17 @@ impl KvStore {
         self.version.load(Ordering::Acquire)
     }
 
+    /// What made a commit, if it is the newest that is known here.
+    pub(crate) fn made_by(&self, version: u64) -> Option<Vec<u8>> {
+        let known = self.known();
+        (known.cache.version() == version).then(|| known.attempt.clone())
+    }
+
+    /// Whether the engine has what is known here, as far as it was asked.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.behind.load(Ordering::Acquire) == SOUND
+    }
+
     /// Whether a view that is opened now asks for the newest commits first.
     pub(crate) fn asks_first(&self) -> bool {
         if noted::is_afresh() {

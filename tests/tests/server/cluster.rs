@@ -125,6 +125,23 @@ fn one_node_writes_and_all_read() {
     write_at_one_and_read_at_all(&engine.database().1);
 }
 
+/// A node that knows of commits that the engine has lost serves nothing, and leaves it to others to write.
+#[test]
+fn a_node_that_misses_commits_does_not_keep_the_right_to_write() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let mut nodes = nodes(&address, 2, "");
+    nodes[0].start();
+    fill(&nodes[0]);
+    let lose = "UPDATE larix.commits SET attempt = 'by hand' WHERE version = (SELECT max(version) FROM larix.commits)";
+    engine.sql(&name, lose).expect("a loss");
+    let refused = change(&nodes[0], &describe("lost"));
+    assert!(refused.starts_with("=> 52"), "{refused}");
+    nodes[1].start();
+    until("the other node writes", || change(&nodes[1], &describe("on")) == "=> 0\n");
+    nodes.iter_mut().for_each(Member::stop);
+}
+
 fn write_at_one_and_read_at_all(address: &str) {
     let mut nodes = nodes(address, 2, "");
     nodes.iter_mut().for_each(Member::start);

@@ -192,6 +192,17 @@ impl Shared {
         ]
     }
 
+    /// The same, and that the commit behind which a proposal comes is the one that its writer knows.
+    fn fence_of(&self, proposal: &Proposal) -> Vec<(Vec<u8>, Condition)> {
+        let mut conditions = self.fence(proposal.version, proposal.epoch);
+        conditions.extend(proposal.continues.as_ref().map(|made_by| {
+            // A new store has none.
+            let test = if made_by.is_empty() { Condition::Absent } else { Condition::Value(made_by.clone()) };
+            (self.keys.attempt(), test)
+        }));
+        conditions
+    }
+
     /// What makes a commit the newest.
     fn advance(&self, version: u64, epoch: u64, attempt: &[u8], keys: Option<&[u8]>) -> Vec<Op> {
         vec![
@@ -226,7 +237,7 @@ impl Shared {
         ops.extend(put.chain(gone));
         self.client.trip();
         let txn = Txn {
-            conditions: self.fence(*version, *epoch),
+            conditions: self.fence_of(proposal),
             success: ops,
             failure: vec![Op::all(self.keys.head())],
         };
@@ -292,7 +303,7 @@ impl Shared {
         }
         self.client.trip();
         let txn = Txn {
-            conditions: self.fence(*version, *epoch),
+            conditions: self.fence_of(proposal),
             success: with_decision,
             failure: vec![Op::all(self.keys.head())],
         };

@@ -85,6 +85,7 @@ impl Load for Loading<'_> {
         let deadline = etcd.deadline_for(rows.len(), bytes);
         let proposal = Proposal {
             version,
+            continues: None,
             epoch,
             attempt: attempt.to_vec(),
             // It changes too much to list.

@@ -404,6 +404,7 @@ impl Keys {
 /// A commit as it is sent.
 struct Batch {
     version: i64,
+    continues: Vec<u8>,
     epoch: i64,
     attempt: Vec<u8>,
     keys: Option<Vec<u8>>,
@@ -423,6 +424,7 @@ impl Batch {
         }
         Ok(Self {
             version: signed(proposal.version)?,
+            continues: proposal.continues.unwrap_or_default(),
             epoch: signed(proposal.epoch)?,
             attempt: proposal.attempt,
             keys: proposal.keys,
@@ -464,6 +466,7 @@ impl Batch {
             &put,
             &values,
             &None::<i64>,
+            &self.continues,
         ];
         let (removes, trims) = (!gone.is_empty(), self.trimmed > 0);
         if removes || trims {

@@ -43,15 +43,16 @@ const NEWEST: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits WHER
 const OUTLOOK: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits ORDER BY version DESC LIMIT 1";
 
 /// The fence and the changes in one: nothing of them happens unless the row behind version $1 is ours to write. The primary
-/// key lets one writer in; rows of a later epoch keep those of earlier ones out. {removes}: [`REMOVES`] or nothing, as most changes
-/// remove no row and the engine needs a tenth of its time for it all the same. {trims}: [`TRIMS`] or nothing.
+/// key lets one writer in; rows of a later epoch keep those of earlier ones out. That row has to be the one that attempt $9 made: where
+/// commits were lost, another writer may have come as far in an epoch of the same number. {removes}: [`REMOVES`] or nothing, as most
+/// changes remove no row and the engine needs a tenth of its time for it all the same. {trims}: [`TRIMS`] or nothing.
 ///
 /// $8 is NULL, no limit. The planner expects few rows because of it, whatever the arrays, and keeps one plan. Without it, and with
 /// the range of [`TRIMS`], it makes a plan for each commit, which takes as long as the rest of a small one.
 const COMMIT: &str = "\
 WITH fence AS (
     INSERT INTO {s}.commits (version, epoch, attempt, keys)
-    SELECT version + 1, $2, $3, $4 FROM {s}.commits WHERE version = $1 AND epoch <= $2
+    SELECT version + 1, $2, $3, $4 FROM {s}.commits WHERE version = $1 AND epoch <= $2 AND attempt = $9
     RETURNING version
 ), put AS (
     INSERT INTO {s}.rows (t, k, v)
@@ -63,19 +64,19 @@ WITH fence AS (
 ){removes}{trims}
 SELECT version FROM fence";
 
-/// A commit that also removes rows: those of $9 and $10.
+/// A commit that also removes rows: those of $10 and $11.
 const REMOVES: &str = "\
 , gone AS (
     DELETE FROM {s}.rows USING (
-        SELECT t, k FROM unnest($9::smallint[], $10::bytea[]) AS u (t, k) LIMIT $8::bigint
+        SELECT t, k FROM unnest($10::smallint[], $11::bytea[]) AS u (t, k) LIMIT $8::bigint
     ) AS d
     WHERE rows.t = d.t AND rows.k = d.k AND EXISTS (SELECT 1 FROM fence)
 )";
 
-/// A commit that also removes old ones: those below $11.
+/// A commit that also removes old ones: those below $12.
 const TRIMS: &str = "\
 , trimmed AS (
-    DELETE FROM {s}.commits WHERE version < $11 AND EXISTS (SELECT 1 FROM fence)
+    DELETE FROM {s}.commits WHERE version < $12 AND EXISTS (SELECT 1 FROM fence)
 )";
 
 const TAKE_OVER: &str = "\

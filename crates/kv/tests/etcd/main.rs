@@ -476,6 +476,33 @@ fn an_engine_that_loses_commits_is_refused() {
     }
 }
 
+/// Where commits were lost, another writer may have come as far in an epoch of the same number.
+#[test]
+fn a_writer_continues_no_other_commit_of_the_same_number() {
+    let Some(etcd) = Etcd::start() else { return };
+    for rows in [1, WHOLE_ROWS] {
+        let (store, address) = fresh(&etcd);
+        let lead = |store: &KvStore| {
+            store.take_over().expect("take over");
+            commit(store, &put(b"a", b"1")).expect("commit")
+        };
+        let last = lead(&store);
+        let prefix = format!("/{}/larix/", address.rsplit('/').next().expect("a prefix"));
+        etcd.ctl(&["del", "--prefix", &prefix]).expect("deleted");
+        let other = open(&address, &KvOptions::default()).expect("open");
+        assert_eq!(lead(&other), last);
+        let mut set = WriteSet::new();
+        (0..rows).for_each(|id| set.put(INTEGER, &id.to_be_bytes(), *b"late"));
+        // It asks nothing before it commits.
+        let refused = commit(&store, &set);
+        assert!(matches!(refused, Err(CommitError::Conflict)), "{refused:?}");
+        let refused = commit(&store, &set);
+        assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
+        assert!(!store.leads(), "it leaves the right to write to others");
+        assert_eq!(commit(&other, &put(b"a", b"2")).expect("commit").0, last.0 + 1);
+    }
+}
+
 #[test]
 fn the_lease_goes_from_node_to_node() {
     let Some(etcd) = Etcd::start() else { return };

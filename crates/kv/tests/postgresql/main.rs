@@ -501,6 +501,25 @@ fn an_engine_that_loses_commits_is_refused() {
     }
 }
 
+/// Where commits were lost, another writer may have come as far in an epoch of the same number.
+#[test]
+fn a_writer_continues_no_other_commit_of_the_same_number() {
+    const NEWEST: &str = "(SELECT max(version) FROM larix.commits)";
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    store.take_over().expect("take over");
+    let last = commit(&store, &put(b"a", b"1")).expect("commit");
+    let other = format!("UPDATE larix.commits SET attempt = 'somebody else' WHERE version = {NEWEST}");
+    engine.sql(&name, &other).expect("a loss");
+    // It asks nothing before it commits.
+    let refused = commit(&store, &put(b"a", b"2"));
+    assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+    assert!(!store.leads(), "it leaves the right to write to others");
+    assert!(matches!(store.hear(), Err(ReadError::Unavailable(_))));
+    assert!(matches!(store.take_over(), Err(CommitError::Unavailable(_))));
+    assert_eq!(engine.sql(&name, &format!("SELECT {NEWEST}")), Some(last.0.to_string()));
+}
+
 /// Behind so many commits that the row of the known one is gone, nobody can say whether the engine has lost it. What is there is served, and
 /// nothing that was known before counts.
 #[test]
