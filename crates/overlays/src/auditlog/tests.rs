@@ -158,6 +158,7 @@ fn a_file_is_put_aside_and_followed_when_it_is_moved() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "nothing says that a thread waits for a lock of a file")]
 fn audit_logs_of_several_databases_share_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit");

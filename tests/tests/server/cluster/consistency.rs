@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use larix_testkit::postgresql::Engine;
 use larix_tests::client::Client;
-use larix_tests::replicas::{ADMIN, Member, ask};
+use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{change, describe, description, fill, nodes, nodes_with, until};
 
