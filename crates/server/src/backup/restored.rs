@@ -103,7 +103,7 @@ mod tests {
         for last in [Some(Timestamp(3)), None] {
             note.last = last;
             note.write(directory.path(), &data).unwrap();
-            assert_eq!(RestoreNote::read(directory.path()), Some(note));
+            assert_eq!(RestoreNote::read(directory.path()), Some(note.clone()));
         }
         // Another database in its place; the file of before is there, so that its inode is not free.
         fs::rename(&data, directory.path().join("before")).unwrap();
