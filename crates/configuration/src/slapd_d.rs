@@ -66,6 +66,19 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
+/// Reads a configuration once more, if its files are not those any more that it was read from; says whether they are not.
+fn read_again(config: &mut Config, directory: &Path) -> Result<bool, ConfigError> {
+    // One that was made of no files.
+    let Some(before) = &config.read_entries else { return Ok(false) };
+    let mut now: Vec<Arc<ConfigEntry>> = read_entries(directory)?.0.into_iter().map(Arc::new).collect();
+    now.iter_mut().for_each(ConfigEntry::name_itself);
+    if now == *before {
+        return Ok(false);
+    }
+    *config = read(directory)?;
+    Ok(true)
+}
+
 /// Whether there is a configuration in this directory, be it one that a journal alone holds yet.
 pub fn exists_in(directory: &Path) -> bool {
     directory.join(TOP).exists() || directory.join(journal::JOURNAL).exists()

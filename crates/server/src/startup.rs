@@ -206,8 +206,8 @@ impl Bound {
     /// Opens the databases and serves until a signal ends it.
     pub fn serve(mut self, mut config: Config, readiness: Readiness) -> Result<(), ServeError> {
         let bound = self.urls();
-        // Until the end no other process changes it.
-        let _configuration = InUse::by_server(&config, &self.reachable_urls())?;
+        // Until the end no other process changes it; what one did since it was read is in it.
+        let _configuration = InUse::by_server(&mut config, &self.reachable_urls())?;
         config.global.listener_urls = self.listeners.iter().map(|l| l.url.clone()).chain(bound).collect();
         config.no_server_id().map_or(Ok(()), |why| Err(ServeError::NoServerId(why)))?;
         if !config.global.core_dumps {

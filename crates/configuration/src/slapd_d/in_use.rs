@@ -2,7 +2,8 @@
 //! `database ldif`.
 //!
 //! The journal's lock is held for one change; this one as long as a process relies on what it has read. A directory that this user
-//! may not write has no such file: no process changes it.
+//! may not write has no such file: no process changes it. The directory of the entries below cn=config is locked, too: a lock file
+//! looks like something that a process has left, and is removed as such.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -15,9 +16,12 @@ use rustix::io::Errno;
 
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::model::{Config, Source};
+use super::read_again;
 
 /// The process that uses the directory holds a lock on this file.
 const LOCK_FILE: &str = "larix.config.lock";
+/// And on this directory in it, if there is one: no change of the configuration replaces or removes it.
+const BELOW_TOP: &str = "cn=config";
 /// The same in the directory of a `database ldif`, as in that of a `database mdb`.
 const LOCK_FILE_OF_ENTRIES: &str = "larix.lock";
 /// Beyond that nothing of use stands there.
@@ -28,12 +32,14 @@ const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
 pub struct InUse {
     /// None where there can be no lock.
     file: Option<File>,
+    /// [`BELOW_TOP`], if that could be locked.
+    below_top: Option<File>,
 }
 
 impl Drop for InUse {
-    /// Closing the file would do, were it not for children between fork and exec on other threads, which hold it, too.
+    /// Closing the files would do, were it not for children between fork and exec on other threads, which hold them, too.
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
+        for file in self.file.iter().chain(&self.below_top) {
             // The lock goes with the process at the latest.
             let _ = rustix::fs::flock(file, FlockOperation::Unlock);
         }
@@ -65,6 +71,11 @@ impl User {
     }
 }
 
+/// What a server says of itself: [`client_flags`], and its URLs.
+fn lines_of_server(config: &Config, urls: &[String]) -> Vec<String> {
+    [client_flags(config, urls)].into_iter().chain(urls.iter().cloned()).collect()
+}
+
 /// The flags of `larix modify` for a change of this configuration through a server at one of `urls`.
 fn client_flags(config: &Config, urls: &[String]) -> String {
     let with = |scheme: &str| urls.iter().find(|url| url.to_ascii_lowercase().starts_with(scheme));
@@ -85,19 +96,28 @@ fn client_flags(config: &Config, urls: &[String]) -> String {
 }
 
 impl InUse {
-    /// For a server that runs with this configuration and listens on `urls`; none where that is in no slapd.d.
+    /// For a server that runs with this configuration and listens on `urls`; none where that is in no slapd.d. What a tool changed
+    /// since the configuration was read is in it then: from here on no tool does.
     ///
     /// # Errors
-    /// Names the process that uses it.
-    pub fn by_server(config: &Config, urls: &[String]) -> Result<Option<Self>, ConfigError> {
+    /// Names the process that uses it; what a tool made of it cannot be read or served.
+    pub fn by_server(config: &mut Config, urls: &[String]) -> Result<Option<Self>, ConfigError> {
         let Source::Directory(directory) = &config.source else { return Ok(None) };
-        let lines = [client_flags(config, urls)].into_iter().chain(urls.iter().cloned());
-        Self::take(directory, LOCK_FILE, lines).map(Some).map_err(|user| {
+        let directory = directory.clone();
+        let lines = lines_of_server(config, urls);
+        let taken = Self::take(&directory, (LOCK_FILE, Some(BELOW_TOP)), &lines).map_err(|user| {
             let message = format!("`{}` is in use by {}", directory.display(), user.process());
             ConfigError::new(Origin::BuiltIn, message).with_help(
                 "one server runs with a configuration: stop that one first, or name another directory",
             )
-        })
+        })?;
+        if read_again(config, &directory)? {
+            if let Some(refusal) = config.refusals().into_iter().next() {
+                return Err(refusal);
+            }
+            taken.say(&lines_of_server(config, urls));
+        }
+        Ok(Some(taken))
     }
 
     /// For a tool that changes it.
@@ -105,8 +125,16 @@ impl InUse {
     /// # Errors
     /// A server runs with it, or another tool changes it: says how to go about it instead.
     pub fn by_tool(directory: &Path) -> Result<Self, ConfigError> {
-        Self::take(directory, LOCK_FILE, std::iter::empty()).map_err(|user| {
+        Self::take(directory, (LOCK_FILE, Some(BELOW_TOP)), &[]).map_err(|user| {
             let (directory, process) = (directory.display(), user.process());
+            if user.process.is_none() {
+                let message =
+                    format!("`{directory}` is in use, and its {LOCK_FILE} does not say by which server or tool");
+                return ConfigError::new(Origin::BuiltIn, message).with_help(format!(
+                    "`fuser {directory}/{BELOW_TOP}` says which: change cn=config through the server with \
+                     `larix modify`, or stop that process first"
+                ));
+            }
             if user.urls.is_empty() {
                 let message = format!("`{directory}` is being changed by {process}");
                 return ConfigError::new(Origin::BuiltIn, message).with_help("wait until that has ended");
@@ -128,7 +156,7 @@ impl InUse {
     /// # Errors
     /// Names the process that does already.
     pub fn of_entries(directory: &Path) -> Result<Self, ConfigError> {
-        Self::take(directory, LOCK_FILE_OF_ENTRIES, std::iter::empty()).map_err(|user| {
+        Self::take(directory, (LOCK_FILE_OF_ENTRIES, None), &[]).map_err(|user| {
             let message = format!("`{}` is in use by {}", directory.display(), user.process());
             ConfigError::new(Origin::BuiltIn, message).with_help(
                 "one process works on these files: change the entries through the server, or stop it first",
@@ -136,20 +164,37 @@ impl InUse {
         })
     }
 
-    /// `lines` are what the file says beside the process.
-    fn take(directory: &Path, name: &str, lines: impl Iterator<Item = String>) -> Result<Self, User> {
-        let Some(mut file) = open(directory, name) else { return Ok(Self { file: None }) };
+    /// `lines` are what the file says beside the process. `below` is a directory that is locked, too, if it is there.
+    fn take(directory: &Path, (name, below): (&str, Option<&str>), lines: &[String]) -> Result<Self, User> {
+        let Some(file) = open(directory, name) else { return Ok(Self { file: None, below_top: None }) };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(user(&file)),
             // A file system without locks has to do without.
-            Err(_) => return Ok(Self { file: None }),
+            Err(_) => return Ok(Self { file: None, below_top: None }),
         }
-        let text = std::iter::once(process::id().to_string()).chain(lines);
-        let text: String = text.map(|line| line + "\n").collect();
-        // It is a courtesy: a process that finds the lock taken reads it.
+        let mut taken = Self { file: Some(file), below_top: None };
+        if let Some(below) = below.and_then(|below| File::open(directory.join(below)).ok()) {
+            match rustix::fs::flock(&below, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => taken.below_top = Some(below),
+                // That one's lock file was removed, and what it said with it.
+                Err(Errno::WOULDBLOCK) => return Err(User::default()),
+                Err(_) => {}
+            }
+        }
+        taken.say(lines);
+        Ok(taken)
+    }
+
+    /// Writes who has the lock, which is a courtesy: a process that finds it taken reads that.
+    fn say(&self, lines: &[String]) {
+        let Some(mut file) = self.file.as_ref() else { return };
+        let mut text = format!("{}\n", process::id());
+        for line in lines {
+            text.push_str(line);
+            text.push('\n');
+        }
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes()));
-        Ok(Self { file: Some(file) })
     }
 }
 
@@ -186,6 +231,9 @@ fn user(file: &File) -> User {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::change::fixture::TestSources;
+    use super::super::super::load::convert;
+    use super::super::{read_entries, write_entries};
     use super::*;
 
     fn config(directory: &Path, lines: &str) -> Config {
@@ -215,10 +263,10 @@ mod tests {
             ("database config\nrootpw secret\n", &urls, "-H ldapi://%2Frun%2Fldapi -D cn=config -W"),
             (administrator, &urls[..1], "-H ldap://127.0.0.1:3890 -D \"cn=the admin,cn=x\" -W"),
         ] {
-            let config = config(directory, lines);
-            let server = InUse::by_server(&config, urls).unwrap();
+            let mut config = config(directory, lines);
+            let server = InUse::by_server(&mut config, urls).unwrap();
             assert_eq!(server_of(directory).map(|user| user.process()), Some(process.clone()));
-            let second = refused(InUse::by_server(&config, &[]));
+            let second = refused(InUse::by_server(&mut config, &[]));
             assert!(second.contains(&process) && second.contains("stop that one"), "{second}");
             let tool = refused(InUse::by_tool(directory));
             assert!(tool.contains(&format!("larix config apply {flags} FILE")), "{flags}: {tool}");
@@ -229,6 +277,54 @@ mod tests {
         assert_eq!(server_of(directory), None, "a tool is no server");
         assert!(refused(InUse::by_tool(directory)).contains("being changed"));
         drop(first);
+        InUse::by_tool(directory).unwrap();
+    }
+
+    /// A slapd.d with a `database config` that has a password.
+    fn slapd_d() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "database config\nrootpw secret\n");
+        convert(&config, folder.path(), &TestSources::new().stamp()).unwrap();
+        folder
+    }
+
+    /// A server has read the configuration before it knows where it listens.
+    #[test]
+    fn what_a_tool_changes_before_the_server_has_the_lock_is_in_force() {
+        let folder = slapd_d();
+        let directory = folder.path();
+        let mut config = Config::from_slapd_d(directory).unwrap();
+        let server = InUse::by_server(&mut config, &[]).unwrap();
+        assert_eq!(config.global.idle_timeout, 0);
+        drop(server);
+
+        let tool = InUse::by_tool(directory).unwrap();
+        let mut top = read_entries(directory).unwrap().0.swap_remove(0);
+        assert_eq!(top.dn, "cn=config");
+        top.text("olcIdleTimeout", "7");
+        write_entries(directory, &[top], &TestSources::new().stamp()).unwrap();
+        drop(tool);
+
+        let server = InUse::by_server(&mut config, &[]).unwrap();
+        assert_eq!(config.global.idle_timeout, 7);
+        assert!(refused(InUse::by_tool(directory)).contains("being changed"), "no URL was given");
+        drop(server);
+    }
+
+    #[test]
+    fn where_the_lock_file_is_removed_the_directory_is_in_use_all_the_same() {
+        let folder = slapd_d();
+        let directory = folder.path();
+        let mut config = Config::from_slapd_d(directory).unwrap();
+        let server = InUse::by_server(&mut config, &["ldap://127.0.0.1:3890".to_owned()]).unwrap();
+        for _ in 0..2 {
+            fs::remove_file(directory.join(LOCK_FILE)).unwrap();
+            let tool = refused(InUse::by_tool(directory));
+            assert!(tool.contains("is in use") && tool.contains("fuser"), "{tool}");
+            let second = refused(InUse::by_server(&mut config, &[]));
+            assert!(second.contains("in use by another process"), "{second}");
+        }
+        drop(server);
         InUse::by_tool(directory).unwrap();
     }
 
