@@ -135,7 +135,7 @@ pub struct PasswordChanged {
     pub controls: Vec<ControlBuf>,
     /// The password that was made up.
     pub generated: Option<Secret>,
-    /// Whether an old password that was compared was right.
+    /// Whether an old password that was compared was right. None: none was, and nothing is known about it.
     pub proof: Option<bool>,
     /// What the writer said, if it came so far.
     pub written: Option<WriteOutcome>,

@@ -242,10 +242,35 @@ pub(crate) fn password_changed(outcome: Outcome, has_proof: bool) -> PasswordCha
     let generated = PasswordModifyResponse::decode(value).ok().and_then(|answer| answer.generated);
     let generated = generated.map(|generated| Zeroizing::new(generated.to_vec()));
     let proof = match outcome.result.code {
-        ResultCode::SUCCESS => has_proof.then_some(true),
-        ResultCode::INVALID_CREDENTIALS => has_proof.then_some(false),
-        _ => None,
+        // Nothing was compared, or nobody learns what came of it.
+        _ if outcome.is_unsent => None,
+        ResultCode::BUSY | ResultCode::UNAVAILABLE | ResultCode::REFERRAL => None,
+        // Servers refuse a wrong old password with one code or another.
+        code => has_proof.then_some(code == ResultCode::SUCCESS),
     };
     let controls = outcome.controls;
     PasswordChanged { controls, generated, proof, ..PasswordChanged::from(outcome.result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_answer_says_of_the_old_password() {
+        for (code, is_unsent, expected) in [
+            (ResultCode::SUCCESS, false, Some(true)),
+            (ResultCode::INVALID_CREDENTIALS, false, Some(false)),
+            // As slapd answers a wrong one.
+            (ResultCode::UNWILLING_TO_PERFORM, false, Some(false)),
+            (ResultCode::BUSY, false, None),
+            (ResultCode::UNAVAILABLE, false, None),
+            (ResultCode::REFERRAL, false, None),
+            (ResultCode::ADMIN_LIMIT_EXCEEDED, true, None),
+        ] {
+            let outcome = || Outcome { is_unsent, ..LdapResult::new(code).into() };
+            assert_eq!(password_changed(outcome(), true).proof, expected, "{code:?}");
+            assert_eq!(password_changed(outcome(), false).proof, None, "{code:?}: none was sent");
+        }
+    }
 }

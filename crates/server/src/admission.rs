@@ -67,6 +67,15 @@ struct Account {
 #[derive(Debug, Default)]
 struct Bucket(AtomicU64);
 
+/// A token that was taken, under the limit that was in force then.
+#[derive(Copy, Clone, Debug)]
+pub struct Paid {
+    /// Nanoseconds that it takes to come back.
+    each: u64,
+    /// When it has come back by itself.
+    until: Monotonic,
+}
+
 /// Why a connection is not served.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -143,7 +152,7 @@ impl Admission {
             return Err(Refusal::TooManyFromAddress(most));
         }
         match limits.connects {
-            Some(rate) if !account.connects.take(now, rate) => Err(Refusal::TooFast(rate)),
+            Some(rate) if account.connects.take(now, rate).is_none() => Err(Refusal::TooFast(rate)),
             _ => Ok(admitted),
         }
     }
@@ -156,7 +165,7 @@ impl Admission {
         let (Some(rate), Some(account)) = (self.limits.load().anonymous_operations, &admitted.account) else {
             return Ok(());
         };
-        if account.operations.take(now, rate) {
+        if account.operations.take(now, rate).is_some() {
             return Ok(());
         }
         self.refused.operations.fetch_add(1, Ordering::Relaxed);
@@ -169,25 +178,26 @@ impl Admission {
     }
 
     /// A bind begins: it counts as failed until [`Self::bind_did_not_fail`] says otherwise, so that attempts made at the
-    /// same time are counted, too.
+    /// same time are counted, too. Answers what that has to be told; none where failures are not limited.
     ///
     /// # Errors
     /// The answer when too many have failed; the credentials are not to be looked at.
-    pub fn bind_begins(&self, admitted: &Admitted, now: Monotonic) -> Result<(), LdapResult> {
+    pub fn bind_begins(&self, admitted: &Admitted, now: Monotonic) -> Result<Option<Paid>, LdapResult> {
         let (Some(rate), Some(account)) = (self.limits.load().failures, &admitted.account) else {
-            return Ok(());
+            return Ok(None);
         };
-        if account.failures.take(now, rate) {
-            return Ok(());
+        let paid = account.failures.take(now, rate);
+        if paid.is_none() {
+            self.refused.binds.fetch_add(1, Ordering::Relaxed);
+            return Err(busy(format!("more than {rate} failed binds from this address; try again later")));
         }
-        self.refused.binds.fetch_add(1, Ordering::Relaxed);
-        Err(busy(format!("more than {rate} failed binds from this address; try again later")))
+        Ok(paid)
     }
 
     /// A bind that began was not answered with invalid credentials.
-    pub fn bind_did_not_fail(&self, admitted: &Admitted) {
-        if let (Some(rate), Some(account)) = (self.limits.load().failures, &admitted.account) {
-            account.failures.give_back(rate);
+    pub fn bind_did_not_fail(&self, admitted: &Admitted, paid: Paid, now: Monotonic) {
+        if let Some(account) = &admitted.account {
+            account.failures.give_back(paid, now);
         }
     }
 
@@ -255,18 +265,21 @@ impl Account {
 
 impl Bucket {
     /// Takes a token if there is one.
-    fn take(&self, now: Monotonic, rate: Rate) -> bool {
+    fn take(&self, now: Monotonic, rate: Rate) -> Option<Paid> {
         let (each, whole) = rate.nanos();
+        let mut until = now;
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
             let next = full_at.max(now.0).saturating_add(each);
+            until = Monotonic(next);
             (next - now.0 <= whole).then_some(next)
         });
-        taken.is_ok()
+        taken.is_ok().then_some(Paid { each, until })
     }
 
-    fn give_back(&self, rate: Rate) {
-        let (each, _) = rate.nanos();
-        let update = |full_at: u64| Some(full_at.saturating_sub(each));
+    /// What of a token has come back by itself is not given back once more: others may have had it since.
+    fn give_back(&self, paid: Paid, now: Monotonic) {
+        let rest = paid.until.0.saturating_sub(now.0).min(paid.each);
+        let update = |full_at: u64| Some(full_at.saturating_sub(rest));
         // An update that always gives a value cannot fail.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
     }

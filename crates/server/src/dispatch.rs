@@ -38,6 +38,7 @@ use larix_proto::{Controls, LdapResult, Message, MessageId, Request, ResponseOp,
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
+use crate::admission::Paid;
 use crate::connection::{Event, Limits, Operation, SearchLocation, Service, Started, Stepped};
 use crate::databases::Databases;
 use crate::layers::LayersError;
@@ -146,7 +147,7 @@ pub struct Dispatcher {
     message: Cell<MessageId>,
     close_reason: &'static str,
     /// A bind under way counts as failed until it is judged.
-    bind_counted: Cell<bool>,
+    bind_paid: Cell<Option<Paid>>,
     /// Of the bind under way.
     bind_controls: RequestControls,
     /// What requests asked that are not answered, by their numbers, when that may be needed at their end.
@@ -249,7 +250,7 @@ impl Dispatcher {
             arrived,
             message: Cell::new(MessageId(0)),
             close_reason: "",
-            bind_counted: Cell::new(false),
+            bind_paid: Cell::default(),
             bind_controls: RequestControls::default(),
             asked: RefCell::default(),
             noted: RefCell::default(),

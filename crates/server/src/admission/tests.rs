@@ -61,7 +61,7 @@ fn tokens_come_back_evenly() {
         (9 * SECOND, true),
         (9 * SECOND, false),
     ] {
-        assert_eq!(bucket.take(at(nanos), rate), expected, "{nanos}");
+        assert_eq!(bucket.take(at(nanos), rate).is_some(), expected, "{nanos}");
     }
 }
 
@@ -88,8 +88,8 @@ fn only_failed_binds_count_and_those_under_way_do() {
     let neighbour = admission.admit(from("2001:db8::2"), at(0)).unwrap();
     let stranger = admission.admit(from("2001:db8:0:1::1"), at(0)).unwrap();
     for _ in 0..10 {
-        admission.bind_begins(&client, at(0)).unwrap();
-        admission.bind_did_not_fail(&client);
+        let paid = admission.bind_begins(&client, at(0)).unwrap().unwrap();
+        admission.bind_did_not_fail(&client, paid, at(0));
     }
     for _ in 0..3 {
         admission.bind_begins(&client, at(0)).unwrap();
@@ -98,6 +98,31 @@ fn only_failed_binds_count_and_those_under_way_do() {
     assert!(admission.bind_begins(&neighbour, at(0)).is_err());
     assert!(admission.bind_begins(&stranger, at(0)).is_ok());
     assert!(admission.bind_begins(&neighbour, at(20 * SECOND)).is_ok());
+}
+
+#[test]
+fn no_more_is_given_back_than_was_paid() {
+    let admission = with(&["failures.address=3/m"]);
+    let client = admission.admit(from("192.0.2.1"), at(0)).unwrap();
+    let slow = admission.bind_begins(&client, at(0)).unwrap().unwrap();
+    for _ in 0..3 {
+        admission.bind_begins(&client, at(60 * SECOND)).unwrap();
+    }
+    admission.bind_did_not_fail(&client, slow, at(60 * SECOND));
+    assert!(admission.bind_begins(&client, at(60 * SECOND)).is_err(), "that token had come back by itself");
+
+    let admission = with(&["failures.address=1000/s"]);
+    let client = admission.admit(from("192.0.2.1"), at(0)).unwrap();
+    let begun: Vec<_> = (0..2).map(|_| admission.bind_begins(&client, at(0)).unwrap().unwrap()).collect();
+    let mut limits = ClientLimits::default();
+    limits.apply_word("failures.address=3/h").unwrap();
+    admission.set_limits(limits);
+    for _ in 0..2 {
+        admission.bind_begins(&client, at(0)).unwrap();
+    }
+    begun.into_iter().for_each(|paid| admission.bind_did_not_fail(&client, paid, at(0)));
+    admission.bind_begins(&client, at(0)).unwrap();
+    assert!(admission.bind_begins(&client, at(0)).is_err(), "they had paid a thousandth of a second each");
 }
 
 #[test]

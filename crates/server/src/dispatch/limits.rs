@@ -1,8 +1,10 @@
 //! Refusals before a request is decoded further: `client-limits`, and any other request amid a SASL bind.
 
+use larix_engine::time::Clock;
 use larix_proto::{LdapResult, Message, Request, ResponseOp, ResultCode, oid};
 
 use super::{Dispatcher, Running};
+use crate::admission::Paid;
 use crate::connection::{Operation, Started};
 use crate::statistics::OperationKind;
 
@@ -23,9 +25,7 @@ impl Dispatcher {
             _ => answered_by(&message.request)?,
         };
         let refused = if kind == OperationKind::Bind {
-            let begins = admission.bind_begins(admitted, self.arrived);
-            self.bind_counted.set(begins.is_ok());
-            begins
+            admission.bind_begins(admitted, self.arrived).map(|paid| self.bind_paid.set(paid))
         } else {
             admission.anonymous_operation(admitted, self.arrived)
         };
@@ -49,28 +49,27 @@ impl Dispatcher {
         Some(self.refuse(&begun, &result, out))
     }
 
-    /// A request compares an old password: it counts as a failed bind until [`Self::proof_was_right`] says otherwise.
+    /// A request compares an old password: it counts as a failed bind until [`Self::proof_was_not_wrong`] is told of what this
+    /// answers.
     ///
     /// # Errors
     /// The answer when too many binds of the address have failed.
-    pub(crate) fn proof_begins(&self) -> Result<(), LdapResult> {
-        let Some(admitted) = self.record.admitted.as_ref() else { return Ok(()) };
+    pub(crate) fn proof_begins(&self) -> Result<Option<Paid>, LdapResult> {
+        let Some(admitted) = self.record.admitted.as_ref() else { return Ok(None) };
         self.server.admission.bind_begins(admitted, self.arrived)
     }
 
-    pub(crate) fn proof_was_right(&self) {
-        if let Some(admitted) = &self.record.admitted {
-            self.server.admission.bind_did_not_fail(admitted);
+    pub(crate) fn proof_was_not_wrong(&self, paid: Option<Paid>) {
+        if let (Some(paid), Some(admitted)) = (paid, &self.record.admitted) {
+            self.server.admission.bind_did_not_fail(admitted, paid, self.server.clock.monotonic());
         }
     }
 
     /// Only binds that fail for their credentials stay counted.
     pub(super) fn bind_judged(&self, code: ResultCode) {
-        if self.bind_counted.replace(false)
-            && code != ResultCode::INVALID_CREDENTIALS
-            && let Some(admitted) = &self.record.admitted
-        {
-            self.server.admission.bind_did_not_fail(admitted);
+        let paid = self.bind_paid.take();
+        if code != ResultCode::INVALID_CREDENTIALS {
+            self.proof_was_not_wrong(paid);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Password modify (RFC 3062): one's own or another's password, given or made up.
 
+use std::cell::Cell;
+
 use larix_engine::access;
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::write::WriteOperation;
@@ -7,6 +9,7 @@ use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyRespons
 use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode, oid};
 use zeroize::Zeroizing;
 
+use crate::admission::Paid;
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
@@ -19,15 +22,17 @@ pub struct PasswordOutcome {
     changed: PasswordChanged,
     /// It was the session's own.
     own: bool,
+    /// For a wrong old password, where failed binds are counted for the client's address.
+    paid: Option<Paid>,
 }
 
 impl Dispatcher {
     /// A password change has ended.
     pub(crate) fn password_modified(&mut self, begun: &Begun, outcome: PasswordOutcome, out: &mut Vec<u8>) {
-        let PasswordOutcome { changed, own } = outcome;
+        let PasswordOutcome { changed, own, paid } = outcome;
         let PasswordChanged { result, controls, generated, proof, .. } = changed;
-        if proof == Some(true) {
-            self.proof_was_right();
+        if proof != Some(false) {
+            self.proof_was_not_wrong(paid);
         }
         if own && result.is_success() {
             self.session.must_change_password = false;
@@ -76,6 +81,14 @@ impl Dispatcher {
         let dropped = self.permitted(dn.as_str(), operation, sent)?;
         controls.forget(&dropped, sent, OperationKind::Extended(oid::PASSWORD_MODIFY))?;
         let secret = |given: &[u8]| Zeroizing::new(given.to_vec());
+        let paid = Cell::new(None::<Paid>);
+        let proof_begins = || -> Result<(), LdapResult> {
+            // A request counts once, whoever compares.
+            if paid.get().is_none() {
+                paid.set(self.proof_begins()?);
+            }
+            Ok(())
+        };
         let change = PasswordChange {
             dn: &dn,
             target,
@@ -83,7 +96,7 @@ impl Dispatcher {
             new: asked.new.map(secret),
             policy_control: controls.password_policy,
             hops: controls.hops,
-            proof_begins: &|| self.proof_begins(),
+            proof_begins: &proof_begins,
         };
         let own = self.session.subject().dn.as_ref() == Some(&dn);
         let about = WriteOperation::Modify { object: change.target.clone(), changes: Vec::new() };
@@ -91,18 +104,19 @@ impl Dispatcher {
         let mut origin = self.note_origin(about.target());
         let mut later = || -> Done<PasswordChanged> {
             let (completer, noted, origin) = (self.completer(&begun), noted.take(), origin.take());
+            let paid = paid.get();
             Box::new(move |changed| {
                 if let Some(written) = &changed.written {
                     noted.into_iter().for_each(|noted| noted.changed(written));
                     origin.into_iter().for_each(|origin| origin.changed(written));
                 }
-                completer.complete(Completion::Password(Box::new(PasswordOutcome { changed, own })));
+                completer.complete(Completion::Password(Box::new(PasswordOutcome { changed, own, paid })));
             })
         };
         let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
         match databases.router().modify_password(&context, change, &mut later) {
             Reply::Now(changed) => {
-                self.password_modified(&begun, PasswordOutcome { changed, own }, out);
+                self.password_modified(&begun, PasswordOutcome { changed, own, paid: paid.get() }, out);
                 Ok(Started::Answered)
             }
             Reply::Later(pending) => {

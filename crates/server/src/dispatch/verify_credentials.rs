@@ -6,6 +6,7 @@ use larix_proto::extended::{ExtendedValue, VerifyCredentials, VerifyCredentialsR
 use larix_proto::{Authentication, Controls, ExtendedRequest, LdapResult, ResultCode, oid};
 use larix_schema::NormalDn;
 
+use crate::admission::Paid;
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
@@ -16,8 +17,8 @@ use larix_backend::{Bind, Done, Proof, Reply, Verdict};
 #[derive(Debug)]
 pub struct VerifiedOutcome {
     verdict: Verdict,
-    /// The failure of a bind was counted for the client's address.
-    counted: bool,
+    /// For the failure of a bind, where that is counted for the client's address.
+    paid: Option<Paid>,
 }
 
 impl Dispatcher {
@@ -51,7 +52,7 @@ impl Dispatcher {
             }
             // The bind would be refused.
             Err(refused) => {
-                self.verified(&begun, VerifiedOutcome { verdict: refused.into(), counted: false }, out);
+                self.verified(&begun, VerifiedOutcome { verdict: refused.into(), paid: None }, out);
                 Ok(Started::Answered)
             }
         }
@@ -73,9 +74,9 @@ impl Dispatcher {
         controls.forget(&dropped, asked.controls, OperationKind::Bind)?;
         if !judged {
             let verdict = LdapResult::success().into();
-            return Ok(Reply::Now(VerifiedOutcome { verdict, counted: false }));
+            return Ok(Reply::Now(VerifiedOutcome { verdict, paid: None }));
         }
-        self.proof_begins()?;
+        let paid = self.proof_begins()?;
         let anonymous = std::sync::Arc::clone(self.session.anonymous());
         let databases = self.server.databases();
         let subject = self.in_request(&databases, anonymous, || Operation::Bind, Controls::default());
@@ -90,22 +91,22 @@ impl Dispatcher {
         let mut later = || -> Done<Verdict> {
             let completer = self.completer(&begun);
             Box::new(move |verdict| {
-                let outcome = VerifiedOutcome { verdict, counted: true };
+                let outcome = VerifiedOutcome { verdict, paid };
                 completer.complete(Completion::Verified(Box::new(outcome)));
             })
         };
         Ok(match databases.router().bind(&context, &bind, &mut later) {
-            Reply::Now(verdict) => Reply::Now(VerifiedOutcome { verdict, counted: true }),
+            Reply::Now(verdict) => Reply::Now(VerifiedOutcome { verdict, paid }),
             Reply::Later(pending) => Reply::Later(pending),
         })
     }
 
     /// Answers. The result's code is that of the bind, as with OpenLDAP's module: a client that looks at it alone errs on no side.
     pub(crate) fn verified(&self, begun: &Begun, outcome: VerifiedOutcome, out: &mut Vec<u8>) {
-        let VerifiedOutcome { verdict, counted } = outcome;
+        let VerifiedOutcome { verdict, paid } = outcome;
         let Verdict { result, controls, .. } = verdict.settled();
-        if counted && result.code != ResultCode::INVALID_CREDENTIALS {
-            self.proof_was_right();
+        if result.code != ResultCode::INVALID_CREDENTIALS {
+            self.proof_was_not_wrong(paid);
         }
         let (code, diagnostic) = (result.code, result.diagnostic);
         let value = VerifyCredentialsResponse { code, diagnostic, controls }.encode();
