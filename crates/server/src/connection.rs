@@ -313,6 +313,11 @@ impl<S: Service> Connection<S> {
         self.phase == Phase::Open && self.has_room() && self.input.len() < self.input_limit()
     }
 
+    /// Whether the client sends no more, and may still read.
+    pub fn is_half_closed(&self) -> bool {
+        self.phase == Phase::InputEnded
+    }
+
     /// Requests that were started and not answered.
     pub fn pending(&self) -> usize {
         self.searches.working() + self.searches.sleeping.len() + self.waiting.len()
@@ -637,7 +642,7 @@ impl<S: Service> Connection<S> {
         match self.phase {
             Phase::Closing => Turn::Close,
             _ if self.has_work() => Turn::More,
-            Phase::InputEnded if self.pending() == 0 && !self.can_start_buffered() => Turn::Close,
+            Phase::InputEnded if self.pending() == 0 && !self.has_buffered() => Turn::Close,
             _ => Turn::Idle,
         }
     }
@@ -650,9 +655,12 @@ impl<S: Service> Connection<S> {
     }
 
     fn can_start_buffered(&self) -> bool {
-        !self.input.is_empty()
-            && self.may_start()
-            && !matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }))
+        !self.input.is_empty() && self.may_start() && self.has_buffered()
+    }
+
+    /// Whether a request is kept that has come whole: it may wait for room in the output.
+    fn has_buffered(&self) -> bool {
+        !self.input.is_empty() && !matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }))
     }
 
     /// The next request that is kept, if it has come whole and is not to start in a turn of the loop.

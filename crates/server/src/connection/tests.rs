@@ -699,6 +699,23 @@ fn a_half_closed_connection_gets_its_answers() {
 }
 
 #[test]
+fn a_half_closed_connection_whose_output_is_full_gets_its_answers() {
+    let mut connection = connection();
+    // The search ends with what fills the output.
+    connection.service_mut().slice = OUTPUT_HIGH - 1;
+    connection.receive(&search(1, "steps=1"));
+    while connection.resume() == Turn::More {}
+    assert_eq!((connection.pending(), connection.has_room()), (0, false));
+    assert_eq!(connection.receive(&[delete(2), delete(3)].concat()), Turn::Idle);
+    assert_eq!(connection.input_ended(), Turn::Idle, "two requests have no answer");
+    let all = connection.output().len();
+    connection.sent(all);
+    assert!(connection.has_work() && connection.is_half_closed());
+    assert_eq!(connection.resume(), Turn::Close);
+    assert_eq!(answers(connection.output()), ["2:6b:0", "3:6b:0"]);
+}
+
+#[test]
 fn what_held_a_password_is_to_be_overwritten() {
     use larix_proto::client;
     let encoded = |encode: &dyn Fn(&mut Vec<u8>)| {

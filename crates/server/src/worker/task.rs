@@ -26,7 +26,7 @@ use crate::statistics::add;
 use crate::stream::{Stream, Writer};
 use large::Held;
 
-/// How long a client may take to read its last answers when the connection is being closed.
+/// How long a client may take to read its last answers when this side closes the connection, or both do.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Why a connection's task ends before its turn says so.
@@ -156,10 +156,12 @@ impl<'c> Task<'c> {
         let reads = turn == Turn::Idle && self.connection.wants_input();
         let writes = self.owes_output();
         let handshake_until = self.handshake_until;
+        let half_closed = self.connection.is_half_closed();
         let happened = std::future::poll_fn(|context| self.poll(context, reads, writes));
         let happened = match turn {
-            // With nothing to wait for but the client's reading of its last answers, patience ends.
-            Turn::Close => match tokio::time::timeout(LINGER, happened).await {
+            // With nothing to wait for but the client's reading of its last answers, patience ends. A client that has only said all
+            // that it asks may read as slowly as any other.
+            Turn::Close if !half_closed => match tokio::time::timeout(LINGER, happened).await {
                 Ok(happened) => happened,
                 Err(_) => return Err(Ended::Because("slow client")),
             },
