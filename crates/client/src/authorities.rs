@@ -1,11 +1,14 @@
 //! What certificates that are trusted are trusted for.
 
 use std::collections::HashSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, PoisonError};
 
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::{CertificateError, Error, RootCertStore};
 
-use crate::certificate::{may_sign, names};
+use crate::certificate::{may_sign, names, validity};
 
 /// The certificates of a file or a directory with authorities. The TLS library asks nothing of an anchor but its name and its key: not
 /// whether it is an authority's, nor whether it is revoked. So only what is neither below another authority nor for something else is an
@@ -48,6 +51,97 @@ impl Trusted {
     #[must_use]
     pub fn chain<'a>(&'a self, shown: &'a [CertificateDer<'a>]) -> Vec<CertificateDer<'a>> {
         shown.iter().chain(&self.links).map(|one| CertificateDer::from(&**one)).collect()
+    }
+}
+
+/// Verifiers by the anchors that are valid at a time, for the TLS library does not look at the dates of an anchor either.
+pub struct ByDate<V> {
+    anchors: Vec<Dated>,
+    /// Of all anchors, whatever their dates; none: there is no anchor.
+    all: Option<V>,
+    make: Box<dyn Fn(RootCertStore) -> Option<V> + Send + Sync>,
+    valid: Mutex<Option<Valid<V>>>,
+}
+
+const NEVER: RangeInclusive<u64> = RangeInclusive::new(1, 0);
+/// An anchor, with the seconds since 1970 in which it is valid.
+type Dated = (CertificateDer<'static>, RangeInclusive<u64>);
+/// The verifier of the anchors that are valid in these seconds, which are the same ones all the time.
+type Valid<V> = (RangeInclusive<u64>, Option<V>);
+
+impl<V> fmt::Debug for ByDate<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByDate").field("anchors", &self.anchors.len()).finish_non_exhaustive()
+    }
+}
+
+impl<V: Clone> ByDate<V> {
+    /// `make` answers none where there are no roots.
+    ///
+    /// # Errors
+    /// Those of `make` with all anchors.
+    pub fn new<E>(
+        anchors: &[CertificateDer<'static>],
+        make: impl Fn(RootCertStore) -> Result<Option<V>, E> + Send + Sync + 'static,
+    ) -> Result<Self, E> {
+        let all = make(roots(anchors))?;
+        // As with OpenSSL, one whose dates cannot be read is not valid.
+        let dated = |anchor: &CertificateDer<'static>| (anchor.clone(), validity(anchor).unwrap_or(NEVER));
+        let anchors = anchors.iter().map(dated).collect();
+        let make = Box::new(move |roots| make(roots).ok().flatten());
+        Ok(Self { anchors, all, make, valid: Mutex::default() })
+    }
+
+    /// Has the verifier of the anchors that are valid now judge a chain.
+    ///
+    /// # Errors
+    /// Those of `judge`; [`CertificateError::UnknownIssuer`] without an anchor; [`CertificateError::Expired`] if nothing is wrong but
+    /// the dates of the anchor.
+    pub fn judge<T>(&self, now: UnixTime, judge: impl Fn(&V) -> Result<T, Error>) -> Result<T, Error> {
+        let ask = |verifier: Option<&V>| match verifier {
+            Some(verifier) => judge(verifier),
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
+        let now = now.as_secs();
+        if self.anchors.iter().all(|(_, dates)| dates.contains(&now)) {
+            return ask(self.all.as_ref());
+        }
+        match ask(self.valid_at(now).as_ref()) {
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {}
+            judged => return judged,
+        }
+        match ask(self.all.as_ref()) {
+            // The name is looked at behind the chain.
+            Ok(_)
+            | Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Err(CertificateError::Expired.into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn valid_at(&self, now: u64) -> Option<V> {
+        // What is there is whole after any panic.
+        let mut valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((span, verifier)) = &*valid
+            && span.contains(&now)
+        {
+            return verifier.clone();
+        }
+        let (mut from, mut until) = (0_u64, u64::MAX);
+        for (_, dates) in &self.anchors {
+            for change in [*dates.start(), dates.end().saturating_add(1)] {
+                match change <= now {
+                    true => from = from.max(change),
+                    false => until = until.min(change - 1),
+                }
+            }
+        }
+        let anchors = self.anchors.iter().filter(|(_, dates)| dates.contains(&now));
+        let anchors: Vec<_> = anchors.map(|(anchor, _)| anchor.clone()).collect();
+        let verifier = (self.make)(roots(&anchors));
+        *valid = Some((from..=until, verifier.clone()));
+        verifier
     }
 }
 
@@ -121,6 +215,47 @@ mod tests {
             assert_eq!(kept, expected.iter().sum::<usize>(), "{given:?}");
             assert_eq!(trusted.chain(&certificates).len(), certificates.len() + trusted.links.len());
         }
+    }
+
+    #[test]
+    fn anchors_count_while_they_are_valid() {
+        let anchor = |from, until| {
+            let root = Authority::changed("Root", |params| {
+                params.not_before = rcgen::date_time_ymd(from, 1, 1);
+                params.not_after = rcgen::date_time_ymd(until, 1, 1);
+            });
+            CertificateDer::from_pem_slice(root.certificate().as_bytes()).unwrap()
+        };
+        let make = |roots: RootCertStore| Ok::<_, ()>((!roots.is_empty()).then(|| roots.len()));
+        let at = |seconds| UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        let anchors = [anchor(2020, 2021), anchor(2020, 2099), anchor(2098, 2100)];
+        let by_date = ByDate::new(&anchors, make).unwrap();
+        let expired = || Err::<usize, _>(Error::from(CertificateError::Expired));
+        // The first of 2020, 2021, 2022, 2098, 2099 and 2100; the same ones back, for what was made is kept.
+        let times = [
+            (1_577_836_799, expired()),
+            (1_577_836_800, Ok(2)),
+            (1_609_459_200, Ok(2)),
+            (1_609_459_201, Ok(1)),
+            (1_640_995_200, Ok(1)),
+            (4_039_372_800, Ok(2)),
+            (4_070_908_800, Ok(2)),
+            (4_070_908_801, Ok(1)),
+            (4_102_444_801, expired()),
+        ];
+        for (seconds, expected) in times.iter().chain(times.iter().rev()) {
+            assert_eq!(by_date.judge(at(*seconds), |roots| Ok(*roots)), *expected, "{seconds}");
+        }
+        // With all of them the name is what is wrong: the chain is good then, but for the dates.
+        let named = |roots: &usize| match roots {
+            3 => Err::<(), Error>(CertificateError::NotValidForName.into()),
+            _ => Err(CertificateError::UnknownIssuer.into()),
+        };
+        assert_eq!(by_date.judge(at(1_640_995_200), named), Err(Error::from(CertificateError::Expired)));
+        let otherwise = |_: &usize| Err::<(), Error>(CertificateError::Revoked.into());
+        assert_eq!(by_date.judge(at(1_640_995_200), otherwise), Err(Error::from(CertificateError::Revoked)));
+        let none = ByDate::new(&[], make).unwrap();
+        assert_eq!(none.judge(at(0), |_| Ok(())), Err(Error::from(CertificateError::UnknownIssuer)));
     }
 
     #[test]

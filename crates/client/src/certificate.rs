@@ -1,6 +1,7 @@
 //! What a server's certificate says of itself, as far as it is looked at here (RFC 5280 section 4.1).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use larix_proto::DecodeError;
 use larix_proto::ber::{Reader, Tag};
@@ -17,6 +18,8 @@ const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 const KEY_CERT_SIGN: u8 = 0x04;
 const BIT_STRING: Tag = Tag(0x03);
 const OBJECT_IDENTIFIER: Tag = Tag(0x06);
+const UTC_TIME: Tag = Tag(0x17);
+const GENERALIZED_TIME: Tag = Tag(0x18);
 /// How many of a certificate's names are kept, for messages.
 const NAMES_MAX: usize = 10;
 
@@ -95,10 +98,49 @@ pub(crate) fn names(der: &[u8]) -> Option<(&[u8], &[u8])> {
     Fields::read(der).ok().map(|fields| (fields.issuer, fields.subject))
 }
 
+/// The first and the last second at which a certificate is valid, counted from 1970. `None`: that cannot be read.
+pub(crate) fn validity(der: &[u8]) -> Option<RangeInclusive<u64>> {
+    let fields = Fields::read(der).ok()?;
+    let mut dates = Reader::new(fields.validity).sequence("validity").ok()?;
+    let first = seconds(dates.element("notBefore").ok()?)?;
+    let last = seconds(dates.element("notAfter").ok()?)?;
+    Some(first..=last)
+}
+
+/// A time as certificates have it (RFC 5280 section 4.1.2.5), in seconds since 1970; what was before is 0.
+fn seconds((tag, text): (Tag, &[u8])) -> Option<u64> {
+    let digits = text.strip_suffix(b"Z")?;
+    let number = |at: usize, length: usize| -> Option<u64> {
+        let digits = digits.get(at..at + length)?;
+        digits
+            .iter()
+            .try_fold(0_u64, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u64::from(digit - b'0')))
+    };
+    let (year, at) = if tag == UTC_TIME && digits.len() == 12 {
+        let year = number(0, 2)?;
+        (if year < 50 { 2000 + year } else { 1900 + year }, 2)
+    } else if tag == GENERALIZED_TIME && digits.len() == 14 {
+        (number(0, 4)?, 4)
+    } else {
+        return None;
+    };
+    let (month, day) = (number(at, 2)?, number(at + 2, 2)?);
+    let (hour, minute, second) = (number(at + 4, 2)?, number(at + 6, 2)?, number(at + 8, 2)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    // Years are counted from March, so that a leap day is the last one.
+    let year = year.saturating_sub(u64::from(month <= 2));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + of_year;
+    Some(days.saturating_sub(719_468) * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
 /// The fields that are looked at, in DER.
 struct Fields<'a> {
     is_version_1: bool,
     issuer: &'a [u8],
+    validity: &'a [u8],
     subject: &'a [u8],
     /// By their OIDs.
     extensions: Vec<(&'a [u8], &'a [u8])>,
@@ -113,9 +155,10 @@ impl<'a> Fields<'a> {
             body.element(field)?;
         }
         let issuer = body.raw("issuer")?;
-        body.element("validity")?;
+        let validity = body.raw("validity")?;
         let subject = body.raw("subject")?;
-        let mut found = Self { is_version_1: version.is_none(), issuer, subject, extensions: Vec::new() };
+        let is_version_1 = version.is_none();
+        let mut found = Self { is_version_1, issuer, validity, subject, extensions: Vec::new() };
         body.element("subjectPublicKeyInfo")?;
         body.optional(Tag::context(1), "issuerUniqueID")?;
         body.optional(Tag::context(2), "subjectUniqueID")?;
@@ -289,10 +332,41 @@ mod tests {
     }
 
     #[test]
+    fn when_a_certificate_is_valid() {
+        let own = Authority::changed("Root", |params| {
+            params.not_before = rcgen::date_time_ymd(2024, 2, 29);
+            params.not_after = rcgen::date_time_ymd(2100, 3, 1);
+        });
+        let der = CertificateDer::from_pem_slice(own.certificate().as_bytes()).unwrap();
+        assert_eq!(validity(&der), Some(1_709_164_800..=4_107_542_400));
+        for (tag, text, expected) in [
+            (UTC_TIME, "700101000000Z", Some(0)),
+            (UTC_TIME, "500101000000Z", Some(0)),
+            (UTC_TIME, "491231235959Z", Some(2_524_607_999)),
+            (GENERALIZED_TIME, "99991231235959Z", Some(253_402_300_799)),
+            (GENERALIZED_TIME, "20261123140546Z", Some(1_795_442_746)),
+            (GENERALIZED_TIME, "00000101000000Z", Some(0)),
+            (GENERALIZED_TIME, "700101000000Z", None),
+            (UTC_TIME, "20261123140546Z", None),
+            (UTC_TIME, "701301000000Z", None),
+            (UTC_TIME, "700100000000Z", None),
+            (UTC_TIME, "700101240000Z", None),
+            (UTC_TIME, "700101000000", None),
+            (UTC_TIME, "7001010000+0Z", None),
+            (UTC_TIME, "Z", None),
+        ] {
+            assert_eq!(seconds((tag, text.as_bytes())), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn damaged_certificates_are_read_or_refused() {
         let pem = Authority::new("Root").certificate();
         let whole = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec();
-        let look = |der: &[u8]| (Certificate::read(der).is_ok(), may_sign(der));
+        let look = |der: &[u8]| {
+            validity(der);
+            (Certificate::read(der).is_ok(), may_sign(der))
+        };
         assert_eq!(look(&whole), (true, true));
         (0..whole.len()).for_each(|length| assert_eq!(look(&whole[..length]), (false, false)));
         for at in 0..whole.len() {

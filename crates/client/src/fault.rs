@@ -183,7 +183,10 @@ fn certificate(
             date(*not_after),
             date(*time)
         ),
-        CertificateError::Expired => "the server's certificate has expired: it has to be renewed there".to_owned(),
+        CertificateError::Expired => format!(
+            "an authority above the server's certificate has expired, or is not valid yet: name the file with one that is valid in \
+             {trust}"
+        ),
         CertificateError::NotValidYetContext { time, not_before } => format!(
             "the server's certificate, or one above it, is not valid before {}: this machine's clock says {}",
             date(*not_before),

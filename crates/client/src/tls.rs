@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned, version};
 
-use crate::authorities::{Trusted, roots};
+use crate::authorities::{ByDate, Trusted, roots};
 use crate::ciphers;
 use crate::error::ClientError;
 use crate::fault::{self, SettingNames};
@@ -214,16 +214,18 @@ impl TlsOptions {
         }
         let lists = self.revocation_lists()?;
         let check = word("TLS_CRLCHECK");
-        let check = check.as_deref().unwrap_or("none");
-        if !["none", "peer", "all"].contains(&check) {
+        let check = check.unwrap_or_else(|| "none".to_owned());
+        if !["none", "peer", "all"].contains(&check.as_str()) {
             return Err(ClientError::Usage(format!("TLS_CRLCHECK {check}: none, peer or all")));
         }
-        let verifier = |roots: RootCertStore| -> Result<Option<Arc<WebPkiServerVerifier>>, ClientError> {
+        let asks_revocation = check != "none";
+        let provider = Arc::clone(provider);
+        let verifier = move |roots: RootCertStore| -> Result<Option<Arc<WebPkiServerVerifier>>, ClientError> {
             if roots.is_empty() {
                 return Ok(None);
             }
-            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-            let builder = match check {
+            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+            let builder = match check.as_str() {
                 "peer" => builder.with_crls(lists.clone()).only_check_end_entity_revocation(),
                 "all" => builder.with_crls(lists.clone()),
                 _ if lists.is_empty() => builder,
@@ -234,8 +236,8 @@ impl TlsOptions {
             Ok(Some(built))
         };
         let trusted = Trusted::of(certificates);
-        let (signed, shown_itself) = (verifier(roots(&trusted.anchors))?, verifier(roots(&trusted.others))?);
-        let asks_revocation = check != "none";
+        let shown_itself = verifier(roots(&trusted.others))?;
+        let signed = ByDate::new(&trusted.anchors, verifier)?;
         Ok(Some(Named { signed, shown_itself, trusted, asks_revocation, shown, rule }))
     }
 

@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error};
 
-use crate::authorities::Trusted;
+use crate::authorities::{ByDate, Trusted};
 use crate::certificate::Certificate;
 use crate::verifier::{Judge, Presented};
 
@@ -33,8 +33,8 @@ pub(crate) enum NameRule {
 /// The usual judgement of the chain, and of the name by a rule.
 #[derive(Debug)]
 pub(crate) struct Named {
-    /// Of what authorities have signed; none: no authority is trusted.
-    pub(crate) signed: Option<Arc<WebPkiServerVerifier>>,
+    /// Of what authorities have signed.
+    pub(crate) signed: ByDate<Arc<WebPkiServerVerifier>>,
     /// Of those that are no authorities'.
     pub(crate) shown_itself: Option<Arc<WebPkiServerVerifier>>,
     pub(crate) trusted: Trusted,
@@ -49,14 +49,15 @@ impl Named {
     /// clients take that, too, also where the certificate is an authority's (as `openssl req -x509` makes them).
     fn judged(&self, presented: Presented<'_>) -> Result<(), Error> {
         let Presented { certificate: shown, intermediates, name, ocsp, now } = presented;
-        let is_other = self.trusted.others.contains(shown);
-        let verifier = if is_other { &self.shown_itself } else { &self.signed };
-        let judged = match verifier {
-            Some(verifier) => {
-                let chain = self.trusted.chain(intermediates);
-                verifier.verify_server_cert(shown, &chain, name, ocsp, now).map(|_| ())
-            }
-            None => Err(CertificateError::UnknownIssuer.into()),
+        let chain = self.trusted.chain(intermediates);
+        let ask = |verifier: &Arc<WebPkiServerVerifier>| {
+            verifier.verify_server_cert(shown, &chain, name, ocsp, now).map(|_| ())
+        };
+        let judged = match (self.trusted.others.contains(shown), &self.shown_itself) {
+            (false, _) => self.signed.judge(now, ask),
+            // Its own dates are those of the anchor.
+            (true, Some(verifier)) => ask(verifier),
+            (true, None) => Err(CertificateError::UnknownIssuer.into()),
         };
         // The usual judgement looks at the validity before it says that an authority's certificate is no server's.
         let is_authority = judged.as_ref().is_err_and(is_authority_as_server);

@@ -217,6 +217,33 @@ fn who_is_no_authority_signs_no_servers() {
     }
 }
 
+#[test]
+fn an_expired_authority_signs_no_servers() {
+    let old = Authority::changed("Old", |params| params.not_after = date_time_ymd(2021, 1, 1));
+    let root = Authority::new("Root");
+    // By its common name it may be localhost, which is asked only if the chain is good.
+    let elsewhere = old.issue(&PKCS_ECDSA_P256_SHA256, "localhost", |params| {
+        params.subject_alt_names = vec![rcgen::SanType::DnsName("ldap.example.com".try_into().unwrap())];
+    });
+    let lower = old.intermediate("Lower");
+    let mut below = lower.server();
+    below.certificate += &lower.certificate();
+    for certificates in [vec![old.certificate()], vec![old.certificate(), root.certificate()]] {
+        let trust = Trust::new(&certificates.iter().map(String::as_str).collect::<Vec<_>>());
+        let path = trust.path();
+        let ask = |issued: &Issued| Peer::tls(issued, BOTH, None).ask("localhost", &[("tls_cacert", &path)]);
+        for issued in [&old.server(), &elsewhere] {
+            let error = ask(issued).unwrap_err();
+            assert!(error.contains("an authority above the server's certificate has expired"), "{error}");
+            assert!(error.contains("tls_cacert"), "{error}");
+        }
+        assert_eq!(ask(&root.server()).is_ok(), certificates.len() == 2);
+    }
+    let trust = Trust::new(&[&old.certificate(), &root.certificate()]);
+    let error = Peer::tls(&below, BOTH, None).ask("localhost", &[("tls_cacert", &trust.path())]);
+    assert!(error.is_err_and(|error| error.contains("has expired")));
+}
+
 /// Also where it stands beside its root among those that are trusted.
 #[test]
 fn a_revoked_authority_signs_no_servers() {

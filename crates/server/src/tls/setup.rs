@@ -14,7 +14,7 @@ use rustls::server::ServerConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 
-use super::certificate::Certificate;
+use super::certificate::{Certificate, name_to_dn};
 use super::context::{TlsState, end_point_binding};
 use super::files::{self, Sections, Source, TlsError};
 use super::verify::{ClientRules, RevocationCheck};
@@ -60,6 +60,9 @@ impl TlsState {
         let (key, key_source) = own_key(settings)?;
         let key = certified(certificates, &certificate_source, key, &key_source, &authorities, &provider)?;
         notes.extend(dates(&key.cert, &certificate_source, now));
+        if matches!(settings.verify_client, TlsVerify::Try | TlsVerify::Demand) {
+            notes.extend(expired(&authorities, now));
+        }
         let end_point = key.end_entity_cert().ok().and_then(|own| end_point_binding(own));
         let clients = client_rules(settings, authorities, &provider)?;
         let versions: &[_] = match (tls12, tls13) {
@@ -203,6 +206,16 @@ fn dates(chain: &[CertificateDer<'static>], source: &Source, now: Timestamp) -> 
         ));
     }
     notes
+}
+
+/// Authorities that no client is believed for any more.
+fn expired(authorities: &Authorities, now: Timestamp) -> Vec<String> {
+    let all = authorities.certificates.iter().filter_map(|authority| Certificate::parse(authority));
+    let note = |authority: Certificate<'_>| {
+        let name = name_to_dn(authority.subject).unwrap_or_default();
+        format!("{AUTHORITIES}: {name} expired on {}, and signs no clients", day(authority.not_after))
+    };
+    all.filter(|authority| now > authority.not_after).map(note).collect()
 }
 
 fn day(time: Timestamp) -> String {

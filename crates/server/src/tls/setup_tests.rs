@@ -393,6 +393,28 @@ fn who_is_no_authority_signs_no_clients() {
 }
 
 #[test]
+fn an_expired_authority_signs_no_clients() {
+    let old = Authority::changed("Old", |params| params.not_after = date_time_ymd(2024, 5, 6));
+    let (mut files, root) = Files::new();
+    let known = old.certificate() + &root.certificate();
+    files.settings.ca_certificate_file = Some(files.write("known.pem", known));
+    files.settings.verify_client = TlsVerify::Demand;
+    let authorities = Authorities::load(&files.settings).unwrap();
+    let rules = client_rules(&files.settings, authorities, &Arc::new(ring::default_provider())).unwrap();
+    let clients = [old.client("eve"), root.client("ann")].map(|issued| der(&issued.certificate));
+    let at = |seconds| rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+    for (seconds, expected) in [(1_700_000_000, [true, true]), (TODAY as u64, [false, true])] {
+        let found = clients.clone().map(|client| rules.believes(&[client.into()], at(seconds)));
+        assert_eq!(found, expected, "{seconds}");
+    }
+    let outcome = files.outcome();
+    assert!(
+        outcome.contains("cn=Old,o=Larix tests expired on 2024-05-06, and signs no clients"),
+        "{outcome}"
+    );
+}
+
+#[test]
 fn a_revoked_authority_signs_no_clients() {
     let root = Authority::new("Root");
     let lower = root.intermediate("Lower");

@@ -11,7 +11,7 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
 
-use larix_client::authorities::{Trusted, roots};
+use larix_client::authorities::{ByDate, Trusted, roots};
 use larix_configuration::values::TlsVerify;
 
 /// Which certificates of a chain must be known as not revoked.
@@ -48,11 +48,13 @@ impl ClientRules {
         if verify == TlsVerify::Never {
             return Ok(Self { verify, verifier: None });
         }
-        let of_roots = |roots: RootCertStore| {
+        let signatures = provider.clone();
+        let of_roots = move |roots: RootCertStore| {
             if roots.is_empty() {
                 return Ok(None);
             }
-            let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+            let mut builder =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), signatures.clone());
             if verify != TlsVerify::Demand {
                 builder = builder.allow_unauthenticated();
             }
@@ -68,7 +70,8 @@ impl ClientRules {
             };
             builder.build().map(Some)
         };
-        let (signed, shown) = (of_roots(roots(&trusted.anchors))?, of_roots(roots(&trusted.others))?);
+        let shown = of_roots(roots(&trusted.others))?;
+        let signed = ByDate::new(&trusted.anchors, of_roots)?;
         let verifier = Believing {
             signed,
             shown,
@@ -106,8 +109,8 @@ impl ClientRules {
 /// Believes certificates that authorities have signed, and some that are known themselves.
 #[derive(Debug)]
 struct Believing {
-    /// Of the former; none: there is no authority.
-    signed: Option<Arc<dyn ClientCertVerifier>>,
+    /// Of the former.
+    signed: ByDate<Arc<dyn ClientCertVerifier>>,
     /// Of the latter.
     shown: Option<Arc<dyn ClientCertVerifier>>,
     trusted: Trusted,
@@ -132,10 +135,13 @@ impl ClientCertVerifier for Believing {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verifier = if self.trusted.others.contains(own) { &self.shown } else { &self.signed };
-        match verifier {
-            Some(verifier) => verifier.verify_client_cert(own, &self.trusted.chain(others), now),
-            None => Err(CertificateError::UnknownIssuer.into()),
+        let chain = self.trusted.chain(others);
+        let ask = |verifier: &Arc<dyn ClientCertVerifier>| verifier.verify_client_cert(own, &chain, now);
+        match (self.trusted.others.contains(own), &self.shown) {
+            (false, _) => self.signed.judge(now, ask),
+            // Its own dates are those of the anchor.
+            (true, Some(verifier)) => ask(verifier),
+            (true, None) => Err(CertificateError::UnknownIssuer.into()),
         }
     }
 
