@@ -453,6 +453,10 @@ impl<S: Service> Connection<S> {
             }
             _ => false,
         };
+        if matches!(message.request, Request::Bind(_)) {
+            // RFC 4511 section 4.2.1: a bind abandons what is under way, whatever comes of it.
+            self.abandon_all();
+        }
         match message.request {
             Request::Unbind => {
                 self.service.event(Event::Unbind(operation));
@@ -472,8 +476,6 @@ impl<S: Service> Connection<S> {
                 Started::Searching(search) => self.searches.short.push_back((operation, search)),
                 Started::Waiting => self.waiting.push(Waiting { operation, alone: false, abandoned: false }),
                 Started::WaitingAlone => {
-                    // RFC 4511 section 4.2.1: a bind abandons what is under way.
-                    self.abandon_all();
                     self.waiting.push(Waiting { operation, alone: true, abandoned: false });
                 }
                 Started::Cancel(id) => self.cancel(operation, id),

@@ -308,6 +308,19 @@ fn a_bind_is_a_barrier() {
     assert_eq!(answers(connection.output()), ["2:69:0", "3:6b:0"]);
 }
 
+#[test]
+fn a_bind_that_is_answered_at_once_is_a_barrier_too() {
+    let mut connection = connection();
+    // One that waits for changes.
+    connection.receive(&search(1, "follow=0"));
+    let bytes = [search(2, "steps=9"), add(3), bind(4, "x"), delete(5)].concat();
+    assert_eq!(connection.receive(&bytes), Turn::Idle);
+    assert_eq!(connection.service().log, ["step 1", "end 2", "end 1"]);
+    connection.complete(2, "added");
+    assert_eq!(answers(connection.output()), ["4:61:0", "5:6b:0"]);
+    assert_eq!(connection.pending(), 0);
+}
+
 fn start_tls(id: u8) -> Vec<u8> {
     request(id, 0x77, &[tlv(0x80, oid::START_TLS.as_bytes())])
 }
