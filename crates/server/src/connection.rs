@@ -528,6 +528,12 @@ impl<S: Service> Connection<S> {
         match answer {
             Some((id, op)) if error.is_answerable() && id != MessageId(0) => {
                 self.next_serial += 1;
+                if op == ResponseOp::Bind {
+                    // Like any other that fails.
+                    self.abandon_all();
+                    self.service.event(Event::BadBind);
+                    self.limits = self.service.limits();
+                }
                 let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string());
                 encode::result(&mut self.output, id, op, &result, &[]);
             }

@@ -422,6 +422,9 @@ impl Service for Dispatcher {
             self.noted.borrow_mut().push((operation.serial, noted));
         }
         if let Some(refused) = self.over_client_limits(operation, message, out) {
+            if matches!(message.request, Request::Bind(_)) {
+                self.bind_failed_unread();
+            }
             return refused;
         }
         if self.sasl.is_some()
@@ -582,6 +585,7 @@ impl Service for Dispatcher {
                 log.line(LogLevel::STATS, format_args!("conn={number} refused: {}", printable(why)));
                 self.close_because("protocol error");
             }
+            Event::BadBind => self.bind_failed_unread(),
         }
     }
 

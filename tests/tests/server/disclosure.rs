@@ -289,6 +289,22 @@ fn wrong_old_passwords_count_for_their_address() {
 }
 
 #[test]
+fn a_bind_that_is_not_looked_at_leaves_no_identity() {
+    let (_site, server) = directory("client-limits failures.address=1/h\n", "");
+    let (mut limited, mut unread) = (user(&server), user(&server));
+    let mut other = Raw::connect(server.address).unwrap();
+    assert_eq!(other.ask(&bind(1, USER, "wrong")).unwrap().code, 49);
+    assert_eq!(limited.ask(&bind(5, USER, "right")).unwrap().code, 51);
+    // Its name is no UTF-8.
+    let bad = b"\x30\x10\x02\x01\x05\x60\x0b\x02\x01\x03\x04\x03c=\xff\x80\x01x";
+    assert_eq!(unread.ask(bad).unwrap().code, 2);
+    for client in [&mut limited, &mut unread] {
+        let answer = client.ask(&password_modify(USER, None)).unwrap();
+        assert_eq!(answer.code, 8, "only authenticated users may change passwords: {answer:?}");
+    }
+}
+
+#[test]
 fn a_right_old_password_counts_as_no_failure() {
     let (_site, server) = directory("client-limits failures.address=2/h\n", "");
     let mut client = user(&server);

@@ -68,7 +68,7 @@ pub trait Service {
     }
     /// Answers a Cancel request (RFC 3909).
     fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>);
-    /// For the log: what the connection decided by itself.
+    /// For the log and the session: what the connection decided by itself.
     fn event(&mut self, event: Event<'_>);
     /// The limits that hold now; they change with the identity.
     fn limits(&self) -> Limits;
@@ -136,11 +136,13 @@ pub struct Limits {
     pub looks_up: bool,
 }
 
-/// What a connection decides without its service.
+/// What a connection decides or finds without its service.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     Unbind(Operation),
     Abandon(Operation, MessageId),
     /// The input cannot be LDAP, or one of its messages will not be read.
     Refused(&'a str),
+    /// A bind has a value that is not acceptable, and is answered so.
+    BadBind,
 }

@@ -140,6 +140,7 @@ impl Service for Script {
             Event::Unbind(_) => "unbind".to_owned(),
             Event::Abandon(_, id) => format!("abandon {id}"),
             Event::Refused(why) => format!("refused: {why}"),
+            Event::BadBind => "bad bind".to_owned(),
         });
     }
 
@@ -306,6 +307,15 @@ fn a_bind_is_a_barrier() {
     assert_eq!(connection.pending(), 1);
     connection.complete(1, "bound");
     assert_eq!(answers(connection.output()), ["2:69:0", "3:6b:0"]);
+}
+
+#[test]
+fn a_bind_that_cannot_be_read_is_a_barrier_too() {
+    let mut connection = connection();
+    let bad = request(2, 0x60, &[vec![2, 1, 3], tlv(4, b"cn=\xff"), tlv(0x80, b"x")]);
+    assert_eq!(connection.receive(&[search(1, "steps=9"), bad, delete(3)].concat()), Turn::Idle);
+    assert_eq!(connection.service().log, ["end 1", "bad bind"]);
+    assert_eq!(answers(connection.output()), ["2:61:2", "3:6b:0"]);
 }
 
 #[test]

@@ -62,17 +62,27 @@ impl Dispatcher {
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> Started<Running> {
-        // RFC 4513 section 4: whatever comes of it, the session is anonymous while it binds.
         // A version that is refused leaves the session's as it is.
         let spoken =
             request.version == 3 || request.version == 2 && self.server.config().global.allow.bind_v2;
-        self.session.reset(spoken.then_some(request.version));
         let continued = self.sasl.take();
-        self.transaction = None;
-        self.record.set_identity("");
+        self.leave_identity(spoken.then_some(request.version));
         self.record.protocol.store(request.version, std::sync::atomic::Ordering::Relaxed);
         let step = self.try_bind(begun, request, message, continued);
         self.answer_step(&begun, step, out)
+    }
+
+    /// RFC 4513 section 4: whatever comes of a bind, the session is anonymous while it binds.
+    fn leave_identity(&mut self, version: Option<u8>) {
+        self.session.reset(version);
+        self.transaction = None;
+        self.record.set_identity("");
+    }
+
+    /// A bind has failed before anything of it was looked at.
+    pub(super) fn bind_failed_unread(&mut self) {
+        self.sasl = None;
+        self.leave_identity(None);
     }
 
     /// The password was compared elsewhere.

@@ -25,7 +25,7 @@ impl Dispatcher {
             _ => answered_by(&message.request)?,
         };
         let refused = if kind == OperationKind::Bind {
-            admission.bind_begins(admitted, self.arrived).map(|paid| self.bind_paid.set(paid))
+            self.proof_begins().map(|paid| self.bind_paid.set(paid))
         } else {
             admission.anonymous_operation(admitted, self.arrived)
         };
@@ -49,14 +49,15 @@ impl Dispatcher {
         Some(self.refuse(&begun, &result, out))
     }
 
-    /// A request compares an old password: it counts as a failed bind until [`Self::proof_was_not_wrong`] is told of what this
+    /// A request binds, or compares an old password: it counts as a failed bind until [`Self::proof_was_not_wrong`] is told of what this
     /// answers.
     ///
     /// # Errors
     /// The answer when too many binds of the address have failed.
     pub(crate) fn proof_begins(&self) -> Result<Option<Paid>, LdapResult> {
         let Some(admitted) = self.record.admitted.as_ref() else { return Ok(None) };
-        self.server.admission.bind_begins(admitted, self.arrived)
+        // What the requests before it got back, they got back behind its arrival.
+        self.server.admission.bind_begins(admitted, self.server.clock.monotonic())
     }
 
     pub(crate) fn proof_was_not_wrong(&self, paid: Option<Paid>) {
