@@ -164,6 +164,7 @@ mod tests {
     use larix_testkit::Authority;
 
     use super::*;
+    use crate::stream::Noting;
     use crate::tls::TlsState;
 
     /// Shows what went through it.
@@ -206,6 +207,39 @@ mod tests {
         };
         let loaded = TlsState::load(&settings, Timestamp::from_seconds(1_800_000_000)).unwrap();
         TlsSession::new(loaded.state.unwrap())
+    }
+
+    /// A socket that takes so many bytes now.
+    struct Narrow(usize);
+
+    impl io::Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.0);
+            self.0 -= count;
+            if count == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_socket_that_takes_a_part_has_taken_something() {
+        for layered in [false, true] {
+            let mut layers = Layers::default();
+            match layered {
+                true => layers.start_tls(tls(), &[7; 100]).unwrap(),
+                false => layers.send(&[7; 100]).unwrap(),
+            }
+            for (takes, has_taken, is_done) in
+                [(0, false, false), (30, true, false), (0, false, false), (70, true, true)]
+            {
+                let mut socket = Noting::new(Narrow(takes));
+                let flushed = layers.flush(&mut socket);
+                assert_eq!((socket.has_taken, flushed.is_ok()), (has_taken, is_done), "{layered}, {takes}");
+            }
+        }
     }
 
     #[test]

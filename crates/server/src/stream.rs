@@ -52,6 +52,39 @@ impl io::Write for Writer<'_> {
     }
 }
 
+/// A writer that knows whether it has taken anything, also where it takes no more then.
+pub(crate) struct Noting<W> {
+    inner: W,
+    pub(crate) has_taken: bool,
+}
+
+impl<W> Noting<W> {
+    pub(crate) fn new(inner: W) -> Self {
+        Self { inner, has_taken: false }
+    }
+
+    fn note(&mut self, written: io::Result<usize>) -> io::Result<usize> {
+        self.has_taken |= matches!(written, Ok(count) if count > 0);
+        written
+    }
+}
+
+impl<W: io::Write> io::Write for Noting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes);
+        self.note(written)
+    }
+
+    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        let written = self.inner.write_vectored(parts);
+        self.note(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
 /// A registered socket of either kind.
 pub(crate) enum Stream {
     Tcp(TcpStream),

@@ -10,7 +10,7 @@ use crate::dispatch::LayerChange;
 use crate::input::overwrite;
 use crate::layers::LayersError;
 use crate::statistics::add;
-use crate::stream::Writer;
+use crate::stream::{Noting, Writer};
 use crate::tls::TlsSession;
 use crate::worker::now;
 
@@ -135,9 +135,14 @@ impl Task<'_> {
         let Some(layers) = &mut self.layers else { return Ok(()) };
         loop {
             if layers.wants_write() {
-                match layers.flush(&mut Writer(&self.stream)) {
-                    Ok(()) => self.handle.note_taken(),
-                    Err(error) => return self.not_written(&error),
+                let mut socket = Noting::new(Writer(&self.stream));
+                let flushed = layers.flush(&mut socket);
+                // It may take long until the client has taken all that the layers have, and it takes some of it all the time.
+                if socket.has_taken {
+                    self.handle.note_taken();
+                }
+                if let Err(error) = flushed {
+                    return self.not_written(&error);
                 }
             }
             let output = self.connection.output();
