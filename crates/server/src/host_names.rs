@@ -3,10 +3,11 @@
 
 use std::net::SocketAddr;
 use std::sync::LazyLock;
+use std::thread;
 use std::time::Duration;
 
 use larix_engine::access::PeerNames;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::server::Server;
 
@@ -27,17 +28,29 @@ pub(crate) async fn look_up(server: &Server, peer: &PeerNames) {
     let Some(address) = address(&peer.peer_name) else { return };
     let asked = async {
         let permit = PERMITS.clone().acquire_owned().await.ok()?;
-        let found = tokio::task::spawn_blocking(move || {
+        let found = aside(move || {
             let found = dns_lookup::lookup_addr(&address.ip());
             drop(permit);
             found
         });
-        found.await.ok()?.ok()
+        found.await?.ok()
     };
     if let Ok(Some(name)) = tokio::time::timeout(WAIT, asked).await {
         // No other place sets it.
         let _ = peer.domain.set(name.to_ascii_lowercase());
     }
+}
+
+/// Has something done on a thread of its own, which may take long: those that the loop has for what blocks compute handshakes. `None`:
+/// there is no thread to be had, or it has panicked.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, awaited) = oneshot::channel();
+    let work = move || {
+        // Who asked may not wait any longer.
+        let _ = done.send(work());
+    };
+    thread::Builder::new().name("host-name".to_owned()).spawn(work).ok()?;
+    awaited.await.ok()
 }
 
 /// The address in `IP=192.0.2.1:40000`.
@@ -48,6 +61,24 @@ fn address(name: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silent_resolver_holds_up_no_handshake() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        let (answer, silence) = std::sync::mpsc::channel();
+        runtime.block_on(async {
+            let mut lookup = std::pin::pin!(aside(move || silence.recv().is_ok()));
+            assert!(tokio::time::timeout(Duration::from_millis(10), &mut lookup).await.is_err());
+            let handshake = tokio::task::spawn_blocking(|| ());
+            tokio::time::timeout(Duration::from_secs(10), handshake).await.unwrap().unwrap();
+            answer.send(()).unwrap();
+            assert_eq!(lookup.await, Some(true));
+        });
+    }
 
     #[test]
     fn addresses() {
