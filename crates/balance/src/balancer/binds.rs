@@ -65,12 +65,10 @@ impl Balancer {
     /// A bind. False: it waits.
     pub(super) fn bind(&mut self, sent: &Forwarded<'_>, bind: &BindRequest<'_>, now: Duration) -> bool {
         let id = sent.id;
-        // Whatever comes of it, the client is anonymous until then, and what it had under way is over (RFC 4511 section 4.2.1).
-        self.abandon_all(id);
-        self.identify(id, "", "");
-        let Some(client) = self.clients.get_mut(&id) else { return true };
-        client.restriction = Restriction::None;
-        let sasl = client.sasl.take();
+        let sasl = self.leave_identity(id);
+        if !self.clients.contains_key(&id) {
+            return true;
+        }
         if bind.version != 3 {
             self.release(sasl, id);
             let text = "requested protocol version not supported: the balancer speaks version 3";
@@ -118,6 +116,22 @@ impl Balancer {
             }
             _ => self.bind_at_server(sent, kind, sasl, now),
         }
+    }
+
+    /// Whatever comes of a bind, the client is anonymous until then, and what it had under way is over (RFC 4511 section 4.2.1).
+    /// Answers the connection that it had for the exchange before.
+    fn leave_identity(&mut self, id: u64) -> Option<u64> {
+        self.abandon_all(id);
+        self.identify(id, "", "");
+        let client = self.clients.get_mut(&id)?;
+        client.restriction = Restriction::None;
+        client.sasl.take()
+    }
+
+    /// A bind cannot be read: it fails as any other.
+    pub(super) fn bind_is_malformed(&mut self, id: u64) {
+        let sasl = self.leave_identity(id);
+        self.release(sasl, id);
     }
 
     /// Has a server verify the credentials of a simple bind, over a connection that clients share. False: it waits.

@@ -118,6 +118,9 @@ impl Balancer {
         let op = error.operation.and_then(ResponseOp::to_request);
         match (error.is_answerable(), error.id, op) {
             (true, Some(message), Some(op)) => {
+                if op == ResponseOp::Bind {
+                    self.bind_is_malformed(id);
+                }
                 let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string());
                 self.reject(id, message, op, &result);
             }

@@ -55,6 +55,20 @@ fn operations_go_with_the_identity_of_their_client() {
 }
 
 #[test]
+fn a_bind_that_cannot_be_read_leaves_no_identity() {
+    let mut world = World::new(&conf(1, 1, ""));
+    let client = world.client();
+    world.bound(client, "cn=Ann,dc=example,dc=com");
+    // Its name is no UTF-8.
+    let bad = b"\x30\x10\x02\x01\x05\x60\x0b\x02\x01\x03\x04\x03c=\xff\x80\x01x";
+    world.send(client, |out| out.extend_from_slice(bad));
+    let answers = world.answers(client);
+    assert!(answers[0].starts_with("5 Bind 2 "), "{answers:?}");
+    world.delete(client, 6, "dc=x");
+    assert_eq!(world.one_request().1.identity, Some(String::new()));
+}
+
+#[test]
 fn nobody_is_the_balancer_without_its_name() {
     // The balancer binds with SASL: an anonymous client has no name, as its `binddn` has none.
     let mut world = World::unconnected(
