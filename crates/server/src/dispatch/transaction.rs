@@ -102,7 +102,9 @@ impl Dispatcher {
         }
         let end = EndTransaction::decode(request.value)
             .map_err(|_| LdapResult::with(ResultCode::PROTOCOL_ERROR, "request data decoding error"))?;
-        let Some(transaction) = self.transaction.take().filter(|_| end.identifier.is_empty()) else {
+        // One with another identifier does not end the transaction that there is.
+        let ended = if end.identifier.is_empty() { self.transaction.take() } else { None };
+        let Some(transaction) = ended else {
             return refuse(ResultCode::TXN_ID_INVALID, "invalid transaction identifier");
         };
         if !end.commit {
