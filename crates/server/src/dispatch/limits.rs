@@ -49,7 +49,7 @@ impl Dispatcher {
         Some(self.refuse(&begun, &result, out))
     }
 
-    /// A request binds, or compares an old password: it counts as a failed bind until [`Self::proof_was_not_wrong`] is told of what this
+    /// A request binds, or compares an old password. That counts as a failed bind until [`Self::proof_was_not_wrong`] takes what this
     /// answers.
     ///
     /// # Errors

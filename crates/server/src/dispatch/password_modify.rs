@@ -83,7 +83,7 @@ impl Dispatcher {
         let secret = |given: &[u8]| Zeroizing::new(given.to_vec());
         let paid = Cell::new(None::<Paid>);
         let proof_begins = || -> Result<(), LdapResult> {
-            // A request counts once, whoever compares.
+            // One request counts once, also where two backends compare.
             if paid.get().is_none() {
                 paid.set(self.proof_begins()?);
             }
