@@ -426,10 +426,16 @@ fn sorting_is_spread_over_connections() {
     let behind = Running::start(Kind::Slapd, &body, ENTRIES);
     let front = proxy(behind.server.address, "");
     let sorted = format!("search ou=people,{SUFFIX} one (sn=*) sn with !sort=sn:caseIgnoreOrderingMatch");
+    // Pages go on over the connection that they began with.
+    let paged = format!("search ou=people,{SUFFIX} one (sn=*) sn with");
+    let mut reader = front.client();
+    assert!(run(&mut reader, &format!("{paged} page=2")).contains("=> 0"));
     for number in 0..8 {
         let found = run(&mut front.client(), &format!("{sorted} !vlv=0/0/1/0"));
         assert!(found.contains("Archer") && found.contains("=> 0"), "{number}: {found}");
     }
+    let found = run(&mut reader, &format!("{paged} next=2"));
+    assert!(found.matches("-> ").count() == 1 && found.contains("=> 0"), "{found}");
     let address = front.server.address;
     std::thread::scope(|scope| {
         for _ in 0..16 {

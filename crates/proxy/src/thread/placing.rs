@@ -292,8 +292,10 @@ impl Exchange {
         if job.sorting == Sorting::Part {
             connection.parts += 1;
             let can_reopen = !matches!(job.owner, Owner::User(_)) || job.credentials.is_some();
+            // The cookie of a page is of no use elsewhere.
+            let is_paging = connection.paging.is_some_and(|(_, asked)| now < asked + PAGING_IDLE);
             // One that is not open yet has had none of them, and one whose place takes turns goes on: its place would take nothing.
-            let can_close = connection.is_ready() && can_reopen && !in_turn;
+            let can_close = connection.is_ready() && can_reopen && !in_turn && !is_paging;
             connection.is_closing |= can_close && connection.parts >= SORTED_MAX;
         }
         connection.waiting.push_back((number, job));
