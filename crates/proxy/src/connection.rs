@@ -77,7 +77,8 @@ impl Connection {
     /// Whether the server may have as many sorted answers of this connection as it can.
     pub(crate) fn is_full_of_sorted(&self) -> bool {
         let under_way = self.waiting.iter().chain(self.sent.values());
-        let whole = under_way.filter(|(_, job)| job.sorting == Sorting::Whole).count();
+        // Thousands may be under way.
+        let whole = under_way.filter(|(_, job)| job.sorting == Sorting::Whole).take(SORTED_MAX).count();
         whole + self.parts >= SORTED_MAX
     }
 

@@ -1,5 +1,6 @@
 //! Where requests go: which connection takes one, and what is answered where none does.
 
+use std::cmp::Reverse;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -118,14 +119,16 @@ impl Exchange {
     fn least_busy(&self, job: &Job) -> Least {
         let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
         let mut taking = 0;
-        let mut least: Option<(bool, usize, u64)> = None;
+        let mut least: Option<(bool, Reverse<usize>, usize, u64)> = None;
         for id in pool {
             let Some(connection) = self.connections.get(id).filter(|open| open.takes_more()) else {
                 continue;
             };
             taking += 1;
             let is_full = job.sorting != Sorting::None && connection.is_full_of_sorted();
-            least = least.into_iter().chain([(is_full, connection.load(), *id)]).min();
+            // A slapd keeps eight for all connections together: they go over few of them, which soon close.
+            let parts = if job.sorting == Sorting::Part && !is_full { connection.parts } else { 0 };
+            least = least.into_iter().chain([(is_full, Reverse(parts), connection.load(), *id)]).min();
         }
         let has_place = taking < self.given.settings.pool_max as usize;
         let may_open = match &job.owner {
@@ -137,7 +140,9 @@ impl Exchange {
             _ => has_place && pool.len() < POOL_CEILING,
         };
         match least {
-            Some((is_full, load, id)) if !may_open || !is_full && load < CONNECTION_BUSY => Least::Takes(id),
+            Some((is_full, _, load, id)) if !may_open || !is_full && load < CONNECTION_BUSY => {
+                Least::Takes(id)
+            }
             _ if may_open => Least::Opens,
             _ => Least::Nothing,
         }
