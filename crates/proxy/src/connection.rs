@@ -36,8 +36,8 @@ pub(crate) struct Connection {
     pub(crate) sent: HashMap<u32, Numbered>,
     pub(crate) opened: Duration,
     pub(crate) used: Duration,
-    /// Since when nothing has come, while an answer is owed.
-    pub(crate) silent_since: Duration,
+    /// When an answer last came.
+    pub(crate) heard: Duration,
     /// Until then it is to be ready.
     pub(crate) opening_until: Duration,
     /// What the poll looks for: reading, writing.
@@ -131,11 +131,9 @@ impl Connection {
                 channel.layer().request(deadline, job.entries_max, |out, id| envelope(out, id, &job.body));
             match sent {
                 Ok(id) => {
-                    if self.sent.is_empty() {
-                        self.silent_since = now;
-                    }
-                    if let Some(numbered) = self.waiting.pop_front() {
-                        self.sent.insert(id.0, numbered);
+                    if let Some((number, mut job)) = self.waiting.pop_front() {
+                        job.sent_at = now;
+                        self.sent.insert(id.0, (number, job));
                     }
                     self.used = now;
                     self.activity.sends(now);

@@ -75,6 +75,8 @@ pub(crate) struct Job {
     /// Of a search that asks for a page.
     pub(crate) page: Option<Page>,
     pub(crate) sorting: Sorting,
+    /// When a target was last sent it.
+    pub(crate) sent_at: Duration,
     /// Of a bind: who is bound by it.
     pub(crate) binds: Option<Binds>,
     /// How often it was sent elsewhere.
@@ -98,6 +100,7 @@ impl Job {
             message: self.message,
             page: self.page,
             sorting: self.sorting,
+            sent_at: Duration::ZERO,
             binds: None,
             tries: 0,
             sink,

@@ -266,6 +266,7 @@ impl Attempt {
             entries_max: None,
             page: None,
             sorting: Sorting::None,
+            sent_at: Duration::ZERO,
             is_repeatable: true,
             message: ANY,
             binds: Some(binds),

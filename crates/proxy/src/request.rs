@@ -52,6 +52,7 @@ impl RequestContext<'_> {
             message: ANY,
             page: None,
             sorting: Sorting::None,
+            sent_at: Duration::ZERO,
             binds: None,
             tries: 0,
             sink,

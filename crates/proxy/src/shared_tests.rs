@@ -63,6 +63,7 @@ fn job() -> Job {
         message: MessageId(1),
         page: None,
         sorting: Sorting::None,
+        sent_at: Duration::ZERO,
         binds: None,
         tries: 0,
         sink: Sink::Once(Box::new(|_| ())),

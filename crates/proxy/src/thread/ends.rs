@@ -78,13 +78,15 @@ impl Exchange {
             channel.layer().give_up(MessageId(message), how);
         }
         let removed = connection.sent.remove(&message);
-        // It may have died without a word: what comes next goes over another one, and to another target if this one is gone. A user's own
-        // stays unless he can be bound again, and one whose place takes turns while it has something to do.
+        // One that has said nothing to it for long may have died without a word: what comes next goes over another one, and to another
+        // target if this one is gone. A user's own stays unless he can be bound again, and one whose place takes turns while it has
+        // something to do.
         let can_reopen = match connection.owner {
             Owner::User(_) => removed.as_ref().is_some_and(|(_, job)| job.credentials.is_some()),
             _ => !in_turn || connection.sent.is_empty(),
         };
-        connection.is_closing |= can_reopen && now >= connection.silent_since + patience;
+        let silent_since = removed.as_ref().map(|(_, job)| connection.heard.max(job.sent_at));
+        connection.is_closing |= can_reopen && silent_since.is_some_and(|since| now >= since + patience);
         self.forget(number);
         answer(removed, result);
         let ended = match self.connections.get(&id).map(|connection| &connection.stage) {

@@ -79,6 +79,7 @@ impl Exchange {
             entries_max: Some(1),
             page: None,
             sorting: Sorting::None,
+            sent_at: Duration::ZERO,
             is_repeatable: false,
             message: ANY,
             binds: None,

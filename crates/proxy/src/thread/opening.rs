@@ -74,7 +74,7 @@ impl Exchange {
                 sent: HashMap::new(),
                 opened: now,
                 used: now,
-                silent_since: now,
+                heard: now,
                 opening_until: now + patience,
                 interest: (false, false),
                 is_reserved: false,

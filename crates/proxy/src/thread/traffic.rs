@@ -77,7 +77,7 @@ impl Exchange {
                 Err(fault) => break Some(fault),
             };
             let message = answer.message.id.0;
-            connection.silent_since = now;
+            connection.heard = now;
             if answer.is_last || message != gathered.0 {
                 connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
             }

@@ -419,6 +419,35 @@ fn a_silent_connection_is_replaced() {
     assert!(answer.contains("uid=ann") && answer.contains("=> 0"), "{answer}");
 }
 
+/// What a client abandons at once says nothing about a connection over which another one waits for long.
+#[test]
+fn a_connection_with_a_long_search_stays() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let front = proxy(listener.local_addr().unwrap(), "network-timeout 1");
+    let connect = || TcpStream::connect(front.server.address).unwrap();
+    let (mut patient, mut other) = (connect(), connect());
+    let filter = FilterBuf::parse("(uid=ann)").unwrap();
+    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+    let mut request = Vec::new();
+    client::search(&mut request, MessageId(1), &search, &[]);
+    patient.write_all(&request).unwrap();
+    let (mut target, _) = listener.accept().unwrap();
+    target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    answer_bind(&mut target);
+    next(&mut target);
+    thread::park_timeout(Duration::from_millis(1500));
+    other.write_all(&request).unwrap();
+    let id = Message::decode(&next(&mut target)).unwrap().id;
+    request.clear();
+    client::abandon(&mut request, MessageId(2), MessageId(1), &[]);
+    other.write_all(&request).unwrap();
+    assert_eq!(Message::decode(&next(&mut target)).unwrap().request, Request::Abandon(id));
+    request.clear();
+    client::search(&mut request, MessageId(3), &search, &[]);
+    other.write_all(&request).unwrap();
+    assert!(matches!(Message::decode(&next(&mut target)).unwrap().request, Request::Search(_)));
+}
+
 /// Under load, while the target is cut off and comes back: an answer is right, or says that the target cannot be used.
 #[test]
 fn answers_are_never_mixed_up() {
