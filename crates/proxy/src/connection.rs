@@ -16,6 +16,8 @@ use crate::open::{Activity, OpenConnection};
 /// Sorted answers that a server has for one connection at most. slapd has five, and keeps one of which a part was asked for until the
 /// connection ends; to further sorting it answers `busy`.
 pub(crate) const SORTED_MAX: usize = 4;
+/// If nobody asks for the next page for so long, others may read an answer over the connection.
+const PAGING_IDLE: Duration = Duration::from_secs(60);
 
 /// A request and its number.
 pub(crate) type Numbered = (u64, Box<Job>);
@@ -80,6 +82,11 @@ impl Connection {
         // Thousands may be under way.
         let whole = under_way.filter(|(_, job)| job.sorting == Sorting::Whole).take(SORTED_MAX).count();
         whole + self.parts >= SORTED_MAX
+    }
+
+    /// Whether a client reads an answer page by page over it: the cookies of pages are of no use elsewhere.
+    pub(crate) fn is_paging(&self, now: Duration) -> bool {
+        self.paging.is_some_and(|(_, asked)| now < asked + PAGING_IDLE)
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -79,14 +79,17 @@ impl Exchange {
         }
         let removed = connection.sent.remove(&message);
         // One that has said nothing to it for long may have died without a word: what comes next goes over another one, and to another
-        // target if this one is gone. A user's own stays unless he can be bound again, and one whose place takes turns while it has
-        // something to do.
+        // target if this one is gone. A user's own stays unless he can be bound again, one whose place takes turns while it has something
+        // to do, and one over which a client reads pages, until it is the next page that does not come.
         let can_reopen = match connection.owner {
             Owner::User(_) => removed.as_ref().is_some_and(|(_, job)| job.credentials.is_some()),
             _ => !in_turn || connection.sent.is_empty(),
         };
-        let silent_since = removed.as_ref().map(|(_, job)| connection.heard.max(job.sent_at));
-        connection.is_closing |= can_reopen && silent_since.is_some_and(|since| now >= since + patience);
+        let may_close = removed.as_ref().is_some_and(|(_, job)| {
+            let is_silent = now >= connection.heard.max(job.sent_at) + patience;
+            is_silent && (job.page.is_some() || !connection.is_paging(now))
+        });
+        connection.is_closing |= can_reopen && may_close;
         self.forget(number);
         answer(removed, result);
         let ended = match self.connections.get(&id).map(|connection| &connection.stage) {

@@ -12,9 +12,6 @@ use crate::cookie::Page;
 use crate::job::{Job, Owner, Sorting};
 use crate::shared::Command;
 
-/// If nobody asks for the next page for so long, others may read an answer over the connection.
-const PAGING_IDLE: Duration = Duration::from_secs(60);
-
 /// Whose turn it is.
 enum Turn {
     /// Of a connection, in this place.
@@ -89,8 +86,7 @@ impl Exchange {
             return Some(id);
         }
         let is_free = |(_, id): &(usize, u64)| {
-            let paging = self.connections.get(id).and_then(|connection| connection.paging);
-            paging.is_none_or(|(_, asked)| now >= asked + PAGING_IDLE)
+            self.connections.get(id).is_none_or(|connection| !connection.is_paging(now))
         };
         self.loads(owner).into_iter().filter(is_free).min().map(|(_, id)| id)
     }
@@ -297,10 +293,8 @@ impl Exchange {
         if job.sorting == Sorting::Part {
             connection.parts += 1;
             let can_reopen = !matches!(job.owner, Owner::User(_)) || job.credentials.is_some();
-            // The cookie of a page is of no use elsewhere.
-            let is_paging = connection.paging.is_some_and(|(_, asked)| now < asked + PAGING_IDLE);
             // One that is not open yet has had none of them, and one whose place takes turns goes on: its place would take nothing.
-            let can_close = connection.is_ready() && can_reopen && !in_turn && !is_paging;
+            let can_close = connection.is_ready() && can_reopen && !in_turn && !connection.is_paging(now);
             connection.is_closing |= can_close && connection.parts >= SORTED_MAX;
         }
         connection.waiting.push_back((number, job));

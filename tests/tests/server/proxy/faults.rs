@@ -8,6 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use larix_proto::control::{ControlValue as _, PagedResults};
 use larix_proto::encode::{self, EntryEncoder};
 use larix_proto::{
     FilterBuf, Frame, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, Scope, client, frame,
@@ -446,6 +447,48 @@ fn a_connection_with_a_long_search_stays() {
     client::search(&mut request, MessageId(3), &search, &[]);
     other.write_all(&request).unwrap();
     assert!(matches!(Message::decode(&next(&mut target)).unwrap().request, Request::Search(_)));
+}
+
+/// Nor does a search that takes long end an answer that another client reads page by page over the same connection.
+#[test]
+fn pages_outlive_a_search_that_takes_long() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let front = proxy(listener.local_addr().unwrap(), "network-timeout 1");
+    let address = front.server.address;
+    let (more, wanted) = channel();
+    let reader = thread::spawn(move || {
+        let mut client = Client::connect(address);
+        let first = run(&mut client, &format!("{ANN} with page=1"));
+        wanted.recv().unwrap();
+        (first, run(&mut client, &format!("{ANN} with next=1")))
+    });
+    let (mut target, _) = listener.accept().unwrap();
+    target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    answer_bind(&mut target);
+    let answer = |target: &mut TcpStream, cookie: &[u8]| {
+        let id = Message::decode(&next(target)).unwrap().id;
+        let control = PagedResults { size: 0, cookie }.to_control(false);
+        let mut out = Vec::new();
+        encode::result(&mut out, id, ResponseOp::SearchDone, &LdapResult::success(), &[control]);
+        target.write_all(&out).unwrap();
+    };
+    answer(&mut target, b"12345678");
+    let mut other = TcpStream::connect(address).unwrap();
+    let filter = FilterBuf::parse("(uid=ann)").unwrap();
+    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+    let mut request = Vec::new();
+    client::search(&mut request, MessageId(1), &search, &[]);
+    other.write_all(&request).unwrap();
+    let id = Message::decode(&next(&mut target)).unwrap().id;
+    thread::park_timeout(Duration::from_millis(1500));
+    request.clear();
+    client::abandon(&mut request, MessageId(2), MessageId(1), &[]);
+    other.write_all(&request).unwrap();
+    assert_eq!(Message::decode(&next(&mut target)).unwrap().request, Request::Abandon(id));
+    more.send(()).unwrap();
+    answer(&mut target, b"");
+    let (first, second) = reader.join().unwrap();
+    assert!(first.contains("=> 0") && second.contains("=> 0"), "{first}{second}");
 }
 
 /// Under load, while the target is cut off and comes back: an answer is right, or says that the target cannot be used.
