@@ -98,7 +98,7 @@ impl Exchange {
         match self.least_busy(&job) {
             Least::Takes(id) => self.put_and_flush(id, number, job, now),
             Least::Opens => self.open_for(None, number, job, now),
-            Least::Nothing if matches!(job.owner, Owner::User(_)) => {
+            Least::Nothing if matches!(job.owner, Owner::User(_)) && job.credentials.is_none() => {
                 let text =
                     "the connection that was bound to the target is gone: bind again, or set rebind-as-user";
                 self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
@@ -126,14 +126,14 @@ impl Exchange {
             let parts = if job.sorting == Sorting::Part && !is_full { connection.parts } else { 0 };
             least = least.into_iter().chain([(is_full, Reverse(parts), connection.load(), *id)]).min();
         }
-        let has_place = taking < self.given.settings.pool_max as usize;
+        // Those that slow clients have for themselves do not count, up to a limit, nor do those that are about to close.
+        let has_place = taking < self.given.settings.pool_max as usize && pool.len() < POOL_CEILING;
         let may_open = match &job.owner {
             // Nobody else knows his password.
             Owner::User(_) => {
                 has_place && job.credentials.is_some() && least.is_none_or(|(is_full, ..)| is_full)
             }
-            // Those that slow clients have for themselves do not count, up to a limit.
-            _ => has_place && pool.len() < POOL_CEILING,
+            _ => has_place,
         };
         match least {
             Some((is_full, _, load, id)) if !may_open || !is_full && load < CONNECTION_BUSY => {
