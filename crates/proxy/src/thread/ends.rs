@@ -89,7 +89,9 @@ impl Exchange {
             let is_silent = now >= connection.heard.max(job.sent_at) + patience;
             is_silent && (job.page.is_some() || !connection.is_paging(now))
         });
-        connection.is_closing |= can_reopen && may_close;
+        if can_reopen && may_close {
+            self.replace(id);
+        }
         self.forget(number);
         answer(removed, result);
         let ended = match self.connections.get(&id).map(|connection| &connection.stage) {

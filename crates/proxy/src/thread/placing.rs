@@ -12,6 +12,10 @@ use crate::cookie::Page;
 use crate::job::{Job, Owner, Sorting};
 use crate::shared::Command;
 
+/// Connections of one identity that others replace while something is under way on them: searches may have no end, and with more of them
+/// no place would be left.
+const REPLACED_MAX: usize = POOL_CEILING / 4;
+
 /// Whose turn it is.
 enum Turn {
     /// Of a connection, in this place.
@@ -283,6 +287,19 @@ impl Exchange {
         }
     }
 
+    /// Puts a connection out of use behind what is under way on it, unless there are many of those.
+    pub(super) fn replace(&mut self, id: u64) {
+        let Some(owner) = self.connections.get(&id).map(|connection| &connection.owner) else { return };
+        let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
+        let open = pool.iter().filter_map(|id| self.connections.get(id));
+        let closing = open.filter(|connection| connection.is_closing).count();
+        if closing < REPLACED_MAX
+            && let Some(connection) = self.connections.get_mut(&id)
+        {
+            connection.is_closing = true;
+        }
+    }
+
     fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
         let in_turn = self.given.settings.in_turn;
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -290,15 +307,19 @@ impl Exchange {
         if job.page.is_some() {
             connection.paging = Some((number, now));
         }
+        let mut is_worn = false;
         if job.sorting == Sorting::Part {
             connection.parts += 1;
             let can_reopen = !matches!(job.owner, Owner::User(_)) || job.credentials.is_some();
             // One that is not open yet has had none of them, and one whose place takes turns goes on: its place would take nothing.
             let can_close = connection.is_ready() && can_reopen && !in_turn && !connection.is_paging(now);
-            connection.is_closing |= can_close && connection.parts >= SORTED_MAX;
+            is_worn = can_close && connection.parts >= SORTED_MAX;
         }
         connection.waiting.push_back((number, job));
         self.places.insert(number, id);
+        if is_worn {
+            self.replace(id);
+        }
     }
 
     /// Puts a request on a connection and sends what waits there.
