@@ -7,7 +7,7 @@ use larix_engine::write::{Completion, WriteOperation};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 
-use crate::backend::Context;
+use crate::backend::{Backend, Context};
 use crate::intercept::{Interceptor, Next, Operations};
 use crate::operation::{Changes, Pending};
 
@@ -22,15 +22,28 @@ impl RenamesWithin {
         Self { schema }
     }
 
-    /// Whether a change gives an entry a name that another database holds, or none.
-    fn leaves(&self, context: &Context<'_>, operation: &WriteOperation, dn: &NormalDn) -> bool {
-        let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = operation else { return false };
-        // One that cannot be read is refused by who carries the change out.
-        let Some(renamed) = renamed(&self.schema, dn, new_rdn, new_superior.as_deref()) else { return false };
-        match (context.router.backend(dn), context.router.backend(&renamed)) {
-            (Some(own), Some(other)) => !std::ptr::addr_eq(own, other),
-            (own, _) => own.is_some(),
+    /// Why a change is refused: it gives an entry a name that another database holds, or none.
+    fn refusal(
+        &self,
+        context: &Context<'_>,
+        operation: &WriteOperation,
+        dn: &NormalDn,
+    ) -> Option<LdapResult> {
+        let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = operation else { return None };
+        // Who keeps the entry may know attributes that are unknown here, and names outside of the database with them.
+        let invalid = |text: &str| Some(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, text));
+        if new_superior.as_deref().is_some_and(|superior| self.schema.parse_dn(superior).is_err()) {
+            return invalid("invalid newSuperior");
         }
+        let Some(renamed) = renamed(&self.schema, dn, new_rdn, new_superior.as_deref()) else {
+            return invalid("invalid new RDN");
+        };
+        let own = context.router.backend(dn)?;
+        let is_own = |other: &dyn Backend| std::ptr::addr_eq(own, other);
+        if context.router.backend(&renamed).is_some_and(is_own) {
+            return None;
+        }
+        Some(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"))
     }
 }
 
@@ -45,10 +58,9 @@ impl Interceptor for RenamesWithin {
 
     fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         if let Changes::One(request, Some(dn)) = &changes
-            && self.leaves(context, &request.operation, dn)
+            && let Some(refused) = self.refusal(context, &request.operation, dn)
         {
-            let text = "cannot rename between DSAs";
-            done(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text).into());
+            done(refused.into());
             return Pending::default();
         }
         next.update(context, changes, done)

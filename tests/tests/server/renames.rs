@@ -30,7 +30,15 @@ fn a_rename_leaves_an_entry_in_its_database() {
         if kind == Kind::Slapd && (kind.is_lacking() || !modules.iter().all(has_module)) {
             continue;
         }
-        let remote = Running::start(Kind::Larix, &stored("o=x"), &entries("o=x"));
+        // It has a class of entries that the server in front does not know.
+        let zones = "attributetype ( 1.3.6.1.4.1.55555.1 NAME 'zone' EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\
+                     objectclass ( 1.3.6.1.4.1.55555.2 NAME 'zoned' SUP top STRUCTURAL MUST zone )\n";
+        let zone = "dn: zone=g,o=x\nobjectClass: zoned\nzone: g\n\n";
+        let remote = Running::start(
+            Kind::Larix,
+            &format!("{zones}{}", stored("o=x")),
+            &format!("{}{zone}", entries("o=x")),
+        );
         let loaded = if kind == Kind::Slapd {
             modules.map(|name| format!("moduleload {name}\n")).concat()
         } else {
@@ -52,6 +60,8 @@ fn a_rename_leaves_an_entry_in_its_database() {
             ("modrdn uid=ann,ou=p,o=x uid=ann keep ou=g,o=x", "=> 71"),
             ("modrdn uid=ann,ou=p,o=x uid=ann keep o=y", "=> 71"),
             ("modrdn ou=p,o=x ou=q delete", "=> 71"),
+            ("modrdn uid=ann,ou=p,o=x uid=ann keep zone=g,o=x", "=> 34"),
+            ("modrdn ou=p,o=x zone=q keep", "=> 34"),
             ("modrdn uid=ann,ou=p,o=x uid=anna delete", "=> 0"),
             ("modrdn uid=anna,ou=p,o=x uid=anna keep uid=bob,ou=p,o=x", "=> 0"),
             ("as cn=admin,o=y secret", "=> 0"),
