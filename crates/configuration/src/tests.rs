@@ -428,6 +428,25 @@ fn an_overlay_may_be_disabled() {
     assert!(with("maybe").unwrap_err().contains("neither TRUE nor FALSE"));
 }
 
+/// Servers have stored such entries: they start with them all the same.
+#[test]
+fn an_overlay_below_an_overlay_is_read_and_has_no_effect() {
+    let text = "include $D/core.schema\ndatabase mdb\nsuffix cn=x\ndirectory $D\noverlay seqmod\n";
+    let (_keep, config) =
+        read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
+    let mut entries = config.unwrap().entries();
+    let above = entries.iter().find(|entry| entry.dn.starts_with("olcOverlay=")).unwrap().dn.clone();
+    let mut below =
+        super::entry::ConfigEntry::new(format!("olcOverlay={{0}}deref,{above}"), &["olcOverlayConfig"]);
+    below.text("olcOverlay", "{0}deref");
+    entries.push(below);
+    let config = Config::from_entries(entries, super::Source::QuickStart).unwrap();
+    assert!(config.notes.iter().any(|note| note.text.starts_with("has no effect")));
+    let names =
+        config.databases.iter().flat_map(|database| &database.overlays).map(|overlay| overlay.name.as_str());
+    assert!(names.eq(["seqmod"]));
+}
+
 /// Rules that rewrite identities: from slapd.conf to entries, in OpenLDAP's form, and back.
 #[test]
 fn rewriting_rules_and_back() {

@@ -133,6 +133,7 @@ impl<'a> Transition<'a> {
             }
         }
         let node = Node::new(self.schema, self.unmade(&entry, Vec::new()))?;
+        check_superior(&node)?;
         if self.check_free(&node)? == Free::NothingToDo {
             return Ok(None);
         }
@@ -534,6 +535,16 @@ impl<'a> Transition<'a> {
 enum Free {
     Place,
     NothingToDo,
+}
+
+/// No overlay comes below an overlay. One that is stored there already is read, and has no effect.
+fn check_superior(node: &Node) -> Result<(), ConfigRefusal> {
+    let [.., (superior, _), (own, _)] = node.name.path.as_slice() else { return Ok(()) };
+    if superior != "olcoverlay" || own != "olcoverlay" {
+        return Ok(());
+    }
+    let text = format!("{}: an overlay belongs below the entry of a database", node.entry.dn);
+    Err(ConfigRefusal::new(ResultCode::OBJECT_CLASS_VIOLATION, text))
 }
 
 /// The class of an entry and its place go together.

@@ -66,9 +66,6 @@ impl EntryName {
             ["cn", "olcbackend", "cn", "cn"] if below_balancer => Role::BalancerBackend(name.to_owned()),
             ["cn", "olcdatabase"] => Role::Database(name.to_ascii_lowercase()),
             ["cn", "olcdatabase", "olcoverlay"] => Role::Overlay(name.to_ascii_lowercase()),
-            ["cn", "olcdatabase", .., "olcoverlay", "olcoverlay"] => {
-                return Err("an overlay belongs below the entry of a database".to_owned());
-            }
             ["cn", "olcdatabase", _, ..] => Role::Detail,
             ["cn", "cn"] if leaf.to_ascii_lowercase().starts_with("include") => Role::Detail,
             _ => return Err("entries of this kind are not known under cn=config".to_owned()),
