@@ -17,7 +17,7 @@ suffix dc=example,dc=com
 rootdn cn=admin,dc=example,dc=com
 rootpw secret
 directory @DATA@
-access to attrs=userPassword by anonymous auth by * none
+access to attrs=userPassword by self =xw by anonymous auth by * none
 access to attrs=krb5Key by * none
 access to * by * read
 overlay smbk5pwd
@@ -45,6 +45,9 @@ fn a_key_lets_its_principal_in() {
         // Rules for the key are for those who ask for it.
         (format!("as {ANN} annpw"), "=> 0"),
         (format!("passwd {ANN} old=annpw new=other"), "=> 53"),
+        (format!("passwd {ANN} new=other"), "=> 0"),
+        (format!("as {ANN} annpw"), "=> 49"),
+        (format!("as {ANN} other"), "=> 0"),
     ] {
         let answer = run(&mut client, &request);
         assert!(answer.starts_with(expected), "{request}: {answer}");

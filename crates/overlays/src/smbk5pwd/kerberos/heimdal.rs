@@ -85,16 +85,15 @@ impl PasswordKeys for Heimdal {
 
     fn key(&self, entry: &Entry, schema: &Schema, now: Timestamp) -> Option<Arc<dyn PasswordKey>> {
         let principal = Principal::parse(values_of(entry, schema, PRINCIPAL).first()?)?;
-        if let Some(end) = values_of(entry, schema, VALID_END).first() {
-            let end = Timestamp::parse_generalized(std::str::from_utf8(end).ok()?)?;
-            if end.seconds() < now.seconds() {
-                return None;
-            }
-        }
+        let goes_on = |end: &Vec<u8>| {
+            let end = std::str::from_utf8(end).ok().and_then(Timestamp::parse_generalized);
+            end.is_some_and(|end| end.seconds() >= now.seconds())
+        };
+        let is_valid = values_of(entry, schema, VALID_END).first().is_none_or(goes_on);
         // All are of one password.
         let keys = values_of(entry, schema, KEYS);
         let key = keys.iter().find_map(|value| self.opened(&StoredKey::parse(value)?, &principal))?;
-        Some(Arc::new(key))
+        Some(Arc::new(DerivedKey { is_valid, ..key }))
     }
 }
 
@@ -121,7 +120,7 @@ impl Heimdal {
             Some((PASSWORD_SALT, salt)) => salt.to_vec(),
             Some(_) => return None,
         };
-        (key.len() == kind.key_length()).then_some(DerivedKey { kind, salt, key })
+        (key.len() == kind.key_length()).then_some(DerivedKey { kind, salt, key, is_valid: true })
     }
 }
 
@@ -130,12 +129,14 @@ struct DerivedKey {
     kind: EncryptionType,
     salt: Vec<u8>,
     key: Secret,
+    /// Whether the principal has not expired. The time of an answer must not tell.
+    is_valid: bool,
 }
 
 impl PasswordKey for DerivedKey {
     fn is_of(&self, password: &[u8]) -> bool {
         let derived = self.kind.key_of(password, &self.salt, self.kind.iterations());
-        derived.as_slice().ct_eq(self.key.as_slice()).into()
+        bool::from(derived.as_slice().ct_eq(self.key.as_slice())) && self.is_valid
     }
 
     fn like(&self) -> Secret {
