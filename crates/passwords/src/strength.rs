@@ -64,8 +64,24 @@ pub fn decoy(stored: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(settings.iter().copied().chain(blank).collect())
 }
 
+/// Which of the configured hashers stores the password of this value in a better way, if any does.
+///
+/// A value of a configured scheme is compared with that scheme's cost alone: it stands beside those of the others on purpose. One of
+/// another scheme is compared with the first hasher. SCRAM's values are left alone: a challenge cannot be answered with anything else.
+pub fn better<'h>(stored: &[u8], configured: &'h [Hasher]) -> Option<&'h Hasher> {
+    let scheme = match Scheme::split(stored) {
+        Some((scheme, _)) => scheme?,
+        None => Scheme::Cleartext,
+    };
+    if matches!(scheme, Scheme::Scram(_)) {
+        return None;
+    }
+    let own = configured.iter().find(|hasher| hasher.scheme == scheme);
+    own.or_else(|| configured.first()).filter(|hasher| is_weaker(stored, hasher))
+}
+
 /// Whether a stored value resists guessing less than one that this hasher makes.
-pub fn is_weaker(stored: &[u8], than: &Hasher) -> bool {
+fn is_weaker(stored: &[u8], than: &Hasher) -> bool {
     let scheme = match Scheme::split(stored) {
         Some((Some(scheme), _)) => scheme,
         // Nothing is known of it.
@@ -243,5 +259,29 @@ mod tests {
         ] {
             assert_eq!(is_weaker(stored.as_bytes(), hasher), expected, "{stored}");
         }
+    }
+
+    #[test]
+    fn values_of_configured_schemes_and_of_scram_stay() {
+        let hashers = |names: &[&str]| -> Vec<Hasher> {
+            names.iter().map(|name| Hasher::new(Scheme::from_name(name).unwrap())).collect()
+        };
+        let scram = "{SCRAM-SHA-256}10000:AAAA$AAAA:AAAA";
+        for (stored, configured, expected) in [
+            (scram, &["{ARGON2}", "{SCRAM-SHA-256}"][..], None),
+            (scram, &["{ARGON2}"][..], None),
+            ("{SSHA}AAAA", &["{ARGON2}", "{SCRAM-SHA-256}"][..], Some("{ARGON2}")),
+            ("{SSHA}AAAA", &["{SCRAM-SHA-256}"][..], Some("{SCRAM-SHA-256}")),
+            ("{SSHA}AAAA", &["{ARGON2}", "{SSHA}"][..], None),
+            ("{PBKDF2-SHA256}5000$AAAA$AAAA", &["{ARGON2}", "{PBKDF2-SHA256}"][..], Some("{PBKDF2-SHA256}")),
+            ("{PBKDF2-SHA256}5000$AAAA$AAAA", &["{ARGON2}"][..], Some("{ARGON2}")),
+            ("clear", &["{ARGON2}", "{SCRAM-SHA-256}"][..], Some("{ARGON2}")),
+            ("{UNHEARD}AAAA", &["{ARGON2}"][..], None),
+        ] {
+            let configured = hashers(configured);
+            let found = better(stored.as_bytes(), &configured).map(|hasher| hasher.scheme);
+            assert_eq!(found, expected.and_then(Scheme::from_name), "{stored} {configured:?}");
+        }
+        assert_eq!(better(b"clear", &[]), None);
     }
 }

@@ -2,6 +2,7 @@
 //! let in and as whom.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use larix_testkit::{Authority, Kind, Server, Site, packages};
 
@@ -160,6 +161,39 @@ fn cyrus_clients_are_let_in_as_slapd_lets_them() {
         both.check_larix(mechanism, "verified", "secret", &plain, expected);
     }
     assert!(both.larix.1.stop(), "Larix did not stop cleanly");
+}
+
+/// A simple bind stores the weaker value anew, and leaves the verifier that stands beside it.
+#[test]
+fn a_login_with_the_password_leaves_the_verifier() {
+    let weak = "userPassword: {SSHA}VIYCYkQSpk9fzQueoeVj7oWeCOUoN8Bl1uIAJQ==";
+    for schemes in ["{ARGON2} {SCRAM-SHA-256}", "{ARGON2}"] {
+        let settings = format!("password-rehash on\npassword-hash {schemes}\n");
+        let site = Site::new(Kind::Larix, &format!("{settings}{CONFIGURATION}"));
+        let verifier = VERIFIER.replace("userPassword:", &format!("{weak}\nuserPassword:"));
+        site.load(&format!("{ENTRIES}{verifier}"));
+        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+        let larix = |arguments: &[&str]| {
+            let output = Command::new(Kind::Larix.program().expect("a binary"))
+                .args(arguments)
+                .args(["-H", &format!("ldap://{}", server.address), "-w", "secret"])
+                .env("LDAPNOINIT", "1")
+                .output()
+                .expect("larix");
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        };
+        let (user, admin) = ("uid=verified,dc=example,dc=com", "cn=admin,dc=example,dc=com");
+        let named = format!("dn:{user}");
+        assert_eq!(larix(&["whoami", "-D", user]), named, "{schemes}");
+        // The answer does not wait for the new value.
+        let until = Instant::now() + Duration::from_secs(30);
+        let stored = weak.replace(": ", ":");
+        while larix(&["compare", "-D", admin, user, &stored]) != "FALSE" {
+            assert!(Instant::now() < until, "{schemes}: the weaker value is still there");
+        }
+        assert_eq!(larix(&["whoami", "-Y", "SCRAM-SHA-256", "-U", "verified"]), named, "{schemes}");
+        assert!(server.stop());
+    }
 }
 
 /// Larix's own client over TLS: bound to the channel, and to nothing else.

@@ -180,11 +180,11 @@ impl Common {
         let judged = judge.judges(bind.dn);
         let heavy = key.is_some() || stored.iter().any(|value| password::cost(value) == Cost::Heavy);
         let source = services.passwords.source(&context.subject.peer.peer_name, bind.dn.as_str());
-        let rehasher = config.frontend.password_costs.rehash.then(|| config.hasher());
+        let rehashers = if config.frontend.password_costs.rehash { config.hashers() } else { Vec::new() };
         let elsewhere = self.elsewhere();
         // A job that only waits for another program takes no thread from those that compute.
         let asks = elsewhere.is_some() && stored.iter().any(|value| asks_elsewhere(value));
-        let check = PasswordCheck { stored, key, password, elsewhere, rehasher };
+        let check = PasswordCheck { stored, key, password, elsewhere, rehashers };
         let place = JobContext { services: Arc::clone(services), judge, source };
         if !heavy && !judged {
             let (conclusion, rehash) = (check.outright(), check.rehash(None));
@@ -323,16 +323,19 @@ struct PasswordCheck {
     password: Secret,
     /// The program that checks `{SASL}` values.
     elsewhere: Option<Elsewhere>,
-    /// How passwords are stored anew that were stored in a weaker way.
-    rehasher: Option<Hasher>,
+    /// How passwords are stored anew that were stored in a weaker way: by `password-hash`. None where they stay as they are.
+    rehashers: Vec<Hasher>,
 }
 
 impl PasswordCheck {
-    /// The stored value that matches. All are compared: the time does not tell which one it was.
+    /// The stored value that matches; of several, one that is to be stored anew. All are compared: the time does not tell which one
+    /// it was.
     fn matching(&self) -> Option<&Secret> {
-        let mut matching = None;
+        let mut matching: Option<&Secret> = None;
         for value in &self.stored {
-            if is_match(value, &self.password, self.elsewhere.as_ref()) {
+            if is_match(value, &self.password, self.elsewhere.as_ref())
+                && matching.is_none_or(|found| password::better(found, &self.rehashers).is_none())
+            {
                 matching = Some(value);
             }
         }
@@ -415,7 +418,7 @@ impl PasswordCheck {
     /// The password as it is to be stored from now on: by the policy's scheme, or by the configured one if that is better.
     fn rehash(&self, wanted: Option<Scheme>) -> Option<Rehash> {
         // Without anything to compare by there is no need to compare again.
-        if wanted.is_none() && self.rehasher.is_none() {
+        if wanted.is_none() && self.rehashers.is_empty() {
             return None;
         }
         self.rehash_of(self.matching()?, wanted)
@@ -424,14 +427,13 @@ impl PasswordCheck {
     fn rehash_of(&self, old: &Secret, wanted: Option<Scheme>) -> Option<Rehash> {
         // What somebody logs in with is no secret of codes.
         let wanted = wanted.filter(|scheme| !scheme.is_time_based());
-        let hasher = match (wanted, &self.rehasher) {
-            (Some(scheme), configured) => {
+        let hasher = match wanted {
+            Some(scheme) => {
                 let stored = Scheme::split(old).map_or(Some(Scheme::Cleartext), |(scheme, _)| scheme);
-                let hasher = Hasher { scheme, ..configured.clone().unwrap_or_default() };
+                let hasher = Hasher { scheme, ..self.rehashers.first().cloned().unwrap_or_default() };
                 (stored != Some(scheme)).then_some(hasher)?
             }
-            (None, Some(configured)) if password::is_weaker(old, configured) => configured.clone(),
-            _ => return None,
+            None => password::better(old, &self.rehashers)?.clone(),
         };
         Some(Rehash { old: old.clone(), password: self.password.clone(), hasher })
     }
