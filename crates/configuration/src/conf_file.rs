@@ -28,6 +28,11 @@ impl FileText {
             let at = error.utf8_error().valid_up_to();
             fail(format!("`{}` is not UTF-8 text, from byte {at} on", path.display()), "save it as UTF-8")
         })?;
+        // It is invisible where the first word is shown.
+        if text.starts_with('\u{feff}') {
+            let message = format!("`{}` begins with a byte order mark", path.display());
+            return Err(fail(message, "save it as UTF-8 without one"));
+        }
         Ok((Self::of(path, &text), text))
     }
 
@@ -67,9 +72,7 @@ fn unreadable(
 ) -> ConfigError {
     let name = path.display();
     match error.kind() {
-        ErrorKind::NotFound => {
-            fail(format!("there is no file `{name}`"), "a relative name starts at the working directory")
-        }
+        ErrorKind::NotFound => fail(format!("there is no file `{name}`"), &where_to_find(path)),
         ErrorKind::PermissionDenied => {
             fail(format!("`{name}` cannot be read: permission denied"), "let the server's user read it")
         }
@@ -77,6 +80,18 @@ fn unreadable(
             fail(format!("`{name}` is a directory"), "name a file; a slapd.d directory is given with -F")
         }
         _ => fail(format!("`{name}` cannot be read: {error}"), "check the file"),
+    }
+}
+
+/// What may be meant by a file that is not there.
+fn where_to_find(path: &Path) -> String {
+    let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let schema = file_name.strip_suffix(".schema").or_else(|| file_name.strip_suffix(".ldif"));
+    let place =
+        if path.is_relative() { "a relative name starts at the working directory" } else { "check the path" };
+    match schema.filter(|name| larix_schema::bundled(name).is_some()) {
+        Some(name) => format!("{place}; `schema {name}` takes the one that comes with Larix"),
+        None => place.to_owned(),
     }
 }
 

@@ -133,6 +133,7 @@ impl Reader {
                 At::Text(offset) => word_at(text_start + offset, words, logical),
             };
             let Fault { message, help, .. } = fault;
+            let help = continued_directive(logical, span.start, words).or(help);
             file.error(logical, span, message, help)
         })
     }
@@ -214,6 +215,19 @@ fn no_line(word: &str, file: &Path) -> Option<String> {
     } else {
         "this is LDIF, and no line of slapd.conf".to_owned()
     })
+}
+
+/// What to do about an argument at the beginning of a physical line that is the keyword of a directive.
+fn continued_directive(logical: &LogicalLine, start: usize, words: &[Word]) -> Option<String> {
+    let at = words.iter().position(|word| word.start == start)?;
+    let word = words.get(at)?;
+    let line_of = |word: &Word| logical.position(word.start).line;
+    let before = at.checked_sub(1).and_then(|before| words.get(before));
+    let begins_a_line =
+        line_of(word) > logical.number && before.is_none_or(|before| line_of(before) < line_of(word));
+    let is_directive = directives::all().any(|directive| directive.keyword.eq_ignore_ascii_case(&word.text));
+    (begins_a_line && is_directive)
+        .then(|| "a line that begins with a blank continues the one above: take the blank away".to_owned())
 }
 
 /// Definitions are read as written, so a lone quote in them is no matter for the words.

@@ -120,7 +120,19 @@ fn errors_point_at_the_word() {
         ),
         (
             &[("slapd.conf", "include $D/none.conf\n")],
-            "$D/slapd.conf:1:9: there is no file `$D/none.conf`\n    | include $D/none.conf\n    |         ^^^^^^^^^^^^\n    = help: a relative name starts at the working directory",
+            "$D/slapd.conf:1:9: there is no file `$D/none.conf`\n    | include $D/none.conf\n    |         ^^^^^^^^^^^^\n    = help: check the path",
+        ),
+        (
+            &[("slapd.conf", "include no-such/core.schema\n")],
+            "$D/slapd.conf:1:9: there is no file `no-such/core.schema`\n    | include no-such/core.schema\n    |         ^^^^\n    = help: a relative name starts at the working directory; `schema core` takes the one that comes with Larix",
+        ),
+        (
+            &[("slapd.conf", "database mdb\ndirectory $D\n  index cn eq\n")],
+            "$D/slapd.conf:3:3: `directory` takes no more arguments\n    |   index cn eq\n    |   ^^^^^\n    = help: a line that begins with a blank continues the one above: take the blank away",
+        ),
+        (
+            &[("slapd.conf", "\u{feff}database mdb\n")],
+            "`$D/slapd.conf` begins with a byte order mark\n    = help: save it as UTF-8 without one",
         ),
     ];
     for (files, expected) in cases {
