@@ -223,13 +223,44 @@ fn unusual(
             shown.issuer
         );
     }
+    format!("the server's certificate cannot be used: {}", unusable(error))
+}
+
+/// What the TLS library has against a certificate, whosever it is.
+fn unusable(error: &CertificateError) -> String {
     match error {
-        CertificateError::Other(what) => format!("the server's certificate cannot be used: {}", what.0),
-        other => format!("the server's certificate cannot be used: {other:?}"),
+        // The library's own type is not ours to name.
+        CertificateError::Other(what) if what.0.to_string() == "UnsupportedCertVersion" => {
+            "it is of X.509 version 1, which the TLS library does not take: make it again with extensions (openssl x509 -req \
+             -extfile FILE, with subjectAltName in it)"
+                .to_owned()
+        }
+        CertificateError::Other(what) => what.0.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What is wrong with the certificate and the key of this side.
+pub(crate) fn own_certificate(error: &Error, key_file: &str, names: &SettingNames<'_>) -> String {
+    let SettingNames { certificate, key, .. } = names;
+    match error {
+        Error::InconsistentKeys(_) => {
+            format!("the certificate ({certificate}) does not belong to the key in {key_file} ({key})")
+        }
+        Error::InvalidCertificate(error) => {
+            format!("the certificate ({certificate}) cannot be used: {}", unusable(error))
+        }
+        error => format!("{certificate} and {key} cannot be used: {error}"),
     }
 }
 
 fn wrong_name(host: &str, shown: &Certificate, SettingNames { name: rule, .. }: &SettingNames<'_>) -> String {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if shown.alternatives.iter().any(|name| name.eq_ignore_ascii_case(bare)) {
+        return format!(
+            "the server's certificate has {host} among its alternative names, and these do not count here ({rule})"
+        );
+    }
     let names = if shown.has_alternatives && !shown.alternatives.is_empty() {
         format!("is for {}", shown.alternatives.join(", "))
     } else if let Some(name) = &shown.common_name {
@@ -268,6 +299,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_name_that_does_not_count() {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let shown =
+            Certificate { alternatives: names.into(), has_alternatives: true, ..Certificate::default() };
+        let said = wrong_name("127.0.0.1", &shown, &SettingNames::LDAP);
+        assert!(
+            said.contains("has 127.0.0.1 among its alternative names") && said.contains("tls_reqsan"),
+            "{said}"
+        );
+        let said = wrong_name("other.example", &shown, &SettingNames::LDAP);
+        assert!(said.contains("is for localhost, 127.0.0.1, and not for other.example"), "{said}");
+    }
 
     #[test]
     fn dates() {

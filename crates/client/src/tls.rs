@@ -9,7 +9,7 @@ use std::sync::Arc;
 use larix_sasl::scram::ClientBinding;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned, version};
 
@@ -177,11 +177,18 @@ impl TlsOptions {
         let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
         let chain = certificates(Path::new(path))?;
         let key_path = self.get("TLS_KEY").unwrap_or(path);
-        let key = PrivateKeyDer::from_pem_file(key_path)
-            .map_err(|error| unreadable(Path::new(key_path), &format!("no private key in it: {error}")))?;
-        builder
-            .with_client_auth_cert(chain, key)
-            .map_err(|error| unreadable(Path::new(path), &format!("TLS_CERT and TLS_KEY: {error}")))
+        let key = PrivateKeyDer::from_pem_file(key_path).map_err(|error| {
+            let why = match error {
+                pem::Error::NoItemsFound => {
+                    "no private key (PEM) in it: tls_key names the file of the key".to_owned()
+                }
+                error => format!("no private key in it: {error}"),
+            };
+            unreadable(Path::new(key_path), &why)
+        })?;
+        builder.with_client_auth_cert(chain, key).map_err(|error| {
+            unreadable(Path::new(path), &fault::own_certificate(&error, key_path, &SettingNames::LDAP))
+        })
     }
 
     /// What judges the chain and the name of the server's certificate; `None`: nothing does.
@@ -446,6 +453,47 @@ mod tests {
         ] {
             let options = TlsOptions::new([(name, value)]);
             let error = options.configuration(&Shown::default(), &[]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    /// Without extensions, as `openssl x509 -req` makes it.
+    const OLD: &str = "-----BEGIN CERTIFICATE-----
+MIIBGDCBvwIUCsLUBrsgtP7DAIgToSHNmI9ZMdUwCgYIKoZIzj0EAwIwDjEMMAoG
+A1UEAwwDYW5uMCAXDTI2MTEyOTEzMDQ0NloYDzIwODEwOTAxMTMwNDQ2WjAOMQww
+CgYDVQQDDANhbm4wWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARiI56nwYrJ8Jo0
+Hn4efz2p8qNfkgdwk33iiqmAGWUhm297vkcsR6O40eclhhETt/r7axpFE++vlPGb
+5ALPolEiMAoGCCqGSM49BAMCA0gAMEUCIEMRRs6isErbGw/+vRWNmPXPmCkA7EQ9
+BhY9DyCG8dmXAiEA7eF+QkcoNbBvL36QO2ScoQ9twexU3rT5nHPptB/aMSo=
+-----END CERTIFICATE-----
+";
+
+    #[test]
+    fn faults_of_ones_own_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = larix_testkit::Authority::new("Root");
+        for name in ["first", "second"] {
+            authority.server().write(folder.path(), name);
+        }
+        std::fs::write(folder.path().join("ca.pem"), authority.certificate()).unwrap();
+        std::fs::write(folder.path().join("old.pem"), OLD).unwrap();
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        for (certificate, key, expected) in [
+            (
+                "old.pem",
+                "first.key",
+                "old.pem: the certificate (tls_cert) cannot be used: it is of X.509 version 1",
+            ),
+            ("first.pem", "second.key", "(tls_cert) does not belong to the key in"),
+            ("ca.pem", "ca.pem", "ca.pem: no private key (PEM) in it: tls_key names the file of the key"),
+        ] {
+            let (authority, certificate, key) = (file("ca.pem"), file(certificate), file(key));
+            let options = TlsOptions::new([
+                ("TLS_CACERT", authority.as_str()),
+                ("TLS_CERT", certificate.as_str()),
+                ("TLS_KEY", key.as_str()),
+            ]);
+            let error = options.check().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }
