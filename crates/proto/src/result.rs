@@ -33,6 +33,16 @@ impl LdapResult {
         self.code == ResultCode::SUCCESS
     }
 
+    /// Which value the text of [`ResultCode::INVALID_ATTRIBUTE_SYNTAX`] is about, in OpenLDAP's words: its attribute, and its
+    /// number, from 0, among the values that the request has for it.
+    pub fn invalid_value(&self) -> Option<(&str, usize)> {
+        if self.code != ResultCode::INVALID_ATTRIBUTE_SYNTAX {
+            return None;
+        }
+        let (name, rest) = self.diagnostic.split_once(": value #")?;
+        Some((name, rest.split_once(' ')?.0.parse().ok()?))
+    }
+
     /// Adds the DN of the last entry that was found.
     #[must_use]
     pub fn matched(self, dn: impl Into<String>) -> Self {

@@ -172,6 +172,31 @@ fn without_a_flag_the_tools_say_what_they_read() {
     assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
 }
 
+#[test]
+fn a_load_into_the_wrong_database_names_the_right_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = "schema core cosine\n".to_owned();
+    for suffix in ["cn=log", "dc=example,dc=com"] {
+        let data = folder.path().join(suffix);
+        fs::create_dir(&data).unwrap();
+        text += &format!("database mdb\nsuffix {suffix}\ndirectory {}\n", data.display());
+    }
+    let (file, ldif) = (folder.path().join("slapd.conf"), folder.path().join("site.ldif"));
+    fs::write(&file, text).unwrap();
+    for (dn, expected) in [
+        (
+            "dc=example,dc=com",
+            "not below any suffix of the database, which has \"cn=log\"; -b \"dc=example,dc=com\" loads into the one that has it",
+        ),
+        ("dc=example,dc=org", "which has \"cn=log\"; no other database has it"),
+    ] {
+        fs::write(&ldif, format!("dn: {dn}\nobjectClass: domain\ndc: example\n")).unwrap();
+        let output =
+            Command::new(larix()).args(["add", "-f"]).arg(&file).arg("-l").arg(&ldif).output().unwrap();
+        assert!(!output.status.success() && said(&output).contains(expected), "{}", said(&output));
+    }
+}
+
 struct QuickStart {
     folder: tempfile::TempDir,
 }

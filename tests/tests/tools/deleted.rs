@@ -123,6 +123,18 @@ fn deleted_entries_come_back_as_they_were() {
 }
 
 #[test]
+fn a_database_that_does_not_answer_stops_no_restore() {
+    let orders = "database sock\nsuffix ou=orders,dc=example,dc=net\nsocketpath @DATA@/none.sock";
+    let member = member(Kind::Larix, orders);
+    member.change(TREE);
+    let before = content(&member);
+    let ann = "uid=ann,ou=sales,dc=example,dc=com";
+    member.change(&format!("delete {ann}"));
+    assert_eq!(done(&member, &["restore", ann]), format!("restored {ann}\n"));
+    assert_same(&member, &before);
+}
+
+#[test]
 fn a_tree_comes_back_at_once() {
     for kind in [Kind::Larix, Kind::Slapd] {
         if kind.is_lacking() {

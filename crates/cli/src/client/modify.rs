@@ -222,24 +222,50 @@ fn show(
     report::write(out, &text)
 }
 
+/// What servers say of a name below none of their suffixes.
+const NO_SUFFIX: &str = "no global superior knowledge";
+
 /// What the result alone does not say: which entry is missing, which value was meant.
 fn advice(record: &Record, result: &LdapResult) -> Option<String> {
-    let attributes = match &record.body {
-        Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. } => attributes,
-        Body::Change { .. } => return None,
-    };
+    let adds = matches!(record.body, Body::Content(_) | Body::Change { change: Change::Add(_), .. });
     match result.code {
-        ResultCode::NO_SUCH_OBJECT => Some("the entry above it is missing: add that one first".to_owned()),
+        ResultCode::NO_SUCH_OBJECT if adds => {
+            Some("the entry above it is missing: add that one first".to_owned())
+        }
+        ResultCode::UNWILLING_TO_PERFORM if result.diagnostic == NO_SUFFIX => Some(
+            "no database of the server has a suffix above this name; its suffixes: larix search -b \"\" -s base namingContexts"
+                .to_owned(),
+        ),
         ResultCode::INVALID_ATTRIBUTE_SYNTAX => {
-            let (name, rest) = result.diagnostic.split_once(": value #")?;
-            let number: usize = rest.split_once(' ')?.0.parse().ok()?;
-            let named =
-                attributes.iter().filter(|attribute| attribute.description.eq_ignore_ascii_case(name));
-            let value = named.flat_map(|attribute| &attribute.values).nth(number)?;
-            let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= 64)?;
-            Some(format!("that value is {text:?}"))
+            let (name, number) = result.invalid_value()?;
+            let Ok(text) = std::str::from_utf8(value_of(record, name, number)?) else {
+                return Some("that value is not UTF-8, which most syntaxes want".to_owned());
+            };
+            let unknown = if name.eq_ignore_ascii_case("objectClass") {
+                ": the server's schema has no class of this name"
+            } else {
+                ""
+            };
+            (text.len() <= 64).then(|| format!("that value is {text:?}{unknown}"))
         }
         _ => None,
+    }
+}
+
+/// A value that a record sends; none if several modifications of the attribute have one of that number.
+fn value_of<'r>(record: &'r Record, name: &str, number: usize) -> Option<&'r [u8]> {
+    match &record.body {
+        Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. } => {
+            let named = attributes.iter().filter(|one| one.description.eq_ignore_ascii_case(name));
+            named.flat_map(|one| &one.values).nth(number).map(Vec::as_slice)
+        }
+        Body::Change { change: Change::Modify(steps), .. } => {
+            let named = steps.iter().filter(|step| step.description.eq_ignore_ascii_case(name));
+            let mut values = named.filter_map(|step| step.values.get(number));
+            let value = values.next()?;
+            values.next().is_none().then_some(value.as_slice())
+        }
+        Body::Change { .. } => None,
     }
 }
 

@@ -13,6 +13,7 @@ use larix_configuration::slapd_d::InUse;
 use larix_configuration::{Config, ConfigEntry, slapd_d};
 use larix_engine::load::{
     self, LoadContext, LoadError, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
+    RecordFault,
 };
 use larix_proto::ldif::{self, Body, Change, LocalFiles};
 use larix_schema::NearestSuffix;
@@ -203,11 +204,34 @@ fn load_one(
         None => load_files(config, section, ldif, context, options, &mut observer),
     };
     observer.finish();
-    let report = report?;
+    let report = report.map_err(|error| with_database(error, config, section))?;
     if args.config.verbose > 0 {
         eprintln!("{name}: {} entries from {} bytes", report.entries, report.bytes);
     }
     Ok(report)
+}
+
+/// An error about a record of another database names that one.
+fn with_database(
+    error: anyhow::Error,
+    config: &Config,
+    section: &larix_configuration::Database,
+) -> anyhow::Error {
+    let Some(LoadError::Record(RecordError { dn, fault: RecordFault::OutsideSuffixes, .. })) =
+        error.downcast_ref()
+    else {
+        return error;
+    };
+    let texts: Vec<String> = section.suffixes.iter().map(|suffix| format!("{:?}", suffix.text)).collect();
+    let meant = config.schema.parse_dn(dn).ok().and_then(|dn| {
+        let databases = config.databases.iter();
+        NearestSuffix::of(&dn).among(databases, |nearest, database| database.depth_of(nearest))
+    });
+    let help = match meant.and_then(|(_, database)| database.suffixes.first()) {
+        Some(suffix) => format!("-b {:?} loads into the one that has it", suffix.text),
+        None => "no other database has it".to_owned(),
+    };
+    anyhow::anyhow!("{error}, which has {}; {help}", texts.join(", "))
 }
 
 /// Into a database that a server has open: it adds the entries. A dry run looks at what is there by itself.

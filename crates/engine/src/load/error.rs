@@ -60,6 +60,23 @@ pub enum RecordFault {
     Refused(LdapResult),
 }
 
+/// Bytes of a value that are shown.
+const VALUE_SHOWN_MAX: usize = 64;
+
+/// Adds the value that a result speaks of by its number; `values` are those of its attribute.
+#[must_use]
+pub fn with_value(result: LdapResult, values: &[Vec<u8>]) -> LdapResult {
+    let Some(value) = result.invalid_value().and_then(|(_, number)| values.get(number)) else {
+        return result;
+    };
+    let shown = match std::str::from_utf8(value) {
+        Ok(text) if text.len() <= VALUE_SHOWN_MAX => format!("{text:?}"),
+        Ok(_) => return result,
+        Err(_) => "it is not UTF-8, which most syntaxes want".to_owned(),
+    };
+    LdapResult { diagnostic: format!("{}: {shown}", result.diagnostic), ..result }
+}
+
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let RecordFault::Ldif(error) = &self.fault {

@@ -35,7 +35,7 @@ use crate::database::{Database, DatabaseSettings};
 use crate::time::{Clock, RandomSource};
 
 pub use directory::load_directory;
-pub use error::{LoadError, RecordError, RecordFault};
+pub use error::{LoadError, RecordError, RecordFault, with_value};
 pub use fill::{Fill, FillOptions};
 pub(crate) use fill::{FillRequest, Filled, Filling};
 pub use merge::ATOMIC_BYTES;

@@ -8,7 +8,7 @@ use larix_proto::{Dn, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn, Schema};
 use smallvec::SmallVec;
 
-use super::error::{LoadError, RecordError, RecordFault};
+use super::error::{LoadError, RecordError, RecordFault, with_value};
 use super::{LoadContext, LoadOptions};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::csn::{Csn, CsnGenerator};
@@ -253,9 +253,10 @@ impl<'c> Checker<'c> {
     ) -> Result<(), RecordFault> {
         let LdifAttribute { description: name, values } = attribute;
         if self.options.value_check {
+            let given = values.clone();
             let attribute = AttributeValues { description: (*name).to_owned(), values };
-            let change =
-                check_change(self.schema(), ChangeKind::Add, attribute).map_err(RecordFault::Refused)?;
+            let change = check_change(self.schema(), ChangeKind::Add, attribute)
+                .map_err(|result| RecordFault::Refused(with_value(result, &given)))?;
             entry.attribute_or_insert(&change.description).values.extend(change.values);
             return Ok(());
         }

@@ -268,6 +268,27 @@ fn errors_name_the_line() {
 }
 
 #[test]
+fn a_value_that_is_refused_is_shown() {
+    let site = Site::new();
+    let options = LoadOptions { value_check: true, ..LoadOptions::default() };
+    for (attributes, message) in [
+        ("objectClass: nosuchClass\ncn: X\n", "objectClass: value #0 invalid per syntax: \"nosuchClass\""),
+        (
+            "objectClass: person\ncn: X\nsn: x\nseeAlso: nonsense\n",
+            "seeAlso: value #0 invalid per syntax: \"nonsense\"",
+        ),
+        (
+            "objectClass: person\ncn: X\nsn: x\ndescription: good\ndescription:: /w==\n",
+            "description: value #1 invalid per syntax: it is not UTF-8, which most syntaxes want",
+        ),
+    ] {
+        let ldif = format!("{HEAD}dn: cn=X,ou=People,dc=example,dc=com\n{attributes}\n");
+        let error = site.bulk(&ldif, &options).1.expect_err(message).to_string();
+        assert!(error.ends_with(message), "{error}\nnot {message}");
+    }
+}
+
+#[test]
 fn the_empty_suffix_takes_entries_of_one_rdn() {
     let mut site = Site::new();
     let root = Suffix { normal: site.schema.parse_dn("").unwrap(), text: String::new() };

@@ -201,8 +201,14 @@ fn leave_out_those_that_are_back(
     entries: &mut Vec<(Vec<LdifAttribute>, Deleted)>,
 ) -> Result<(), ClientError> {
     let uuids: Vec<String> = entries.iter().filter_map(|(_, deleted)| deleted.uuid.clone()).collect();
+    let names: Vec<_> = entries.iter().map(|(_, deleted)| folded(&deleted.dn)).collect();
     let mut there: HashMap<String, String> = HashMap::new();
     for suffix in values_of(session, "", "namingContexts")? {
+        // Another database does not have the entry, and one that does not answer must not stop the restore.
+        let above = folded(&suffix);
+        if !names.iter().any(|name| name.ends_with(&above)) {
+            continue;
+        }
         for uuids in uuids.chunks(TOGETHER) {
             let terms: String = uuids.iter().map(|uuid| format!("(entryUUID={})", escaped(uuid))).collect();
             let filter = parsed(&format!("(|{terms})"))?;
@@ -354,7 +360,7 @@ fn refused(step: &Step, result: LdapResult) -> ClientError {
             "--without ATTRIBUTE leaves an attribute out"
         }
         (_, ResultCode::ADMIN_LIMIT_EXCEEDED) => {
-            "a transaction takes no more (client-limits transaction.updates and transaction.bytes): use --one-by-one"
+            "a transaction takes no more (request-limits transaction.updates= and transaction.bytes=): use --one-by-one"
         }
         _ => "",
     };

@@ -7,7 +7,7 @@ use larix_configuration::Config;
 use larix_engine::controls::Import;
 use larix_engine::csn::{Csn, CsnGenerator};
 use larix_engine::load::{
-    LoadError, LoadObserver, LoadOptions, LoadReport, Progress, RecordError, RecordFault,
+    self, LoadError, LoadObserver, LoadOptions, LoadReport, Progress, RecordError, RecordFault,
 };
 use larix_engine::time::Clock;
 use larix_engine::write::AttributeValues;
@@ -33,6 +33,15 @@ struct Sent {
 impl Sent {
     fn fails(self, fault: RecordFault) -> RecordError {
         RecordError { line: self.line, dn: self.entry.dn, fault }
+    }
+
+    /// The server's answer, with the value that it numbers.
+    fn with_value(&self, result: LdapResult) -> LdapResult {
+        let named = result.invalid_value().and_then(|(name, _)| {
+            self.entry.attributes.iter().find(|attribute| attribute.description.eq_ignore_ascii_case(name))
+        });
+        let values = named.map(|attribute| attribute.values.as_slice()).unwrap_or_default();
+        load::with_value(result, values)
     }
 }
 
@@ -240,7 +249,7 @@ impl Run<'_> {
         }
         let fault = match result.code {
             ResultCode::ENTRY_ALREADY_EXISTS => RecordFault::Exists,
-            _ => RecordFault::Refused(result),
+            _ => RecordFault::Refused(sent.with_value(result)),
         };
         self.failed(sent.fails(fault))
     }
