@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use larix_load::drive::{OperationReport, Report};
+use larix_proto::ResultCode;
 
 /// The head of the lines that [`step`] makes.
 pub(super) const STEP_HEADER: &str = "connections      rate/s  per CPU-s   p50 us   p99 us  p999 us";
@@ -41,7 +42,7 @@ pub(super) fn report(report: &Report) -> String {
     }
     let _ = writeln!(text, "driver: {:.2} CPU-s", report.generator_cpu_seconds);
     for (code, count) in &report.failures {
-        let _ = writeln!(text, "result {code}: {count} times");
+        text += &result_line(*code, *count);
     }
     for unexpected in &report.unexpected {
         let _ = writeln!(text, "WRONG: {}: {}: {} times", unexpected.step, unexpected.what, unexpected.count);
@@ -89,6 +90,10 @@ fn latency(latency: &larix_load::drive::Histogram<u64>, separator: &str) -> Stri
     )
 }
 
+fn result_line(code: u32, count: u64) -> String {
+    format!("result {code} ({}): {count} times\n", ResultCode(code).text())
+}
+
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, f64); 3] = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
     let (unit, factor) = UNITS.into_iter().find(|(_, factor)| bytes as f64 >= *factor).unwrap_or(("B", 1.0));
@@ -98,6 +103,11 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn results_have_their_words() {
+        assert_eq!(result_line(8, 3), "result 8 (Strong(er) authentication required): 3 times\n");
+    }
 
     #[test]
     fn sizes() {

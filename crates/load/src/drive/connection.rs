@@ -323,7 +323,8 @@ pub(super) fn exchange(
             each(&message.response)?;
             if let Some((_, result)) = message.response.result() {
                 if ![ResultCode::SUCCESS, ResultCode::SASL_BIND_IN_PROGRESS].contains(&result.code) {
-                    bail!("{what} was refused: {:?} {}", result.code, result.diagnostic);
+                    let why = if result.diagnostic.is_empty() { "" } else { ": " };
+                    bail!("{what} was refused: {}{why}{}", result.code, result.diagnostic);
                 }
                 return Ok(());
             }

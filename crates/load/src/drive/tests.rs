@@ -197,7 +197,7 @@ fn what_the_server_does_wrong_is_named() {
     let fake = Fake::start(|_, _| Reply::code(49));
     let identity = Identity::Simple { dn: "cn=me".into(), password: "x".into() };
     let error = failure(&Options { identity, ..options(&fake) }, &reading());
-    assert!(error.contains("the bind as \"cn=me\" was refused"), "{error}");
+    assert!(error.contains("the bind as \"cn=me\" was refused: Invalid credentials (49)"), "{error}");
     let gone = options(&fake);
     drop(fake);
     let error = failure(&gone, &reading());
