@@ -97,6 +97,9 @@ enum LarixCommand {
     Manual(manual::ManualArgs),
 }
 
+/// The status of a command line that cannot be read, as clap gives it.
+const WRONG_USAGE: u8 = 2;
+
 /// The status of a tool that nobody reads any more: that of a program which SIGPIPE has ended.
 const READER_GONE: u8 = 141;
 
@@ -185,7 +188,28 @@ fn slapd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
+/// What a program of OpenLDAP is called here.
+fn renamed(program: &str) -> Option<&'static str> {
+    Some(match program {
+        "slapd" => "serve",
+        "lloadd" => "balance",
+        "ldapsearch" => "search",
+        "ldapmodify" => "modify",
+        "ldapadd" => "modify -a",
+        "ldapcompare" => "compare",
+        "ldappasswd" => "passwd",
+        "ldapwhoami" => "whoami",
+        _ => Tool::by_program_name(program)?.subcommand(),
+    })
+}
+
 fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
+    if let Some(word) = rest.first().and_then(|first| first.to_str())
+        && let Some(command) = renamed(word)
+    {
+        eprintln!("larix: {word} is `larix {command}`");
+        return ExitCode::from(WRONG_USAGE);
+    }
     rest.insert(0, program.to_owned());
     let parsed =
         Larix::command().try_get_matches_from(rest).and_then(|matches| Larix::from_arg_matches(&matches));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use larix_testkit::Site;
+use larix_testkit::{Kind, Site};
 use serde_json::Value;
 
 use crate::http::{Http, start};
@@ -30,6 +30,18 @@ fn admin_of(site: &Site) -> SocketAddr {
     let ports = fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
     let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+#[test]
+fn without_a_listener_there_are_no_files() {
+    let body = "database mdb\nsuffix dc=example,dc=com\ndirectory @DATA@\n";
+    let site = Site::new(Kind::Larix, body);
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    assert!(server.stop());
+    let files = fs::read_dir(site.path().join("data")).expect("a folder");
+    let names: Vec<_> = files.flatten().map(|file| file.file_name().into_string().expect("a name")).collect();
+    assert!(names.iter().any(|name| name == "data.mdb"), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("overview-")), "{names:?}");
 }
 
 #[test]

@@ -59,6 +59,20 @@ fn what_cannot_be_written_is_no_success() {
     }
 }
 
+#[test]
+fn a_program_of_openldap_is_answered_with_its_command() {
+    for (word, meant) in [
+        ("slapd", "slapd is `larix serve`"),
+        ("slapadd", "slapadd is `larix add`"),
+        ("slappasswd", "slappasswd is `larix hash-password`"),
+        ("ldapadd", "ldapadd is `larix modify -a`"),
+    ] {
+        let output = Command::new(larix()).arg(word).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{word}");
+        assert!(said(&output).contains(meant), "{word}: {}", said(&output));
+    }
+}
+
 /// Runs a program where `etc` lies in the place of /etc/ldap, in a mount namespace of its own. None: the system permits none,
 /// or has no such folder to be covered.
 fn with_etc(etc: &Path, program: &Path, arguments: &[&str]) -> Option<Output> {

@@ -37,7 +37,10 @@ enum What {
 }
 
 fn what(text: &str) -> Result<What, String> {
-    if text == "template" { Ok(What::Template) } else { kind(text).map(What::Kind) }
+    if text == "template" {
+        return Ok(What::Template);
+    }
+    kind(text).map(What::Kind).map_err(|error| format!("{error}, or template"))
 }
 
 pub(crate) fn kind(text: &str) -> Result<Kind, String> {
@@ -95,4 +98,18 @@ fn template(args: &GenerateArgs, file: &Path) -> anyhow::Result<()> {
 /// The template's name with `.ldif` at its end.
 fn ldif_name(file: &Path) -> PathBuf {
     file.file_stem().map_or_else(|| "template.ldif".into(), |stem| PathBuf::from(stem).with_extension("ldif"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_named() {
+        let error = what("persons").unwrap_err();
+        assert_eq!(
+            error,
+            "no directory is called \"persons\": one of mail, people, subscribers, or template"
+        );
+    }
 }

@@ -214,7 +214,7 @@ impl Run<'_> {
             if !all {
                 // The server ended with an error that belongs to no record; it was reported with the last one answered.
                 anyhow::bail!(
-                    "the server stopped before the end of the LDIF: {} entries are stored",
+                    "the load ends there, before the end of the LDIF: {} entries were added",
                     self.progress.entries
                 );
             }

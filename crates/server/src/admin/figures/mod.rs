@@ -100,6 +100,10 @@ impl Figures {
     /// Writes what is not in the files yet.
     pub(super) fn write(&mut self, server: &Server) {
         self.looks = 0;
+        // Without a listener nothing was counted, and the folder stays as it is.
+        if self.last.is_none() {
+            return;
+        }
         let Some(files) = &mut self.files else { return };
         if let Some(note) = files.write(&mut self.rings) {
             server.log.notice(format_args!("{note}"));
