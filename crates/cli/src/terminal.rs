@@ -139,7 +139,11 @@ fn read_line(mut terminal: &File) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn whole_line(line: &[u8]) -> io::Result<Vec<u8>> {
+/// A line without its end.
+///
+/// # Errors
+/// Nothing came before the end of the input.
+pub(crate) fn whole_line(line: &[u8]) -> io::Result<Vec<u8>> {
     if line.is_empty() {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the input ended before one was given"));
     }

@@ -117,6 +117,25 @@ fn an_offline_tool_asks_twice_and_restores_the_echo() {
     assert!(terminal.echoes());
 }
 
+/// A hash of nothing would be the password of nobody.
+#[test]
+fn hash_password_needs_a_line() {
+    let hashed = |input: &str| {
+        let mut command = Command::new(Kind::Larix.program().unwrap());
+        command.args(["hash-password", "-h", "{CLEARTEXT}", "-n"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let output = hashed("");
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("password: the input ended"), "{output:?}");
+    for input in ["secret", "secret\n", "secret\r\n"] {
+        assert_eq!(hashed(input).stdout, b"secret", "{input:?}");
+    }
+}
+
 #[test]
 fn without_a_terminal_a_line_of_standard_input_is_taken_unless_that_has_the_data() {
     let (_site, server) = site();

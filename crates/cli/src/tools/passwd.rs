@@ -209,10 +209,7 @@ fn ask() -> Result<Vec<u8>, String> {
 fn read_line() -> Result<Vec<u8>, String> {
     let mut line = Vec::new();
     std::io::stdin().lock().read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
-    if line.last() == Some(&b'\n') {
-        line.pop();
-    }
-    Ok(line)
+    terminal::whole_line(&line).map_err(|error| format!("password: {error}"))
 }
 
 /// A password of letters and digits.
