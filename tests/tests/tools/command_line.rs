@@ -1,7 +1,7 @@
 //! What commands say to somebody who is new to them: which URL was meant, which configuration is read, where a server is and how it is
 //! stopped.
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -184,6 +184,27 @@ fn without_a_flag_the_tools_say_what_they_read() {
     symlink(larix(), &link).unwrap();
     let output = with_etc(&etc, &link, &[]).unwrap();
     assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_read_names_its_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let permit = |mode| fs::set_permissions(&data, fs::Permissions::from_mode(mode)).unwrap();
+    permit(0);
+    let user = rustix::process::geteuid();
+    let mut command = Command::new(larix());
+    if user.is_root() {
+        // Root as every other user.
+        command = Command::new("setpriv");
+        command.arg("--bounding-set=-dac_override,-dac_read_search").arg(larix());
+    }
+    command.args(["serve", "--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0", "--data"]).arg(&data);
+    let output = command.output().unwrap();
+    permit(0o700);
+    let expected = format!("which belongs to the user {}: start as that one", user.as_raw());
+    assert!(!output.status.success() && said(&output).contains(&expected), "{}", said(&output));
 }
 
 #[test]

@@ -165,7 +165,11 @@ fn changes_are_there_at_the_next_start() {
     server.check(
         "changed",
         "cn=config",
-        &["olcIdleTimeout: 77", &now("olcTLSCertificateFile", "/server.pem")],
+        &[
+            "olcIdleTimeout: 77",
+            &now("olcTLSCertificateFile", "/server.pem"),
+            &now("olcConfigDir", "/slapd.d"),
+        ],
     );
     server.check("changed", "olcDatabase={1}mdb,cn=config", &[&now("olcDbDirectory", "")]);
     assert!(shown(&server.stop(), "note").contains(earlier.to_str().unwrap()));

@@ -6,7 +6,7 @@ mod replicas;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -130,6 +130,18 @@ pub(super) fn data_directory(data: &Path) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("cannot create the data directory {}", data.display()))
 }
 
+/// A directory that another user has for itself looks as if nothing were in it.
+fn demand_readable(data: &Path) -> anyhow::Result<()> {
+    let Err(error) = fs::read_dir(data) else { return Ok(()) };
+    let owner = fs::metadata(data).map_or_else(
+        |_| String::new(),
+        |found| format!(", which belongs to the user {}: start as that one", found.uid()),
+    );
+    Err(error).with_context(|| {
+        format!("cannot read the data directory {}{owner}, or name another with --data", data.display())
+    })
+}
+
 impl QuickStartArgs {
     /// Whether there is a `--suffix`.
     pub(super) fn is_wanted(&self) -> bool {
@@ -168,6 +180,7 @@ impl QuickStartArgs {
         let Some(suffix) = &self.suffix else { return Ok(None) };
         check_suffix(suffix)?;
         let data = data_directory(self.data())?;
+        demand_readable(&data)?;
         let secure = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
         let replicas = self.replicas.replicas()?;
         let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };

@@ -11,7 +11,7 @@ use larix_engine::password::{Verification, verify};
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 
-use super::{Prepared, Start, configured, self_signed};
+use super::{CONFIGURATION, Prepared, Start, configured, self_signed};
 use crate::serve::served;
 use crate::tools::common::{change_configuration, demand_directory};
 
@@ -116,15 +116,15 @@ fn moved_from(
 
 /// Paths below the earlier data directory become paths below this one.
 fn move_along(start: &Start<'_>, config: &mut Config, number: usize, earlier: &Path) -> anyhow::Result<()> {
-    let mut global = Vec::new();
-    for attribute in ["olcConfigDir", CERTIFICATE, KEY] {
+    let mut global = vec![("olcConfigDir", start.data.join(CONFIGURATION))];
+    for attribute in [CERTIFICATE, KEY] {
         let below = configured(config, attribute)
             .and_then(|value| Path::new(&value).strip_prefix(earlier).map(|rest| start.data.join(rest)).ok());
         global.extend(below.map(|path| (attribute, path)));
     }
     let database = format!("olcDatabase={{{number}}}mdb,cn=config");
     replace(config, &database, &[("olcDbDirectory", start.data.to_owned())])?;
-    if global.is_empty() { Ok(()) } else { replace(config, "cn=config", &global) }
+    replace(config, "cn=config", &global)
 }
 
 /// The list of servers and their password become the configuration's, where the flags have them.
