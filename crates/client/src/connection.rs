@@ -293,7 +293,9 @@ fn connect(url: &LdapUrl, options: &ConnectionOptions, tls: &TlsOptions) -> Resu
     match url.scheme {
         UrlScheme::Ldapi => {
             let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
-            connect_unix(path, options).map(Stream::Unix).map_err(failed)
+            connect_unix(path, options)
+                .map(Stream::Unix)
+                .map_err(|error| failed(name_socket(&error, url, path)))
         }
         UrlScheme::Ldap => connect_tcp(url, 389, options).map(Stream::Tcp).map_err(failed),
         UrlScheme::Ldaps => {
@@ -308,6 +310,17 @@ fn connect(url: &LdapUrl, options: &ConnectionOptions, tls: &TlsOptions) -> Resu
             Err(ClientError::Usage(format!("{url}: this client speaks ldap://, ldaps:// and ldapi:// only")))
         }
     }
+}
+
+/// Says which socket it was, and which one was meant where the path stands in the place of the DN.
+fn name_socket(error: &io::Error, url: &LdapUrl, path: &str) -> io::Error {
+    let meant = match url.dn.as_str() {
+        dn if url.host.is_empty() && dn.contains('/') && !dn.contains('=') => {
+            format!("; did you mean ldapi://%2F{}?", dn.replace('/', "%2F"))
+        }
+        _ => String::new(),
+    };
+    io::Error::new(error.kind(), format!("socket {path}: {error}{meant}"))
 }
 
 fn connect_unix(path: &str, options: &ConnectionOptions) -> io::Result<UnixStream> {

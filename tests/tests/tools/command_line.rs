@@ -60,6 +60,40 @@ fn what_cannot_be_written_is_no_success() {
 }
 
 #[test]
+fn a_socket_that_is_not_there_is_named() {
+    for (url, expected) in [
+        ("ldapi:///none/ldapi", "did you mean ldapi://%2Fnone%2Fldapi?"),
+        ("ldapi://%2Fnone%2Fldapi", "socket /none/ldapi: No such file or directory"),
+    ] {
+        let output = Command::new(larix()).args(["whoami", "-H", url]).output().unwrap();
+        assert_eq!(output.status.code(), Some(255), "{url}");
+        assert!(said(&output).contains(expected), "{url}: {}", said(&output));
+    }
+}
+
+/// A result without a text ends with its code.
+#[test]
+fn offline_tools_show_results_and_choices() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, ldif) = (folder.path().join("slapd.conf"), folder.path().join("site.ldif"));
+    let text =
+        format!("database mdb\nsuffix cn=x\nrootdn cn=a,cn=x\ndirectory {}\n", folder.path().display());
+    fs::write(&file, text).unwrap();
+    fs::write(&ldif, "dn: cn=x\nobjectClass: applicationProcess\ncn: x\n").unwrap();
+    let run = |words: &[&str]| {
+        let output = Command::new(larix()).args(words).arg("-f").arg(&file).output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    let (status, text) = run(&["add", "-s", "-l", ldif.to_str().unwrap()]);
+    assert_eq!(status, Some(0), "{text}");
+    let (status, text) = run(&["offline-delete", "cn=b,cn=x"]);
+    assert!(status == Some(1) && text.contains("\"cn=b,cn=x\": No such object (32)"), "{text}");
+    assert!(!text.contains("(32) "), "{text:?}");
+    let (status, text) = run(&["acl", "-b", "cn=x", "cn/reed"]);
+    assert!(status == Some(1) && text.contains("\"reed\" is not known: disclose, auth, compare"), "{text}");
+}
+
+#[test]
 fn a_program_of_openldap_is_answered_with_its_command() {
     for (word, meant) in [
         ("slapd", "slapd is `larix serve`"),

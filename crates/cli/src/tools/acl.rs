@@ -288,7 +288,9 @@ impl Question {
 }
 
 fn privilege(name: &str) -> anyhow::Result<Privilege> {
-    let level = AccessLevel::parse(name).with_context(|| format!("access {name:?} is not known"))?;
+    let level = AccessLevel::parse(name).with_context(|| {
+        format!("access {name:?} is not known: disclose, auth, compare, search, read, add, delete, write or manage")
+    })?;
     Ok(match level {
         AccessLevel::None => bail!("access \"none\" cannot be asked for"),
         AccessLevel::Disclose => Privilege::Disclose,

@@ -184,7 +184,7 @@ fn each(
             }
             continue;
         }
-        let text = format!("{entry:?}: {} {}", result.code, result.diagnostic);
+        let text = format!("{entry:?}: {result}");
         if !args.go_on {
             bail!("{text}");
         }

@@ -110,7 +110,7 @@ fn each_change(
             }
             continue;
         }
-        let text = format!("line {line}: {dn:?}: {} {}", result.code, result.diagnostic);
+        let text = format!("line {line}: {dn:?}: {result}");
         if !args.input.go_on {
             bail!("{text}");
         }
