@@ -17,7 +17,7 @@ use super::settings::Settings;
 
 /// Reads a file and all it includes.
 pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
-    let mut reader = Reader { builder: Builder::new(false), open: Vec::new() };
+    let mut reader = Reader { builder: Builder::new(false), open: Vec::new(), quick_start: None };
     reader.file(path, None)?;
     super::validate::complete(reader.builder.finish(Source::File(path.to_owned())))
 }
@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
 /// Reads lines that are in no file, and include none; `name` stands for the file in errors.
 #[cfg(feature = "kv")]
 pub(super) fn read_lines(name: &str, text: String) -> Result<Config, ConfigError> {
-    let mut reader = Reader { builder: Builder::new(false), open: Vec::new() };
+    let mut reader = Reader { builder: Builder::new(false), open: Vec::new(), quick_start: None };
     let (path, file) = (PathBuf::from(name), FileText::of(Path::new(name), &text));
     for logical in line::logical_lines(&text) {
         let keyword = line::words(&logical.text).0.into_iter().next();
@@ -38,13 +38,21 @@ pub(super) fn read_lines(name: &str, text: String) -> Result<Config, ConfigError
     super::validate::complete(reader.builder.finish(Source::File(path)))
 }
 
+/// What `larix serve --suffix` says of its database itself, and where somebody else says it.
+const OWN: [(&str, &str); 4] = [
+    ("olcSuffix", "--suffix names it; a further suffix is a database added to cn=config later"),
+    ("olcDbDirectory", "--data names it"),
+    ("olcRootDN", "it is cn=admin below the suffix"),
+    ("olcRootPW", "--admin-password-file names a file with the password"),
+];
+
 /// Reads files with lines for the database that the builder has last, such as `overlay`, `index` and `schema`.
 ///
 /// # Errors
-/// As for a whole slapd.conf; a line that begins another section.
+/// As for a whole slapd.conf; a line that begins another section, or that says what flags say.
 pub(super) fn read_more(builder: Builder, files: &[PathBuf]) -> Result<Builder, ConfigError> {
     let (section, databases) = (builder.section, builder.databases.len());
-    let mut reader = Reader { builder, open: Vec::new() };
+    let mut reader = Reader { builder, open: Vec::new(), quick_start: Some(databases) };
     for file in files {
         reader.file(file, None)?;
         let is_same = match (section, reader.builder.section) {
@@ -66,6 +74,8 @@ struct Reader {
     builder: Builder,
     /// The files being read, outermost first.
     open: Vec<PathBuf>,
+    /// So many databases there are where the last of them is that of `larix serve --suffix`, which has said some things of it.
+    quick_start: Option<usize>,
 }
 
 impl Reader {
@@ -106,6 +116,14 @@ impl Reader {
         };
         if let Some(UnterminatedQuote(at)) = unterminated.filter(|_| !is_raw(directive)) {
             return Err(file.error(logical, at..at + 1, "a quote that does not end".to_owned(), None));
+        }
+        if self.quick_start == Some(self.builder.databases.len())
+            && matches!(directive.scope, Scope::Database | Scope::Kind(_))
+            && let Some((_, elsewhere)) = OWN.iter().find(|(attribute, _)| *attribute == directive.attribute)
+        {
+            let message = format!("`{}` is not possible here", keyword.text);
+            let help = format!("take the line out: {elsewhere}");
+            return Err(file.error(logical, keyword.start..keyword.end, message, Some(help)));
         }
         let origin = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
         if directive.scope == Scope::Structure && directive.keyword == "include" {

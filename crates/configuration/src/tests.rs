@@ -324,6 +324,19 @@ fn a_quick_start_takes_lines_for_its_database() {
     assert!(config.schema_sections.iter().any(|section| section.name == "samba"));
     let refused = start("database.conf", "overlay memberof\ndatabase mdb\n").unwrap_err();
     assert!(refused.contains("`FILE` begins another section"), "{refused}");
+    for (line, flag) in [
+        ("directory /nowhere/else", "--data"),
+        ("suffix dc=example,dc=org", "--suffix"),
+        ("rootdn cn=other,dc=example,dc=com", "cn=admin below the suffix"),
+        ("rootpw secret", "--admin-password-file"),
+    ] {
+        let refused = start("own.conf", &format!("overlay memberof\n{line}\n")).unwrap_err();
+        assert!(refused.contains("FILE:2:1") && refused.contains(flag), "{line}: {refused}");
+        assert!(!refused.contains("secret"), "{refused}");
+    }
+    let whole = "database mdb\nsuffix dc=example,dc=org\ndirectory /nowhere/else\n";
+    let refused = start("whole.conf", whole).unwrap_err();
+    assert!(refused.contains("`FILE` begins another section"), "{refused}");
     let refused = start("unknown.conf", "overlay nothing\n").unwrap_err();
     assert!(refused.contains("FILE:1:9"), "{refused}");
 }
