@@ -104,7 +104,7 @@ fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
     }
     say!("made at {}", chain.last().made_at);
     if args.from == from {
-        say!("the configuration of then is in {}", from.join(CONFIGURATION).display());
+        say!("the configuration of that time is in {}", from.join(CONFIGURATION).display());
     }
     // Held until all is in its place.
     targets.into_iter().for_each(|target| drop(target.lock));
