@@ -167,11 +167,18 @@ fn cyrus_clients_are_let_in_as_slapd_lets_them() {
 #[test]
 fn a_login_with_the_password_leaves_the_verifier() {
     let weak = "userPassword: {SSHA}VIYCYkQSpk9fzQueoeVj7oWeCOUoN8Bl1uIAJQ==";
-    for schemes in ["{ARGON2} {SCRAM-SHA-256}", "{ARGON2}"] {
-        let settings = format!("password-rehash on\npassword-hash {schemes}\n");
-        let site = Site::new(Kind::Larix, &format!("{settings}{CONFIGURATION}"));
+    let overlay = "overlay ppolicy\nppolicy_default cn=p,dc=example,dc=com\n";
+    let policy = "\ndn: cn=p,dc=example,dc=com\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\n\
+                  objectClass: pwdHashingPolicy\ncn: p\npwdAttribute: userPassword\npwdDefaultHash: {ARGON2}\n\
+                  pwdRehashOnBind: TRUE\n";
+    for (settings, overlay, policy) in [
+        ("password-rehash on\npassword-hash {ARGON2} {SCRAM-SHA-256}\n", "", ""),
+        ("password-rehash on\n", "", ""),
+        ("", overlay, policy),
+    ] {
+        let site = Site::new(Kind::Larix, &format!("{settings}{CONFIGURATION}{overlay}"));
         let verifier = VERIFIER.replace("userPassword:", &format!("{weak}\nuserPassword:"));
-        site.load(&format!("{ENTRIES}{verifier}"));
+        site.load(&format!("{ENTRIES}{verifier}{policy}"));
         let server = site.start().unwrap_or_else(|error| panic!("{error}"));
         let larix = |arguments: &[&str]| {
             let output = Command::new(Kind::Larix.program().expect("a binary"))
@@ -184,14 +191,14 @@ fn a_login_with_the_password_leaves_the_verifier() {
         };
         let (user, admin) = ("uid=verified,dc=example,dc=com", "cn=admin,dc=example,dc=com");
         let named = format!("dn:{user}");
-        assert_eq!(larix(&["whoami", "-D", user]), named, "{schemes}");
+        assert_eq!(larix(&["whoami", "-D", user]), named, "{settings}");
         // The answer does not wait for the new value.
         let until = Instant::now() + Duration::from_secs(30);
         let stored = weak.replace(": ", ":");
         while larix(&["compare", "-D", admin, user, &stored]) != "FALSE" {
-            assert!(Instant::now() < until, "{schemes}: the weaker value is still there");
+            assert!(Instant::now() < until, "{settings}: the weaker value is still there");
         }
-        assert_eq!(larix(&["whoami", "-Y", "SCRAM-SHA-256", "-U", "verified"]), named, "{schemes}");
+        assert_eq!(larix(&["whoami", "-Y", "SCRAM-SHA-256", "-U", "verified"]), named, "{settings}");
         assert!(server.stop());
     }
 }

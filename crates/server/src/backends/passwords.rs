@@ -328,13 +328,15 @@ struct PasswordCheck {
 }
 
 impl PasswordCheck {
-    /// The stored value that matches; of several, one that is to be stored anew. All are compared: the time does not tell which one
-    /// it was.
+    /// The stored value that matches; of several, one that is to be stored anew, or else one that may be. All are compared: the time
+    /// does not tell which one it was.
     fn matching(&self) -> Option<&Secret> {
         let mut matching: Option<&Secret> = None;
         for value in &self.stored {
             if is_match(value, &self.password, self.elsewhere.as_ref())
-                && matching.is_none_or(|found| password::better(found, &self.rehashers).is_none())
+                && matching.is_none_or(|found| {
+                    password::better(found, &self.rehashers).is_none() && !is_verifier(value)
+                })
             {
                 matching = Some(value);
             }
@@ -428,6 +430,7 @@ impl PasswordCheck {
         // What somebody logs in with is no secret of codes.
         let wanted = wanted.filter(|scheme| !scheme.is_time_based());
         let hasher = match wanted {
+            Some(_) if is_verifier(old) => return None,
             Some(scheme) => {
                 let stored = Scheme::split(old).map_or(Some(Scheme::Cleartext), |(scheme, _)| scheme);
                 let hasher = Hasher { scheme, ..self.rehashers.first().cloned().unwrap_or_default() };
@@ -437,6 +440,11 @@ impl PasswordCheck {
         };
         Some(Rehash { old: old.clone(), password: self.password.clone(), hasher })
     }
+}
+
+/// Whether challenges of SCRAM are answered with the value: it stays as it is.
+fn is_verifier(stored: &[u8]) -> bool {
+    matches!(Scheme::split(stored), Some((Some(Scheme::Scram(_)), _)))
 }
 
 /// Where passwords are known that are not stored here.
