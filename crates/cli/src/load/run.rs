@@ -14,6 +14,7 @@ pub(super) struct RunArgs {
     work: WorkArgs,
     #[command(flatten)]
     target: TargetArgs,
+    /// Connections that send requests
     #[arg(long, default_value_t = 16)]
     connections: usize,
     /// One JSON object instead of text

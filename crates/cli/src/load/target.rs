@@ -76,6 +76,7 @@ pub(super) struct TargetArgs {
     /// The naming context that carries the contextCSN
     #[arg(long)]
     lag_base: Option<String>,
+    /// The same seed gives the same requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

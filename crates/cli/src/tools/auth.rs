@@ -23,16 +23,16 @@ pub(super) struct AuthArgs {
     /// Realm
     #[arg(short = 'R', value_name = "REALM", default_value = "")]
     realm: String,
-    /// Who authenticates; what else is given is whom he wants to act as
+    /// Who authenticates; the IDs are then the identities that it wants to act as
     #[arg(short = 'U', value_name = "ID")]
     user: Option<String>,
-    /// Whom everybody else wants to act as
+    /// The identity that each ID wants to act as
     #[arg(short = 'X', value_name = "ID")]
     authorization: Option<String>,
     /// Go on after an identity that is wrong
     #[arg(short = 'c')]
     go_on: bool,
-    /// Who authenticates; with -U, whom that one wants to act as
+    /// Who authenticates, as SASL knows the name, `u:NAME` or `dn:DN`; with -U, whom that one wants to act as
     #[arg(value_name = "ID", required_unless_present = "user")]
     identities: Vec<String>,
     /// Print help

@@ -23,6 +23,7 @@ pub(super) struct DnArgs {
     /// Go on after a DN that is wrong
     #[arg(short = 'c')]
     go_on: bool,
+    /// DNs to check
     #[arg(value_name = "DN", required = true)]
     names: Vec<String>,
     /// Print help

@@ -22,6 +22,7 @@ pub(super) struct RewriteArgs {
     /// The context; several, separated by commas, take the text one after another
     #[arg(short = 'r', value_name = "CONTEXT", default_value = "default")]
     contexts: String,
+    /// The text that the rules rewrite
     #[arg(value_name = "TEXT", required = true, allow_hyphen_values = true)]
     text: String,
     /// Print help
