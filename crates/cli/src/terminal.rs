@@ -106,6 +106,15 @@ pub(crate) fn line(question: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
+/// A word as a shell takes it, for command lines that are copied.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "=,._:/@%+-".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// Whether Ctrl-C at the terminal where standard output goes ends this process: there is one, and this is no background job.
 pub(crate) fn interrupts_this_process() -> bool {
     tcgetpgrp(io::stdout()).is_ok_and(|group| group == getpgrp())
@@ -205,4 +214,23 @@ fn await_signals() -> io::Result<()> {
     // No other thread asks at the same time.
     let _ = STARTED.set(());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_a_shell() {
+        for (word, expected) in [
+            ("cn=admin,dc=example,dc=com", "cn=admin,dc=example,dc=com"),
+            ("ldap://127.0.0.1:3890/", "ldap://127.0.0.1:3890/"),
+            ("cn=admin,o=My Company", "'cn=admin,o=My Company'"),
+            ("o=A \\2B B", "'o=A \\2B B'"),
+            ("o=Foo's", "'o=Foo'\\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(word), expected);
+        }
+    }
 }

@@ -68,6 +68,8 @@ pub enum ListenError {
     Port { url: String, port: String },
     /// A `%` not followed by two hexadecimal digits, or bytes that are no path.
     Escape(String),
+    /// The path of a socket stands where a URL has its DN: it would be the default socket.
+    Path { url: String, meant: String },
     /// An extension that is unknown, or `x-mod` that is no octal mode.
     Extension { url: String, extension: String },
     /// The host's name has no address (in the families allowed).
@@ -85,7 +87,7 @@ impl fmt::Display for ListenError {
                 write!(f, "\"{url}\" is not a listener URL: did you mean \"{}\"?", with_scheme(url))
             }
             Self::NotAUrl(url) => {
-                write!(f, "\"{url}\" is not a listener URL: expected ldap://host:port/ or ldapi://path/")
+                write!(f, "\"{url}\" is not a listener URL: expected ldap://host:port/ or ldapi://%2Fpath/")
             }
             Self::UnknownScheme { url, scheme } => {
                 write!(
@@ -99,6 +101,12 @@ impl fmt::Display for ListenError {
             Self::Escape(url) => {
                 write!(f, "listener URL \"{url}\": a % needs two hexadecimal digits after it")
             }
+            Self::Path { url, meant } => {
+                write!(
+                    f,
+                    "listener URL \"{url}\": in the path of a socket / is written %2F: did you mean \"{meant}\"?"
+                )
+            }
             Self::Extension { url, extension } => {
                 write!(
                     f,
@@ -107,6 +115,9 @@ impl fmt::Display for ListenError {
             }
             Self::Resolve { url, host, source } => {
                 write!(f, "listener URL \"{url}\": no address for host \"{host}\"")?;
+                if host.contains(',') {
+                    return f.write_str(": several URLs are separated by spaces");
+                }
                 source.as_ref().map_or(Ok(()), |source| write!(f, ": {source}"))
             }
             Self::Bind { url, address, source } if source.kind() == io::ErrorKind::AddrInUse => {
@@ -233,7 +244,10 @@ impl ListenUrl {
         let endpoint = match lower.as_str() {
             "ldap" | "pldap" => parse_tcp(text, authority, LDAP_PORT)?,
             "ldaps" | "pldaps" => parse_tcp(text, authority, LDAPS_PORT)?,
-            "ldapi" => parse_unix(text, authority, extensions)?,
+            "ldapi" => {
+                demand_escaped_path(text, rest)?;
+                parse_unix(text, authority, extensions)?
+            }
             _ => return Err(ListenError::UnknownScheme { url: text.to_owned(), scheme: scheme.to_owned() }),
         };
         Ok(Self { text: text.to_owned(), endpoint, tls, proxied })
@@ -424,6 +438,19 @@ fn parse_tcp(url: &str, authority: &str, default: u16) -> Result<Endpoint, Liste
     Ok(Endpoint::Tcp { host, port })
 }
 
+/// OpenLDAP listens at the default socket for `ldapi:///run/other`, which is nobody's wish.
+fn demand_escaped_path(url: &str, rest: &str) -> Result<(), ListenError> {
+    let (path, behind) = rest.find('?').map_or((rest, ""), |at| rest.split_at(at));
+    let path = path.trim_end_matches('/');
+    let is_path = path.starts_with('/') && path.matches('/').count() > 1 && !path.contains('=');
+    if !is_path || [DEFAULT_SOCKET_PATH, "/run/slapd/ldapi"].contains(&path) {
+        return Ok(());
+    }
+    let end = if behind.is_empty() { "" } else { "/" };
+    let meant = format!("ldapi://{}{end}{behind}", path.replace('/', "%2F"));
+    Err(ListenError::Path { url: url.to_owned(), meant })
+}
+
 fn parse_unix(url: &str, authority: &str, extensions: &str) -> Result<Endpoint, ListenError> {
     let path = percent_decode_text(authority).ok_or_else(|| ListenError::Escape(url.to_owned()))?;
     let path = if path.is_empty() { DEFAULT_SOCKET_PATH.to_owned() } else { path };
@@ -511,6 +538,8 @@ mod tests {
             ("ldap://[::1]", tcp(Some("::1"), 389)),
             ("ldap://host.example.com", tcp(Some("host.example.com"), 389)),
             ("ldapi:///", unix(DEFAULT_SOCKET_PATH, None)),
+            ("ldapi:///var/run/slapd/ldapi", unix(DEFAULT_SOCKET_PATH, None)),
+            ("ldapi:///dc=example,dc=com", unix(DEFAULT_SOCKET_PATH, None)),
             ("ldapi://%2Ftmp%2Fa%20b/", unix("/tmp/a b", None)),
             ("ldapi://%2Ftmp%2Fs/????x-mod=0700", unix("/tmp/s", Some(0o700))),
             ("ldapi://%2Ftmp%2Fs????!x-mod=-rwxr-x---", unix("/tmp/s", Some(0o750))),
@@ -526,6 +555,8 @@ mod tests {
             ("http://localhost", "unknown scheme \"http\""),
             ("ldap://:99999", "\"99999\" is not a port"),
             ("ldap://[::1", "not a listener URL"),
+            ("ldapi:///tmp/ldapi", "did you mean \"ldapi://%2Ftmp%2Fldapi\"?"),
+            ("ldapi:///tmp/s/????x-mod=0700", "did you mean \"ldapi://%2Ftmp%2Fs/????x-mod=0700\"?"),
             ("ldapi://%2", "two hexadecimal digits"),
             ("ldapi://%2Ftmp/????x-mod=999", "bad extension \"x-mod=999\""),
             ("ldapi://%2Ftmp/????!x-other=1", "bad extension \"!x-other=1\""),
@@ -533,6 +564,13 @@ mod tests {
             let error = ListenUrl::parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn urls_with_commas_between_them() {
+        let both = ListenUrl::parse("ldap://127.0.0.1:0,ldap://127.0.0.1:0").unwrap();
+        let error = both.bind(AddressFamily::Any, 8).unwrap_err().to_string();
+        assert!(error.contains("no address for host") && error.ends_with("separated by spaces"), "{error}");
     }
 
     #[test]

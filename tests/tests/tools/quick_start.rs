@@ -183,7 +183,8 @@ fn the_first_entry_is_proposed_until_there_is_one() {
     let text = fs::read_to_string(&server.shown).unwrap();
     let password = shown(&text, "password").split(' ').next().unwrap();
     server.change(password, "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\ndc: example\n");
-    assert!(server.stop().contains("the first entry"));
+    let text = server.stop();
+    assert!(text.contains("the first entry") && text.contains(" -b 'DC=example, dc=com'\n"), "{text}");
     let text = newcomer.start("ldap://127.0.0.1:0", &[]).stop();
     assert!(!text.contains("the first entry"), "it has entries: {text}");
 }

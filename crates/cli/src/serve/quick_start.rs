@@ -398,17 +398,18 @@ impl Prepared {
         }
         say!("");
         // Without indentation: these lines are copied into a shell, and LDIF takes a leading space for a folded line.
+        let [server, name, base] = [url, admin.as_str(), suffix.as_str()].map(terminal::shell_word);
         // At a second start there are entries already.
         if let Some(entry) = base_entry(suffix).filter(|_| self.first) {
             say!("Next, in another terminal, the first entry (ldapadd does as well):\n");
-            say!("larix modify -a -x -H {url} -D {admin} -W <<'END'");
+            say!("larix modify -a -x -H {server} -D {name} -W <<'END'");
             for line in entry {
                 say!("{line}");
             }
             say!("END\n");
         }
         say!(
-            "{}:\n\nlarix search -x -H {url} -D {admin} -W -b \"{suffix}\"\n",
+            "{}:\n\nlarix search -x -H {server} -D {name} -W -b {base}\n",
             if self.first { "And look at it" } else { "Look at it" }
         );
         if terminal::interrupts_this_process() {
