@@ -72,11 +72,28 @@ fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<
         }
         eprintln!("{refused}");
     }
-    session.bind(&credentials).map_err(|error| name_line_end(error, args))?;
+    session.bind(&credentials).map_err(|error| name_what_lacks(name_line_end(error, args), &credentials))?;
     if args.verbose && !args.quiet {
         eprintln!("{}", credentials.describe());
     }
     Ok(session)
+}
+
+/// Who types a login in the place of a DN, or no password, is answered with a syntax and a policy.
+pub(super) fn name_what_lacks(error: ClientError, credentials: &Credentials) -> ClientError {
+    let ClientError::Refused { result, .. } = &error else { return error };
+    let advice = match (result.code, credentials) {
+        (ResultCode::INVALID_DN_SYNTAX, Credentials::Simple { dn, .. }) if !dn.contains('=') => {
+            format!("{dn:?} is no DN: -D takes the whole name, such as uid=ann,ou=people,dc=example,dc=com")
+        }
+        (ResultCode::UNWILLING_TO_PERFORM, Credentials::Simple { dn, password })
+            if password.is_empty() && !dn.is_empty() =>
+        {
+            "no password was given: -W asks for it".to_owned()
+        }
+        _ => return error,
+    };
+    ClientError::Advised { error: Box::new(error), advice }
 }
 
 /// A password file that an editor or `echo` wrote ends in a line end, which is a part of the password.

@@ -8,7 +8,7 @@ use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, Scope
 use super::controls::{self, Paging};
 use super::search::filter_and_attributes;
 use super::search_output::{Format, Heading, Output, friendly};
-use super::session::{credentials, name_a_server};
+use super::session::{credentials, name_a_server, name_what_lacks};
 use super::*;
 use larix_client::ClientError;
 use larix_client::Credentials;
@@ -113,6 +113,25 @@ fn who_names_no_server_is_told_how() {
         "larix: cannot contact LDAP server ldap://localhost/: connection refused; no server was named: -H or LDAPURI does, \
          as in -H ldap://127.0.0.1:3890 for what `larix serve --suffix` serves"
     );
+}
+
+#[test]
+fn what_lacks_of_a_bind_is_named() {
+    let advised = |code: ResultCode, dn: &str, password: &str| {
+        let result = LdapResult::new(code);
+        let credentials =
+            Credentials::Simple { dn: dn.to_owned(), password: password.as_bytes().to_vec().into() };
+        error::shown(&name_what_lacks(ClientError::Refused { step: "ldap_bind", result }, &credentials))
+    };
+    assert!(advised(ResultCode::INVALID_DN_SYNTAX, "ann", "x").contains("\"ann\" is no DN: -D takes"));
+    assert!(advised(ResultCode::UNWILLING_TO_PERFORM, "cn=a", "").contains("-W asks for it"));
+    for (code, dn, password) in [
+        (ResultCode::INVALID_DN_SYNTAX, "foo=bar", "x"),
+        (ResultCode::UNWILLING_TO_PERFORM, "cn=a", "x"),
+        (ResultCode::INVALID_CREDENTIALS, "cn=a", "x"),
+    ] {
+        assert!(advised(code, dn, password).starts_with("ldap_bind: "), "{code} {dn}");
+    }
 }
 
 #[test]
