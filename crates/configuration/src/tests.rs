@@ -72,6 +72,18 @@ fn what_has_no_effect_is_said_once_for_each_line() {
 }
 
 #[test]
+fn log_levels_without_lines_are_noted() {
+    let (_keep, config) = read(&[("slapd.conf", "loglevel stats acl 0x22 sync any none 0\n")]);
+    let config = config.unwrap();
+    let notes: Vec<&str> = config.notes.iter().map(|note| note.text.as_str()).collect();
+    let expected = [
+        "`loglevel acl` has no effect: the server writes no such lines: `larix acl explain` says which rule decides",
+        "`loglevel 0x22` has no effect: the server writes no such lines",
+    ];
+    assert_eq!(notes, expected);
+}
+
+#[test]
 fn errors_point_at_the_word() {
     let cases: &[(&[(&str, &str)], &str)] = &[
         (

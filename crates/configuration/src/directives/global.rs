@@ -412,6 +412,12 @@ fn loglevel(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             Fault::argument(number, format!("no log level `{word}`"))
                 .with_help(format!("a number or some of {}", names.join(", ")))
         })?;
+        if level.is_silent() {
+            let instead =
+                if level.has(LogLevel::ACL) { ": `larix acl explain` says which rule decides" } else { "" };
+            let text = format!("`loglevel {word}` has no effect: the server writes no such lines{instead}");
+            builder.notes.push(call.origin.clone(), text);
+        }
         bits = if level.0 == 0 { 0 } else { bits | level.0 };
     }
     builder.global.log_level = LogLevel(bits);

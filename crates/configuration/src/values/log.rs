@@ -45,6 +45,14 @@ impl LogLevel {
         ("None", Self::NONE),
     ];
 
+    /// The levels at which the server writes lines.
+    const WRITTEN: u32 = Self::CONNS | Self::CONFIG | Self::STATS | Self::SYNC | Self::NONE | Self::PCACHE;
+
+    /// Whether there are levels, and none of them has lines.
+    pub fn is_silent(self) -> bool {
+        self.0 != 0 && !self.has(Self::WRITTEN)
+    }
+
     /// Whether any of `bits` is on.
     pub fn has(self, bits: u32) -> bool {
         self.0 & bits != 0
