@@ -131,7 +131,7 @@ impl fmt::Display for ListenError {
                 let port = address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
                 if source.kind() == io::ErrorKind::PermissionDenied && port.is_some_and(|port| port < 1024) {
                     f.write_str(
-                        "\n    = help: ports below 1024 are root's: start as root with `-u USER`, whom the server becomes then, \
+                        "\n    = help: ports below 1024 are root's: start as root with `-u USER`, and the server goes on as that user; \
                          or name a higher port with -h",
                     )?;
                 }
