@@ -218,7 +218,7 @@ fn with_database(
     section: &larix_configuration::Database,
 ) -> anyhow::Error {
     let Some(LoadError::Record(RecordError { dn, fault: RecordFault::OutsideSuffixes, .. })) =
-        error.downcast_ref()
+        error.downcast_ref::<LoadError>()
     else {
         return error;
     };
