@@ -167,6 +167,17 @@ impl Set {
         String::from_utf8(stdout).unwrap()
     }
 
+    /// What `larix replica status` shows of all of them. It finds the suffix itself.
+    fn status(&self) -> String {
+        let mut client = Command::new(Kind::Larix.program().unwrap());
+        client.args(["replica", "status", "-x", "-D", &format!("cn=admin,{SUFFIX}"), "-w", PASSWORD]);
+        client.args((0..self.ports.len()).map(|member| self.url(member)));
+        let Output { status, stdout, .. } = client.output().unwrap();
+        let text = String::from_utf8(stdout).unwrap();
+        assert!(status.success(), "{text}");
+        text
+    }
+
     fn add(&self, member: usize, cn: &str) {
         let mut client = self.client(member, "modify").stdin(Stdio::piped()).spawn().unwrap();
         let entry =
@@ -243,6 +254,8 @@ fn the_entry_of_the_suffix_is_the_same_wherever_it_is_made() {
     }
     set.add(1, "before");
     let uuids = |member: usize| set.search(member, &["-S", "", "entryUUID"]);
+    let status = set.status();
+    assert!(status.contains("sid 002"), "{status}");
     until("both have the change", || uuids(0).contains("cn=before,") && uuids(1) == uuids(0));
     let before = uuids(1);
     servers.drain(..).for_each(stop);

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use larix_client::{ClientError, Session};
+use larix_configuration::QuickReplicas;
 use larix_proto::url::LdapUrl;
 use larix_proto::{FilterBuf, ResultCode, Scope};
 
@@ -111,7 +112,7 @@ impl Server {
         Ok(Self { url: url.to_owned(), session, anonymous })
     }
 
-    /// The only suffix of this server.
+    /// The only suffix of this server that holds entries.
     fn suffix(&mut self) -> Result<String, ClientError> {
         let mut found = Vec::new();
         let asked = EntryQuery {
@@ -127,8 +128,8 @@ impl Server {
                     .extend(attribute.values.iter().map(|value| String::from_utf8_lossy(value).into_owned()));
             }
         })?;
-        match found.as_slice() {
-            [one] => Ok(one.clone()),
+        match with_entries(&found).as_slice() {
+            [one] => Ok((*one).to_owned()),
             [] if self.anonymous => Err(ClientError::Usage(format!(
                 "{} shows no suffix to anonymous clients: name it with -b, or bind with -D DN -W",
                 self.url
@@ -141,6 +142,12 @@ impl Server {
             ))),
         }
     }
+}
+
+/// Without the suffix of the account that servers with `--replica` bind as: nothing is below it.
+fn with_entries(suffixes: &[String]) -> Vec<&str> {
+    let others = suffixes.iter().map(String::as_str);
+    others.filter(|suffix| !suffix.eq_ignore_ascii_case(QuickReplicas::SUFFIX)).collect()
 }
 
 /// Says which of the servers it was, where the error does not: of one command several are asked.

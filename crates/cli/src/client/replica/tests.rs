@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::check::still_different;
 use super::entries::{self, Shown};
-use super::{CommonArgs, servers, values};
+use super::{CommonArgs, servers, values, with_entries};
 
 const UUID: &str = "01900000-0000-7000-8000-000000000001";
 const CSN: &str = "20260101000000.000000Z#000000#001#000000";
@@ -57,6 +57,17 @@ fn shown(csn: &str, content: Content<'_>) -> Shown {
 struct Line {
     #[command(flatten)]
     common: CommonArgs,
+}
+
+/// Servers with `--replica` have a second database, for the account that the others bind as.
+#[test]
+fn the_suffix_of_the_replicas_account_is_no_choice() {
+    let named = |suffixes: &[&str]| -> Vec<String> {
+        let suffixes: Vec<String> = suffixes.iter().map(|suffix| (*suffix).to_owned()).collect();
+        with_entries(&suffixes).into_iter().map(str::to_owned).collect()
+    };
+    assert_eq!(named(&["dc=example,dc=com", "cn=replication"]), ["dc=example,dc=com"]);
+    assert_eq!(named(&["o=a", "cn=log"]), ["o=a", "cn=log"]);
 }
 
 #[test]
