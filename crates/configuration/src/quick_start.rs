@@ -53,6 +53,14 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
         run(&mut builder, "index", &[attributes, kinds])?;
     }
     let mut builder = slapd_conf::read_more(builder, &start.includes)?;
+    // After the files, which may define its attributes.
+    builder.schema().parse_dn(&start.suffix).map_err(|why| {
+        let message = format!("--suffix {} is not a DN: {why}", start.suffix);
+        ConfigError::new(Origin::BuiltIn, message).with_help(format!(
+            "the names in it are those of {}, or of a schema in a file of --include",
+            SCHEMA.join(", ")
+        ))
+    })?;
     let account = format!("dn.exact={}", QuickReplicas::ACCOUNT);
     if replicas.is_some() {
         run(&mut builder, "index", &["entryCSN", "eq"])?;

@@ -303,6 +303,11 @@ fn quick_start_is_complete() {
     let again = Config::from_entries(config.entries(), super::Source::QuickStart)
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(again.databases[1].access.len(), 3);
+
+    let refused =
+        Config::quick_start(&super::QuickStart { suffix: "foo=bar".to_owned(), ..start }).unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("--suffix foo=bar is not a DN") && refused.contains("\"foo\""), "{refused}");
 }
 
 #[test]
