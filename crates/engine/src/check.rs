@@ -88,55 +88,80 @@ pub enum Finding {
     },
 }
 
+impl Finding {
+    /// In words, with attributes by the names that the catalog has for their numbers.
+    pub fn named(&self, catalog: &Catalog) -> String {
+        Named { finding: self, catalog: Some(catalog) }.to_string()
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Record { entry, fault } => write!(f, "entry {entry}: {fault}"),
-            Self::NotInTree { entry } => write!(f, "entry {entry} is not in the tree"),
-            Self::StrayTreeRow { key, entry } => {
+        fmt::Display::fmt(&Named { finding: self, catalog: None }, f)
+    }
+}
+
+struct Named<'f> {
+    finding: &'f Finding,
+    catalog: Option<&'f Catalog>,
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |key| Key { key, catalog: self.catalog };
+        match self.finding {
+            Finding::Record { entry, fault } => write!(f, "entry {entry}: {fault}"),
+            Finding::NotInTree { entry } => write!(f, "entry {entry} is not in the tree"),
+            Finding::StrayTreeRow { key, entry } => {
                 let rdn = String::from_utf8_lossy(key.get(8..).unwrap_or_default()).into_owned();
                 write!(f, "the tree has \"{rdn}\" as entry {entry}, which stands elsewhere or does not exist")
             }
-            Self::Orphan { entry, parent } => {
+            Finding::Orphan { entry, parent } => {
                 write!(f, "entry {entry} is below {parent}, which does not exist")
             }
-            Self::Ring { entry } => {
+            Finding::Ring { entry } => {
                 write!(f, "entry {entry} is below itself: nothing leads to it from the top of the tree")
             }
-            Self::PostingCount { key, said, found } => {
-                write!(f, "the index has {found} entries under {}, and says {said}", Key(key))
+            Finding::PostingCount { key, said, found } => {
+                write!(f, "the index has {found} entries under {}, and says {said}", shown(key))
             }
-            Self::MissingPosting { entry, key } => {
-                write!(f, "entry {entry} is missing in the index under {}", Key(key))
+            Finding::MissingPosting { entry, key } => {
+                write!(f, "entry {entry} is missing in the index under {}", shown(key))
             }
-            Self::StrayPosting { entry, key } => {
-                write!(f, "entry {entry} is in the index under {}, which it does not have", Key(key))
+            Finding::StrayPosting { entry, key } => {
+                write!(f, "entry {entry} is in the index under {}, which it does not have", shown(key))
             }
-            Self::Outside { entry, what } => write!(f, "entry {entry}: {what}"),
-            Self::StrayRow { entry, what } => {
+            Finding::Outside { entry, what } => write!(f, "entry {entry}: {what}"),
+            Finding::StrayRow { entry, what } => {
                 write!(f, "there is {what} of entry {entry}, which does not exist")
             }
-            Self::UnknownAttribute { entry, number } => {
+            Finding::UnknownAttribute { entry, number } => {
                 write!(f, "entry {entry} has attribute number {number}, which the catalog does not have")
             }
-            Self::IdAboveLast { entry } => write!(f, "entry {entry} is above the last id given"),
-            Self::Replica { fault } => write!(f, "what replication remembers: {fault}"),
-            Self::Log { key: LogKey { server_id, sequence }, fault } => {
+            Finding::IdAboveLast { entry } => write!(f, "entry {entry} is above the last id given"),
+            Finding::Replica { fault } => write!(f, "what replication remembers: {fault}"),
+            Finding::Log { key: LogKey { server_id, sequence }, fault } => {
                 write!(f, "change {sequence} of server {server_id} in the change log: {fault}")
             }
         }
     }
 }
 
-struct Key<'k>(&'k [u8]);
+struct Key<'k> {
+    key: &'k [u8],
+    catalog: Option<&'k Catalog>,
+}
 
 impl fmt::Display for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match key::parse_head(self.0) {
-            Some((number, kind)) => write!(f, "attribute {number}, {kind:?}")?,
+        match key::parse_head(self.key) {
+            Some((number, kind)) => match self.catalog.and_then(|catalog| catalog.row(number)) {
+                Some(row) => write!(f, "attribute {}, {kind:?}", row.text)?,
+                None => write!(f, "attribute {number}, {kind:?}")?,
+            },
             None => f.write_str("a damaged key")?,
         }
-        match key::parse_value(self.0) {
+        match key::parse_value(self.key) {
             Some(value) => write!(f, " \"{}\"", value.escape_ascii()),
             None => Ok(()),
         }

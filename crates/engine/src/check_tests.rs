@@ -66,6 +66,12 @@ fn damage_is_found() {
     check("posting gone", &|f, set| set.remove_posting(INDEX, &cn(f, b"a"), 2), |f| {
         matches!(f, Finding::MissingPosting { entry: EntryId(2), .. })
     });
+    let fixture = Fixture::memory(LINES, &small());
+    damage(&fixture, |set| set.remove_posting(INDEX, &cn(&fixture, b"a"), 2));
+    let shown: Vec<String> =
+        findings(&fixture).iter().map(|finding| finding.named(&fixture.database.catalog())).collect();
+    let missing = "entry 2 is missing in the index under attribute cn, Equality \"a\"".to_owned();
+    assert!(shown.contains(&missing), "{shown:?}");
     check("posting too many", &|f, set| set.add_posting(INDEX, &cn(f, b"a"), 3), |f| {
         matches!(f, Finding::StrayPosting { entry: EntryId(3), .. })
     });

@@ -126,7 +126,7 @@ fn check_one(as_json: bool, config: &Config, section: &Database) -> anyhow::Resu
     let snapshot = database.store().snapshot()?;
     let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
     let mut printed = Printed { json: as_json, findings: Vec::new(), violations: Vec::new() };
-    let checked: Checked = check::check(&view, &mut |finding| printed.finding(finding.to_string()))
+    let checked: Checked = check::check(&view, &mut |finding| printed.finding(finding.named(&view.catalog)))
         .map_err(|fault| anyhow::anyhow!("{fault}"))?;
     let policy = database.current_policy();
     let violations = check::check_rules(&view, &policy, &mut |violation| {

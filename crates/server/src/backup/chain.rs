@@ -175,7 +175,7 @@ impl Chain {
             let mut findings = Vec::new();
             let checked = check::check(&view, &mut |finding| {
                 if findings.len() < FINDINGS_MAX {
-                    findings.push(finding.to_string());
+                    findings.push(finding.named(&view.catalog));
                 }
             });
             let checked = checked.map_err(|e| failed(&e))?;

@@ -243,7 +243,7 @@ pub fn check(
     let snapshot = database.store().snapshot().map_err(text)?;
     let view = database.view(&snapshot).map_err(text)?;
     take_noted();
-    let checked = check::check(&view, &mut |finding| found(finding.to_string())).map_err(text)?;
+    let checked = check::check(&view, &mut |finding| found(finding.named(&view.catalog))).map_err(text)?;
     if take_noted().is_some() {
         return Err("the engine did not answer every question: check again".to_owned());
     }
