@@ -147,6 +147,7 @@ fn who_answered_is_named() {
             assert_eq!(status, Some(32), "{words:?}: {text}");
             assert!(text.starts_with(&format!("larix: {}: ", url(&empty))), "{words:?}: {text}");
             assert!(!text.contains(&url(&full)), "{words:?}: {text}");
+            assert!(text.contains("has not got its entries yet"), "{words:?}: {text}");
         }
         let (status, text) = replica(&["status", "-b", "o=u"], &servers);
         assert_eq!(status, Some(5), "{text}");

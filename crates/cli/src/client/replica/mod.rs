@@ -162,6 +162,8 @@ fn at<T>(url: &str, answer: Result<T, ClientError>) -> Result<T, ClientError> {
 fn advised(error: ClientError, anonymous: bool, otherwise: &str) -> ClientError {
     const ANONYMOUS: &str = "nobody is bound: add -D DN -W (the rootdn, or somebody who may read everything), or ask on the \
                              server's own machine: ldapi:///, or ldapi://%2Fpath%2Fto%2Fsocket, with -Y EXTERNAL";
+    const NOTHING: &str = "the server shows nothing of that name: it has not got its entries yet, -b has to name another suffix, \
+                           or the access rules hide it";
     let ClientError::Refused { result, .. } = &error else { return error };
     let is_about_rights = matches!(
         result.code,
@@ -174,6 +176,7 @@ fn advised(error: ClientError, anonymous: bool, otherwise: &str) -> ClientError 
     let advice = match (anonymous, result.code) {
         (true, _) if is_about_rights => ANONYMOUS,
         (false, ResultCode::INSUFFICIENT_ACCESS_RIGHTS) if !otherwise.is_empty() => otherwise,
+        (false, ResultCode::NO_SUCH_OBJECT) => NOTHING,
         _ => return error,
     };
     ClientError::Advised { error: Box::new(error), advice: advice.to_owned() }

@@ -9,7 +9,7 @@ use larix_proto::{ResultCode, client};
 use larix_replication::{RETIRE_OID, RetireRequest, SID_MAX};
 
 use super::super::options::CommonArgs;
-use super::{Server, at, entries};
+use super::{Server, advised, at, entries};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -49,7 +49,8 @@ pub(super) fn run(args: &RetireArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     let base = at(&first.url, base)?;
     let mut known = Vec::new();
     for server in &mut servers {
-        let csns = at(&server.url, entries::context_csns(&mut server.session, &base))?;
+        let csns = entries::context_csns(&mut server.session, &base);
+        let csns = at(&server.url, csns.map_err(|error| advised(error, server.anonymous, "")))?;
         known.push((server.url.clone(), csns.into_iter().find(|csn| csn.server_id == args.server_id)));
     }
     let newest = known.iter().filter_map(|(_, csn)| *csn).max();
