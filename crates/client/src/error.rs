@@ -74,7 +74,7 @@ impl fmt::Display for ClientError {
             Self::Io(error) => write!(f, "connection lost: {error}"),
             Self::Closed => f.write_str("the server closed the connection"),
             Self::Disconnected(result) => write!(f, "the server closed the connection: {result}"),
-            Self::Frame(error) => write!(f, "the answer is not LDAP: {error}"),
+            Self::Frame(error) => write!(f, "the answer cannot be read: {error}"),
             Self::Decode(error) => write!(f, "the answer cannot be read: {error}"),
             Self::Unexpected(what) => write!(f, "unexpected answer: {what}"),
             Self::Peer(fault) => write!(f, "unexpected answer: {fault}"),

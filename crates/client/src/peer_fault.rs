@@ -109,7 +109,7 @@ impl PeerFault {
 impl fmt::Display for PeerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Framing(error) => write!(f, "the answer is not LDAP: {error}"),
+            Self::Framing(error) => write!(f, "the answer cannot be read: {error}"),
             Self::Garbage(error) => write!(f, "the answer cannot be read: {error}"),
             Self::UnknownId(id) => write!(f, "an answer to message {id}, which was not sent"),
             Self::WrongType { id, found } => write!(f, "message {id} was answered with {found}"),

@@ -67,6 +67,10 @@ pub fn frames(buf: &[u8], max_pdu: usize) -> impl Iterator<Item = &[u8]> {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The types of records of TLS (RFC 8446 section 5.1).
+            Self::NotASequence(0x14..=0x17) => {
+                f.write_str("not LDAP but TLS: one side means ldaps://, the other ldap://")
+            }
             Self::NotASequence(byte) => write!(f, "not LDAP: a message starts with 0x30, not {byte:#04x}"),
             Self::IndefiniteLength => f.write_str("message of indefinite length, which LDAP does not allow"),
             Self::LengthOfLength(octets) => write!(f, "message with a length of {octets} octets"),
@@ -116,5 +120,14 @@ mod tests {
         check(b"\x30\x84\x7f\xff\xff\xff", 262_143, Err(two_gigabytes));
         let all = FrameError::TooLarge { announced: u64::MAX, limit: usize::MAX - 1 };
         check(b"\x30\x88\xff\xff\xff\xff\xff\xff\xff\xff", usize::MAX - 1, Err(all));
+    }
+
+    /// What a client of the wrong port sends, and what it gets.
+    #[test]
+    fn tls_is_named() {
+        for hello_or_alert in [0x16, 0x15] {
+            assert!(FrameError::NotASequence(hello_or_alert).to_string().contains("but TLS"));
+        }
+        assert!(FrameError::NotASequence(b'G').to_string().contains("not 0x47"));
     }
 }

@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Error as TlsError, RootCertStore};
 
 use super::any_certificate::AnyCertificate;
 use super::{Address, Security, Server, Trust};
@@ -87,9 +87,7 @@ impl Dialer {
         let Transport::Tcp(mut socket) = transport else { bail!("{}: TLS needs TCP", self.server) };
         let mut session = self.session()?;
         while session.is_handshaking() {
-            session
-                .complete_io(&mut socket)
-                .with_context(|| format!("the TLS handshake with {}", self.server))?;
+            session.complete_io(&mut socket).map_err(|error| refused(&self.server, &error))?;
         }
         Ok(Transport::Tls(Box::new(Tls { socket, session, decrypted: 0 })))
     }
@@ -151,6 +149,23 @@ fn configuration(trust: &Trust) -> anyhow::Result<ClientConfig> {
     }
     anyhow::ensure!(!roots.is_empty(), "{} holds no certificate of an authority", path.display());
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Why there is no TLS, and which option changes that.
+fn refused(server: &Server, error: &io::Error) -> anyhow::Error {
+    let remedy = match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
+        Some(TlsError::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => "; --insecure takes any certificate",
+        Some(TlsError::InvalidCertificate(_)) => {
+            "; --ca names a file with the certificate of its authority, --insecure takes any certificate"
+        }
+        Some(TlsError::InvalidMessage(_)) => {
+            "; the server speaks no TLS there: is it ldap://, with -Z for StartTLS?"
+        }
+        _ => "",
+    };
+    anyhow!("the TLS handshake with {server}: {error}{remedy}")
 }
 
 impl Transport {
@@ -264,4 +279,25 @@ pub fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     use std::net::ToSocketAddrs;
     let mut found = (host, port).to_socket_addrs().with_context(|| format!("{host:?} cannot be resolved"))?;
     found.next().with_context(|| format!("{host:?} has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::InvalidMessage;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_handshake_names_the_option() {
+        let shown = |error: TlsError| {
+            let server = Server::from(SocketAddr::from(([127, 0, 0, 1], 636)));
+            refused(&server, &io::Error::other(error)).to_string()
+        };
+        let unknown = shown(TlsError::InvalidCertificate(CertificateError::UnknownIssuer));
+        assert!(unknown.contains("127.0.0.1:636") && unknown.contains("--ca"), "{unknown}");
+        let other = shown(TlsError::InvalidCertificate(CertificateError::NotValidForName));
+        assert!(other.contains("--insecure") && !other.contains("--ca"), "{other}");
+        let no_tls = shown(TlsError::InvalidMessage(InvalidMessage::InvalidContentType));
+        assert!(no_tls.contains("-Z"), "{no_tls}");
+    }
 }
