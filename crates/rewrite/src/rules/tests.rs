@@ -222,7 +222,7 @@ fn basic_expressions_become_extended_ones() {
         (r"^a\(b*\)c\{2\}$", r"^a(b*)c{2}$"),
         (r"a+b?c|d(e){f}", r"a\+b\?c\|d\(e\)\{f\}"),
         (r"*a\(*b\)\(^c$\)$d^e", r"\*a(\*b)(^c$)\$d\^e"),
-        (r"[]a][^]b][[:alpha:]_][a\&]", r"[\]a][^\]b][[:alpha:]_][a\\\&]"),
+        (r"[]a][^]b][[:alpha:]_][a\&]\?", r"[]a][^]b][[:alpha:]_][a\&]?"),
         (r"a\.b\+", r"a\.b+"),
     ] {
         assert_eq!(basic::to_extended(given), expected, "{given}");
