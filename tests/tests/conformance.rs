@@ -305,6 +305,7 @@ const KNOWN_ON_AN_ENGINE: &[(&str, Known)] = &[
     ("cn-config-changes.txt", Known::Differs(45, "its requests name the entry olcDatabase={1}mdb")),
     ("databases-and-suffixes.txt", Known::Refused("cannot be glued")),
     ("deref.txt", Known::Differs(9, "names that were added over LDAP are shown without the blanks in them")),
+    ("glued-identities.txt", Known::Refused("cannot be glued")),
     // Entries with memberOf cannot be loaded over LDAP.
     ("in-chain.txt", Known::Refused("memberOf: no-user-modification")),
     ("memberof-across-databases.txt", Known::Refused("is meant for all of them")),
@@ -360,6 +361,7 @@ scenarios! {
     configuration_restrict_everywhere: "configuration-restrict-everywhere.txt",
     configuration_restrictions: "configuration-restrictions.txt",
     databases_and_suffixes: "databases-and-suffixes.txt",
+    glued_identities: "glued-identities.txt",
     rfc2696_paged_results: "rfc2696-paged-results.txt",
     rfc2891_sort: "rfc2891-sort.txt",
     rfc3062_password_modify: "rfc3062-password-modify.txt",

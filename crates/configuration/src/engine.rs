@@ -6,7 +6,7 @@ use larix_engine::access::{AccessPolicy, AccessPolicyError, AccessRule};
 use larix_engine::database::{DatabaseSettings, HardLimit, Limits, PagedTotal, Suffix};
 use larix_engine::log::LogRetention;
 use larix_engine::overlay::{Descriptor, Interests};
-use larix_schema::NormalDn;
+use larix_schema::{NearestSuffix, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::kinds::StoredSettings;
@@ -154,6 +154,31 @@ impl Config {
     pub fn forwards_logins(&self, database: &Database) -> bool {
         let mut overlays = database.overlays.iter().chain(&self.frontend.overlays);
         !database.update_refs.is_empty() && overlays.any(|overlay| overlay.chain().is_some())
+    }
+
+    /// The database whose suffix is the longest at or above a name, of those that are meant, also where it stores no entries.
+    pub fn nearest_database(
+        &self,
+        name: &NormalDn,
+        is_meant: impl Fn(&Database) -> bool,
+    ) -> Option<&Database> {
+        let meant = self.databases.iter().filter(|database| is_meant(database));
+        let held = NearestSuffix::of(name).among(meant, |nearest, database| {
+            match database.kind.own_suffix_normal() {
+                Some(own) => nearest.depth([&own]),
+                None => database.depth_of(nearest),
+            }
+        });
+        held.map(|(_, database)| database)
+    }
+
+    /// Whether `who` may act as the identity of this name (RFC 4370) without a rule: as the root DN of the database that holds it. Of
+    /// databases that are glued together that is the uppermost one's, as in slapd.
+    pub fn is_root_over(&self, who: &NormalDn, name: &NormalDn) -> bool {
+        let is_uppermost =
+            |database: &Database| !database.disabled && !database.hidden && database.subordinate.is_none();
+        let held = self.nearest_database(name, is_uppermost);
+        held.is_some_and(|database| database.effective_root().as_ref() == Some(who))
     }
 
     /// Whether a database takes changes from a provider alone. A server that is named as its own provider follows no other.

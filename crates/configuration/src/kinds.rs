@@ -308,7 +308,7 @@ impl DatabaseKind {
     }
 
     /// The same in its normal form.
-    pub fn own_suffix_normal(&self) -> Option<NormalDn> {
+    pub(super) fn own_suffix_normal(&self) -> Option<NormalDn> {
         self.descriptor.own_suffix.map(|(_, normal)| NormalDn::from_normal(normal))
     }
 

@@ -17,7 +17,7 @@ use larix_engine::write::{WriteOperation, WriterEnvironment};
 use larix_engine::{Database, Directory, Frontend, Served};
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::{NearestSuffix, NormalDn};
+use larix_schema::NormalDn;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::ldif_tree::{self, FileUse};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
@@ -373,15 +373,9 @@ fn suffixes(config: &Config) -> String {
     texts.map(|suffix| format!("{:?}", suffix.text)).collect::<Vec<_>>().join(", ")
 }
 
-/// The database with the longest suffix above the DN, also where it stores no entries: its rules and its root count there.
+/// The database with the longest suffix above the DN, also where it stores no entries: its rules count there.
 pub(crate) fn section_of<'c>(config: &'c Config, dn: &NormalDn) -> Option<&'c larix_configuration::Database> {
-    let held = NearestSuffix::of(dn).among(&config.databases, |nearest, database| {
-        match database.kind.own_suffix_normal() {
-            Some(own) => nearest.depth([&own]),
-            None => database.depth_of(nearest),
-        }
-    });
-    held.map(|(_, database)| database)
+    config.nearest_database(dn, |_| true)
 }
 
 /// Whether a tool only reads, which it may do beside a running server, or writes.

@@ -130,7 +130,7 @@ impl Lookups for Offline<'_> {
     }
 
     fn is_root_over(&self, who: &NormalDn, entry: &NormalDn) -> bool {
-        section_of(self.config, entry).is_some_and(|section| section.effective_root().as_ref() == Some(who))
+        self.config.is_root_over(who, entry)
     }
 }
 
@@ -138,25 +138,33 @@ impl Lookups for Offline<'_> {
 mod tests {
     use super::*;
 
-    /// As for the server: the nearest database counts, whatever is behind it in the configuration.
+    /// As for the server: the nearest database counts, whatever is behind it in the configuration, and of glued ones the uppermost.
     #[test]
     fn the_root_of_a_database_within_another() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("slapd.conf");
-        let text =
-            "database null\nsuffix cn=b,cn=x\nrootdn cn=inner\ndatabase null\nsuffix cn=x\nrootdn cn=outer\n";
-        std::fs::write(&file, text).unwrap();
-        let config = Config::from_slapd_conf(&file).unwrap();
-        let dn = |text: &str| config.schema.parse_dn(text).unwrap();
-        let lookups = Offline::closed(&config);
-        for (who, entry, expected) in [
-            ("cn=inner", "cn=a,cn=b,cn=x", true),
-            ("cn=outer", "cn=a,cn=b,cn=x", false),
-            ("cn=outer", "cn=a,cn=x", true),
-            ("cn=inner", "cn=a,cn=x", false),
-            ("cn=outer", "cn=y", false),
+        let text = |glue: &str| {
+            format!(
+                "database null\nsuffix cn=b,cn=x\n{glue}rootdn cn=inner\ndatabase null\nsuffix cn=x\nrootdn cn=outer\n"
+            )
+        };
+        for (glue, who, entry, expected) in [
+            ("", "cn=inner", "cn=a,cn=b,cn=x", true),
+            ("", "cn=outer", "cn=a,cn=b,cn=x", false),
+            ("", "cn=outer", "cn=a,cn=x", true),
+            ("", "cn=inner", "cn=a,cn=x", false),
+            ("", "cn=outer", "cn=y", false),
+            ("", "cn=config", "cn=schema,cn=config", true),
+            ("subordinate\n", "cn=inner", "cn=a,cn=b,cn=x", false),
+            ("subordinate\n", "cn=outer", "cn=a,cn=b,cn=x", true),
+            ("subordinate\n", "cn=outer", "cn=a,cn=x", true),
+            ("subordinate\n", "cn=inner", "cn=a,cn=x", false),
         ] {
-            assert_eq!(lookups.is_root_over(&dn(who), &dn(entry)), expected, "{who} {entry}");
+            std::fs::write(&file, text(glue)).unwrap();
+            let config = Config::from_slapd_conf(&file).unwrap();
+            let dn = |text: &str| config.schema.parse_dn(text).unwrap();
+            let lookups = Offline::closed(&config);
+            assert_eq!(lookups.is_root_over(&dn(who), &dn(entry)), expected, "{glue:?} {who} {entry}");
         }
     }
 }

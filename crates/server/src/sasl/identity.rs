@@ -20,7 +20,7 @@ pub trait Lookups {
     fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String>;
     /// Values of an attribute that may be used for authentication.
     fn values(&self, entry: &NormalDn, attribute: &str) -> Vec<Vec<u8>>;
-    /// Whether `who` is the root DN of the database that holds `entry`.
+    /// Whether `who` is the root DN of the database that holds `entry`; of databases that are glued together, the uppermost one's.
     fn is_root_over(&self, who: &NormalDn, entry: &NormalDn) -> bool;
 }
 

@@ -77,6 +77,6 @@ impl Lookups for Online<'_> {
     }
 
     fn is_root_over(&self, who: &NormalDn, entry: &NormalDn) -> bool {
-        self.generation.databases.is_root_over(who, entry)
+        self.generation.databases.config().is_root_over(who, entry)
     }
 }
