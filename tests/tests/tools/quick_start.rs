@@ -122,17 +122,35 @@ fn shown<'t>(text: &'t str, label: &str) -> &'t str {
 /// Nobody may read what it shows, or the disk of that is full. It serves all the same, and the password is not lost.
 #[test]
 fn a_server_needs_no_reader() {
-    let newcomer = Newcomer::new();
-    let full = File::options().write(true).open("/dev/full").unwrap();
-    let shown = newcomer.folder.path().join("shown");
-    let mut command = newcomer.command(&["--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0"]);
-    let mut child = command.stdout(full).stderr(File::create(&shown).unwrap()).spawn().unwrap();
-    while !has_shown(&shown) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended: {}", fs::read_to_string(&shown).unwrap());
-        std::thread::yield_now();
+    // One of several also says for whom it waits. No server is at port 1.
+    let replicas = [
+        "--replica-name",
+        "here",
+        "--replica",
+        "ldap://here",
+        "--replica",
+        "ldap://127.0.0.1:1",
+        "--replica-wait",
+        "1",
+        "--replica-password-file",
+        "password",
+    ];
+    for arguments in [&[][..], &replicas] {
+        let newcomer = Newcomer::new();
+        fs::write(newcomer.folder.path().join("password"), "secret of replicas\n").unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let shown = newcomer.folder.path().join("shown");
+        let mut command = newcomer.command(&["--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0"]);
+        command.args(arguments).stdout(full).stderr(File::create(&shown).unwrap());
+        let mut child = command.spawn().unwrap();
+        while !has_shown(&shown) {
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended: {}", fs::read_to_string(&shown).unwrap());
+            std::thread::yield_now();
+        }
+        assert!(signal(child.id(), Signal::TERM));
+        assert!(child.wait().unwrap().success(), "a clean stop");
     }
-    assert!(signal(child.id(), Signal::TERM));
-    assert!(child.wait().unwrap().success(), "a clean stop");
 }
 
 #[test]

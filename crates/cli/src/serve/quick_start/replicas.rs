@@ -17,6 +17,8 @@ use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::tls::end_point_binding;
 use zeroize::Zeroizing;
 
+use crate::terminal::say;
+
 /// More would be a mistake: each server follows each other one.
 const REPLICAS_MAX: usize = 64;
 /// How long a server may take to connect, and to answer, when it is asked for entries before the first start.
@@ -195,7 +197,7 @@ impl Replicas {
             if !waits {
                 waits = true;
                 let names: Vec<&str> = left.iter().map(|(_, _, text)| text.as_str()).collect();
-                println!(
+                say!(
                     "Waiting up to {} s for {}, which may have entries",
                     self.wait.as_secs(),
                     names.join(" ")
