@@ -49,6 +49,7 @@ fn what_cannot_be_written_is_no_success() {
         &["serve", "--help"],
         &["search", "--help"],
         &["dn", "-f", "/dev/null", "cn=x"],
+        &["hash-password", "-n", "-h", "{SSHA}", "-s", "x"],
         &["size", "--entries", "200", "--seconds", "0"],
     ] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();

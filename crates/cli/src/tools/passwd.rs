@@ -70,7 +70,9 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
             if !args.no_line_end {
                 value.push(b'\n');
             }
-            match std::io::stdout().write_all(&value) {
+            let mut out = std::io::stdout().lock();
+            // Without a line end it would stay in the buffer, whose last flush tells nobody of a full disk.
+            match out.write_all(&value).and_then(|()| out.flush()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => fail(name, &error.to_string()),
             }
