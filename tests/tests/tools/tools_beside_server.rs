@@ -433,11 +433,16 @@ fn a_dry_run_changes_nothing() {
 
 /// As behind a disk that is not mounted. An empty database would pass for one that has been emptied.
 #[test]
-fn an_index_of_nothing_makes_no_database() {
+fn where_there_is_no_database_none_is_made() {
     let bench = Bench::new(Kind::Larix, DATABASE);
-    let output = bench.run("index", &[], "");
-    assert!(!output.status.success() && said(&output).contains("no store"), "{}", said(&output));
-    assert!(!bench.data().join("data.mdb").exists());
+    for (tool, arguments) in
+        [("index", &[][..]), ("delete", &[SUFFIX]), ("delete", &["-a", "(objectClass=*)"])]
+    {
+        let output = bench.run(tool, arguments, "");
+        let text = said(&output);
+        assert!(!output.status.success() && text.contains("no store"), "{tool} {arguments:?}: {text}");
+        assert!(!bench.data().join("data.mdb").exists(), "{tool} {arguments:?}");
+    }
 }
 
 /// Damaged index rows are what slapindex is for.

@@ -18,7 +18,7 @@ use larix_server::tool_socket::ToolClient;
 use larix_store::OpenError;
 use larix_store::lmdb::LmdbStore;
 
-use super::common;
+use super::common::{self, Access};
 
 /// Who carries out changes.
 pub(super) enum Changing {
@@ -29,13 +29,15 @@ pub(super) enum Changing {
 }
 
 impl Changing {
-    /// Opens the databases, or finds who serves them. `verbose`: says when it waits for a server.
+    /// Opens the databases, or finds who serves them. `access` says whether those that are not there are made. `verbose`: says when it
+    /// waits for a server.
     pub(super) fn open(
         config: &Config,
         databases: &[&larix_configuration::Database],
+        access: Access,
         verbose: bool,
     ) -> anyhow::Result<Self> {
-        let error = match common::open_directory(config, databases) {
+        let error = match common::open_directory(config, databases, access) {
             Ok(directory) => return Ok(Self::Here(Box::new(directory))),
             Err(error) => error,
         };

@@ -433,10 +433,11 @@ pub(crate) fn ldif_attribute(description: String, values: Vec<Vec<u8>>) -> LdifA
     LdifAttribute { description, values }
 }
 
-/// Opens the chosen databases with their writers: changes go the way of the server's own.
+/// Opens the chosen databases with their writers: changes go the way of the server's own. `access` is not [`Access::Read`].
 pub(crate) fn open_directory(
     config: &Config,
     databases: &[&larix_configuration::Database],
+    access: Access,
 ) -> anyhow::Result<Directory<LmdbStore>> {
     let clock = Arc::new(SystemClock::new());
     let server_id = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
@@ -451,7 +452,7 @@ pub(crate) fn open_directory(
             auxiliary_needs_rule: false,
             index_watch: None,
         };
-        let opened = Arc::new(open(config, database, Access::Write)?);
+        let opened = Arc::new(open(config, database, access)?);
         let started = Served::start(opened, environment).map_err(|error| anyhow::anyhow!("{error}"))?;
         served.push(Arc::new(started));
     }

@@ -94,7 +94,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
     if args.dry_run {
         return look(name, args, &config, &databases, dns);
     }
-    let mut changing = Changing::open(&config, &databases, args.config.verbose > 0)?;
+    let mut changing = Changing::open(&config, &databases, Access::Change, args.config.verbose > 0)?;
     if let Some(filter) = &args.filter {
         match &changing {
             Changing::Here(directory) => {

@@ -12,7 +12,7 @@ use larix_proto::ldif::{self, LocalFiles};
 use larix_proto::{LdapResult, ResultCode};
 
 use super::changing::Changing;
-use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
+use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 
 /// Apply LDIF changes to a database, also while a server runs on it
 #[derive(Debug, Parser)]
@@ -65,7 +65,7 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
         // No database is opened, which would make one where there is none.
         return each_change(name, args, |_, _| Ok(LdapResult::success()));
     }
-    let mut changing = Changing::open(&config, &databases, args.config.verbose > 0)?;
+    let mut changing = Changing::open(&config, &databases, Access::Write, args.config.verbose > 0)?;
     each_change(name, args, |operation, controls| changing.change(&config, operation, controls))
 }
 
