@@ -58,9 +58,9 @@ impl Transaction for KvTransaction<'_> {
         store.answered(version + 1, &attempt, matches!(answer, Ok(true)));
         match answer {
             Ok(true) => Ok(CommitId(version + 1)),
-            // The row that it continues is of a later epoch, or another one's: this handle has no right to commit any more.
+            // The row that it continues is of a later epoch, or another one's.
             Ok(false) => {
-                store.resign();
+                store.fenced(epoch);
                 Err(CommitError::Fenced)
             }
             Err(fault) => Err(match fault.verdict() {

@@ -115,4 +115,11 @@ impl KvStore {
         }
         self.doubt();
     }
+
+    /// The engine has refused a commit of this epoch: this handle has no right to commit, unless it has taken over again since the
+    /// transaction began.
+    pub(crate) fn fenced(&self, epoch: u64) {
+        let _newer = self.own_epoch().compare_exchange(epoch, RESIGNED, Ordering::AcqRel, Ordering::Relaxed);
+        self.doubt();
+    }
 }

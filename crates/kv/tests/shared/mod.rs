@@ -394,6 +394,22 @@ pub(crate) fn a_transaction_of_before_is_fenced_off(engine: &impl TestEngine) {
     assert_eq!(get(&new, b"a").as_deref(), Some(&b"again"[..]));
 }
 
+/// A transaction of before is refused, and the right that its own handle has taken since stays.
+pub(crate) fn who_takes_over_again_keeps_the_right(engine: &impl TestEngine) {
+    let (store, _) = fresh(engine);
+    store.take_over().expect("take over");
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    let began = store.transaction().expect("transaction");
+    store.take_over().expect("take over");
+    // With this question it comes to the commit that has raised the epoch.
+    assert_eq!(began.get(ORDERED, b"b").expect("get"), None);
+    let refused = began.commit(&put(b"a", b"2"), Durability::Sync);
+    assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+    assert!(store.leads());
+    commit(&store, &put(b"a", b"3")).expect("commit");
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"3"[..]));
+}
+
 /// A node that asks nothing by itself hears that another one has committed.
 pub(crate) fn nodes_hear_of_commits(engine: &impl TestEngine) {
     let (leader, place) = fresh(engine);
@@ -453,6 +469,13 @@ pub(crate) fn nodes_say_what_they_are(engine: &impl TestEngine) {
 /// Readers of the handle that commits hear of its commits before the answer comes, too. What it wrote stays known.
 pub(crate) fn what_was_written_stays_known(engine: &impl TestEngine) {
     const ROUNDS: u32 = 200;
+    /// Ends the readers, after a panic as well.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
     let (store, _) = fresh(engine);
     store.take_over().expect("take over");
     commit(&store, &put(b"a", b"first")).expect("commit");
@@ -460,6 +483,7 @@ pub(crate) fn what_was_written_stays_known(engine: &impl TestEngine) {
     let before = store.figures().misses;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _stop = Stop(&stop);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Acquire) {
@@ -472,7 +496,6 @@ pub(crate) fn what_was_written_stays_known(engine: &impl TestEngine) {
             commit(&store, &put(b"a", &value)).expect("commit");
             assert_eq!(get(&store, b"a").as_deref(), Some(&value[..]));
         }
-        stop.store(true, Ordering::Release);
     });
     assert_eq!(store.figures().misses - before, 0, "of {ROUNDS} rounds");
 }
