@@ -16,7 +16,7 @@ use crate::engine::Limits;
 use crate::error::Fault;
 use crate::runtime::{AbortOnDrop, GRACE, OwnLoop, Runtime, call};
 
-/// The function of PostgreSQL that warns where it no longer waits for the standby.
+/// The function of PostgreSQL that warns where it no longer waits for the standby. [`Statements::prepare`] has warnings sent.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
 /// A connection with its prepared statements.

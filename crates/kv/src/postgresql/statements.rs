@@ -187,6 +187,7 @@ impl Statements {
             .batch_execute(&format!(
                 "SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
                  SET idle_in_transaction_session_timeout = '10min'; SET bytea_output = 'hex'; \
+                 SET client_min_messages = 'warning'; \
                  SELECT set_config('synchronous_commit', 'on', false) \
                  WHERE current_setting('synchronous_commit') = 'off'"
             ))
