@@ -136,8 +136,8 @@ pub struct KvStore {
 pub(crate) struct Known {
     pub(crate) cache: Cache,
     pub(crate) attempt: Vec<u8>,
-    /// The commit of this handle that is being made.
-    own: Option<OwnCommit>,
+    /// Commits of this handle that are being made: one of each thread that commits.
+    own: Vec<OwnCommit>,
 }
 
 /// A commit that the engine may have made already. Readers may hear of it before the thread that waits for the answer does.
@@ -153,14 +153,18 @@ impl Known {
     /// Takes in commits that the engine tells, the oldest first. One of this handle's comes with what it wrote, which stays known.
     fn advance(&mut self, commits: impl Iterator<Item = StoredCommit>) {
         for StoredCommit { version, keys, attempt, .. } in commits {
-            let own = self.own.take_if(|own| own.version == version && own.attempt == attempt);
-            match own {
+            match self.take_own(&attempt) {
                 Some(own) if self.cache.version() + 1 == version => {
                     self.cache.committed(version, own.keys, &mut own.rows.into_iter());
                 }
                 _ => self.cache.advance(vec![(version, keys)]),
             }
         }
+    }
+
+    fn take_own(&mut self, attempt: &[u8]) -> Option<OwnCommit> {
+        let at = self.own.iter().position(|own| own.attempt == attempt)?;
+        Some(self.own.swap_remove(at))
     }
 }
 
@@ -213,7 +217,7 @@ impl KvStore {
             known: RwLock::new(Known {
                 cache: Cache::new(highest, options.cache_bytes, 0),
                 attempt: Vec::new(),
-                own: None,
+                own: Vec::new(),
             }),
             version: AtomicU64::new(0),
             freshness: options.freshness,
@@ -457,13 +461,17 @@ impl KvStore {
 
     /// A commit of this handle is sent. `rows`: what it writes.
     pub(crate) fn sends(&self, version: u64, attempt: &[u8], keys: Option<Keys>, rows: Vec<Row>) {
-        self.known_mut().own = Some(OwnCommit { version, attempt: attempt.to_vec(), keys, rows });
+        let mut known = self.known_mut();
+        let newest = known.cache.version();
+        // What a panic has left.
+        known.own.retain(|own| own.version > newest);
+        known.own.push(OwnCommit { version, attempt: attempt.to_vec(), keys, rows });
     }
 
     /// The engine has answered that it was made, or not.
     pub(crate) fn answered(&self, version: u64, attempt: &[u8], is_made: bool) {
         let mut known = self.known_mut();
-        let own = known.own.take_if(|own| own.attempt == attempt);
+        let own = known.take_own(attempt);
         if is_made {
             self.goes_on(&mut known, version, attempt, |cache| match own {
                 Some(own) => cache.committed(version, own.keys, &mut own.rows.into_iter()),

@@ -55,6 +55,7 @@ over!(
     nodes_hear_of_commits,
     nodes_say_what_they_are,
     what_was_written_stays_known,
+    what_threads_write_at_once_stays_known,
     who_takes_over_again_keeps_the_right,
 );
 

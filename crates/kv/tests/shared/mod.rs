@@ -394,6 +394,36 @@ pub(crate) fn a_transaction_of_before_is_fenced_off(engine: &impl TestEngine) {
     assert_eq!(get(&new, b"a").as_deref(), Some(&b"again"[..]));
 }
 
+/// Several threads commit over one handle. What it knows stays known, whichever of them was first.
+pub(crate) fn what_threads_write_at_once_stays_known(engine: &impl TestEngine) {
+    const THREADS: u8 = 3;
+    const ROUNDS: u32 = 100;
+    let (store, _) = fresh(engine);
+    store.take_over().expect("take over");
+    commit(&store, &put(b"kept", b"first")).expect("commit");
+    let before = store.figures().misses;
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let set = put(&[thread], &round.to_be_bytes());
+                    until("it is first", || match commit(store, &set) {
+                        Ok(_) => true,
+                        Err(CommitError::Conflict | CommitError::Read(ReadError::Stale)) => false,
+                        Err(error) => panic!("{error}"),
+                    });
+                }
+            });
+        }
+    });
+    assert_eq!(get(&store, b"kept").as_deref(), Some(&b"first"[..]));
+    for thread in 0..THREADS {
+        assert_eq!(get(&store, &[thread]).as_deref(), Some(&(ROUNDS - 1).to_be_bytes()[..]));
+    }
+    assert_eq!(store.figures().misses - before, 0);
+}
+
 /// A transaction of before is refused, and the right that its own handle has taken since stays.
 pub(crate) fn who_takes_over_again_keeps_the_right(engine: &impl TestEngine) {
     let (store, _) = fresh(engine);
