@@ -1,4 +1,4 @@
-//! What stands in front of a backend: the hooks of overlays that see requests on their way in and results on their way out.
+//! What stands in front of a backend: the hooks of overlays that see requests on their way in.
 //!
 //! A hook that sees a request passes it on, alters it, answers or refuses it, or answers it later. What must be atomic with a change
 //! is no business of these: that runs in the writer ([`larix_engine::overlay`]).
@@ -15,7 +15,7 @@ use larix_engine::controls::{OverlayControl, RequestControls};
 use larix_engine::log::LastChange;
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::write::Completion;
-use larix_proto::{ControlBuf, LdapResult};
+use larix_proto::ControlBuf;
 use larix_schema::NormalDn;
 
 use crate::backend::{Backend, Context};
@@ -59,11 +59,6 @@ impl Operations {
 pub trait Interceptor: Debug + Send + Sync {
     /// The kinds of requests that it sees. They do not change.
     fn requests(&self) -> Operations {
-        Operations::NONE
-    }
-
-    /// The kinds of operations whose results it sees. They do not change.
-    fn results(&self) -> Operations {
         Operations::NONE
     }
 
@@ -164,9 +159,6 @@ pub trait Interceptor: Debug + Send + Sync {
     /// It is mounted in front of a database: what comes behind it, for one that lets requests go on later. Of several calls the last
     /// one counts.
     fn stands_before(&self, _behind: Behind) {}
-
-    /// Alters a result, or adds controls to it, on any thread.
-    fn result(&self, _ended: Ended<'_>) {}
 }
 
 /// A session that has just been bound.
@@ -175,15 +167,6 @@ pub struct Bound<'a> {
     /// Of the bind request; of a SASL bind in several steps the last ones that were sent.
     pub controls: &'a RequestControls,
     pub subject: &'a Subject,
-}
-
-/// A result on its way out.
-#[derive(Debug)]
-pub struct Ended<'a> {
-    /// One kind.
-    pub kind: Operations,
-    pub result: &'a mut LdapResult,
-    pub controls: &'a mut Vec<ControlBuf>,
 }
 
 /// What comes behind an overlay: the next ones, then the backend.

@@ -29,7 +29,7 @@ pub use change_teller::{ChangeTeller, ChangedEntry, HEARD_MAX, HeardChanges};
 pub use cursor::{Answered, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, lowered, slice};
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
-pub use intercept::{Behind, Bound, Ended, Intercepted, Interceptor, Next, Operations, Stack};
+pub use intercept::{Behind, Bound, Intercepted, Interceptor, Next, Operations, Stack};
 pub use kept::{Alone, KeptContext, KeptSearch};
 pub use meta::Meta;
 pub use operation::{

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use larix_engine::search::task::Budget;
-use larix_engine::write::{Completion, WriteOutcome};
-use larix_proto::{ControlBuf, LdapResult};
+use larix_engine::write::Completion;
+use larix_proto::ControlBuf;
 
-use super::{Bound, Ended, Interceptor, Next, Operations};
+use super::{Bound, Interceptor, Next, Operations};
 use crate::backend::{Announced, Backend, Context};
-use crate::cursor::{Cursor, CursorAround, End, First, Slice};
+use crate::cursor::{Cursor, End, First};
 use crate::operation::{
-    Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
     PasswordChanged, Pending, Reply, Search, Verdict,
 };
 
@@ -19,7 +18,6 @@ use crate::operation::{
 pub struct Stack {
     pub(super) interceptors: Arc<[Arc<dyn Interceptor>]>,
     requests: Operations,
-    results: Operations,
 }
 
 impl Default for Stack {
@@ -30,11 +28,8 @@ impl Default for Stack {
 
 impl Stack {
     pub fn new(interceptors: Vec<Arc<dyn Interceptor>>) -> Self {
-        let all = |kinds: fn(&dyn Interceptor) -> Operations| {
-            interceptors.iter().fold(Operations::NONE, |all, one| all.and(kinds(&**one)))
-        };
-        let (requests, results) = (all(|one| one.requests()), all(|one| one.results()));
-        Self { interceptors: interceptors.into(), requests, results }
+        let requests = interceptors.iter().fold(Operations::NONE, |all, one| all.and(one.requests()));
+        Self { interceptors: interceptors.into(), requests }
     }
 
     /// Whether entries have other names behind any of them.
@@ -58,17 +53,10 @@ impl Stack {
         context: &Context<'_>,
         search: Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
-        let opened = match self.requests.has(Operations::SEARCH) {
+        match self.requests.has(Operations::SEARCH) {
             true => self.before(backend).open(context, search),
             false => backend.open(context, search),
-        };
-        if !self.results.has(Operations::SEARCH) {
-            return opened;
         }
-        opened.map(|cursor| self.around(cursor)).map_err(|mut end| {
-            self.end(Operations::SEARCH, &mut end.0, &mut end.1);
-            end
-        })
     }
 
     pub fn search(
@@ -85,17 +73,7 @@ impl Stack {
                 Err(end) => First::ended(*end),
             };
         }
-        let first = backend.search(context, search, out);
-        if !self.results.has(Operations::SEARCH) {
-            return first;
-        }
-        match first {
-            First::Done { mut result, mut controls, effort } => {
-                self.end(Operations::SEARCH, &mut result, &mut controls);
-                First::Done { result, controls, effort }
-            }
-            First::Running(cursor) => First::Running(self.around(cursor)),
-        }
+        backend.search(context, search, out)
     }
 
     pub fn compare(
@@ -105,24 +83,9 @@ impl Stack {
         compare: &Compare<'_>,
         later: Later<'_, End>,
     ) -> Reply<End> {
-        let kind = Operations::COMPARE;
-        if !self.cares(kind) {
-            return backend.compare(context, compare, later);
-        }
-        let stack = self.clone();
-        let mut later = || -> Done<End> {
-            let (stack, done) = (stack.clone(), later());
-            Box::new(move |(mut result, mut controls)| {
-                stack.end(kind, &mut result, &mut controls);
-                done((result, controls));
-            })
-        };
-        match self.before(backend).compare(context, compare, &mut later) {
-            Reply::Now((mut result, mut controls)) => {
-                self.end(kind, &mut result, &mut controls);
-                Reply::Now((result, controls))
-            }
-            pending @ Reply::Later(_) => pending,
+        match self.requests.has(Operations::COMPARE) {
+            true => self.before(backend).compare(context, compare, later),
+            false => backend.compare(context, compare, later),
         }
     }
 
@@ -133,24 +96,9 @@ impl Stack {
         bind: &Bind<'_>,
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
-        let kind = Operations::BIND;
-        if !self.cares(kind) {
-            return backend.bind(context, bind, later);
-        }
-        let stack = self.clone();
-        let mut later = || -> Done<Verdict> {
-            let (stack, done) = (stack.clone(), later());
-            Box::new(move |mut verdict| {
-                stack.end(kind, &mut verdict.result, &mut verdict.controls);
-                done(verdict);
-            })
-        };
-        match self.before(backend).bind(context, bind, &mut later) {
-            Reply::Now(mut verdict) => {
-                self.end(kind, &mut verdict.result, &mut verdict.controls);
-                Reply::Now(verdict)
-            }
-            pending @ Reply::Later(_) => pending,
+        match self.requests.has(Operations::BIND) {
+            true => self.before(backend).bind(context, bind, later),
+            false => backend.bind(context, bind, later),
         }
     }
 
@@ -161,21 +109,10 @@ impl Stack {
         changes: Changes,
         done: Completion,
     ) -> Pending {
-        let kind = Operations::UPDATE;
-        if !self.cares(kind) {
-            return backend.update(context, changes, done);
+        match self.requests.has(Operations::UPDATE) {
+            true => self.before(backend).update(context, changes, done),
+            false => backend.update(context, changes, done),
         }
-        let done: Completion = match self.results.has(kind) {
-            true => {
-                let stack = self.clone();
-                Box::new(move |mut outcome: WriteOutcome| {
-                    stack.end(kind, &mut outcome.result, &mut outcome.controls);
-                    done(outcome);
-                })
-            }
-            false => done,
-        };
-        self.before(backend).update(context, changes, done)
     }
 
     pub fn modify_password(
@@ -185,24 +122,9 @@ impl Stack {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        let kind = Operations::PASSWORD;
-        if !self.cares(kind) {
-            return backend.modify_password(context, change, later);
-        }
-        let stack = self.clone();
-        let mut later = || -> Done<PasswordChanged> {
-            let (stack, done) = (stack.clone(), later());
-            Box::new(move |mut changed| {
-                stack.end(kind, &mut changed.result, &mut changed.controls);
-                done(changed);
-            })
-        };
-        match self.before(backend).modify_password(context, change, &mut later) {
-            Reply::Now(mut changed) => {
-                self.end(kind, &mut changed.result, &mut changed.controls);
-                Reply::Now(changed)
-            }
-            pending @ Reply::Later(_) => pending,
+        match self.requests.has(Operations::PASSWORD) {
+            true => self.before(backend).modify_password(context, change, later),
+            false => backend.modify_password(context, change, later),
         }
     }
 
@@ -213,36 +135,9 @@ impl Stack {
         asked: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let kind = Operations::EXTENDED;
-        if !self.cares(kind) {
-            return backend.extended(context, asked, later);
-        }
-        let stack = self.clone();
-        let mut later = || -> Done<ExtendedAnswer> {
-            let (stack, done) = (stack.clone(), later());
-            Box::new(move |mut answer| {
-                stack.end(kind, &mut answer.result, &mut answer.controls);
-                done(answer);
-            })
-        };
-        match self.before(backend).extended(context, asked, &mut later) {
-            Reply::Now(mut answer) => {
-                self.end(kind, &mut answer.result, &mut answer.controls);
-                Reply::Now(answer)
-            }
-            pending @ Reply::Later(_) => pending,
-        }
-    }
-
-    /// Whether any of them sees operations of this kind.
-    fn cares(&self, kind: Operations) -> bool {
-        self.requests.and(self.results).has(kind)
-    }
-
-    /// Shows a result to those that see it, the innermost first.
-    fn end(&self, kind: Operations, result: &mut LdapResult, controls: &mut Vec<ControlBuf>) {
-        for one in self.interceptors.iter().rev().filter(|one| one.results().has(kind)) {
-            one.result(Ended { kind, result, controls });
+        match self.requests.has(Operations::EXTENDED) {
+            true => self.before(backend).extended(context, asked, later),
+            false => backend.extended(context, asked, later),
         }
     }
 
@@ -267,37 +162,6 @@ impl Stack {
             let controls: Vec<_> =
                 one.controls().iter().filter(|control| !announced.controls.contains(control)).collect();
             announced.controls.extend(controls);
-        }
-    }
-
-    fn around(&self, inner: Box<dyn Cursor>) -> Box<dyn Cursor> {
-        Box::new(ResultSeen { inner, stack: self.clone() })
-    }
-}
-
-/// A search whose result is seen.
-#[derive(Debug)]
-struct ResultSeen {
-    inner: Box<dyn Cursor>,
-    stack: Stack,
-}
-
-impl CursorAround for ResultSeen {
-    fn inner(&self) -> &dyn Cursor {
-        &*self.inner
-    }
-
-    fn inner_mut(&mut self) -> &mut dyn Cursor {
-        &mut *self.inner
-    }
-
-    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        match self.inner.step(budget, out) {
-            Slice::Done(mut result, mut controls) => {
-                self.stack.end(Operations::SEARCH, &mut result, &mut controls);
-                Slice::Done(result, controls)
-            }
-            goes_on => goes_on,
         }
     }
 }
