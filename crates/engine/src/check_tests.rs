@@ -173,7 +173,7 @@ fn indexes_are_built_later() {
     let fixture = Fixture::memory(&[], &small());
     let asked = SearchSpec { filter: "(sn=*b na*)", ..SearchSpec::default() };
     assert_eq!(fixture.search(&asked).names(), ["b"]);
-    fixture.database.publish_settings(settings(SUFFIX, index(LINES))).unwrap();
+    fixture.reconfigure(settings(SUFFIX, index(LINES)));
     let sn = number(&fixture, "sn");
     assert!(fixture.database.catalog().row(sn).unwrap().usable().is_empty());
     assert_eq!(fixture.search(&asked).names(), ["b"], "not used before it is built");
@@ -193,9 +193,9 @@ fn indexes_are_built_later() {
 fn what_is_no_longer_wanted_is_not_trusted_again() {
     let fixture = Fixture::memory(LINES, &small());
     // Without the line, postings are not kept; with it again they must not be used as they are.
-    fixture.database.publish_settings(settings(SUFFIX, index(&[]))).unwrap();
+    fixture.reconfigure(settings(SUFFIX, index(&[])));
     fixture.load(&format!("dn: cn=d,{SUFFIX}\nobjectClass: person\ncn: d\nsn: new\n"));
-    fixture.database.publish_settings(settings(SUFFIX, index(LINES))).unwrap();
+    fixture.reconfigure(settings(SUFFIX, index(LINES)));
     assert_eq!(fixture.search(&SearchSpec { filter: "(sn=new)", ..SearchSpec::default() }).names(), ["d"]);
 }
 

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use larix_schema::{NormalDn, Schema};
@@ -175,27 +175,14 @@ pub struct Database<S> {
     index_work: WorkBoard,
     writes: WriteBoard,
     following: log::Following,
-    listener: Listener,
     log_watch: LogWatch,
     /// Under which the writer numbers its records.
     server_id: AtomicU16,
-    /// Held while schema or settings are replaced, and while the writer makes and commits changes under them.
-    still: Mutex<()>,
     /// What the store is an image of.
     mirror: OnceLock<Box<dyn Mirror>>,
     /// The first content is coming, and is not to be read yet.
     filling: AtomicBool,
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
-}
-
-/// Whom to tell of another configuration.
-#[derive(Default)]
-struct Listener(OnceLock<Box<dyn Fn() + Send + Sync>>);
-
-impl fmt::Debug for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Listener").field(&self.0.get().is_some()).finish()
-    }
 }
 
 pub const COOKIE_SECRET_LENGTH: usize = 32;
@@ -261,10 +248,8 @@ impl<S: Store> Database<S> {
             index_work: WorkBoard::default(),
             writes: WriteBoard::default(),
             following: log::Following::default(),
-            listener: Listener::default(),
             log_watch: LogWatch::default(),
             server_id: AtomicU16::new(0),
-            still: Mutex::default(),
             mirror: OnceLock::new(),
             filling: AtomicBool::new(false),
             attached: OnceLock::new(),
@@ -367,21 +352,6 @@ impl<S: Store> Database<S> {
         self.configuration.fetch_add(1, Ordering::Release);
     }
 
-    /// Publishes another schema, in which types and classes have the numbers that they had: between two groups of the
-    /// writer.
-    ///
-    /// Indexes whose matching rules are others are made anew; those that the schema leaves none for are forgotten first,
-    /// durably.
-    #[cfg(test)]
-    pub(crate) fn publish_schema(&self, schema: Arc<Schema>) -> Result<(), CommitError> {
-        let still = self.hold_still();
-        let catalog = self.settle_indexes(&schema, &self.settings().index)?;
-        self.publish(|state| (state.schema, state.catalog) = (schema, Arc::new(catalog)));
-        drop(still);
-        self.notify_writer();
-        Ok(())
-    }
-
     /// Schema, catalog and settings that belong together.
     pub fn state(&self) -> Arc<DatabaseState> {
         self.state.load_full()
@@ -400,20 +370,6 @@ impl<S: Store> Database<S> {
     /// As [`Self::policy`], for one operation.
     pub fn current_policy(&self) -> Guard<Arc<AccessPolicy>> {
         self.policy.load()
-    }
-
-    /// Publishes other settings: between two groups of the writer. For tests: a server has its writer do it
-    /// ([`Served::reconfigure`](crate::Served::reconfigure)).
-    ///
-    /// Indexes that are no longer wanted are forgotten first, durably, because nothing updates them from now on.
-    pub fn publish_settings(&self, settings: DatabaseSettings) -> Result<(), CommitError> {
-        let settings = self.with_states(settings);
-        let still = self.hold_still();
-        let catalog = self.settle_indexes(&self.schema(), &settings.index)?;
-        self.publish(|state| (state.settings, state.catalog) = (Arc::new(settings), Arc::new(catalog)));
-        drop(still);
-        self.notify_writer();
-        Ok(())
     }
 
     /// Publishes what another configuration says. Indexes that are no longer wanted are known to the store as such already.
@@ -450,12 +406,6 @@ impl<S: Store> Database<S> {
         self.publish(|state| Arc::make_mut(&mut state.settings).read_only = read_only);
     }
 
-    /// Until it is dropped, schema and settings stay as they are.
-    pub(crate) fn hold_still(&self) -> MutexGuard<'_, ()> {
-        // It guards an order of events, nothing that could be left in pieces.
-        self.still.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The catalog under these lines. What they no longer want is not trusted again: stored before anything is changed under
     /// the new catalog.
     ///
@@ -480,17 +430,6 @@ impl<S: Store> Database<S> {
             }
             Ok(catalog)
         })
-    }
-
-    /// Whom to tell that schema or settings are others; the first one stays.
-    pub(crate) fn set_listener(&self, listener: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.listener.0.set(listener);
-    }
-
-    fn notify_writer(&self) {
-        if let Some(tell) = self.listener.0.get() {
-            tell();
-        }
     }
 
     /// The suffix at or above the DN.

@@ -103,6 +103,17 @@ impl<S: Store> Fixture<S> {
         self.policy = Arc::new(AccessPolicy::new(schema(), None, &rules, &[]).expect("rules"));
     }
 
+    /// Other settings, published as the writer does it.
+    pub(crate) fn reconfigure(&self, settings: DatabaseSettings) {
+        self.reconfigure_with(self.database.schema(), settings);
+    }
+
+    /// The same with another schema, in which types and classes have the numbers that they had.
+    pub(crate) fn reconfigure_with(&self, schema: Arc<Schema>, settings: DatabaseSettings) {
+        self.database.settle_indexes(&schema, &settings.index).expect("a commit");
+        self.database.publish_configuration(schema, settings);
+    }
+
     pub(crate) fn load(&self, ldif: &str) {
         for record in Reader::new(ldif.as_bytes()) {
             let record = record.expect("LDIF");

@@ -11,6 +11,7 @@ use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{AttributeValues, WriterEnvironment};
+use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, DatabaseSettings, Served, Suffix};
 use larix_replication::digest::{Content, DigestRequest, DigestResponse, Range, Scanner};
 use larix_schema::{Schema, SchemaBuilder};
@@ -23,6 +24,7 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000);
 struct Site {
     served: Served<MemoryStore>,
     schema: Arc<Schema>,
+    environment: WriterEnvironment,
     number: i64,
 }
 
@@ -51,8 +53,14 @@ impl Site {
             auxiliary_needs_rule: false,
             index_watch: None,
         };
-        let served = Served::start(Arc::new(database), environment).unwrap();
-        Self { served, schema, number: 0 }
+        let served = Served::start(Arc::new(database), environment.clone()).unwrap();
+        Self { served, schema, environment, number: 0 }
+    }
+
+    /// Has the database follow other settings, as a server does.
+    fn reconfigure(&self, settings: DatabaseSettings) {
+        let (schema, environment) = (Arc::clone(&self.schema), self.environment.clone());
+        self.served.reconfigure(Reconfiguration { schema, settings, environment });
     }
 
     fn apply(&mut self, change: impl FnOnce(Csn) -> ReplicatedChange) {
@@ -151,15 +159,14 @@ fn more_changes_than_the_log_keeps_are_read_anew() {
     let mut site = Site::new(true);
     site.put(1, SUFFIX, "the suffix");
     site.check();
-    let database = Arc::clone(site.served.database());
-    let mut settings = (*database.settings()).clone();
+    let mut settings = DatabaseSettings::clone(&site.served.database().settings());
     // Nothing is kept: the records of the next changes end the history.
     settings.log = false;
-    database.publish_settings(settings.clone()).unwrap();
+    site.reconfigure(settings.clone());
     site.put(2, &format!("ou=people,{SUFFIX}"), "not logged");
     site.check();
     settings.log = true;
-    database.publish_settings(settings).unwrap();
+    site.reconfigure(settings);
     site.put(3, &format!("ou=things,{SUFFIX}"), "logged again");
     assert_eq!(site.check(), 3);
 }

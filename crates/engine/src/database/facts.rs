@@ -192,9 +192,9 @@ mod tests {
         let mut two = settings(SUFFIX, lines());
         let text = "dc=other".to_owned();
         two.suffixes.push(Suffix { normal: schema().parse_dn(&text).expect("a DN"), text });
-        fixture.database.publish_settings(two).expect("settings");
+        fixture.reconfigure(two);
         assert_eq!(facts(&fixture).only_suffix, None);
-        fixture.database.publish_settings(settings(SUFFIX, lines())).expect("settings");
+        fixture.reconfigure(settings(SUFFIX, lines()));
         assert!(facts(&fixture).only_suffix.is_some());
     }
 }

@@ -121,7 +121,7 @@ fn both(indexed: bool) -> (Fixture<MemoryStore>, Fixture<MemoryStore>, Arc<Title
     let computing = Fixture::memory(LINES, &bare);
     let mut settings = DatabaseSettings::clone(&computing.database.settings());
     settings.overlays.push(Arc::clone(&overlay) as Arc<dyn Overlay>);
-    computing.database.publish_settings(settings).expect("settings");
+    computing.reconfigure(settings);
     (computing, Fixture::memory(LINES, &stored), overlay)
 }
 
@@ -300,7 +300,7 @@ fn what_overlays_look_at_is_charged() {
     let limit = |steps| {
         let mut settings = DatabaseSettings::clone(&computing.database.settings());
         settings.request_limits = settings.request_limits.with(RequestLimit::Steps, steps);
-        computing.database.publish_settings(settings).expect("settings");
+        computing.reconfigure(settings);
     };
     let ask = |filter| {
         let found = computing.search(&SearchSpec { filter, attributes: &["1.1"], ..SearchSpec::default() });
@@ -364,6 +364,6 @@ fn what_overlays_look_at_leaves_the_short_way() {
     assert_eq!(computing.direct(&asked).map(|(_, entries)| entries), Some(6));
     let mut settings = DatabaseSettings::clone(&computing.database.settings());
     settings.request_limits = settings.request_limits.with(RequestLimit::Steps, 8);
-    computing.database.publish_settings(settings).expect("settings");
+    computing.reconfigure(settings);
     assert!(computing.direct(&asked).is_none(), "one entry's steps are not enough for six");
 }

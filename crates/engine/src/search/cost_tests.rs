@@ -37,7 +37,7 @@ fn people(count: usize) -> Fixture<MemoryStore> {
 fn limit(fixture: &Fixture<MemoryStore>, limit: RequestLimit, most: u64) {
     let settings = DatabaseSettings::clone(&fixture.database.settings());
     let request_limits = RequestLimits::default().with(limit, most);
-    fixture.database.publish_settings(DatabaseSettings { request_limits, ..settings }).expect("settings");
+    fixture.reconfigure(DatabaseSettings { request_limits, ..settings });
 }
 
 fn told(answered: &Answered) -> (ResultCode, &str, usize) {

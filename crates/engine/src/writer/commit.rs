@@ -149,7 +149,6 @@ impl<S: Store> Core<S> {
         self.clear_unfinished()?;
         injected::panic_at("writer");
         let database = Arc::clone(&self.database);
-        let _still = database.hold_still();
         self.index_work.follow(&database);
         self.renew_known()?;
         let transaction = if S::SHARED {

@@ -87,7 +87,6 @@ impl<S: Store> Core<S> {
         })?;
         let database = std::sync::Arc::clone(&self.database);
         let order = std::sync::Arc::clone(&self.environment.order);
-        let _still = database.hold_still();
         let _turn = order.turn();
         let transaction = database.store().transaction()?;
         for csn in &context_csns {

@@ -73,15 +73,6 @@ impl Writer {
         environment: WriterEnvironment,
     ) -> Result<Self, WriterStartError> {
         let queue = Arc::new(Queue::new(QUEUE_LIMIT, Arc::clone(&environment.clock)));
-        if environment.index_watch.is_some() {
-            let waiting = Arc::downgrade(&queue);
-            database.set_listener(Box::new(move || {
-                if let Some(queue) = waiting.upgrade() {
-                    // One that is full or closed has a writer that is awake, or none.
-                    let _ = queue.push(Work::Change(Job::nothing()));
-                }
-            }));
-        }
         let mut core = Core::new(database, environment)?;
         core.claim_content();
         let core = Arc::new(Mutex::new(core));

@@ -63,7 +63,6 @@ impl<S: Store> Core<S> {
     /// A slice of work on indexes, with a commit of its own.
     fn work_on_indexes(&mut self) {
         let database = Arc::clone(&self.database);
-        let _still = database.hold_still();
         self.index_work.follow(&database);
         let begun = self.environment.clock.monotonic();
         let durability = database.settings().durability();

@@ -268,7 +268,7 @@ fn a_turn_brings_changes_in_the_name_of_the_root() {
         fixture.apply(TREE);
         let served = &fixture.directory.databases()[0];
         let settings = DatabaseSettings { shadow, read_only, ..settings(&schema) };
-        served.database().publish_settings(settings).unwrap();
+        fixture.reconfigure(settings);
         let outcome = served.tick(&Clockwork::default()).unwrap();
         assert_eq!(outcome.is_some(), ticks);
         let Some(outcome) = outcome else { return };

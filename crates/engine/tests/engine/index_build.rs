@@ -16,6 +16,7 @@ use larix_engine::index::{IndexConfig, Kinds, key};
 use larix_engine::tables::{INDEX, META, TABLES, meta};
 use larix_engine::time::{Clock, Monotonic, SeededRandom, Timestamp};
 use larix_engine::write::{IndexNotice, IndexWatch, Origin, WriteRequest, WriterEnvironment};
+use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, DatabaseSettings, Directory, Served};
 use larix_schema::Schema;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
@@ -65,6 +66,8 @@ impl Dice {
 /// A server's engine from start to stop.
 struct Run<S: Store> {
     directory: Directory<S>,
+    schema: Arc<Schema>,
+    environment: WriterEnvironment,
     notices: Receiver<IndexNotice>,
     subject: Arc<Subject>,
 }
@@ -80,13 +83,21 @@ impl<S: Store> Run<S> {
             index_watch: Some(Arc::new(Watch(Mutex::new(sender)))),
             ..environment(Arc::new(SteppingClock::default()), random, 1)
         };
-        let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
+        let served = Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap());
         let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(ROOT).unwrap(), ROOT));
-        Self { directory: directory(schema, vec![served]), notices, subject }
+        let directory = directory(schema, vec![served]);
+        Self { directory, schema: Arc::clone(schema), environment, notices, subject }
     }
 
     fn database(&self) -> &Arc<Database<S>> {
         self.directory.databases().first().unwrap().database()
+    }
+
+    /// Has the database follow other settings, as a server does.
+    fn reconfigure(&self, settings: DatabaseSettings) {
+        let (served, schema) = (self.directory.databases().first().unwrap(), Arc::clone(&self.schema));
+        served.forget_indexes(Arc::clone(&schema), settings.index.clone()).unwrap();
+        served.reconfigure(Reconfiguration { schema, settings, environment: self.environment.clone() });
     }
 
     /// Hands changes to the writer; `done` hears of each.
@@ -206,7 +217,7 @@ fn round<S: Store>(seed: u64, store: &Arc<S>) {
             underway += run.submit(&change(&mut dice), &done);
         }
         match dice.below(20) {
-            0..3 => run.database().publish_settings(chosen(&schema, &mut dice)).unwrap(),
+            0..3 => run.reconfigure(chosen(&schema, &mut dice)),
             3 => {
                 // Stopped where it stands, and started with the same or other lines.
                 let settings = match dice.below(2) {
@@ -274,7 +285,7 @@ fn a_build_is_told_of_from_its_beginning_to_its_end() {
     let mut index = settings(&schema).index;
     index.add_line(&schema, "serialNumber", Some("eq,sub")).unwrap();
     let wanted = DatabaseSettings { index, ..settings(&schema) };
-    run.database().publish_settings(wanted).unwrap();
+    run.reconfigure(wanted);
     let of = |name: &str| {
         let all = run.database().index_status();
         all.into_iter().find(|status| status.attribute == name)
@@ -300,7 +311,7 @@ fn a_build_is_told_of_from_its_beginning_to_its_end() {
     assert_eq!(told, [begun, complete].iter().map(|notice| format!("{notice:?}")).collect());
     assert!(of("serialNumber").is_some_and(|status| status.is_complete() && status.working.is_empty()));
     // Without its line it goes, and so does what it took.
-    run.database().publish_settings(settings(&schema)).unwrap();
+    run.reconfigure(settings(&schema));
     run.settle("dropped");
     assert_eq!(of("serialNumber"), None);
     run.check("dropped");

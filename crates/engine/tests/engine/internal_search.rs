@@ -157,10 +157,9 @@ impl Overlay for Elsewhere {
 fn another_database_is_searched_as_it_is_committed() {
     let (fixture, _) = fixture("mail");
     let base = fixture.schema.parse_dn("dc=example,dc=net").unwrap();
-    let database = fixture.database();
-    let mut settings = DatabaseSettings::clone(&database.settings());
+    let mut settings = DatabaseSettings::clone(&fixture.database().settings());
     settings.overlays.push(Arc::new(Elsewhere(base)));
-    database.publish_settings(settings).unwrap();
+    fixture.reconfigure(settings);
     assert_eq!(fixture.change(TREE), "80 NoBase 0");
     fixture.apply("dn: dc=example,dc=net\nobjectClass: domain\ndc: example\n");
     assert_eq!(fixture.change(TREE), "80 Stopped 1");

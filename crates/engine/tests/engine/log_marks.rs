@@ -93,12 +93,11 @@ fn changes_that_are_not_logged_end_what_marks_prove() {
     fixture.apply(TREE);
     let known = csns(&fixture).last().unwrap().1;
     assert!(begin(&fixture, &[known]).is_some());
-    let database = fixture.database();
     let silent = larix_engine::DatabaseSettings { log: false, ..logged.clone() };
-    database.publish_settings(silent).unwrap();
+    fixture.reconfigure(silent);
     modify(&fixture, 1);
     assert_eq!(begin(&fixture, &[known]), None);
-    database.publish_settings(logged).unwrap();
+    fixture.reconfigure(logged);
     modify(&fixture, 3);
     assert_eq!(begin(&fixture, &[known]), None);
     let (_, newest) = *csns(&fixture).last().unwrap();

@@ -37,10 +37,10 @@ pub(crate) fn member_keeping(server_id: u16, log_retention: LogRetention) -> Mem
     let (clock, random) = (Arc::new(ManualClock::new(common::START)), Arc::new(SeededRandom::new(7)));
     let database = Database::open(memory(), Arc::clone(&schema), settings, &*random).unwrap();
     let environment = common::environment(Arc::clone(&clock) as _, random, server_id);
-    let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
+    let served = Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap());
     let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(common::ROOT).unwrap(), common::ROOT));
     let directory = common::directory(&schema, vec![served]);
-    let fixture = Memory { directory, schema, clock, subject };
+    let fixture = Memory { directory, schema, clock, subject, environments: vec![environment] };
     fixture.apply(TREE);
     fixture
 }

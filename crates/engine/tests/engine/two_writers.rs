@@ -97,11 +97,17 @@ fn serve<S: Store>(store: S, settings: DatabaseSettings, seed: u64, watch: &Arc<
         index_watch: Some(Arc::clone(watch) as _),
         ..environment(Arc::new(SteppingClock::default()), random, SERVER_ID)
     };
-    let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
+    let served = Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap());
     let clock = Arc::new(larix_engine::time::ManualClock::new(crate::common::START));
     let subject = larix_engine::access::Subject::default();
     let subject = Arc::new(subject.bound_as(schema.parse_dn(ROOT).unwrap(), ROOT));
-    Fixture { directory: directory(&schema, vec![served]), schema, clock, subject }
+    Fixture {
+        directory: directory(&schema, vec![served]),
+        schema,
+        clock,
+        subject,
+        environments: vec![environment],
+    }
 }
 
 const TREE: &str = "

@@ -49,7 +49,7 @@ fn directory(overlays: &[(&Descriptor, &str)], groups: usize, members_each: usiz
     for indexed in ["memberOf", "cn"] {
         settings.index.also(fixture.schema.describe(indexed).unwrap(), Kinds::EQUALITY);
     }
-    fixture.database().publish_settings(settings).unwrap();
+    fixture.reconfigure(settings);
     fixture.apply(TREE);
     for group in 0..groups {
         let mut ldif = String::new();

@@ -31,7 +31,7 @@ fn full(indexed: &[(&str, Kinds)]) -> Fixture<MemoryStore> {
     for (name, kinds) in indexed {
         settings.index.also(fixture.schema.describe(name).unwrap(), *kinds);
     }
-    fixture.database().publish_settings(settings).unwrap();
+    fixture.reconfigure(settings);
     let mut ldif =
         format!("dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n");
     for name in ["default", "strict", "crew's", "bosses'", "nobody's", "mine", "7"] {
@@ -111,7 +111,7 @@ fn a_filter_for_a_policy_looks_at_those_who_may_have_it() {
         let mut settings = DatabaseSettings::clone(&fixture.database().settings());
         settings.overlays =
             vec![crate::testing::build(&DESCRIPTOR, &fixture.schema, &without).unwrap()].into();
-        fixture.database().publish_settings(settings).unwrap();
+        fixture.reconfigure(settings);
     };
     rebuilt(&fixture);
     for (policy, expected, most) in [

@@ -12,6 +12,7 @@ use larix_engine::time::{Clock, ManualClock, RandomSource, SeededRandom, Timesta
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest, WriterEnvironment,
 };
+use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, DatabaseSettings, Directory, Entry, Frontend, Served, Suffix};
 use larix_proto::ldif::{Body, Change, LdifAttribute, Reader, Record};
 use larix_proto::{ControlBuf, Controls};
@@ -62,6 +63,8 @@ pub(crate) struct Fixture<S: Store> {
     pub(crate) schema: Arc<Schema>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) subject: Arc<Subject>,
+    /// Of the databases' writers.
+    pub(crate) environments: Vec<WriterEnvironment>,
 }
 
 pub(crate) fn memory() -> MemoryStore {
@@ -106,20 +109,31 @@ impl<S: Store> Fixture<S> {
     pub(crate) fn of(schema: Arc<Schema>, databases: Vec<(S, DatabaseSettings)>) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let random = Arc::new(SeededRandom::new(7));
+        let environments: Vec<_> = databases
+            .iter()
+            .map(|_| environment(Arc::clone(&clock) as _, Arc::clone(&random) as _, 1))
+            .collect();
         let served = databases
             .into_iter()
-            .map(|(store, settings)| {
+            .zip(&environments)
+            .map(|((store, settings), environment)| {
                 let database = Database::open(store, Arc::clone(&schema), settings, &*random).unwrap();
-                let environment = environment(Arc::clone(&clock) as _, Arc::clone(&random) as _, 1);
-                Arc::new(Served::start(Arc::new(database), environment).unwrap())
+                Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap())
             })
             .collect();
         let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(ROOT).unwrap(), ROOT));
-        Self { directory: directory(&schema, served), schema, clock, subject }
+        Self { directory: directory(&schema, served), schema, clock, subject, environments }
     }
 
     pub(crate) fn database(&self) -> &Arc<Database<S>> {
         self.directory.databases()[0].database()
+    }
+
+    /// Has the first database follow other settings, as a server does.
+    pub(crate) fn reconfigure(&self, settings: DatabaseSettings) {
+        let (served, schema) = (&self.directory.databases()[0], Arc::clone(&self.schema));
+        served.forget_indexes(Arc::clone(&schema), settings.index.clone()).unwrap();
+        served.reconfigure(Reconfiguration { schema, settings, environment: self.environments[0].clone() });
     }
 
     /// The same directory, asked by somebody else; empty is anonymous.
